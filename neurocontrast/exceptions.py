@@ -1,0 +1,68 @@
+"""The errors a user can meet, and how a wrong name is answered."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "DataError",
+    "LeakageError",
+    "MissingDependencyError",
+    "NeurocontrastError",
+    "TrainingError",
+    "one_of",
+    "suggestion",
+]
+
+
+class NeurocontrastError(Exception):
+    """Base of every error this package raises on purpose.
+
+    Attributes
+    ----------
+    exit_code : int
+        What the command line returns: 2 for bad input, 1 for a failure while running.
+    """
+
+    exit_code = 2
+
+
+class ConfigError(NeurocontrastError):
+    """A wrong key or value in a configuration, an option or an argument."""
+
+
+class DataError(NeurocontrastError):
+    """A table, image or column that cannot be used as it is."""
+
+
+class LeakageError(NeurocontrastError):
+    """The same person would stand on both sides of a split."""
+
+
+class CheckpointError(NeurocontrastError):
+    """A run directory, checkpoint or weight file that cannot be used."""
+
+
+class MissingDependencyError(NeurocontrastError):
+    """An optional package is needed and not installed."""
+
+
+class TrainingError(NeurocontrastError):
+    """Training had to stop, for example on a non-finite loss."""
+
+    exit_code = 1
+
+
+def suggestion(name: str, allowed: Iterable[str]) -> str:
+    """Return " Did you mean 'x'?" for a near-miss, else an empty string."""
+    by_lower_case = {str(candidate).lower(): str(candidate) for candidate in allowed}
+    close = difflib.get_close_matches(str(name).lower(), list(by_lower_case), n=1, cutoff=0.6)
+    return f" Did you mean '{by_lower_case[close[0]]}'?" if close else ""
+
+
+def one_of(allowed: Iterable[str]) -> str:
+    """Return the allowed names as they are shown in a message: ``'a', 'b', 'c'``."""
+    return ", ".join(f"'{name}'" for name in allowed)

@@ -1,0 +1,51 @@
+"""How long work tells how far it is, without printing: the caller decides what is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+__all__ = ["SILENT", "Progress", "Task"]
+
+
+class Task(Protocol):
+    """One piece of long work, for instance an epoch or the preprocessing of a cohort."""
+
+    def advance(self, n: int = 1, **shown: float | str) -> None:
+        """Say that `n` more units are done; `shown` are figures to show beside the bar."""
+
+
+class Progress(Protocol):
+    """What a stage reports to; the command line implements it with Rich."""
+
+    def task(self, description: str, total: int | None, unit: str) -> AbstractContextManager[Task]:
+        """Open a task of `total` units (None where unknown)."""
+
+    def message(self, text: str) -> None:
+        """Tell one line that the user should read."""
+
+    def warning(self, text: str) -> None:
+        """Tell one line that the user must not overlook."""
+
+
+class _SilentTask:
+    def advance(self, n: int = 1, **shown: float | str) -> None:
+        del n, shown
+
+
+class _Silent:
+    @contextmanager
+    def task(self, description: str, total: int | None, unit: str) -> Iterator[Task]:
+        del description, total, unit
+        yield _SilentTask()
+
+    def message(self, text: str) -> None:
+        del text
+
+    def warning(self, text: str) -> None:
+        del text
+
+
+SILENT: Progress = _Silent()
+"""A progress that shows nothing: the default of the Python API."""

@@ -1,0 +1,52 @@
+# Two commands matter: `make demo` and `make test`. Both set up their own virtual environment first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := demo
+
+.PHONY: help demo test test-slow lint types layers check setup clean
+
+help:
+	@echo "make demo   simulated cohort -> pretraining -> embeddings -> cross-validation -> report (in $(DEMO)/)"
+	@echo "make test   every default test"
+	@echo "make check  tests, slow tests, lint, types, import layers, examples: what continuous integration runs"
+	@echo "make clean  remove the virtual environment and the demo"
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "neurocontrast needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python3.11 ..."; exit 2; }
+	@$(PYTHON) -m venv $(VENV) \
+	  || { echo "Python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv"; exit 2; }
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,workflow]'
+	@touch $@
+
+demo: setup
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh $(DEMO)
+
+# One thread a worker: two torch processes with two threads each on two cores are some ten times slower.
+PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+test: setup
+	$(PYTEST)
+
+test-slow: setup
+	$(PYTEST) -m slow
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+layers: setup
+	$(BIN)/lint-imports
+
+check:
+	bash .ci/run
+
+clean:
+	rm -rf $(VENV) $(DEMO)

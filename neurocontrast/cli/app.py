@@ -1,0 +1,112 @@
+"""The Typer application and how it ends: exit codes and messages."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from neurocontrast.cli import check, embed, evaluate, pretrain, report, simulate
+from neurocontrast.exceptions import NeurocontrastError
+
+__all__ = ["app", "main", "run"]
+
+_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="neurocontrast",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help=(
+        "Contrastive pretraining for 3D brain MRI with the metadata that hospitals already record.\n\n"
+        "The way through: simulate or check a table of scans, pretrain an encoder, embed scans, evaluate, report."
+    ),
+)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        from neurocontrast.provenance import version
+
+        typer.echo(f"neurocontrast {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+simulate.register(app)
+check.register(app)
+pretrain.register(app)
+embed.register(app)
+evaluate.register(app)
+report.register(app)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    Returns
+    -------
+    int
+        0 on success, 1 on a failure while running, 2 on bad input, 130 when interrupted.
+    """
+    console = Console(stderr=True, highlight=False)
+    try:
+        app(args=None if arguments is None else list(arguments))
+    except SystemExit as end:  # how Typer ends, usage errors (2) and interruptions included
+        return end.code if isinstance(end.code, int) else 0
+    except NeurocontrastError as error:
+        _show_error(console, str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        console.print("interrupted")
+        return _INTERRUPTED
+    except MemoryError:
+        _show_error(console, "out of memory: lower the batch size or the number of workers")
+        return 1
+    except OSError as error:
+        _show_error(console, _explain(error))
+        return 1
+    except Exception as error:
+        _show_unexpected(console, error)
+        return 1
+    return 0
+
+
+def main() -> None:
+    """Run the command line and leave the process with its exit code."""
+    sys.exit(run())
+
+
+def _show_error(console: Console, message: str) -> None:
+    console.print(Text("error: ", style="bold red") + Text(message), soft_wrap=True)
+
+
+def _explain(error: OSError) -> str:
+    place = f"{error.filename}: " if error.filename else ""
+    return f"{place}{error.strerror or error}"
+
+
+def _show_unexpected(console: Console, error: Exception) -> None:
+    if os.environ.get("NEUROCONTRAST_TRACEBACK"):
+        traceback.print_exception(error)
+    _show_error(
+        console,
+        f"unexpected {type(error).__name__}: {error}\n"
+        "This is a defect of neurocontrast. Please report it with the traceback, which "
+        "NEUROCONTRAST_TRACEBACK=1 before the command shows.",
+    )

@@ -1,0 +1,48 @@
+"""``neurocontrast check``: is this table, and are these scans, fit to use?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from neurocontrast.cli.options import ConfigOption, QuietOption, SetOption, resolve
+from neurocontrast.cli.progress import console_progress
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("check")(check)
+
+
+def check(
+    participants: Annotated[Path, typer.Argument(metavar="PARTICIPANTS.tsv", help="Table with one row a scan.")],
+    images_root: Annotated[
+        Path | None,
+        typer.Option("--images-root", help="Folder that relative image paths start from (default: the table's)."),
+    ] = None,
+    table_only: Annotated[
+        bool, typer.Option("--table-only", help="Check the table and that files exist; open no image.")
+    ] = False,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Check a table of scans and every image in it, and list all problems at once (exit code 2 if there are any)."""
+    from neurocontrast import stages
+
+    flags = {"data.images_root": None if images_root is None else str(images_root)}
+    settings = resolve(config, overrides, flags).data
+    found = stages.check(
+        participants,
+        images_root=settings.images_root,
+        n_workers=settings.n_workers,
+        deep=not table_only,
+        progress=console_progress(quiet=quiet),
+    )
+    typer.echo(found.to_text())
+    if found.problems:
+        raise typer.Exit(2)

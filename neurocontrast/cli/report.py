@@ -1,0 +1,37 @@
+"""``neurocontrast report``: one HTML file that can be put before a reviewer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from neurocontrast.cli.options import ConfigOption, QuietOption, SetOption, resolve
+from neurocontrast.cli.progress import console_progress
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("report")(report)
+
+
+def report(
+    evaluation: Annotated[Path, typer.Argument(metavar="EVAL", help="Evaluation directory of `evaluate`.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="HTML file to write (default: report.html in the directory).")
+    ] = None,
+    show_ids: Annotated[
+        bool | None, typer.Option("--show-ids/--hide-ids", help="Show participant identifiers.")
+    ] = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Make one self-contained HTML report of an evaluation."""
+    from neurocontrast import stages
+
+    settings = resolve(config, overrides, {"report.show_ids": show_ids}).report
+    typer.echo(stages.report(evaluation, out=out, show_ids=settings.show_ids, progress=console_progress(quiet=quiet)))

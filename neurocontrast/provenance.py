@@ -16,7 +16,16 @@ from neurocontrast.files import digest_of
 __all__ = ["describe_environment", "subject_digest", "version"]
 
 _PACKAGES = (
-    "torch", "monai", "lightning-fabric", "numpy", "scipy", "scikit-learn", "pandas", "nibabel", "nilearn", "pyarrow",
+    "torch",
+    "monai",
+    "lightning-fabric",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "nibabel",
+    "nilearn",
+    "pyarrow",
 )
 
 

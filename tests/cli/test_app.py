@@ -1,0 +1,62 @@
+"""How the command line ends, and what it says."""
+
+import pytest
+
+from neurocontrast import stages
+from neurocontrast.cli import run
+from neurocontrast.cli.app import _explain
+from neurocontrast.exceptions import DataError, TrainingError
+
+
+def test_help_lists_every_command(capsys):
+    assert run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for command in ("simulate", "check", "pretrain", "embed", "evaluate", "report"):
+        assert command in shown
+
+
+def test_version(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("neurocontrast ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["pretrian"], "pretrain"),
+        (["pretrain", "--ou", "x"], "--out"),
+        (["simulate"], "Missing argument"),
+        (["simulate", "x", "--n-subjects", "many"], "not a valid integer"),
+        (["report"], "Missing argument"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_says_why(arguments, said, capsys):
+    assert run(arguments) == 2
+    shown = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert said in shown
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (DataError("row 3: age is -3"), 2, "error: row 3: age is -3"),
+        (TrainingError("loss is nan"), 1, "error: loss is nan"),
+        (OSError(28, "No space left on device", "/run/x"), 1, "/run/x: No space left on device"),
+        (ValueError("surprise"), 1, "unexpected ValueError: surprise"),
+        (MemoryError(), 1, "out of memory"),
+    ],
+)
+def test_errors_become_one_message_and_an_exit_code(error, code, said, capsys, monkeypatch):
+    def fail(*_arguments, **_options):
+        raise error
+
+    monkeypatch.setattr(stages, "report", fail)
+    assert run(["report", "somewhere"]) == code
+    shown = capsys.readouterr()
+    assert said in shown.err.replace("\n", " ")
+    assert "Traceback" not in shown.err
+    assert shown.out == ""
+
+
+def test_operating_system_errors_without_a_file_are_explained_too():
+    assert _explain(OSError("mount vanished")) == "mount vanished"

@@ -1,0 +1,66 @@
+"""Files appear whole or not at all."""
+
+import hashlib
+import json
+import os
+import stat
+
+import pytest
+
+from neurocontrast.files import atomic_path, digest_of, digest_of_file, write_json, write_text
+
+
+def test_written_file_is_complete_and_leaves_nothing_beside_it(tmp_path):
+    write_text(tmp_path / "new" / "a.txt", "é\n")
+    assert (tmp_path / "new" / "a.txt").read_text(encoding="utf-8") == "é\n"
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["a.txt"]
+
+
+def test_failure_keeps_the_previous_file_and_removes_the_temporary_one(tmp_path):
+    target = tmp_path / "a.txt"
+    target.write_text("before")
+
+    def write_half() -> None:
+        with atomic_path(target) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError("midway")
+
+    with pytest.raises(RuntimeError, match="midway"):
+        write_half()
+    assert target.read_text() == "before"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_temporary_name_keeps_the_ending(tmp_path):
+    with atomic_path(tmp_path / "image.nii.gz") as temporary:
+        assert temporary.name.endswith(".nii.gz")
+        assert temporary.parent == tmp_path
+        temporary.write_bytes(b"x")
+
+
+def test_permissions_follow_the_umask(tmp_path):
+    old = os.umask(0o027)
+    try:
+        write_text(tmp_path / "a.txt", "x")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o640
+
+
+def test_json_refuses_nan_and_leaves_no_file(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "a.json", {"auc": float("nan")})
+    assert list(tmp_path.iterdir()) == []
+    write_json(tmp_path / "a.json", {"site": "Århus"})
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == {"site": "Århus"}
+
+
+def test_digest_depends_on_the_boundaries_of_its_parts():
+    assert digest_of("ab", "c") != digest_of("a", "bc")
+    assert digest_of("a") == digest_of("a")
+    assert len(digest_of()) == 32
+
+
+def test_file_digest_is_sha256(tmp_path):
+    (tmp_path / "a").write_bytes(b"brain")
+    assert digest_of_file(tmp_path / "a") == hashlib.sha256(b"brain").hexdigest()

@@ -1,0 +1,124 @@
+"""Write a simulated multi-site cohort."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from neurocontrast.data.simulation import SimulationSettings, write_cohort
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.progress import SILENT, Progress
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    out: str | os.PathLike[str],
+    *,
+    settings: SimulationSettings | None = None,
+    overwrite: bool = False,
+    n_workers: int = 1,
+    progress: Progress = SILENT,
+    **changes: Any,
+) -> Path:
+    """Simulate a cohort of brain scans into the folder `out`.
+
+    Parameters
+    ----------
+    out : path
+        Folder to make. One that exists and is not empty is refused unless `overwrite`,
+        and even then unless it is a simulated cohort.
+    settings : SimulationSettings, optional
+        What to simulate; the defaults when not given.
+    overwrite : bool
+        Replace an earlier simulated cohort in `out`.
+    n_workers : int
+        Processes to simulate with; the files do not depend on it.
+    progress : Progress
+        Told how far the work is.
+    **changes
+        Any field of `SimulationSettings`, for instance ``n_subjects=300, n_sites=8,
+        spacing_mm=4.0, seed=0, patients=0.5``; they replace those of `settings`.
+
+    Returns
+    -------
+    pathlib.Path
+        ``participants.tsv``; ``simulation.json`` beside it says what was planted.
+
+    Examples
+    --------
+    >>> from neurocontrast.stages.simulate import simulate
+    >>> participants = simulate("cohort", n_subjects=20, n_sites=2)  # doctest: +SKIP
+    """
+    chosen = _settings(settings, changes)
+    if n_workers < 1:
+        raise ConfigError(f"n_workers must be at least 1. Got {n_workers}.")
+    target = Path(out)
+    _check_target(target, overwrite=overwrite)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".tmp-{target.name}-", dir=target.parent))
+    try:
+        write_cohort(chosen, temporary, n_workers=n_workers, progress=progress)
+        temporary.chmod(0o777 & ~_umask())
+        _put_in_place(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return target / "participants.tsv"
+
+
+def _settings(settings: SimulationSettings | None, changes: dict[str, Any]) -> SimulationSettings:
+    fields = SimulationSettings.model_fields
+    unknown = [name for name in changes if name not in fields]
+    if unknown:
+        lines = [f"'{name}' is not a setting of the simulation.{suggestion(name, fields)}" for name in unknown]
+        raise ConfigError("\n".join([*lines, f"Settings are {one_of(fields)}."]))
+    given = settings.model_dump() if settings is not None else {}
+    try:
+        return SimulationSettings.model_validate(given | changes)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(problem) for problem in error.errors())) from None
+
+
+def _explain(problem: Any) -> str:
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    if not problem["loc"]:
+        return message
+    place = ".".join(str(part) for part in problem["loc"])
+    rule = message.removeprefix("Input should be ")
+    return f"simulation.{place} must be {rule}. Got {problem['input']!r}."
+
+
+def _check_target(target: Path, *, overwrite: bool) -> None:
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise ConfigError(f"The output '{target}' must be a folder, and is something else. Give another path.")
+    if not target.is_dir() or not any(target.iterdir()):
+        return
+    if not overwrite:
+        raise ConfigError(f"The folder '{target}' is not empty. Give another, or overwrite it with --overwrite.")
+    if not (target / "simulation.json").is_file():
+        raise DataError(
+            f"The folder '{target}' is not a simulated cohort (it holds no simulation.json), so it is not overwritten. "
+            "Give another, or empty it yourself."
+        )
+
+
+def _put_in_place(temporary: Path, target: Path) -> None:
+    if not target.exists():
+        temporary.rename(target)
+        return
+    # The old cohort steps aside first, so that a complete one is there at every moment but between two renames.
+    aside = Path(tempfile.mkdtemp(prefix=f".tmp-{target.name}-", dir=target.parent))
+    target.rename(aside / "replaced")
+    temporary.rename(target)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _umask() -> int:
+    current = os.umask(0o077)
+    os.umask(current)
+    return current

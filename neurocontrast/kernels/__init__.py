@@ -1,1 +1,31 @@
-"""(to be written)."""
+"""Kernels on metadata: how alike two scans are, from what the hospital recorded about them.
+
+Each is a symmetric weight w(y, y'); they compose with ``*`` (product) and ``+`` (weighted sum):
+
+>>> w = Gaussian("age", sigma=5.0) * Categorical("sex")
+>>> sorted(w.columns)
+['age', 'sex']
+"""
+
+from neurocontrast.kernels.base import Block, ColumnKernel, Kernel, Kind, Metadata
+from neurocontrast.kernels.categorical import Categorical
+from neurocontrast.kernels.composite import Product, WeightedSum
+from neurocontrast.kernels.conditional import ConditionalEmbedding
+from neurocontrast.kernels.continuous import Cosine, Gaussian, Laplacian, Linear, Polynomial
+
+__all__ = [
+    "Block",
+    "Categorical",
+    "ColumnKernel",
+    "ConditionalEmbedding",
+    "Cosine",
+    "Gaussian",
+    "Kernel",
+    "Kind",
+    "Laplacian",
+    "Linear",
+    "Metadata",
+    "Polynomial",
+    "Product",
+    "WeightedSum",
+]

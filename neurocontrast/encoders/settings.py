@@ -1,0 +1,32 @@
+"""What a user can say about the network."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from neurocontrast.settings import Settings
+
+__all__ = ["EncoderSettings"]
+
+
+class EncoderSettings(Settings):
+    """The encoder and the projection head that is put on it for pretraining.
+
+    Parameters
+    ----------
+    name : {'densenet121', 'lenet'}
+        ``densenet121`` is MONAI's 3D DenseNet with blocks of 6, 12, 24 and 16 layers, growth 32
+        and 64 first features: 1024 features. ``lenet`` is a three-layer network for tests and
+        first steps on tiny volumes, not for results.
+    final_norm : bool
+        Whether DenseNet normalises its last feature maps before they are pooled.
+    projection : tuple of int
+        Sizes of the projection head's layers after the encoder's features; the last is the
+        size of the embedding that the loss sees. Evaluation uses the features before the head.
+    """
+
+    name: Literal["densenet121", "lenet"] = "densenet121"
+    final_norm: bool = True
+    projection: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] = (512, 128)

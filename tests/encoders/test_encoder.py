@@ -1,0 +1,51 @@
+import pytest
+import torch
+
+from neurocontrast.encoders import EncoderSettings, build_encoder, build_model, check_shape
+from neurocontrast.exceptions import ConfigError
+
+LENET = EncoderSettings(name="lenet", projection=(16, 8))
+
+
+def test_densenet121_gives_1024_features_and_a_128_embedding():
+    model = build_model(EncoderSettings())
+    volumes = torch.randn(2, 1, 32, 36, 32)
+    assert model.encoder(volumes).shape == (2, 1024)
+    assert model(volumes).shape == (2, 128)
+    n_parameters = sum(p.numel() for p in model.encoder.parameters())
+    assert n_parameters == 11_242_624  # blocks of 6, 12, 24, 16; growth 32; 64 first features; no classifier
+
+
+def test_densenet_without_final_norm_lacks_that_layer_alone():
+    with_norm = build_encoder(EncoderSettings()).state_dict().keys()
+    without = build_encoder(EncoderSettings(final_norm=False)).state_dict().keys()
+    assert {name.split(".")[2] for name in with_norm - without} == {"norm5"}
+
+
+def test_head_is_linear_relu_linear_of_the_configured_sizes():
+    head = build_model(LENET).head
+    assert [type(layer).__name__ for layer in head] == ["Linear", "ReLU", "Linear"]
+    assert [(layer.in_features, layer.out_features) for layer in head if hasattr(layer, "in_features")] == [
+        (32, 16),
+        (16, 8),
+    ]
+
+
+def test_weights_depend_on_the_seed_alone_and_leave_the_global_state():
+    torch.manual_seed(1)
+    first = build_model(LENET, seed=3).state_dict()
+    drawn = torch.rand(1)
+    torch.manual_seed(1)
+    assert torch.equal(drawn, torch.rand(1))
+    second = build_model(LENET, seed=3).state_dict()
+    other = build_model(LENET, seed=4).state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not torch.equal(first["head.0.weight"], other["head.0.weight"])
+    assert not torch.equal(first["encoder.features.layers.0.weight"], other["encoder.features.layers.0.weight"])
+
+
+def test_shape_below_the_networks_halvings_is_refused():
+    encoder = build_encoder(LENET)
+    check_shape(encoder, (8, 9, 8))
+    with pytest.raises(ConfigError, match=r"data\.shape: encoder 'lenet' needs at least 8 voxels .* \[8, 7, 8\]"):
+        check_shape(encoder, (8, 7, 8))

@@ -19,8 +19,8 @@ __all__ = ["simulate"]
 
 def simulate(
     out: str | os.PathLike[str],
-    *,
     settings: SimulationSettings | None = None,
+    *,
     overwrite: bool = False,
     n_workers: int = 1,
     progress: Progress = SILENT,

@@ -80,19 +80,19 @@ class SimulationSettings(Settings):
     age_site_shift_years: float = Field(4.0, ge=0.0, le=20.0)
     confounding: float = Field(0.0, ge=0.0, le=10.0)
 
-    ventricle_growth_mm: float = Field(3.5, ge=0.0, le=10.0)
-    age_atrophy: Fraction = 0.35
-    age_contrast_loss: Fraction = 0.2
-    brain_age_sd_years: Strength = 5.0
+    ventricle_growth_mm: float = Field(7.0, ge=0.0, le=15.0)
+    age_atrophy: Fraction = 0.7
+    age_contrast_loss: Fraction = 0.4
+    brain_age_sd_years: Strength = 3.5
     sex_scale: float = Field(0.04, ge=-0.2, le=0.2)
     size_sd: float = Field(0.02, ge=0.0, le=0.1)
     focal_region: Literal["medial_temporal", "prefrontal"] = "medial_temporal"
-    focal_atrophy: Fraction = 0.25
+    focal_atrophy: Fraction = 0.28
     patient_ageing_years: float = Field(3.0, ge=0.0, le=40.0)
-    deformation_mm: float = Field(1.5, ge=0.0, le=5.0)
-    tissue_variability: float = Field(0.08, ge=0.0, le=0.5)
+    deformation_mm: float = Field(1.0, ge=0.0, le=5.0)
+    tissue_variability: float = Field(0.07, ge=0.0, le=0.5)
 
-    site_contrast: float = Field(0.12, ge=0.0, le=1.0)
+    site_contrast: float = Field(0.05, ge=0.0, le=1.0)
     site_bias: float = Field(0.06, ge=0.0, le=0.5)
     site_noise: float = Field(0.03, ge=0.0, le=0.5)
     site_blur_mm: float = Field(1.2, ge=0.0, le=10.0)

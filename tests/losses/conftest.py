@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 
+def _beside(name: str) -> ModuleType:
+    """Import a module that stands beside this file."""
+    spec = importlib.util.spec_from_file_location(f"tests_losses_{name}", Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="session")
 def naive() -> ModuleType:
     """The double loops of ``naive.py``, written from the formulas alone."""
-    spec = importlib.util.spec_from_file_location("naive_losses", Path(__file__).with_name("naive.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return _beside("naive")
+
+
+@pytest.fixture(scope="session")
+def random_batch():
+    """``random_batch(n, d, seed=…, n_labels=…)``: two views and their metadata, in float64."""
+    return _beside("specimens").random_batch
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that takes ``specimen`` once for every loss."""
+    if "specimen" in metafunc.fixturenames:
+        specimens = _beside("specimens").SPECIMENS
+        metafunc.parametrize("specimen", specimens, ids=[specimen.name for specimen in specimens])

@@ -223,7 +223,9 @@ def sincere(z1, z2, label, temperature, epsilon=0.0):
         others = [j for j in range(size) if j != i]
         positives = [j for j in others if label[sample[j]] == label[sample[i]]]
         negatives = total(torch.exp(s[i][j]) for j in others if label[sample[j]] != label[sample[i]])
-        loss = loss + total(-s[i][p] + log(torch.exp(s[i][p] - epsilon) + negatives) for p in positives) / len(positives)
+        loss = loss + total(-s[i][p] + log(torch.exp(s[i][p] - epsilon) + negatives) for p in positives) / len(
+            positives
+        )
     return loss / size
 
 

@@ -1,0 +1,115 @@
+"""Every loss against plain double loops: value, gradient, and the parts that add up."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+TIGHT = {"rtol": 1e-10, "atol": 1e-10}
+
+
+@pytest.mark.parametrize(("n", "seed"), [(9, 0), (6, 1), (2, 2)])
+def test_value_and_gradient_equal_the_double_loop(specimen, naive, random_batch, n, seed):
+    z1, z2, metadata = random_batch(n, 7, seed=seed, n_labels=2)
+    expected = specimen.reference(naive, z1, z2, metadata)
+    expected_gradients = torch.autograd.grad(expected, (z1, z2), allow_unused=True)
+
+    loss = specimen.build()
+    value = loss(z1, z2, metadata)
+    gradients = torch.autograd.grad(value, (z1, z2), allow_unused=True)
+
+    assert value.shape == ()
+    assert value.dtype == torch.float64
+    torch.testing.assert_close(value, torch.as_tensor(expected, dtype=torch.float64), **TIGHT)
+    for got, wanted, z in zip(gradients, expected_gradients, (z1, z2), strict=True):
+        torch.testing.assert_close(_or_zero(got, z), _or_zero(wanted, z), **TIGHT)
+
+
+def _or_zero(gradient, z):
+    return torch.zeros_like(z) if gradient is None else gradient
+
+
+def test_parts_add_up_to_the_loss(specimen, random_batch):
+    z1, z2, metadata = random_batch(8, 6, seed=3)
+    loss = specimen.build()
+    terms = loss.terms(z1, z2, metadata)
+    assert terms
+    torch.testing.assert_close(sum(terms.values()), loss(z1, z2, metadata), rtol=1e-12, atol=1e-12)
+
+
+def test_gradcheck(specimen, random_batch):
+    z1, z2, metadata = random_batch(5, 4, seed=4, n_labels=2)
+    loss = specimen.build()
+    frozen = {} if "embedding" not in _kernel_columns(loss) else {"skip": True}
+    if frozen:
+        pytest.skip("the condition is the embedding itself, detached: finite differences would move it")
+    assert torch.autograd.gradcheck(lambda a, b: loss(a, b, metadata), (z1, z2), atol=1e-6, rtol=1e-5)
+
+
+def _kernel_columns(loss):
+    return {name for module in loss.modules() for name in getattr(module, "columns", {})}
+
+
+def test_permuting_the_samples_changes_nothing(specimen, random_batch):
+    z1, z2, metadata = random_batch(10, 6, seed=5)
+    loss = specimen.build()
+    order = torch.randperm(10, generator=torch.Generator().manual_seed(0))
+    shuffled = {name: column[order] for name, column in metadata.items()}
+    gradient = torch.autograd.grad(loss(z1, z2, metadata), z1)[0]
+    value = loss(z1[order], z2[order], shuffled)
+    torch.testing.assert_close(value, loss(z1, z2, metadata), **TIGHT)
+    torch.testing.assert_close(torch.autograd.grad(value, z1)[0], gradient, **TIGHT)
+
+
+def test_the_norm_of_an_embedding_changes_nothing(specimen, random_batch):
+    z1, z2, metadata = random_batch(7, 5, seed=6)
+    loss = specimen.build()
+    scale = torch.linspace(0.1, 30, 7, dtype=torch.float64)[:, None]
+    torch.testing.assert_close(loss(z1 * scale, z2 / scale, metadata), loss(z1, z2, metadata), **TIGHT)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("geometry", ["random", "collapsed", "opposite", "orthogonal"])
+@pytest.mark.parametrize("conditions", ["mixed", "all-same", "all-different"])
+def test_finite_whatever_the_geometry(specimen, random_batch, dtype, geometry, conditions):
+    n, d = 6, 16
+    _, _, metadata = random_batch(n, d, seed=7)
+    views = _views(geometry, n, d)
+    metadata = {name: _condition(column, conditions) for name, column in metadata.items()}
+    loss = specimen.build()
+    for module in loss.modules():
+        if hasattr(module, "temperature"):
+            module.temperature = 0.01
+    for rows in (n, 2, 1):
+        z1, z2 = (view[:rows].to(dtype).requires_grad_() for view in views)
+        value = loss(z1, z2, {name: column[:rows] for name, column in metadata.items()})
+        gradients = torch.autograd.grad(value, (z1, z2), allow_unused=True)
+        assert torch.isfinite(value), (rows, value)
+        assert all(torch.isfinite(g).all() for g in gradients if g is not None), rows
+        assert value.dtype != torch.float64
+
+
+def _views(geometry, n, d):
+    generator = torch.Generator().manual_seed(8)
+    if geometry == "orthogonal":
+        basis = torch.eye(d)
+        return basis[:n].clone(), basis[n : 2 * n].clone()
+    if geometry == "random":
+        return torch.randn(n, d, generator=generator), torch.randn(n, d, generator=generator)
+    one = torch.randn(1, d, generator=generator).repeat(n, 1)
+    return one, one.clone() if geometry == "collapsed" else -one
+
+
+def _condition(column, conditions):
+    column = column.float() if column.is_floating_point() else column
+    if conditions == "all-same":
+        return column[:1].expand_as(column).clone()
+    if conditions == "all-different":
+        ramp = 100 * (1 + torch.arange(column.shape[0]))
+        return (
+            (ramp.float() if column.is_floating_point() else ramp)
+            .reshape(-1, *[1] * (column.dim() - 1))
+            .expand_as(column)
+            .clone()
+        )
+    return column

@@ -1,0 +1,161 @@
+"""Every loss against values and gradients of the papers' own released code (shared/oracles)."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+
+from neurocontrast import kernels, losses
+
+REPEATS_OF_A_VARIANT = "yaware_duplums_age_sigma5_tau0.1"
+
+
+def _clusters(data):
+    return {"cluster": data.get("clusters")}
+
+
+def _labels(data):
+    return {"label": data.get("labels")}
+
+
+def _condition(data):
+    return {"y": data["y"]}
+
+
+def _nothing(data):
+    return None
+
+
+def _rbf(sigma):
+    return kernels.Gaussian("y", sigma=sigma)
+
+
+# The CCL-K oracles write their RBF as exp(-d²/tz): sigma = sqrt(tz / 2).
+CASES = {
+    "align_uniform_stl10_total": (lambda: losses.AlignmentUniformity(alpha=2.0, t=2.0), _nothing),
+    "cclk_PAPER_cl-infonce_RBF_tz1.0_lam0.01_tau0.1": (
+        lambda: losses.WeaklySupervisedCCLK(_rbf(math.sqrt(0.5)), temperature=0.1, ridge=0.01),
+        _condition,
+    ),
+    "cclk_PAPER_cl-infonce_cosine_tz1_lam0.01_tau0.1": (
+        lambda: losses.WeaklySupervisedCCLK(kernels.Cosine("y"), temperature=0.1, ridge=0.01),
+        _condition,
+    ),
+    "cclk_PAPER_weac-infonce_RBF_tz1.0_lam0.01_tau0.1": (
+        lambda: losses.FairCCLK(_rbf(math.sqrt(0.5)), temperature=0.1, ridge=0.01),
+        _condition,
+    ),
+    "cond_align_age_sigma5_tau0.1": (lambda: losses.ConditionalAlignment(_rbf(5.0), temperature=0.1), _condition),
+    "cond_align_y2_sigma1_tau0.1": (lambda: losses.ConditionalAlignment(_rbf(1.0), temperature=0.1), _condition),
+    "cond_unif_age_sigma5_tau0.1": (lambda: losses.ConditionalUniformity(_rbf(5.0), temperature=0.1), _condition),
+    "cond_unif_y2_sigma1_tau0.1": (lambda: losses.ConditionalUniformity(_rbf(1.0), temperature=0.1), _condition),
+    "cond_unif_labels_tau0.1": (
+        lambda: losses.ConditionalUniformity(kernels.Categorical("label"), temperature=0.1),
+        _labels,
+    ),
+    "dcl_debiasedFalse_tau0.5_tp0.1": (lambda: losses.NTXent(temperature=0.5), _nothing),
+    "dcl_debiasedTrue_tau0.1_tp0.1": (
+        lambda: losses.DebiasedInfoNCE(temperature=0.1, positive_prior=0.1),
+        _nothing,
+    ),
+    "epssupinfonce_tufts_bal_tau0.1_eps0.25": (
+        lambda: losses.EpsilonSupInfoNCE("label", temperature=0.1, epsilon=0.25),
+        _labels,
+    ),
+    "fair_infonce_clusters_intraTrue_tau0.1": (lambda: losses.FairInfoNCE("cluster", temperature=0.1), _clusters),
+    "hcl_hard_tau0.1_tp0.1_beta0.5": (
+        lambda: losses.HardNegativeInfoNCE(temperature=0.1, positive_prior=0.1, concentration=0.5),
+        _nothing,
+    ),
+    "infonce_clip_sym_tau0.1": (lambda: losses.InfoNCE(temperature=0.1), _nothing),
+    "ntxent_lightly_tau0.1": (lambda: losses.NTXent(temperature=0.1), _nothing),
+    "sincere_tufts_bal_tau0.1": (lambda: losses.SINCERE("label", temperature=0.1), _labels),
+    "supcon_hobbit_bal_tau0.1_base_eq": (lambda: losses.SupCon("label", temperature=0.1), _labels),
+    "triplet_pml_all_m0.05": (lambda: losses.Triplet("label", margin=0.05), _labels),
+    "weaklysup_infonce_clusters_tau0.1": (lambda: losses.SupCon("cluster", temperature=0.1), _clusters),
+    "yaware_brainage_age_sigma5_tau0.1": (lambda: losses.YAwareInfoNCE(_rbf(5.0), temperature=0.1), _condition),
+    "yaware_paper_rownorm_age_sigma5_tau0.1": (lambda: losses.YAwareInfoNCE(_rbf(5.0), temperature=0.1), _condition),
+    "yaware_paper_rownorm_y2_sigma1_tau0.1": (lambda: losses.YAwareInfoNCE(_rbf(1.0), temperature=0.1), _condition),
+}
+ONE_PART_ONLY = {"align_alpha2", "uniform_t2_z1"}
+
+
+class Oracle:
+    """One file: inputs as tensors (the embeddings as leaves) and what came out."""
+
+    def __init__(self, folder, name):
+        content = json.loads((folder / "oracles" / f"{name}.json").read_text())
+        self.params = content["params"]
+        self.outputs = content["outputs"]
+        self.inputs = {}
+        for key, value in content["inputs"].items():
+            whole = key in ("labels", "clusters")
+            self.inputs[key] = torch.tensor(value, dtype=torch.int64 if whole else torch.float64)
+        self.views = [self.inputs[key].requires_grad_() for key in ("z1", "z2") if key in self.inputs]
+
+    def assert_equals(self, value):
+        """Value to 1e-10; gradient to 1e-8 with its radial part removed, since ours normalises inside."""
+        torch.testing.assert_close(
+            value.detach(), torch.tensor(self.outputs["value"], dtype=torch.float64), rtol=1e-10, atol=1e-10
+        )
+        for number, gradient in enumerate(torch.autograd.grad(value, self.views), start=1):
+            wanted = torch.tensor(self.outputs[f"grad_z{number}_tangent"], dtype=torch.float64)
+            torch.testing.assert_close(gradient, wanted, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_the_released_code(shared_folder, name):
+    build, metadata = CASES[name]
+    oracle = Oracle(shared_folder, name)
+    oracle.assert_equals(build()(*oracle.views, metadata(oracle.inputs)))
+
+
+def test_alignment_alone(shared_folder):
+    oracle = Oracle(shared_folder, "align_alpha2")
+    oracle.assert_equals(losses.AlignmentUniformity(alpha=2.0).terms(*oracle.views)["alignment"])
+
+
+def test_uniformity_of_one_view(shared_folder):
+    """With one view given twice, alignment is 0 and both halves of the mean are that view's uniformity."""
+    oracle = Oracle(shared_folder, "uniform_t2_z1")
+    oracle.assert_equals(losses.AlignmentUniformity(t=2.0)(oracle.views[0], oracle.views[0]))
+
+
+@pytest.mark.parametrize("loss", ["debiased", "hard-negative"])
+def test_no_positive_prior_and_no_concentration_is_ntxent(shared_folder, loss):
+    """The released code without its correction ('debiased=False') is plain NT-Xent, and so is ours."""
+    oracle = Oracle(shared_folder, "dcl_debiasedFalse_tau0.5_tp0.1")
+    plain = (
+        losses.DebiasedInfoNCE(temperature=0.5, positive_prior=0.0)
+        if loss == "debiased"
+        else losses.HardNegativeInfoNCE(temperature=0.5, positive_prior=0.0, concentration=0.0)
+    )
+    oracle.assert_equals(plain(*oracle.views))
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("cclk")])
+def test_operator_of_the_condition(shared_folder, name):
+    oracle = Oracle(shared_folder, name)
+    kernel = (
+        kernels.Cosine("y") if oracle.params["kernel"] == "cosine" else _rbf(math.sqrt(oracle.params["temp_z"] / 2))
+    )
+    operator = kernels.ConditionalEmbedding(kernel, ridge=oracle.params["lambda"])(_condition(oracle.inputs))
+    torch.testing.assert_close(operator, oracle.inputs["W"], rtol=0, atol=1e-10)
+
+
+def test_column_normalised_weights_are_another_loss(shared_folder, naive):
+    """The widely copied code is understood (the loops reproduce it) and deliberately not what ours computes."""
+    oracle = Oracle(shared_folder, REPEATS_OF_A_VARIANT)
+    weights = naive.gaussian(oracle.inputs["y"], 5.0)
+    oracle.assert_equals(naive.yaware_column_normalised(*oracle.views, weights, 0.1))
+    ours = losses.YAwareInfoNCE(_rbf(5.0), temperature=0.1)(*oracle.views, _condition(oracle.inputs))
+    assert abs(ours.item() - oracle.outputs["value"]) > 1
+    assert abs(2 * ours.item() - oracle.outputs["value"]) > 1e-3
+
+
+def test_no_file_is_left_out(shared_folder):
+    files = {file.stem for file in (shared_folder / "oracles").glob("*.json")}
+    assert files == {*CASES, *ONE_PART_ONLY, REPEATS_OF_A_VARIANT}

@@ -57,7 +57,7 @@ def load_anatomy(spacing_mm: float) -> Anatomy:
     towards = np.stack([_sample(axis, spacing_mm, shape) for axis in fine["towards"]])
     near = ndimage.binary_dilation(maps["image"] > 0.05, iterations=max(1, round(10.0 / spacing_mm)))
     brain = np.flatnonzero(near)
-    axes = [origin + spacing_mm * np.arange(n) for origin, n in zip(ORIGIN_MM, shape, strict=True)]
+    axes = [origin + spacing_mm * np.arange(n, dtype=np.float64) for origin, n in zip(ORIGIN_MM, shape, strict=True)]
     positions = np.stack([grid.ravel()[brain] for grid in np.meshgrid(*axes, indexing="ij")]).astype(np.float32)
     flat = {name: values.ravel()[brain] for name, values in maps.items()}
     return Anatomy(
@@ -95,7 +95,7 @@ def _fine_maps() -> dict[str, Array]:
     outside = np.where(maps["image"] > 0.05, fluid, 1.0)
     maps["outer"] = np.clip(2.5 * _smooth(outside, 3.0), 0.0, 1.0)
     near_ventricles = _smooth(_ventricles(fluid).astype(np.float32), 7.0)
-    slope = np.stack(np.gradient(near_ventricles))
+    slope = np.stack([np.gradient(near_ventricles, axis=axis) for axis in range(3)])
     steepness = np.sqrt((slope**2).sum(axis=0))
     reach = np.clip(near_ventricles / 0.25, 0.0, 1.0)
     maps["towards"] = (slope / (steepness + 0.02 * steepness.max()) * reach).astype(np.float32)

@@ -101,7 +101,9 @@ class SimulationSettings(Settings):
     def _check_age_range(self) -> Self:
         youngest, oldest = self.age_range_years
         if not 0.0 <= youngest < oldest <= 110.0:
-            raise ValueError(f"age_range_years must be two ages, 0 <= youngest < oldest <= 110. Got [{youngest:g}, {oldest:g}].")
+            raise ValueError(
+                f"age_range_years must be two ages, 0 <= youngest < oldest <= 110. Got [{youngest:g}, {oldest:g}]."
+            )
         return self
 
     @property

@@ -64,7 +64,7 @@ def describe_simulation(settings: SimulationSettings) -> dict[str, Any]:
     return {
         "format": 1,
         "simulated": True,
-        "statement": "Simulated from the MNI152 templates. No real person was scanned; nothing clinical follows from it.",
+        "statement": "Simulated from the MNI152 templates: no real person was scanned, nothing clinical follows.",
         "settings": settings.model_dump(mode="json"),
         "planted": _planted(settings),
         "sites": [
@@ -78,8 +78,8 @@ def describe_simulation(settings: SimulationSettings) -> dict[str, Any]:
 def _planted(settings: SimulationSettings) -> dict[str, str]:
     region = settings.focal_region.replace("_", " ")
     return {
-        "age": f"between 20 and 80 years ventricles' walls move {settings.ventricle_growth_mm:g} mm, "
-        f"{settings.age_atrophy:.0%} of outer grey matter and {settings.age_contrast_loss:.0%} of the contrast are lost",
+        "age": f"between 20 and 80 years ventricles' walls move up to {settings.ventricle_growth_mm:g} mm, up to "
+        f"{settings.age_atrophy:.0%} of outer grey matter and {settings.age_contrast_loss:.0%} of contrast are lost",
         "sex": f"men's brains are {np.expm1(settings.sex_scale):.1%} longer on average",
         "patients, focal": f"{settings.focal_atrophy:.0%} of {region} grey matter lost on average, whatever the age",
         "patients, ageing-like": f"brains look {settings.patient_ageing_years:g} years older on average",
@@ -111,7 +111,9 @@ def _file_name(settings: SimulationSettings, person: Person, session: int) -> st
 
 def _write_all(settings: SimulationSettings, people: list[Person], folder: Path, n_workers: int) -> Iterator[None]:
     if n_workers == 1:
-        yield from (_write_person(settings, person, folder) for person in people)
+        for person in people:
+            _write_person(settings, person, folder)
+            yield
         return
     from joblib import Parallel, delayed
 

@@ -1,0 +1,153 @@
+"""Which operations make a view, how often and how strongly."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field
+
+from neurocontrast.settings import Settings
+
+__all__ = ["AugmentSettings", "BlurSettings", "CropSettings", "CutoutSettings", "FlipSettings", "NoiseSettings"]
+
+
+def _ordered(limits: tuple[float, float]) -> tuple[float, float]:
+    low, high = limits
+    if low > high:
+        raise ValueError(f"a range is [lowest, highest]. Got [{low:g}, {high:g}]; swap the two numbers.")
+    return limits
+
+
+def _distinct(axes: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"axes must be distinct. Got {list(axes)}.")
+    return axes
+
+
+Probability = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+_Sigma = Annotated[float, Field(ge=0.0, le=10.0, allow_inf_nan=False)]
+_Side = Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False)]
+SigmaRange = Annotated[tuple[_Sigma, _Sigma], AfterValidator(_ordered)]
+SideRange = Annotated[tuple[_Side, _Side], AfterValidator(_ordered)]
+Axes = Annotated[tuple[Literal[0, 1, 2], ...], Field(min_length=1), AfterValidator(_distinct)]
+
+
+class FlipSettings(Settings):
+    """Mirror along one axis.
+
+    Parameters
+    ----------
+    probability : float
+        How often.
+    axes : tuple of int
+        Axes of the RAS volume to choose among, each equally likely: 0 swaps left and right,
+        1 front and back, 2 top and bottom.
+    """
+
+    probability: Probability = 0.5
+    axes: Axes = (0, 1, 2)
+
+
+class BlurSettings(Settings):
+    """Gaussian blur.
+
+    Parameters
+    ----------
+    probability : float
+        How often.
+    sigma_voxels : tuple of float
+        Range of the standard deviation, in voxels, drawn uniformly.
+    """
+
+    probability: Probability = 0.5
+    sigma_voxels: SigmaRange = (0.1, 1.0)
+
+
+class NoiseSettings(Settings):
+    """Additive Gaussian noise.
+
+    Parameters
+    ----------
+    probability : float
+        How often.
+    sigma : tuple of float
+        Range of the standard deviation, in units of the volume's intensities (of its own
+        standard deviation after z-scoring), drawn uniformly.
+    """
+
+    probability: Probability = 0.5
+    sigma: SigmaRange = (0.1, 1.0)
+
+
+class CutoutSettings(Settings):
+    """Set one box, wholly inside the volume, to a constant.
+
+    Parameters
+    ----------
+    probability : float
+        How often.
+    fraction : tuple of float
+        Range of the box's side over the volume's, along every axis, drawn uniformly; sides are rounded up.
+    value : float
+        What the box is set to; 0 is the mean of a z-scored volume.
+    """
+
+    probability: Probability = 0.5
+    fraction: SideRange = (0.25, 0.25)
+    value: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+
+
+class CropSettings(Settings):
+    """Crop a box and resize it back to the volume's shape, by trilinear interpolation.
+
+    Parameters
+    ----------
+    probability : float
+        How often.
+    fraction : tuple of float
+        Range of the box's side over the volume's, along every axis, drawn uniformly; sides are rounded up.
+    """
+
+    probability: Probability = 0.5
+    fraction: SideRange = (0.75, 0.75)
+
+
+class AugmentSettings(Settings):
+    """What turns a volume into a view; the operations are applied in the order below.
+
+    An operation that is null is off. Each operation's own defaults are the reference
+    protocol's (Dufumier et al., 2021); which are on by default was chosen by evidence: the
+    crop changes the size of the brain and strong noise hides thin atrophy, both of which
+    carry what is to be learnt.
+
+    Parameters
+    ----------
+    flip, blur, noise, cutout, crop : settings or None
+        Each operation's probability and range.
+    """
+
+    flip: FlipSettings | None = None
+    blur: BlurSettings | None = BlurSettings(sigma_voxels=(0.1, 0.5))
+    noise: NoiseSettings | None = NoiseSettings(sigma=(0.05, 0.2))
+    cutout: CutoutSettings | None = CutoutSettings()
+    crop: CropSettings | None = None
+
+    @classmethod
+    def reference(cls) -> Self:
+        """Return the published protocol: all five operations, each half of the time.
+
+        The released code draws a flip's axis among four, the channel's included, so that a quarter of its
+        flips do nothing; here every flip is one.
+        """
+        return cls(
+            flip=FlipSettings(),
+            blur=BlurSettings(),
+            noise=NoiseSettings(),
+            cutout=CutoutSettings(),
+            crop=CropSettings(),
+        )
+
+    @classmethod
+    def off(cls) -> Self:
+        """Return settings under which a view is the volume itself."""
+        return cls(flip=None, blur=None, noise=None, cutout=None, crop=None)

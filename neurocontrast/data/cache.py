@@ -1,0 +1,202 @@
+"""Preprocessed volumes on disk: made once, never served stale."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from neurocontrast.data.entries import open_entry, settled_signature_of, signature_of, write_entry
+from neurocontrast.data.parallel import map_files
+from neurocontrast.data.problems import Problems
+from neurocontrast.data.volumes import Preprocessing, load_volume
+from neurocontrast.exceptions import DataError
+from neurocontrast.files import digest_of, write_json
+from neurocontrast.progress import SILENT, Progress
+
+__all__ = ["Prepared", "VolumeCache", "default_cache_folder"]
+
+_N_TRIES = 3
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `VolumeCache.prepare` did: scans found ready, and scans read and preprocessed."""
+
+    n_reused: int
+    n_made: int
+
+
+def default_cache_folder() -> Path:
+    """Return the folder used where ``data.cache_dir`` is null: ``$XDG_CACHE_HOME/neurocontrast`` or ``~/.cache/…``."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
+    return root / "neurocontrast"
+
+
+class VolumeCache:
+    """Volumes of one preprocessing, each in a memory-mapped file.
+
+    An entry belongs to the resolved path of its scan, to the preprocessing contract (with the
+    version of the transform) and to `dtype`. It is used only while the scan's size, modification
+    time and change time are those it was made from. Entries appear whole or not at all, so
+    several processes can share a folder, and an interrupted preparation continues.
+
+    Parameters
+    ----------
+    folder : path or None
+        Where entries are kept; None for `default_cache_folder`. Entries hold the images
+        themselves, so treat the folder as you treat the scans.
+    preprocessing : Preprocessing
+        What is done to each scan.
+    dtype : {"float16", "float32"}
+        How voxels are kept. float16 has 11 significant bits; z-scored voxels always fit its range
+        (no voxel of n can be further than √n deviations from the mean), others are refused where they do not.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path | None,
+        preprocessing: Preprocessing,
+        *,
+        dtype: Literal["float16", "float32"] = "float16",
+    ) -> None:
+        if dtype not in ("float16", "float32"):
+            raise DataError(f"dtype must be 'float16' or 'float32', found {dtype!r}.")
+        self.preprocessing = preprocessing
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.shape = (1, *preprocessing.shape)
+        root = Path(folder).expanduser().absolute() if folder is not None else default_cache_folder()
+        self.folder = root / f"{preprocessing.digest()[:16]}-{dtype}"
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of one volume."""
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    def prepare(self, paths: Sequence[str | Path], *, n_workers: int, progress: Progress = SILENT) -> Prepared:
+        """Preprocess every scan that has no valid entry yet, in `n_workers` processes.
+
+        Raises
+        ------
+        DataError
+            One error that names all scans that could not be used; the others are ready by then.
+            Or when the disk is full, which ends the work at once.
+        """
+        unique = list(dict.fromkeys(os.fspath(path) for path in paths))
+        missing = [path for path in unique if self._valid_entry(path) is None]
+        if not missing:
+            return Prepared(len(unique), 0)
+        self._open_folder(n_missing=len(missing))
+        problems = Problems("scans")
+        with progress.task("Preprocessing scans", len(missing), "scan") as task:
+            for failure in map_files(self._make_or_say_why, [(path,) for path in missing], n_workers=n_workers):
+                if failure:
+                    problems.add(failure)
+                task.advance()
+        problems.raise_if_any()
+        return Prepared(len(unique) - len(missing), len(missing))
+
+    def read(self, path: str | Path) -> npt.NDArray[Any]:
+        """Return a scan's volume, ``(1, *shape)``, as a read-only memory map.
+
+        A scan without a valid entry is preprocessed now.
+
+        Raises
+        ------
+        DataError
+            Naming the scan, where it is absent or cannot be used.
+        """
+        name = os.fspath(path)
+        entry = self._valid_entry(name)
+        if entry is None:
+            self._open_folder(n_missing=1)
+            self._make(name)
+            entry = self._valid_entry(name)
+        if entry is None:
+            raise DataError(f"{name}: the scan or its entry in {self.folder} keeps changing while it is read.")
+        return entry
+
+    def _entry_path(self, path: str) -> Path:
+        key = digest_of("volume", os.path.realpath(path))
+        return self.folder / key[:2] / f"{key}.npy"
+
+    def _valid_entry(self, path: str) -> npt.NDArray[Any] | None:
+        try:
+            source = signature_of(path)
+        except OSError:
+            return None
+        return open_entry(self._entry_path(path), source, shape=self.shape, dtype=self.dtype)
+
+    def _make_or_say_why(self, path: str) -> str | None:
+        try:
+            self._make(path)
+        except DataError as error:
+            if isinstance(error, CacheFullError):
+                raise
+            return str(error)
+        return None
+
+    def _make(self, path: str) -> None:
+        for _ in range(_N_TRIES):
+            try:
+                before = settled_signature_of(path)
+            except OSError as error:
+                raise DataError(f"{path}: the image cannot be read ({error.strerror}).") from error
+            volume = self._narrowed(path, load_volume(path, self.preprocessing))
+            if signature_of(path) == before:
+                break
+        else:
+            raise DataError(f"{path}: the image keeps changing while it is read.")
+        try:
+            write_entry(self._entry_path(path), volume, before)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise CacheFullError(_full_message(self.folder)) from error
+            raise DataError(f"the cache folder {self.folder} cannot be written ({error.strerror}).") from error
+
+    def _narrowed(self, path: str, volume: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+        limit = float(np.finfo(self.dtype).max)
+        highest = float(np.abs(volume).max())
+        if highest > limit:
+            raise DataError(
+                f"{path}: an intensity of {highest:g} does not fit {self.dtype} (at most {limit:g}); "
+                "keep the cache in float32, or normalise with zscore."
+            )
+        return volume.astype(self.dtype)
+
+    def _open_folder(self, *, n_missing: int) -> None:
+        described = self.folder / "contract.json"
+        try:
+            if not described.is_file():
+                self.folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                write_json(described, {"preprocessing": self.preprocessing.contract(), "dtype": str(self.dtype)})
+            n_free = shutil.disk_usage(self.folder).free
+        except OSError as error:
+            raise DataError(
+                f"the cache folder {self.folder} cannot be used ({error.strerror}); set data.cache_dir to another."
+            ) from error
+        needed = n_missing * (self.n_bytes + 4096)
+        if needed > n_free:
+            raise CacheFullError(
+                f"the cache folder {self.folder} needs {needed / 2**30:.1f} GiB for {n_missing} scans and its disk has "
+                f"{n_free / 2**30:.1f} GiB free; set data.cache_dir to a larger one."
+            )
+
+
+class CacheFullError(DataError):
+    """There is no room for more volumes; nothing else can be prepared either."""
+
+    exit_code = 1
+
+
+def _full_message(folder: Path) -> str:
+    return f"the disk of the cache folder {folder} is full; what is finished is kept. Free some, or set data.cache_dir."

@@ -1,0 +1,260 @@
+"""The cohort: one validated table, one row a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.data.assemble import assemble
+from neurocontrast.data.columns import Refusal, as_sex, is_missing, number_of, text_of
+from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.tsv import read_text_table
+from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.files import digest_of
+from neurocontrast.provenance import subject_digest
+
+__all__ = ["Cohort", "Kind", "read_cohort"]
+
+Kind = Literal["continuous", "categorical"]
+
+
+@dataclass(frozen=True, eq=False)
+class Cohort:
+    """Scans and what is known about each of them.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One row a scan, rows numbered from 0. Columns: ``participant_id``, ``subject_id``,
+        ``session`` ("" where there is none), ``path`` (absolute); where the file has them
+        ``age`` (years), ``sex`` ("F", "M"), ``site``, ``diagnosis``; then every further column,
+        as float64 or text. Missing values are NaN.
+    source : Path
+        The file the table was read from.
+    root : Path
+        The folder that relative image paths start from.
+    warnings : tuple of str
+        What a user should know about the table, though it can be used.
+    """
+
+    table: pd.DataFrame
+    source: Path
+    root: Path = Path()
+    warnings: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any scan is marked as simulated, by a column ``simulated`` or by ``source``."""
+        marks: list[str] = []
+        if "simulated" in self.table:
+            marks += [text_of(value).lower() for value in self.table["simulated"].unique()]
+        if "source" in self.table:
+            marks += [text for text in map(text_of, self.table["source"].unique()) if text.startswith("simulat")]
+        return any(mark not in ("", "0", "no", "false") for mark in marks)
+
+    def subset(self, rows: npt.ArrayLike) -> Cohort:
+        """Return the cohort of the given row positions (or of a boolean mask), in their order."""
+        return replace(self, table=self.table.iloc[np.asarray(rows)].reset_index(drop=True))
+
+    def select(self, where: Mapping[str, Sequence[str]]) -> Cohort:
+        """Return the scans whose value in each named column is one of those listed.
+
+        Parameters
+        ----------
+        where : mapping of str to sequence of str
+            For instance ``{"site": ["london", "ucla"], "diagnosis": ["control"]}``;
+            ``n/a`` selects the missing values.
+
+        Raises
+        ------
+        DataError
+            For a column or value the table does not have, or when no scan is left.
+        """
+        keep = np.ones(len(self.table), dtype=bool)
+        for column, values in where.items():
+            if column not in self.table:
+                raise DataError(_no_column(self.source.name, column, self.table.columns))
+            texts = self.table[column].map(text_of)
+            allowed = sorted(set(texts))
+            chosen = {_canonical(column, value) for value in ([values] if isinstance(values, str) else values)}
+            for value in sorted(chosen.difference(allowed)):
+                raise DataError(
+                    f"{self.source.name}: column '{column}' has no value {shown(value or 'n/a')}."
+                    f"{suggestion(value, allowed)} It has: {_some(text or 'n/a' for text in allowed)}."
+                )
+            keep &= texts.isin(chosen).to_numpy()
+        if not keep.any():
+            raise DataError(f"{self.source.name}: no scan is left by the selection {dict(where)}.")
+        return self.subset(np.flatnonzero(keep))
+
+    def names(self) -> list[str]:
+        """Return how each scan is called in messages: its participant, with the session where it has one."""
+        return [
+            f"{participant} session {session}" if session else str(participant)
+            for participant, session in zip(self.table["participant_id"], self.table["session"], strict=True)
+        ]
+
+    def digest(self) -> str:
+        """Return a digest of the table's content, the same on every machine that holds the cohort."""
+        parts: list[str] = []
+        for column in self.table.columns:
+            values = self.table[column]
+            if column == "path":
+                texts = [_below(self.root, Path(path)) for path in values]
+            elif values.dtype == np.float64:
+                texts = ["" if np.isnan(value) else repr(float(value)) for value in values]
+            else:
+                texts = [text_of(value) for value in values]
+            parts += [column, "\x1f".join(texts)]
+        return digest_of("neurocontrast-cohort", len(self.table), *parts)
+
+    def subject_digests(self) -> list[str]:
+        """Return the digest of each subject once, sorted, so that the order of the table cannot be read from it."""
+        return sorted(subject_digest(str(subject)) for subject in self.table["subject_id"].unique())
+
+
+def read_cohort(
+    participants: str | Path,
+    *,
+    images_root: str | Path | None = None,
+    images_pattern: str | None = None,
+    check_images: bool = True,
+    required: Mapping[str, Kind] | Sequence[str] = (),
+) -> Cohort:
+    """Read a table of scans, ``participants.tsv`` by the habits of BIDS.
+
+    Every cell is read as text and then converted by the rule of its column;
+    ``docs/data.md`` states each rule.
+
+    Parameters
+    ----------
+    participants : path
+        Tab-separated table, or comma-separated when its name ends in ``.csv``.
+    images_root : path, optional
+        Folder that relative image paths start from; by default the table's own.
+    images_pattern : str, optional
+        Where the table has no column ``path``: the path of every image, with columns in
+        braces, for instance ``"{participant_id}/anat/{participant_id}_T1w.nii.gz"``.
+    check_images : bool
+        Whether every image file must be there. The images are not opened.
+    required : mapping of str to {"continuous", "categorical"}, or sequence of str
+        Columns that must be there and complete, for instance those a kernel needs.
+
+    Returns
+    -------
+    Cohort
+
+    Raises
+    ------
+    DataError
+        One error for all bad rows together: each with line, participant, column, what was
+        found and what is allowed.
+    """
+    cohort, problems = inspect_cohort(
+        participants,
+        images_root=images_root,
+        images_pattern=images_pattern,
+        check_images=check_images,
+        required=required,
+    )
+    problems.raise_if_any()
+    return cohort
+
+
+def inspect_cohort(
+    participants: str | Path,
+    *,
+    images_root: str | Path | None = None,
+    images_pattern: str | None = None,
+    check_images: bool = True,
+    required: Mapping[str, Kind] | Sequence[str] = (),
+) -> tuple[Cohort, Problems]:
+    """Read a table as `read_cohort` does, and return its problems instead of raising them.
+
+    Where there are problems the cohort holds NaN in the refused cells.
+
+    Raises
+    ------
+    DataError
+        Where the file is no table, or lacks the columns without which no row can be named.
+    """
+    text = read_text_table(participants)
+    root = Path(images_root).expanduser() if images_root is not None else text.source.parent
+    if images_root is not None and not root.is_dir():
+        raise DataError(f"images_root: there is no folder {shown(root, 200)}.")
+    root = root.absolute()
+    problems = Problems(text.source.name)
+    table, warnings = assemble(
+        text, root=root, images_pattern=images_pattern, check_images=check_images, problems=problems
+    )
+    _check_required(table, required, problems, text.lines)
+    return Cohort(table, text.source, root, tuple(warnings)), problems
+
+
+def _check_required(
+    table: pd.DataFrame, required: Mapping[str, Kind] | Sequence[str], problems: Problems, lines: Sequence[int]
+) -> None:
+    kinds = required if isinstance(required, Mapping) else dict.fromkeys(required)
+    already = {(problem.line, problem.column) for problem in problems.found}
+    for column, kind in kinds.items():
+        if column not in table:
+            problems.add(_no_column("the table", column, table.columns))
+            continue
+        values = table[column]
+        numeric = values.dtype == np.float64
+        if (
+            kind == "continuous"
+            and not numeric
+            and not values.map(lambda cell: number_of(text_of(cell)) is not None).any()
+        ):
+            problems.add("must hold numbers here and holds text; use it as categorical, or name another", column=column)
+            continue
+        for row in np.flatnonzero(_unusable(values, kind)):
+            if (lines[row], column) not in already:
+                found = "n/a" if not text_of(values[row]) else text_of(values[row])
+                rule = (
+                    "a number is needed for every scan" if kind == "continuous" else "a value is needed for every scan"
+                )
+                name = str(table["participant_id"][row])
+                problems.add(f"found {shown(found)}; {rule}", column=column, line=lines[row], name=name)
+
+
+def _unusable(values: pd.Series, kind: Kind | None) -> npt.NDArray[np.bool_]:
+    missing = values.isna() | (values == "")
+    if kind == "continuous" and values.dtype != np.float64:
+        missing |= values.map(lambda cell: number_of(text_of(cell)) is None)
+    return missing.to_numpy(dtype=bool)
+
+
+def _no_column(where: str, column: str, columns: Sequence[str] | pd.Index) -> str:
+    others = [str(name) for name in columns if name != "path"]
+    return f"{where} has no column '{column}'.{suggestion(column, others)} It has: {_some(others)}."
+
+
+def _some(names: object, n_shown: int = 30) -> str:
+    listed = [str(name) for name in names]  # type: ignore[attr-defined]
+    more = f" … and {len(listed) - n_shown} more" if len(listed) > n_shown else ""
+    return one_of(listed[:n_shown]) + more
+
+
+def _canonical(column: str, value: object) -> str:
+    text = text_of(value)
+    if is_missing(text):
+        return ""
+    if column == "sex":
+        sex = as_sex(text)
+        return text if isinstance(sex, Refusal) else sex
+    return text
+
+
+def _below(root: Path, path: Path) -> str:
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name

@@ -1,0 +1,83 @@
+"""What training reads: volumes by index, and metadata as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from neurocontrast.data.cache import VolumeCache
+from neurocontrast.data.cohort import Cohort, Kind
+from neurocontrast.data.metadata import codes_of, numbers_of
+from neurocontrast.data.splits import split_by_subject
+
+__all__ = ["VolumeDataset", "encode_metadata", "split_by_subject"]
+
+
+class VolumeDataset(torch.utils.data.Dataset[dict[str, Any]]):
+    """The volumes of a cohort, read from the cache.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        Its rows are the samples, in its order.
+    cache : VolumeCache
+        Where volumes are read from; a scan it does not hold is preprocessed when asked for.
+    """
+
+    def __init__(self, cohort: Cohort, cache: VolumeCache) -> None:
+        self.paths: list[str] = [str(path) for path in cohort.table["path"]]
+        self.cache = cache
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Return ``{"image": float32 tensor (1, *shape), "index": index}``."""
+        volume = self.cache.read(self.paths[index])
+        image = torch.empty(volume.shape, dtype=torch.float32)
+        image.numpy()[...] = volume
+        return {"image": image, "index": index}
+
+
+def encode_metadata(
+    table: pd.DataFrame, columns: Mapping[str, Kind], *, categories: Mapping[str, list[str]] | None = None
+) -> tuple[dict[str, torch.Tensor], dict[str, list[str]]]:
+    """Return the columns a loss needs as tensors, and the categories behind the codes.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The table of a cohort.
+    columns : mapping of str to {"continuous", "categorical"}
+        What each column is to the loss.
+    categories : mapping of str to list of str, optional
+        Categories of an earlier call, whose codes then stay the same.
+
+    Returns
+    -------
+    metadata : dict of str to Tensor
+        ``(n,)`` each: float32 with NaN where missing, or int64 codes with -1 where missing.
+    categories : dict of str to list of str
+        For each categorical column its categories in the order of their codes; sorted where
+        none were given.
+
+    Raises
+    ------
+    DataError
+        For a column the table does not have, one that is not of numbers, or a category that
+        is not among those given; all such rows together.
+    """
+    metadata: dict[str, torch.Tensor] = {}
+    found: dict[str, list[str]] = {}
+    for column, kind in columns.items():
+        if kind == "continuous":
+            metadata[column] = torch.from_numpy(numbers_of(table, column).astype(np.float32))
+        else:
+            given = None if categories is None else categories.get(column)
+            codes, found[column] = codes_of(table, column, categories=given)
+            metadata[column] = torch.from_numpy(codes)
+    return metadata, found

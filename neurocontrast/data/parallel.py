@@ -1,0 +1,57 @@
+"""Work on many files at once, one process each, one thread a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import joblib
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from neurocontrast.exceptions import ConfigError, NeurocontrastError
+
+__all__ = ["map_files"]
+
+_N_PER_WORKER_MIN = 4
+
+Result = TypeVar("Result")
+
+
+class WorkerError(NeurocontrastError):
+    """A worker process was ended from outside."""
+
+    exit_code = 1
+
+
+def map_files(
+    function: Callable[..., Result], arguments: Sequence[tuple[Any, ...]], *, n_workers: int
+) -> Iterator[Result]:
+    """Yield ``function(*arguments)`` for each of the arguments, in the order they finish.
+
+    Little work is done here, in this process: starting another costs more than a few scans.
+    A worker starts as a fresh interpreter, so that scripts need no ``__main__`` guard and
+    no thread of this process is copied half-way.
+
+    Raises
+    ------
+    ConfigError
+        When `n_workers` is negative.
+    WorkerError
+        When a worker process dies, for instance for lack of memory.
+    """
+    if n_workers < 0:
+        raise ConfigError(f"n_workers must be 0 or more (0: in this process), found {n_workers}.")
+    n_workers = min(n_workers, len(arguments) // _N_PER_WORKER_MIN)
+    if n_workers <= 1:
+        for given in arguments:
+            yield function(*given)
+        return
+    with joblib.parallel_config(backend="loky", n_jobs=n_workers, inner_max_num_threads=1):
+        pool = joblib.Parallel(return_as="generator_unordered", batch_size=1)
+        try:
+            yield from pool(joblib.delayed(function)(*given) for given in arguments)
+        except TerminatedWorkerError as error:
+            raise WorkerError(
+                f"a worker process was ended from outside, perhaps for lack of memory; try fewer than {n_workers} "
+                "workers (data.n_workers). What was finished is kept."
+            ) from error

@@ -1,0 +1,201 @@
+"""Reading one scan, and refusing what is no usable volume."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nibabel as nib
+import numpy as np
+import numpy.typing as npt
+
+from neurocontrast.exceptions import DataError
+
+__all__ = ["N_VOXELS_MIN", "SPACING_LIMITS_MM", "Scan", "read_scan", "read_scan_header"]
+
+SPACING_LIMITS_MM = (0.1, 20.0)
+"""Voxel sizes outside these are taken for a damaged header."""
+
+N_VOXELS_MIN = 8
+"""A scan with fewer voxels along an axis is a slice or a thumbnail, not a volume."""
+
+_TILT_WARNED_DEGREES = 20.0
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One scan as it was read, axes in RAS order.
+
+    Parameters
+    ----------
+    voxels : ndarray
+        float32, three axes: to the right, to the front, upwards.
+    spacing_mm : tuple of float or None
+        Voxel size along each axis; None for a ``.npy`` array, which carries none.
+    warnings : tuple of str
+        Doubts about its header.
+    """
+
+    voxels: npt.NDArray[np.float32]
+    spacing_mm: tuple[float, float, float] | None
+    warnings: tuple[str, ...] = ()
+
+
+def read_scan(path: str | os.PathLike[str]) -> Scan:
+    """Read a ``.nii``, ``.nii.gz`` or ``.npy`` volume and bring its axes to RAS.
+
+    Axes are permuted and flipped, never rotated: an oblique scan keeps its tilt. Axes of
+    length 1 before or behind the three of the volume are dropped. A ``.npy`` array has no
+    header; its axes are taken to be in RAS order already.
+
+    Raises
+    ------
+    DataError
+        Naming the file, where it is absent, unreadable, truncated, not three-dimensional, not
+        of real numbers, constant, with non-finite voxels or with an impossible voxel size.
+    """
+    name = os.fspath(path)
+    try:
+        if name.lower().endswith(".npy"):
+            voxels, spacing, warnings = _read_array(name), None, ()
+        else:
+            voxels, spacing, warnings = _read_nifti(name)
+    except DataError:
+        raise
+    except Exception as error:  # nibabel and zlib meet damaged bytes with almost any exception
+        raise DataError(f"{name}: {_reason(name, error)}") from error
+    _check_voxels(name, voxels)
+    return Scan(voxels, spacing, warnings)
+
+
+def read_scan_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Check a scan by its header alone, without reading its voxels, and return warnings.
+
+    Raises
+    ------
+    DataError
+        As `read_scan`, as far as a header tells.
+    """
+    name = os.fspath(path)
+    try:
+        if Path(name).stat().st_size == 0:
+            raise DataError(f"{name}: the file is empty (0 bytes).")
+        if name.lower().endswith(".npy"):
+            array = np.load(name, mmap_mode="r", allow_pickle=False)
+            _check_kind(name, array.dtype)
+            _check_shape(name, array.shape)
+            return ()
+        image = nib.load(name)
+        _check_kind(name, image.get_data_dtype())
+        _check_shape(name, image.shape)
+        return _geometry(name, image)[2]
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{name}: {_reason(name, error)}") from error
+
+
+def _read_array(name: str) -> npt.NDArray[np.float32]:
+    array = np.load(name, allow_pickle=False)
+    _check_kind(name, array.dtype)
+    return np.asarray(array, dtype=np.float32).reshape(_check_shape(name, array.shape))
+
+
+def _read_nifti(name: str) -> tuple[npt.NDArray[np.float32], tuple[float, float, float], tuple[str, ...]]:
+    content = Path(name).read_bytes()
+    if not content:
+        raise DataError(f"{name}: the file is empty (0 bytes).")
+    if content.startswith(b"\x1f\x8b"):
+        # Whole, not streamed: it is as fast, and the checksum at the end is verified.
+        content = gzip.decompress(content)
+    of_version = nib.Nifti2Image if content[:4] in (b"\x1c\x02\x00\x00", b"\x00\x00\x02\x1c") else nib.Nifti1Image
+    image = of_version.from_stream(io.BytesIO(content))
+    _check_kind(name, image.get_data_dtype())
+    shape = _check_shape(name, image.shape)
+    orientation, spacing, warnings = _geometry(name, image)
+    voxels = image.get_fdata(dtype=np.float32, caching="unchanged").reshape(shape, order="F")
+    return nib.orientations.apply_orientation(voxels, orientation), spacing, warnings
+
+
+def _geometry(name: str, image: Any) -> tuple[npt.NDArray[Any], tuple[float, float, float], tuple[str, ...]]:
+    """Return how the axes go to RAS, the spacing along the RAS axes, and doubts."""
+    affine = image.affine
+    sizes = nib.affines.voxel_sizes(affine)
+    low, high = SPACING_LIMITS_MM
+    if not np.isfinite(affine).all() or not ((sizes >= low) & (sizes <= high)).all():
+        raise DataError(
+            f"{name}: the voxel size is {' × '.join(f'{size:g}' for size in sizes)} mm; "
+            f"it must be between {low:g} and {high:g} mm along each axis. Is the header damaged?"
+        )
+    orientation = nib.io_orientation(affine)
+    if np.isnan(orientation).any():
+        raise DataError(f"{name}: the affine does not tell the directions of the axes; is the header damaged?")
+    spacing = np.empty(3)
+    spacing[orientation[:, 0].astype(int)] = sizes
+    return orientation, (float(spacing[0]), float(spacing[1]), float(spacing[2])), _doubts(image, affine / [*sizes, 1])
+
+
+def _doubts(image: Any, directions: npt.NDArray[Any]) -> tuple[str, ...]:
+    warnings = []
+    header = image.header
+    if header["sform_code"] == 0 and header["qform_code"] == 0:
+        warnings.append("the header has no orientation (sform and qform codes are 0); left and right are a guess")
+    elif header["sform_code"] > 0 and header["qform_code"] > 0:
+        sform, qform = (nib.aff2axcodes(affine) for affine in (image.get_sform(), image.get_qform()))
+        if sform != qform:
+            warnings.append(f"sform says {''.join(sform)} and qform {''.join(qform)}; the sform is used")
+    tilt = np.degrees(np.arccos(np.clip(np.abs(directions[:3, :3]).max(axis=0).min(), 0, 1)))
+    if tilt > _TILT_WARNED_DEGREES:
+        warnings.append(f"its axes are tilted by {tilt:.0f} degrees; they are not rotated")
+    return tuple(warnings)
+
+
+def _check_kind(name: str, dtype: Any) -> None:
+    if np.dtype(dtype).kind not in "buif":
+        raise DataError(f"{name}: its voxels are of type {dtype}; a scan has one real number a voxel.")
+
+
+def _check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the three lengths of a volume, without axes of length 1 before or behind them."""
+    lengths = list(shape)
+    while len(lengths) > 3 and lengths[-1] == 1:
+        lengths.pop()
+    while len(lengths) > 3 and lengths[0] == 1:
+        lengths.pop(0)
+    found = " × ".join(str(n) for n in shape) or "no axes"
+    if len(lengths) > 3 and 0 not in lengths:
+        raise DataError(
+            f"{name}: the image is {len(lengths)}D ({found}); one 3D volume is needed, so choose or average."
+        )
+    if len(lengths) < 3 or min(lengths) < N_VOXELS_MIN:
+        raise DataError(f"{name}: the image is {found}; a volume has three axes of at least {N_VOXELS_MIN} voxels.")
+    return tuple(lengths)
+
+
+def _check_voxels(name: str, voxels: npt.NDArray[np.float32]) -> None:
+    low, high = float(voxels.min()), float(voxels.max())
+    if not (np.isfinite(low) and np.isfinite(high)):
+        n = int(voxels.size - np.isfinite(voxels).sum())
+        raise DataError(f"{name}: {n} of {voxels.size} voxels are not finite (NaN or infinity).")
+    if low == high:
+        raise DataError(f"{name}: every voxel is {low:g}; the image is empty.")
+
+
+def _reason(name: str, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such image."
+    if isinstance(error, PermissionError):
+        return "the image may not be read (permission denied)."
+    if isinstance(error, EOFError):
+        return "the image is truncated: its compressed data end too early. Copy or convert it again."
+    if isinstance(error, zlib.error | gzip.BadGzipFile):
+        return f"the image is damaged: it cannot be decompressed ({error}). Copy or convert it again."
+    if isinstance(error, OSError | ValueError) and "bytes" in str(error):
+        return f"the image is truncated: {str(error).rstrip('.')}. Copy or convert it again."
+    kind = "array" if name.lower().endswith(".npy") else "NIfTI image"
+    return f"this is not a readable {kind} ({type(error).__name__}: {str(error).strip()})."

@@ -211,28 +211,27 @@ def _check_required(
             continue
         values = table[column]
         numeric = values.dtype == np.float64
-        if (
-            kind == "continuous"
-            and not numeric
-            and not values.map(lambda cell: number_of(text_of(cell)) is not None).any()
-        ):
+        if kind == "continuous" and not numeric and not values.map(_is_number).any():
             problems.add("must hold numbers here and holds text; use it as categorical, or name another", column=column)
             continue
-        for row in np.flatnonzero(_unusable(values, kind)):
+        needed = "number" if kind == "continuous" else "value"
+        for row in np.flatnonzero(_unusable(values, kind)).tolist():
             if (lines[row], column) not in already:
-                found = "n/a" if not text_of(values[row]) else text_of(values[row])
-                rule = (
-                    "a number is needed for every scan" if kind == "continuous" else "a value is needed for every scan"
-                )
+                found = shown(text_of(values[row]) or "n/a")
                 name = str(table["participant_id"][row])
-                problems.add(f"found {shown(found)}; {rule}", column=column, line=lines[row], name=name)
+                text = f"found {found}; a {needed} is needed for every scan"
+                problems.add(text, column=column, line=lines[row], name=name)
 
 
 def _unusable(values: pd.Series, kind: Kind | None) -> npt.NDArray[np.bool_]:
     missing = values.isna() | (values == "")
     if kind == "continuous" and values.dtype != np.float64:
-        missing |= values.map(lambda cell: number_of(text_of(cell)) is None)
+        missing |= ~values.map(_is_number)
     return missing.to_numpy(dtype=bool)
+
+
+def _is_number(value: object) -> bool:
+    return number_of(text_of(value)) is not None
 
 
 def _no_column(where: str, column: str, columns: Sequence[str] | pd.Index) -> str:

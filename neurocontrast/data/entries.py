@@ -44,7 +44,7 @@ def signature_of(path: str | os.PathLike[str]) -> Signature:
     OSError
         Where there is no such file.
     """
-    status = os.stat(path)
+    status = Path(path).stat()
     return Signature(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import nibabel as nib
 import numpy as np
 import numpy.typing as npt
+from nibabel.affines import voxel_sizes
 
 from neurocontrast.exceptions import DataError
 
@@ -62,15 +63,15 @@ def read_scan(path: str | os.PathLike[str]) -> Scan:
     name = os.fspath(path)
     try:
         if name.lower().endswith(".npy"):
-            voxels, spacing, warnings = _read_array(name), None, ()
+            scan = Scan(_read_array(name), None)
         else:
-            voxels, spacing, warnings = _read_nifti(name)
+            scan = _read_nifti(name)
     except DataError:
         raise
     except Exception as error:  # nibabel and zlib meet damaged bytes with almost any exception
         raise DataError(f"{name}: {_reason(name, error)}") from error
-    _check_voxels(name, voxels)
-    return Scan(voxels, spacing, warnings)
+    _check_voxels(name, scan.voxels)
+    return scan
 
 
 def read_scan_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -106,7 +107,7 @@ def _read_array(name: str) -> npt.NDArray[np.float32]:
     return np.asarray(array, dtype=np.float32).reshape(_check_shape(name, array.shape))
 
 
-def _read_nifti(name: str) -> tuple[npt.NDArray[np.float32], tuple[float, float, float], tuple[str, ...]]:
+def _read_nifti(name: str) -> Scan:
     content = Path(name).read_bytes()
     if not content:
         raise DataError(f"{name}: the file is empty (0 bytes).")
@@ -119,13 +120,13 @@ def _read_nifti(name: str) -> tuple[npt.NDArray[np.float32], tuple[float, float,
     shape = _check_shape(name, image.shape)
     orientation, spacing, warnings = _geometry(name, image)
     voxels = image.get_fdata(dtype=np.float32, caching="unchanged").reshape(shape, order="F")
-    return nib.orientations.apply_orientation(voxels, orientation), spacing, warnings
+    return Scan(nib.orientations.apply_orientation(voxels, orientation), spacing, warnings)
 
 
 def _geometry(name: str, image: Any) -> tuple[npt.NDArray[Any], tuple[float, float, float], tuple[str, ...]]:
     """Return how the axes go to RAS, the spacing along the RAS axes, and doubts."""
     affine = image.affine
-    sizes = nib.affines.voxel_sizes(affine)
+    sizes = voxel_sizes(affine)
     low, high = SPACING_LIMITS_MM
     if not np.isfinite(affine).all() or not ((sizes >= low) & (sizes <= high)).all():
         raise DataError(

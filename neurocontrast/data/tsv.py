@@ -94,7 +94,8 @@ def _decode(source: Path) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{source.name}: line {line} holds a byte that is not UTF-8 (0x{content[error.start]:02x}); save the table as UTF-8."
+            f"{source.name}: line {line} holds a byte that is not UTF-8 (0x{content[error.start]:02x}); "
+            "save the table as UTF-8."
         ) from None
     if "\x00" in text:
         raise DataError(f"{source.name}: this is not a text table (it holds zero bytes).")

@@ -209,11 +209,10 @@ def _check_fit(scan: Scan, shape: tuple[int, ...], spacing_mm: tuple[float, ...]
     if (extent <= box).all():
         return
     foreground = scan.voxels > scan.voxels.mean(dtype=np.float64)
-    offset = [
-        np.abs(np.arange(n) - (n - 1) / 2) * step for n, step in zip(foreground.shape, source_spacing, strict=True)
-    ]
-    inside = [np.flatnonzero(away <= half) for away, half in zip(offset, box / 2, strict=True)]
-    kept = foreground[tuple(slice(within[0], within[-1] + 1) for within in inside)]
+    kept = foreground
+    for axis, (n, step) in enumerate(zip(foreground.shape, source_spacing, strict=True)):
+        inside = np.abs(np.arange(n) - (n - 1) / 2) * step <= box[axis] / 2
+        kept = kept.compress(inside, axis=axis)
     lost = 1 - np.count_nonzero(kept) / np.count_nonzero(foreground)
     if lost > FOREGROUND_LOST_MAX:
         raise DataError(

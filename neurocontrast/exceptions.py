@@ -13,6 +13,7 @@ __all__ = [
     "MissingDependencyError",
     "NeurocontrastError",
     "TrainingError",
+    "TrainingInterrupted",
     "one_of",
     "suggestion",
 ]
@@ -54,6 +55,10 @@ class TrainingError(NeurocontrastError):
     """Training had to stop, for example on a non-finite loss."""
 
     exit_code = 1
+
+
+class TrainingInterrupted(TrainingError):
+    """Training was asked to stop, saved its state, and can be resumed."""
 
 
 def suggestion(name: str, allowed: Iterable[str]) -> str:

@@ -1,0 +1,231 @@
+"""The training loop, from the first batch to an encoder that can be saved."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.tensorboard import SummaryWriter
+
+from neurocontrast.data.batches import even_batches
+from neurocontrast.encoders import ContrastiveModel
+from neurocontrast.exceptions import TrainingError, TrainingInterrupted
+from neurocontrast.progress import SILENT, Progress, Task
+from neurocontrast.seeds import derive_generator
+from neurocontrast.training.interruption import Stopped, StopRequest
+from neurocontrast.training.metrics import write_metrics
+from neurocontrast.training.optimizers import learning_rate_of
+from neurocontrast.training.session import Session, TrainingData, Views, deterministic, start_session
+from neurocontrast.training.settings import TrainingSettings
+from neurocontrast.training.state import Position, load_checkpoint, newest_checkpoint, save_checkpoint
+from neurocontrast.training.validation import measure_probe, measure_validation, reestimate_encoder
+
+__all__ = ["FitResult", "fit"]
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What training leaves, besides the model's weights.
+
+    Parameters
+    ----------
+    metrics : list of dict
+        One row an epoch, as in ``metrics.csv``.
+    batchnorm : dict
+        How BatchNorm's running statistics were re-estimated.
+    """
+
+    metrics: list[dict[str, Any]]
+    batchnorm: dict[str, Any]
+
+
+def fit(
+    model: ContrastiveModel,
+    objective: nn.Module,
+    views: Views,
+    data: TrainingData,
+    *,
+    settings: TrainingSettings,
+    seed: int,
+    folder: Path,
+    resume: bool = False,
+    progress: Progress = SILENT,
+) -> FitResult:
+    """Train a model in place, with a checkpoint after every epoch.
+
+    An epoch sees every training scan once, in an order keyed by (seed, epoch), in batches of
+    nearly equal size. With `resume`, it continues from the newest checkpoint in
+    ``folder/checkpoints``; on a CPU the weights are then bit for bit those of a run that was never
+    stopped, given the same number of threads and version of PyTorch.
+
+    Parameters
+    ----------
+    model : ContrastiveModel
+        Ends with BatchNorm statistics re-estimated on un-augmented training scans.
+    objective : torch.nn.Module
+        A loss of `neurocontrast.losses`; its kernel is fitted on the training rows here.
+    views : callable
+        Makes two views of a batch, for instance `neurocontrast.augment.TwoViews`.
+    data, settings, seed, folder, resume, progress
+        What is trained on; how; the seed of the scans' order; where ``metrics.csv``,
+        ``checkpoints/`` and ``tensorboard/`` go; whether to continue; what is told.
+
+    Raises
+    ------
+    TrainingInterrupted
+        After Ctrl-C or SIGTERM, with the state saved.
+    TrainingError
+        On a non-finite loss or gradient; the last checkpoint stays.
+    """
+    session = start_session(model, objective, views, data, settings=settings, seed=seed)
+    position = _restore(session, folder, progress) if resume else Position()
+    try:
+        return _train(session, position, folder, progress)
+    except Stopped as stopped:
+        path = save_checkpoint(folder / "checkpoints", position, session.tensors(), keep=settings.keep_checkpoints)
+        raise TrainingInterrupted(
+            f"stopped by {stopped} after {position.epoch} of {settings.epochs} epochs"
+            + (f" and {position.batch} batches" if position.batch else "")
+            + f"; saved as {path}. The same command with --resume continues as if nothing had happened."
+        ) from None
+
+
+def _train(session: Session, position: Position, folder: Path, progress: Progress) -> FitResult:
+    settings = session.settings
+    total = (settings.epochs - position.epoch) * len(session.data.training_rows)
+    with (
+        deterministic(),
+        StopRequest() as stop,
+        SummaryWriter(str(folder / "tensorboard"), purge_step=position.epoch + 1) as writer,
+        progress.task("pretraining", total, "scans") as task,
+    ):
+        write_metrics(folder / "metrics.csv", position.metrics)
+        while position.epoch < settings.epochs:
+            row = _run_epoch(session, position, stop, task)
+            position.close_epoch(row)
+            save_checkpoint(folder / "checkpoints", position, session.tensors(), keep=settings.keep_checkpoints)
+            write_metrics(folder / "metrics.csv", position.metrics)
+            _tell(row, writer, progress, settings)
+            stop.check()
+        return FitResult(position.metrics, reestimate_encoder(session, after_batch=stop.check))
+
+
+def _run_epoch(session: Session, position: Position, stop: StopRequest, task: Task) -> dict[str, Any]:
+    """Train what is left of an epoch, then measure; `position` is whole whenever `stop` may raise."""
+    settings, epoch = session.settings, position.epoch
+    learning_rate = learning_rate_of(epoch, settings)
+    for group in session.optimizer.param_groups:
+        group["lr"] = learning_rate
+    batches = _batches_of(session, epoch)
+    session.model.train()
+    with session.read(batches[position.batch :]) as reading:
+        started = time.perf_counter()
+        for rows, volumes in reading:
+            figures = _train_batch(session, rows, volumes, position)
+            for name, value in figures.items():
+                weight = 1 if name == "gradient_norm" else len(rows)
+                position.sums[name] = position.sums.get(name, 0.0) + value * weight
+            position.batch += 1
+            now = time.perf_counter()
+            position.seconds, started = position.seconds + now - started, now
+            shown = {name: value for name, value in figures.items() if name != "gradient_norm"}
+            task.advance(len(rows), epoch=f"{epoch + 1}/{settings.epochs}", **shown)
+            stop.check()
+    n_scans, norms = len(session.data.training_rows), position.sums["gradient_norm"]
+    row: dict[str, Any] = {"epoch": epoch + 1, "learning_rate": learning_rate}
+    row |= {f"train_{name}": value / n_scans for name, value in position.sums.items() if name != "gradient_norm"}
+    row |= {"gradient_norm": norms / len(batches), **_measure(session, epoch, stop)}
+    row |= {
+        "seconds": round(position.seconds + time.perf_counter() - started, 3),
+        "volumes_per_second": round(n_scans / max(position.seconds, 1e-9), 3),
+    }
+    return row
+
+
+def _batches_of(session: Session, epoch: int) -> list[list[int]]:
+    rows = session.data.training_rows
+    order = derive_generator("order", session.seed, epoch).permutation(len(rows))
+    return even_batches([rows[place] for place in order], session.settings.batch_size)
+
+
+def _train_batch(session: Session, rows: torch.Tensor, volumes: torch.Tensor, position: Position) -> dict[str, float]:
+    """Take one step, unless loss or gradient is not finite; return the figures of the batch."""
+    session.optimizer.zero_grad(set_to_none=True)
+    z1, z2, metadata = session.embed_views(volumes, rows, epoch=position.epoch)
+    loss = session.objective(z1, z2, metadata)
+    with torch.no_grad():
+        terms = session.objective.terms(z1.detach(), z2.detach(), metadata)
+    session.fabric.backward(loss)
+    norm = session.fabric.clip_gradients(
+        session.forward, session.optimizer, max_norm=math.inf, error_if_nonfinite=False
+    )
+    tensors = {"loss": loss, "gradient_norm": norm, **{f"term_{name}": value for name, value in terms.items()}}
+    # One transfer from the device for all figures of the step.
+    values = torch.stack([value.detach().float() for value in tensors.values()]).tolist()
+    figures = dict(zip(tensors, values, strict=True))
+    scaled = session.settings.precision == "16-mixed"  # its loss scaler skips steps with infinite gradients itself
+    if not math.isfinite(figures["loss"]) or not (scaled or math.isfinite(figures["gradient_norm"])):
+        _refuse(session, rows, torch.cat([z1, z2], dim=1).detach(), position, figures)
+    session.optimizer.step()
+    return figures
+
+
+def _refuse(
+    session: Session, rows: torch.Tensor, z: torch.Tensor, position: Position, figures: dict[str, float]
+) -> None:
+    names = [session.data.names[row] for row in rows.tolist()]
+    broken = [name for name, fine in zip(names, z.isfinite().all(dim=1).tolist(), strict=True) if not fine]
+    what = "loss" if not math.isfinite(figures["loss"]) else "gradient norm"
+    value = figures["loss" if what == "loss" else "gradient_norm"]
+    who = f"Scans of the batch: {', '.join(names)}."
+    if broken and len(broken) < len(names):
+        who = f"Embeddings that are not finite: {', '.join(broken)}. {who}"
+    raise TrainingError(
+        f"the {what} is {value} in epoch {position.epoch + 1}, batch {position.batch + 1} "
+        f"(learning rate {learning_rate_of(position.epoch, session.settings):g}). {who} "
+        "Nothing was overwritten: the last checkpoint, if there is one, stands. Look at these scans with "
+        "`neurocontrast check`; if they are sound, lower training.learning_rate or raise objective.temperature."
+    )
+
+
+def _measure(session: Session, epoch: int, stop: StopRequest) -> dict[str, float | None]:
+    figures: dict[str, float | None] = {**measure_validation(session, after_batch=stop.check)}
+    every = session.settings.probe_every
+    if every and (epoch + 1) % every == 0 and len(session.data.validation_rows):
+        figures |= measure_probe(session, after_batch=stop.check)
+    return figures
+
+
+def _restore(session: Session, folder: Path, progress: Progress) -> Position:
+    path = newest_checkpoint(folder / "checkpoints")
+    if path is None:
+        return Position()
+    position, tensors = load_checkpoint(path)
+    session.restore(tensors)
+    differences = [
+        f"{name} was {tensors['software'].get(name)}, is {now}"
+        for name, now in session.software().items()
+        if tensors["software"].get(name) != now
+    ]
+    if differences:
+        progress.warning(f"resuming elsewhere: {'; '.join(differences)}. Weights may differ in their last bits.")
+    progress.message(f"continuing from {path.name} ({position.epoch} epochs done)")
+    return position
+
+
+def _tell(row: dict[str, Any], writer: SummaryWriter, progress: Progress, settings: TrainingSettings) -> None:
+    for name, value in row.items():
+        if name != "epoch" and value is not None:
+            writer.add_scalar(name, value, global_step=row["epoch"])
+    writer.flush()
+    shown = ("train_loss", "val_loss", "val_alignment", "val_uniformity", "volumes_per_second")
+    figures = ", ".join(f"{name.replace('_', ' ')} {row[name]:.4g}" for name in shown if name in row)
+    probes = "".join(
+        f", {name.replace('_', ' ')} {v:.3f}" for name, v in row.items() if name.startswith("probe_") and v is not None
+    )
+    progress.message(f"epoch {row['epoch']}/{settings.epochs}: {figures}{probes}")

@@ -1,0 +1,131 @@
+"""Where a run stands, on disk: checkpoints that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import zipfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from neurocontrast.exceptions import CheckpointError
+from neurocontrast.files import atomic_path
+
+__all__ = ["Position", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
+
+_FORMAT = 1
+_NAME = re.compile(r"epoch-(\d+)(?:-batch-(\d+))?\.pt")
+
+
+@dataclass
+class Position:
+    """How far training has come, and what it has measured on the way.
+
+    All randomness is keyed by epoch and sample, so these few numbers are the whole of it.
+
+    Parameters
+    ----------
+    epoch : int
+        Epochs finished.
+    batch : int
+        Batches finished of the epoch under way.
+    sums : dict of str to float
+        Running sums of that epoch's figures.
+    seconds : float
+        Time spent on that epoch.
+    metrics : list of dict
+        One row for each finished epoch.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    metrics: list[dict[str, Any]] = field(default_factory=list)
+
+    def close_epoch(self, row: dict[str, Any]) -> None:
+        """Count the epoch as finished, with its row of metrics."""
+        self.metrics.append(row)
+        self.epoch, self.batch, self.sums, self.seconds = self.epoch + 1, 0, {}, 0.0
+
+
+def save_checkpoint(folder: Path, position: Position, tensors: dict[str, Any], *, keep: int) -> Path:
+    """Write a checkpoint atomically, then remove all but the last `keep`.
+
+    Parameters
+    ----------
+    folder : Path
+        The checkpoints' folder.
+    position : Position
+        How far training has come.
+    tensors : dict
+        State of the model, optimiser, objective …: tensors, numbers and text only.
+    keep : int
+        Checkpoints to keep, this one included.
+
+    Returns
+    -------
+    Path
+        The checkpoint.
+    """
+    name = f"epoch-{position.epoch:04d}" + (f"-batch-{position.batch:06d}" if position.batch else "") + ".pt"
+    with atomic_path(folder / name) as temporary:
+        torch.save({"format": _FORMAT, "position": asdict(position), **tensors}, temporary)
+    for old in _checkpoints(folder)[:-keep]:
+        old.unlink(missing_ok=True)
+    return folder / name
+
+
+def newest_checkpoint(folder: str | os.PathLike[str]) -> Path | None:
+    """Return the checkpoint that has come furthest, or None."""
+    found = _checkpoints(Path(folder))
+    return found[-1] if found else None
+
+
+def load_checkpoint(path: Path) -> tuple[Position, dict[str, Any]]:
+    """Read a checkpoint, running no code from it.
+
+    Returns
+    -------
+    position : Position
+        How far training had come.
+    tensors : dict
+        What `save_checkpoint` was given.
+
+    Raises
+    ------
+    CheckpointError
+        Where the file is damaged or of another format.
+    """
+    advice = "Remove this file to continue from the checkpoint before it, if there is one, else from the start."
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()  # torch.load does not compare the checksums
+        if damaged is not None:
+            raise CheckpointError(f"{path}: the checkpoint is damaged (in '{damaged}'). {advice}")
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        if content["format"] != _FORMAT:
+            raise CheckpointError(f"{path}: checkpoint format {content['format']!r} is not known to this version.")
+        position = Position(**content.pop("position"))
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        pickle.UnpicklingError,
+        RuntimeError,
+        EOFError,
+        LookupError,
+        TypeError,
+    ) as error:
+        raise CheckpointError(
+            f"{path}: the checkpoint is damaged ({type(error).__name__} while reading). {advice}"
+        ) from error
+    return position, content
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    names = [(match, path) for path in folder.glob("epoch-*.pt") if (match := _NAME.fullmatch(path.name))]
+    return [path for _, path in sorted(names, key=lambda item: (int(item[0][1]), int(item[0][2] or 0)))]

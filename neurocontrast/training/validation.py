@@ -1,0 +1,123 @@
+"""What is measured on validation scans between epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from neurocontrast.data.batches import even_batches
+from neurocontrast.seeds import derive_generator
+from neurocontrast.training.batchnorm import batch_statistics, reestimate_statistics
+from neurocontrast.training.metrics import alignment, effective_rank, uniformity
+from neurocontrast.training.session import Session
+
+__all__ = ["measure_probe", "measure_validation", "reestimate_encoder"]
+
+_VALIDATION_EPOCH = -1
+_MOST_SCANS_OF_STATISTICS = 1000
+
+
+@torch.no_grad()
+def measure_validation(session: Session, *, after_batch: Callable[[], None]) -> dict[str, float]:
+    """Return loss, alignment, uniformity and effective rank on the validation scans.
+
+    The views are keyed by an epoch of their own, so they are the same after every epoch, and
+    a change of the curve is a change of the network. Batches have their own statistics, as
+    in training; the loss is the mean over batches of at most `batch_size` scans.
+    """
+    rows_of_all = session.data.validation_rows
+    if not len(rows_of_all):
+        return {}
+    total, first, second = 0.0, [], []
+    with (
+        batch_statistics(session.model),
+        session.read(even_batches(rows_of_all, session.settings.batch_size)) as batches,
+    ):
+        for rows, volumes in batches:
+            z1, z2, metadata = session.embed_views(volumes, rows, epoch=_VALIDATION_EPOCH)
+            total += session.objective(z1, z2, metadata).item() * len(rows)
+            first.append(z1.cpu())
+            second.append(z2.cpu())
+            after_batch()
+    z1, z2 = torch.cat(first), torch.cat(second)
+    return {
+        "val_loss": total / len(rows_of_all),
+        "val_alignment": alignment(z1, z2).item(),
+        "val_uniformity": (uniformity(z1).item() + uniformity(z2).item()) / 2,
+        "val_effective_rank": effective_rank(torch.cat([z1, z2])).item(),
+    }
+
+
+def reestimate_encoder(session: Session, *, after_batch: Callable[[], None]) -> dict[str, object]:
+    """Re-estimate the encoder's BatchNorm statistics on un-augmented training scans.
+
+    Up to 1,000 of them, drawn by the run's seed: more would not move an average.
+    """
+    rows = np.asarray(session.data.training_rows)
+    if len(rows) > _MOST_SCANS_OF_STATISTICS:
+        drawn = derive_generator("batchnorm", session.seed).permutation(len(rows))
+        rows = rows[np.sort(drawn[:_MOST_SCANS_OF_STATISTICS])]
+    with session.read(even_batches(rows, session.settings.batch_size)) as batches:
+        return reestimate_statistics(
+            session.model.encoder, (volumes for _, volumes in batches), after_batch=after_batch
+        )
+
+
+@torch.no_grad()
+def measure_probe(session: Session, *, after_batch: Callable[[], None]) -> dict[str, float | None]:
+    """Fit linear models on the training scans' features and score them on the validation scans'.
+
+    Features are those that would be saved now: statistics re-estimated, no augmentation.
+    """
+    reestimate_encoder(session, after_batch=after_batch)
+    features = {}
+    for split, rows in (("train", session.data.training_rows), ("val", session.data.validation_rows)):
+        parts = []
+        session.model.eval()
+        with session.read(even_batches(rows, session.settings.batch_size)) as batches:
+            for _, volumes in batches:
+                parts.append(session.model.encoder(volumes).cpu())
+                after_batch()
+        features[split] = torch.cat(parts).numpy().astype(np.float64)
+    session.model.train()
+    figures: dict[str, float | None] = {}
+    for name, values in session.data.targets.items():
+        train, val = values[list(session.data.training_rows)], values[list(session.data.validation_rows)]
+        score = _score_number if values.dtype.kind == "f" else _score_class
+        figures |= {f"probe_{name}_{key}": value for key, value in score(features, train, val).items()}
+    return figures
+
+
+def _score_number(features: dict[str, np.ndarray], train: np.ndarray, val: np.ndarray) -> dict[str, float | None]:
+    from sklearn.linear_model import RidgeCV
+    from sklearn.metrics import r2_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    known_train, known_val = np.isfinite(train), np.isfinite(val)
+    if known_train.sum() < 2 or known_val.sum() < 2:
+        return {"r2": None}
+    probe = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 5, 13)))
+    probe.fit(features["train"][known_train], train[known_train])
+    return {"r2": float(r2_score(val[known_val], probe.predict(features["val"][known_val])))}
+
+
+def _score_class(features: dict[str, np.ndarray], train: np.ndarray, val: np.ndarray) -> dict[str, float | None]:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import recall_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    known_train = np.array([value is not None for value in train])
+    known_val = np.array([value is not None for value in val])
+    if len(set(train[known_train])) < 2 or len(set(val[known_val])) < 2:
+        return {"balanced_accuracy": None}
+    probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, class_weight="balanced", max_iter=1000))
+    probe.fit(features["train"][known_train], train[known_train])
+    predicted = probe.predict(features["val"][known_val])
+    truth = val[known_val]
+    # Recall over the classes that occur: a class that only the training scans have cannot be recalled.
+    score = recall_score(truth, predicted, labels=sorted(set(truth)), average="macro", zero_division=0)
+    return {"balanced_accuracy": float(score)}

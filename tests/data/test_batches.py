@@ -1,0 +1,55 @@
+import threading
+
+import pytest
+import torch
+
+from neurocontrast.data.batches import even_batches, read_batches
+
+
+class Images:
+    def __init__(self, n=9, broken=None):
+        self.n, self.broken, self.read = n, broken, []
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, index):
+        if index == self.broken:
+            raise OSError("no such scan")
+        self.read.append(index)
+        return {"image": torch.full((1, 2, 2, 2), float(index)), "index": index}
+
+
+@pytest.mark.parametrize(
+    ("n", "size", "expected"),
+    [(0, 4, []), (8, 4, [4, 4]), (10, 4, [4, 3, 3]), (9, 4, [3, 3, 3]), (2, 64, [2]), (5, 2, [3, 2]), (3, 2, [3])],
+)
+def test_batches_are_even_and_lose_nothing(n, size, expected):
+    batches = even_batches(range(n), size)
+    assert [len(batch) for batch in batches] == expected
+    assert [row for batch in batches for row in batch] == list(range(n))
+
+
+@pytest.mark.parametrize("n_readers", [0, 1, 3])
+def test_batches_come_in_order_with_their_rows(n_readers):
+    given = [[3, 1], [8, 0, 2], [5]]
+    read = list(read_batches(Images(), given, n_readers=n_readers))
+    assert [rows.tolist() for rows, _ in read] == given
+    for rows, volumes in read:
+        assert volumes.shape[1:] == (1, 2, 2, 2)
+        assert volumes[:, 0, 0, 0, 0].tolist() == rows.tolist()
+
+
+def test_reading_stays_a_little_ahead_and_ends_when_closed():
+    images = Images(n=100)
+    reading = read_batches(images, [[row] for row in range(100)], n_readers=1)
+    next(reading)
+    reading.close()
+    assert len(images.read) <= 3
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("read")]
+
+
+@pytest.mark.parametrize("n_readers", [0, 2])
+def test_an_error_of_reading_reaches_the_caller(n_readers):
+    with pytest.raises(OSError, match="no such scan"):
+        list(read_batches(Images(broken=4), [[1, 2], [3, 4]], n_readers=n_readers))

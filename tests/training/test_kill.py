@@ -1,0 +1,66 @@
+"""`kill -9` at any moment, then resume: the bytes are those of a run that was never killed."""
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tiny import run as tiny_run
+
+PROGRAM = Path(__file__).parent / "tiny.py"
+EPOCHS = 40
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    subprocess.run([sys.executable, PROGRAM, folder, str(EPOCHS)], check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def killed_after(seconds, folder):
+    """Start or continue the run, kill it after it has begun; say whether it was still running."""
+    with subprocess.Popen([sys.executable, PROGRAM, folder, str(EPOCHS)], stdout=subprocess.PIPE) as process:
+        process.stdout.readline()  # imports are done
+        time.sleep(seconds)
+        process.kill()
+        return process.wait() != 0
+
+
+def finish(folder):
+    subprocess.run([sys.executable, PROGRAM, folder, str(EPOCHS)], check=True, stdout=subprocess.DEVNULL)
+
+
+def metrics_of(folder):
+    lines = [line.split(",") for line in (folder / "metrics.csv").read_text().splitlines()]
+    timing = [lines[0].index(name) for name in ("seconds", "volumes_per_second")]
+    return [[cell for place, cell in enumerate(line) if place not in timing] for line in lines]
+
+
+def assert_same(folder, whole):
+    assert (folder / "encoder.safetensors").read_bytes() == (whole / "encoder.safetensors").read_bytes()
+    assert metrics_of(folder) == metrics_of(whole)
+
+
+def test_killed_twice_then_resumed_is_the_uninterrupted_run(whole, tmp_path):
+    killed = [killed_after(seconds, tmp_path) for seconds in (0.4, 0.7)]
+    assert any(killed)
+    finish(tmp_path)
+    assert_same(tmp_path, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_at_many_moments_is_the_uninterrupted_run(whole, tmp_path, seed):
+    moments = random.Random(seed)
+    for _ in range(6):
+        killed_after(moments.uniform(0.0, 0.6), tmp_path)
+    finish(tmp_path)
+    assert_same(tmp_path, whole)
+
+
+def test_the_program_is_the_run_the_other_tests_make(whole, tmp_path):
+    tiny_run(tmp_path, epochs=EPOCHS, probe_every=2)
+    assert_same(tmp_path, whole)

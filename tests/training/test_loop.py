@@ -1,0 +1,288 @@
+import csv
+import math
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+from tiny import N_SCANS, Contrast, Images, data, model, run, settings, views
+
+from neurocontrast.encoders import load_encoder
+from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingInterrupted
+from neurocontrast.progress import SILENT
+from neurocontrast.training import TrainingSettings, fit
+
+TIMING = ("seconds", "volumes_per_second")
+
+
+def rows_of(folder):
+    with open(folder / "metrics.csv", newline="") as stream:
+        return [{k: v for k, v in row.items() if k not in TIMING} for row in csv.DictReader(stream)]
+
+
+def weights(folder):
+    return (folder / "encoder.safetensors").read_bytes()
+
+
+def after(n_batches, action):
+    """Views that act when they are asked for the n-th batch."""
+    calls = []
+
+    def acting(volumes, rows, *, epoch):
+        calls.append(epoch)
+        if len(calls) == n_batches:
+            action()
+        return views(volumes, rows, epoch=epoch)
+
+    return acting
+
+
+def test_training_lowers_the_loss_and_ends_in_a_loadable_encoder(tmp_path):
+    trained, result = run(tmp_path, epochs=12)
+    losses = [row["train_loss"] for row in result.metrics]
+    assert losses[-1] < losses[0] - 0.2
+    loaded, contract = load_encoder(tmp_path)
+    volumes = torch.stack([Images()[row]["image"] for row in range(3)])
+    assert torch.equal(loaded(volumes), trained.encoder.eval()(volumes))
+    assert contract["batchnorm"]["n_scans"] == 10
+
+
+def test_one_row_an_epoch_with_terms_validation_and_schedule(tmp_path):
+    _, result = run(tmp_path)
+    rows = rows_of(tmp_path)
+    assert [row["epoch"] for row in rows] == ["1", "2", "3"]
+    assert [float(row["learning_rate"]) for row in rows] == [0.01, 0.01, 0.005]
+    for row in result.metrics:
+        assert row["train_loss"] == pytest.approx(row["train_term_alignment"] + row["train_term_uniformity"])
+        assert 1 <= row["val_effective_rank"] <= 4
+        assert 0 <= row["val_alignment"] <= 4
+        assert row["val_uniformity"] <= 0
+        assert row["gradient_norm"] > 0
+        assert row["volumes_per_second"] > 0
+    assert (tmp_path / "tensorboard").is_dir()
+
+
+def test_same_seed_same_bytes(tmp_path):
+    for name in ("a", "b"):
+        run(tmp_path / name)
+    assert weights(tmp_path / "a") == weights(tmp_path / "b")
+    assert rows_of(tmp_path / "a") == rows_of(tmp_path / "b")
+
+
+def test_neither_validation_nor_probe_nor_readers_change_the_weights(tmp_path):
+    run(tmp_path / "plain", given=data(validation_rows=()))
+    run(tmp_path / "measured", given=data(n_readers=3), probe_every=1)
+    assert weights(tmp_path / "plain") == weights(tmp_path / "measured")
+    assert "val_loss" not in rows_of(tmp_path / "plain")[0]
+
+
+def test_validation_views_are_those_of_a_fixed_epoch(tmp_path):
+    seen = []
+
+    def recording(volumes, rows, *, epoch):
+        seen.append((epoch, tuple(rows.tolist())))
+        return views(volumes, rows, epoch=epoch)
+
+    run(tmp_path, made_views=recording, epochs=2)
+    validation = [epoch for epoch, rows in seen if rows[0] >= 10]
+    assert validation == [-1, -1]
+    training = [(epoch, rows) for epoch, rows in seen if rows[0] < 10]
+    for epoch in (0, 1):
+        assert sorted(row for e, rows in training if e == epoch for row in rows) == list(range(10))
+    assert [rows for e, rows in training if e == 0] != [rows for e, rows in training if e == 1]
+    assert {len(rows) for _, rows in training} == {3, 4}
+
+
+def test_probe_scores_numbers_and_classes_every_k_epochs(tmp_path):
+    _, result = run(tmp_path, probe_every=2, epochs=3)
+    assert ["probe_age_r2" in row for row in result.metrics] == [False, True, False]
+    assert 0 <= result.metrics[1]["probe_sex_balanced_accuracy"] <= 1
+    assert rows_of(tmp_path)[0]["probe_age_r2"] == ""
+
+
+def test_probe_without_enough_known_values_is_empty(tmp_path):
+    targets = {"age": np.full(N_SCANS, np.nan), "sex": np.array([None] * N_SCANS, dtype=object)}
+    _, result = run(tmp_path, given=data(targets=targets), probe_every=1, epochs=1)
+    assert result.metrics[0]["probe_age_r2"] is None
+    assert result.metrics[0]["probe_sex_balanced_accuracy"] is None
+
+
+def test_zero_epochs_keep_the_initial_weights_and_estimate_statistics(tmp_path):
+    trained, result = run(tmp_path, epochs=0)
+    initial = model().state_dict()
+    for name, tensor in trained.state_dict().items():
+        changed = "running" in name or "num_batches" in name
+        assert torch.equal(tensor, initial[name]) != changed
+    assert result.metrics == []
+    assert (tmp_path / "metrics.csv").read_text() == "epoch\n"
+
+
+@pytest.mark.parametrize("n_batches", [2, 3, 4, 6])  # within an epoch, at its end, in validation, in the next
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_saves_and_resume_gives_the_uninterrupted_run(tmp_path, n_batches, number):
+    run(tmp_path / "whole")
+    with pytest.raises(TrainingInterrupted, match=rf"stopped by {number.name} after \d of 3 epochs.*--resume"):
+        run(tmp_path / "cut", made_views=after(n_batches, lambda: os.kill(os.getpid(), number)))
+    assert not (tmp_path / "cut/encoder.json").exists()
+    run(tmp_path / "cut", resume=True)
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+    assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
+
+
+def test_signal_handlers_are_put_back(tmp_path):
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    run(tmp_path, epochs=1)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_second_interruption_acts_at_once(tmp_path):
+    def twice():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, made_views=after(2, twice))
+
+
+def test_resume_without_checkpoint_starts_from_the_start(tmp_path):
+    run(tmp_path / "whole")
+    run(tmp_path / "new", resume=True)
+    assert weights(tmp_path / "new") == weights(tmp_path / "whole")
+
+
+def test_objective_state_is_restored(tmp_path):
+    fitted = Contrast()
+    fitted.sigma.fill_(3.0)
+    run(tmp_path, objective=fitted, epochs=1)
+    fresh = Contrast()
+    run(tmp_path, objective=fresh, epochs=1, resume=True)
+    assert fresh.sigma == 3.0
+
+
+def test_only_the_last_checkpoints_stay(tmp_path):
+    run(tmp_path, epochs=4, keep_checkpoints=2)
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["epoch-0003.pt", "epoch-0004.pt"]
+
+
+def test_non_finite_scan_stops_with_its_name_and_keeps_the_checkpoint(tmp_path):
+    run(tmp_path, epochs=1)
+    kept = (tmp_path / "checkpoints/epoch-0001.pt").read_bytes()
+    with pytest.raises(TrainingError) as caught:
+        run(tmp_path, given=data(images=Images(broken=[3])), resume=True)
+    message = str(caught.value)
+    assert message.startswith("the loss is nan in epoch 2, batch ")
+    assert "sub-03" in message
+    assert "(learning rate 0.01)" in message
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["epoch-0001.pt"]
+    assert (tmp_path / "checkpoints/epoch-0001.pt").read_bytes() == kept
+
+
+def test_non_finite_gradient_stops(tmp_path):
+    class Steep(Contrast):
+        def forward(self, z1, z2, metadata=None):
+            distance = (z1 - z1).square().sum().sqrt()  # 0, with an infinite slope
+            return super().forward(z1, z2) + distance
+
+    with pytest.raises(TrainingError, match=r"the gradient norm is nan in epoch 1, batch 1 .*Scans of the batch: sub-"):
+        run(tmp_path, objective=Steep())
+    assert not list(tmp_path.glob("checkpoints/*"))
+
+
+def test_kernel_is_checked_on_all_rows_and_fitted_on_training_rows(tmp_path):
+    class Kernel:
+        def check(self, metadata, *, names):
+            self.checked = metadata["age"], list(names)
+
+        def fit(self, metadata):
+            self.fitted = metadata["age"]
+
+    objective = Contrast()
+    objective.kernel = Kernel()
+    age = torch.arange(N_SCANS, dtype=torch.float32)
+    run(tmp_path, objective=objective, given=data(metadata={"age": age}), epochs=0)
+    assert torch.equal(objective.kernel.checked[0], age)
+    assert objective.kernel.checked[1][3] == "sub-03"
+    assert torch.equal(objective.kernel.fitted, age[:10])
+
+
+def test_metadata_of_the_batch_reach_the_objective(tmp_path):
+    class Recording(Contrast):
+        def forward(self, z1, z2, metadata=None):
+            self.seen = metadata["age"].tolist()
+            assert len(self.seen) == len(z1)
+            return super().forward(z1, z2)
+
+    objective = Recording()
+    age = 100 + torch.arange(N_SCANS, dtype=torch.float32)
+    rows_seen = []
+
+    def recording(volumes, rows, *, epoch):
+        rows_seen.append(rows)
+        return views(volumes, rows, epoch=epoch)
+
+    run(tmp_path, objective=objective, given=data(metadata={"age": age}), made_views=recording, epochs=1)
+    assert objective.seen == age[rows_seen[-1]].tolist()
+
+
+def test_resume_on_other_software_warns(tmp_path, monkeypatch):
+    run(tmp_path, epochs=1)
+    warnings = []
+
+    class Listening(type(SILENT)):
+        def warning(self, text):
+            warnings.append(text)
+
+    monkeypatch.setattr(torch, "__version__", "9.9")
+    run(tmp_path, epochs=1, resume=True, progress=Listening())
+    assert len(warnings) == 1
+    assert "torch was " in warnings[0]
+    assert "is 9.9" in warnings[0]
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
+def test_mixed_precision_is_refused_on_cpu_with_the_reason(tmp_path, precision):
+    with pytest.raises(ConfigError, match=rf"training\.precision: '{precision}' is for GPUs\. On a CPU .*'32-true'"):
+        run(tmp_path, precision=precision)
+
+
+def test_too_few_scans_are_refused(tmp_path):
+    with pytest.raises(DataError, match="at least two training scans, found 1"):
+        run(tmp_path, given=data(training_rows=[0]))
+    with pytest.raises(ConfigError, match=r"data\.val_fraction leaves a single validation scan"):
+        run(tmp_path, given=data(validation_rows=[12]))
+
+
+def test_several_devices_are_refused():
+    with pytest.raises(ValueError, match="more than one device is not supported yet"):
+        TrainingSettings(devices=2)
+
+
+def test_global_switches_and_random_state_are_left_alone(tmp_path):
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    run(tmp_path, epochs=1)
+    assert torch.equal(torch.rand(2), expected)
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_progress_hears_every_scan_with_the_terms(tmp_path):
+    heard = []
+
+    class Task:
+        def advance(self, n=1, **shown):
+            heard.append((n, shown))
+
+    class Listening(type(SILENT)):
+        def task(self, description, total, unit):
+            import contextlib
+
+            self.total = total
+            return contextlib.nullcontext(Task())
+
+    progress = Listening()
+    fit(model(), Contrast(), views, data(), settings=settings(), seed=7, folder=tmp_path, progress=progress)
+    assert progress.total == sum(n for n, _ in heard) == 30
+    assert set(heard[0][1]) == {"epoch", "loss", "term_alignment", "term_uniformity"}
+    assert all(math.isfinite(shown["loss"]) for _, shown in heard)

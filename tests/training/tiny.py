@@ -1,0 +1,104 @@
+"""A training run small enough for a fraction of a second; run as a program, it can be killed."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy, normalize
+
+from neurocontrast.encoders import EncoderSettings, build_model, save_encoder
+from neurocontrast.seeds import derive_generator
+from neurocontrast.training import TrainingData, TrainingSettings, fit
+
+N_SCANS = 14
+
+
+class Images:
+    """Blobs whose brightness follows a number, the same on every reading."""
+
+    def __init__(self, broken=()):
+        self.broken = broken
+
+    def __len__(self):
+        return N_SCANS
+
+    def __getitem__(self, index):
+        noise = derive_generator("image", index).standard_normal((1, 8, 8, 8)).astype(np.float32)
+        image = torch.from_numpy(noise) + index / N_SCANS
+        return {"image": image * torch.nan if index in self.broken else image, "index": index}
+
+
+class Contrast(torch.nn.Module):
+    """Cross-view InfoNCE in three lines, with a fitted state and two terms that sum to it."""
+
+    kernel = None
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("sigma", torch.tensor(1.0))
+
+    def forward(self, z1, z2, metadata=None):
+        return sum(self.terms(z1, z2, metadata).values())
+
+    def terms(self, z1, z2, metadata=None):
+        scores = normalize(z1, dim=1) @ normalize(z2, dim=1).T / 0.5
+        loss = cross_entropy(scores, torch.arange(len(scores)))
+        alignment = -scores.diagonal().mean()
+        return {"alignment": alignment, "uniformity": loss - alignment}
+
+
+def views(volumes, rows, *, epoch):
+    made = []
+    for view in (0, 1):
+        noise = [derive_generator("view", epoch, row, view).standard_normal((1, 8, 8, 8)) for row in rows.tolist()]
+        made.append(volumes + 0.5 * torch.tensor(np.stack(noise), dtype=torch.float32))
+    return tuple(made)
+
+
+def data(**changes):
+    ages = np.linspace(20, 80, N_SCANS)
+    sexes = np.array(["F", "M"] * (N_SCANS // 2), dtype=object)
+    content = {
+        "images": Images(),
+        "names": [f"sub-{row:02d}" for row in range(N_SCANS)],
+        "metadata": {},
+        "training_rows": list(range(10)),
+        "validation_rows": list(range(10, N_SCANS)),
+        "targets": {"age": ages, "sex": sexes},
+    }
+    return TrainingData(**{**content, **changes})
+
+
+def settings(**changes):
+    content = {"epochs": 3, "batch_size": 4, "learning_rate": 1e-2, "step_epochs": 2, "step_factor": 0.5}
+    return TrainingSettings(**{**content, "accelerator": "cpu", **changes})
+
+
+def model(seed=0):
+    return build_model(EncoderSettings(name="lenet", projection=(8, 4)), seed=seed)
+
+
+def run(folder, *, resume=False, objective=None, made_views=views, given=None, progress=None, **changes):
+    trained = model()
+    extra = {} if progress is None else {"progress": progress}
+    result = fit(
+        trained,
+        objective or Contrast(),
+        made_views,
+        given or data(),
+        settings=settings(**changes),
+        seed=7,
+        folder=Path(folder),
+        resume=resume,
+        **extra,
+    )
+    save_encoder(folder, trained.encoder, {"preprocessing": {}, "batchnorm": result.batchnorm})
+    return trained, result
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    sys.stdout.write("started\n")
+    sys.stdout.flush()
+    run(Path(sys.argv[1]), resume=True, epochs=int(sys.argv[2]), probe_every=2)

@@ -74,7 +74,6 @@ def load_anatomy(spacing_mm: float) -> Anatomy:
     )
 
 
-@functools.lru_cache(maxsize=1)
 def _fine_maps() -> dict[str, Array]:
     """Return the maps at 1 mm over the field of view, plus the field that points to the ventricles."""
     from nilearn import datasets
@@ -151,14 +150,19 @@ def _bias_terms(positions: Array, image: Array) -> Array:
 
 
 def _sample(fine: Array, spacing_mm: float, shape: tuple[int, ...]) -> Array:
-    """Sample a 1 mm map on the grid, after the blur that keeps it from aliasing."""
-    blurred = _smooth(fine, 0.42 * np.sqrt(spacing_mm**2 - 1.0)) if spacing_mm > 1.0 else fine
-    if float(spacing_mm).is_integer():
-        step = int(spacing_mm)
-        return np.ascontiguousarray(blurred[::step, ::step, ::step][: shape[0], : shape[1], : shape[2]])
-    grid = np.meshgrid(*[spacing_mm * np.arange(n) for n in shape], indexing="ij")
-    return ndimage.map_coordinates(blurred, grid, order=1, output=np.float32, mode="nearest")
+    """Sample a 1 mm map on the grid, under a Gaussian about as wide as a voxel, so that it does not alias."""
+    sigma = float(np.sqrt(0.42**2 * (spacing_mm**2 - 1.0) + 0.25**2))
+    return _filter(fine, [spacing_mm * np.arange(n, dtype=np.float64) for n in shape], sigma)
 
 
-def _smooth(values: Array, sigma: float) -> Array:
-    return ndimage.gaussian_filter(values, sigma, output=np.float32, truncate=3.0)
+def _smooth(fine: Array, sigma: float) -> Array:
+    return _filter(fine, [np.arange(n, dtype=np.float64) for n in fine.shape], sigma)
+
+
+def _filter(fine: Array, points: list[NDArray[np.float64]], sigma: float) -> Array:
+    """Return Gaussian averages of a map about each point of a grid: one matrix product an axis."""
+    for axis, at in enumerate(points):
+        weights = np.exp(-0.5 * ((at[:, None] - np.arange(fine.shape[axis])) / sigma) ** 2)
+        weights = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+        fine = np.moveaxis(np.tensordot(weights, fine, axes=(1, axis)), 0, axis)
+    return np.ascontiguousarray(fine)

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import contextlib
+import json
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+from neurocontrast.data.simulation import SimulationSettings
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.stages.simulate import simulate
+
+SMALL = SimulationSettings(n_subjects=6, n_sites=2, spacing_mm=8.0, seed=3)
+
+
+def contents(folder) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "simulation.json"
+    }
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    out = tmp_path_factory.mktemp("simulated") / "cohort"
+    assert simulate(out, SMALL) == out / "participants.tsv"
+    return out
+
+
+def test_the_table_names_every_image(cohort):
+    table = pd.read_csv(cohort / "participants.tsv", sep="\t", dtype=str)
+    assert list(table) == ["participant_id", "subject_id", "path", "age", "sex", "site", "diagnosis", "simulated"]
+    assert len(table) == 6
+    assert table["participant_id"].is_unique
+    assert set(table["simulated"]) == {"yes"}
+    assert set(table["sex"]) <= {"F", "M"}
+    assert set(table["diagnosis"]) <= {"control", "patient"}
+    assert all((cohort / path).is_file() for path in table["path"])
+    assert len(list((cohort / "images").iterdir())) == 6
+
+
+def test_the_columns_are_described(cohort):
+    described = json.loads((cohort / "participants.json").read_text())
+    assert list(described) == list(pd.read_csv(cohort / "participants.tsv", sep="\t"))
+    assert described["age"]["Units"] == "years"
+
+
+def test_images_say_where_they_are_and_that_they_are_simulated(cohort):
+    image = nib.load(next((cohort / "images").iterdir()))
+    assert image.shape == (23, 28, 23)
+    np.testing.assert_allclose(image.affine, [[8, 0, 0, -90], [0, 8, 0, -126], [0, 0, 8, -72], [0, 0, 0, 1]])
+    assert nib.aff2axcodes(image.affine) == ("R", "A", "S")
+    assert bytes(image.header["descrip"]).rstrip(b"\0") == b"neurocontrast simulated"
+    assert image.get_fdata().max() > 100
+
+
+def test_the_record_stands_beside(cohort):
+    record = json.loads((cohort / "simulation.json").read_text())
+    assert record["simulated"] is True
+    assert SimulationSettings.model_validate(record["settings"]) == SMALL
+
+
+def test_the_same_settings_write_the_same_bytes(cohort, tmp_path):
+    simulate(tmp_path / "again", SMALL)
+    assert contents(tmp_path / "again") == contents(cohort)
+
+
+def test_a_larger_cohort_begins_with_the_same_people(cohort, tmp_path):
+    simulate(tmp_path / "larger", SMALL, n_subjects=8)
+    larger, smaller = contents(tmp_path / "larger"), contents(cohort)
+    images = {name: content for name, content in smaller.items() if name.startswith("images/")}
+    assert images.items() <= larger.items()
+    assert larger["participants.tsv"].startswith(smaller["participants.tsv"])
+
+
+@pytest.mark.slow
+def test_workers_change_nothing(cohort, tmp_path):
+    simulate(tmp_path / "parallel", SMALL, n_workers=2)
+    assert contents(tmp_path / "parallel") == contents(cohort)
+
+
+def test_a_second_session_has_its_own_row_and_file(tmp_path):
+    participants = simulate(tmp_path / "repeated", SMALL, repeat_fraction=1.0, n_subjects=2)
+    table = pd.read_csv(participants, sep="\t", dtype=str)
+    assert list(table["session"]) == ["1", "2", "1", "2"]
+    assert table["path"].is_unique
+    assert table["path"][1].endswith("_ses-2_T1w.nii.gz")
+    assert float(table["age"][1]) > float(table["age"][0])
+    assert table["site"][0] == table["site"][1]
+
+
+def test_a_folder_with_something_in_it_is_refused(tmp_path):
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(ConfigError, match=r"not empty.*--overwrite"):
+        simulate(tmp_path, SMALL)
+    with pytest.raises(DataError, match=r"not a simulated cohort"):
+        simulate(tmp_path, SMALL, overwrite=True)
+    assert (tmp_path / "mine.txt").read_text() == "precious"
+
+
+def test_an_empty_folder_is_taken_and_an_earlier_cohort_replaced(tmp_path):
+    out = tmp_path / "cohort"
+    out.mkdir()
+    simulate(out, SMALL, n_subjects=3)
+    simulate(out, SMALL, n_subjects=2, overwrite=True)
+    assert len(list((out / "images").iterdir())) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["cohort"]
+
+
+def test_an_interrupted_run_leaves_nothing(tmp_path):
+    class Interrupting:
+        @contextlib.contextmanager
+        def task(self, description, total, unit):
+            yield self
+
+        def advance(self, n=1, **shown):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(tmp_path / "cohort", SMALL, progress=Interrupting())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_counts_subjects(tmp_path):
+    seen = []
+
+    class Counting:
+        @contextlib.contextmanager
+        def task(self, description, total, unit):
+            seen.append((total, unit))
+            yield self
+
+        def advance(self, n=1, **shown):
+            seen.append(n)
+
+    simulate(tmp_path / "cohort", SMALL, n_subjects=3, progress=Counting())
+    assert seen == [(3, "subjects"), 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_subject": 3}, "'n_subject' is not a setting.*Did you mean 'n_subjects'"),
+        ({"patients": 2}, r"simulation\.patients must be less than or equal to 1\. Got 2"),
+        ({"seed": -1, "n_sites": 0}, r"(?s)simulation\.n_sites.*simulation\.seed"),
+        ({"n_workers": 0}, "n_workers must be at least 1. Got 0"),
+    ],
+)
+def test_wrong_settings_are_named(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        simulate(tmp_path / "cohort", **changes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_the_way_is_named(tmp_path):
+    (tmp_path / "cohort").write_text("")
+    with pytest.raises(ConfigError, match="must be a folder"):
+        simulate(tmp_path / "cohort", SMALL)

@@ -19,7 +19,7 @@ from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.files import digest_of
 from neurocontrast.provenance import subject_digest
 
-__all__ = ["Cohort", "Kind", "read_cohort"]
+__all__ = ["Cohort", "Inspection", "Kind", "inspect_cohort", "read_cohort"]
 
 Kind = Literal["continuous", "categorical"]
 
@@ -122,6 +122,18 @@ class Cohort:
         return sorted(subject_digest(str(subject)) for subject in self.table["subject_id"].unique())
 
 
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """A cohort with its problems, and the line of the file on which each row stands.
+
+    Where there are problems the cohort holds NaN in the refused cells.
+    """
+
+    cohort: Cohort
+    problems: Problems
+    lines: Sequence[int]
+
+
 def read_cohort(
     participants: str | Path,
     *,
@@ -159,15 +171,15 @@ def read_cohort(
         One error for all bad rows together: each with line, participant, column, what was
         found and what is allowed.
     """
-    cohort, problems = inspect_cohort(
+    inspection = inspect_cohort(
         participants,
         images_root=images_root,
         images_pattern=images_pattern,
         check_images=check_images,
         required=required,
     )
-    problems.raise_if_any()
-    return cohort
+    inspection.problems.raise_if_any()
+    return inspection.cohort
 
 
 def inspect_cohort(
@@ -177,10 +189,8 @@ def inspect_cohort(
     images_pattern: str | None = None,
     check_images: bool = True,
     required: Mapping[str, Kind] | Sequence[str] = (),
-) -> tuple[Cohort, Problems]:
+) -> Inspection:
     """Read a table as `read_cohort` does, and return its problems instead of raising them.
-
-    Where there are problems the cohort holds NaN in the refused cells.
 
     Raises
     ------
@@ -197,7 +207,7 @@ def inspect_cohort(
         text, root=root, images_pattern=images_pattern, check_images=check_images, problems=problems
     )
     _check_required(table, required, problems, text.lines)
-    return Cohort(table, text.source, root, tuple(warnings)), problems
+    return Inspection(Cohort(table, text.source, root, tuple(warnings)), problems, text.lines)
 
 
 def _check_required(

@@ -17,7 +17,7 @@ from nibabel.affines import voxel_sizes
 
 from neurocontrast.exceptions import DataError
 
-__all__ = ["N_VOXELS_MIN", "SPACING_LIMITS_MM", "Scan", "read_scan", "read_scan_header"]
+__all__ = ["N_VOXELS_MIN", "SPACING_LIMITS_MM", "Scan", "ScanHeader", "read_scan", "read_scan_header"]
 
 SPACING_LIMITS_MM = (0.1, 20.0)
 """Voxel sizes outside these are taken for a damaged header."""
@@ -47,6 +47,15 @@ class Scan:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class ScanHeader:
+    """What a scan's header tells: lengths and voxel sizes of the axes in RAS order, and doubts."""
+
+    shape: tuple[int, ...]
+    spacing_mm: tuple[float, float, float] | None
+    warnings: tuple[str, ...] = ()
+
+
 def read_scan(path: str | os.PathLike[str]) -> Scan:
     """Read a ``.nii``, ``.nii.gz`` or ``.npy`` volume and bring its axes to RAS.
 
@@ -62,10 +71,7 @@ def read_scan(path: str | os.PathLike[str]) -> Scan:
     """
     name = os.fspath(path)
     try:
-        if name.lower().endswith(".npy"):
-            scan = Scan(_read_array(name), None)
-        else:
-            scan = _read_nifti(name)
+        scan = Scan(_read_array(name), None) if name.lower().endswith(".npy") else _read_nifti(name)
     except DataError:
         raise
     except Exception as error:  # nibabel and zlib meet damaged bytes with almost any exception
@@ -74,8 +80,8 @@ def read_scan(path: str | os.PathLike[str]) -> Scan:
     return scan
 
 
-def read_scan_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Check a scan by its header alone, without reading its voxels, and return warnings.
+def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
+    """Check a scan by its header alone, without reading its voxels.
 
     Raises
     ------
@@ -86,15 +92,14 @@ def read_scan_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
     try:
         if Path(name).stat().st_size == 0:
             raise DataError(f"{name}: the file is empty (0 bytes).")
-        if name.lower().endswith(".npy"):
-            array = np.load(name, mmap_mode="r", allow_pickle=False)
-            _check_kind(name, array.dtype)
-            _check_shape(name, array.shape)
-            return ()
-        image = nib.load(name)
-        _check_kind(name, image.get_data_dtype())
-        _check_shape(name, image.shape)
-        return _geometry(name, image)[2]
+        image = np.load(name, mmap_mode="r", allow_pickle=False) if name.lower().endswith(".npy") else nib.load(name)
+        is_array = isinstance(image, np.ndarray)
+        _check_kind(name, image.dtype if is_array else image.get_data_dtype())
+        shape = _check_shape(name, image.shape)
+        if is_array:
+            return ScanHeader(shape, None)
+        orientation, spacing, warnings = _geometry(name, image)
+        return ScanHeader(tuple(shape[axis] for axis in np.argsort(orientation[:, 0])), spacing, warnings)
     except DataError:
         raise
     except Exception as error:

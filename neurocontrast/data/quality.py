@@ -1,0 +1,150 @@
+"""What can be wrong with the images of a cohort, and what is doubtful about the cohort as a whole."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.parallel import map_files
+from neurocontrast.data.scans import ScanHeader, read_scan, read_scan_header
+from neurocontrast.data.volumes import Preprocessing, preprocess
+from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.files import digest_of_file
+from neurocontrast.progress import SILENT, Progress
+
+__all__ = ["Finding", "doubts_about", "doubts_about_images", "inspect_scan", "inspect_scans"]
+
+_N_SMALL_SITE = 5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found about one image.
+
+    Parameters
+    ----------
+    path : str
+        The image.
+    problem : str
+        Why it cannot be used; "" where it can.
+    warnings : tuple of str
+        Doubts.
+    header : ScanHeader or None
+        Its geometry, where that could be read.
+    digest : str
+        Digest of the file, by which copies are found; "" where voxels were not read.
+    """
+
+    path: str
+    problem: str = ""
+    warnings: tuple[str, ...] = ()
+    header: ScanHeader | None = None
+    digest: str = ""
+
+
+def inspect_scan(path: str | os.PathLike[str], preprocessing: Preprocessing | None = None, *, deep: bool) -> Finding:
+    """Look at one image: its header, or with `deep` every voxel and whether it fits the preprocessing."""
+    name = os.fspath(path)
+    try:
+        header = read_scan_header(name)
+        if not deep:
+            return Finding(name, warnings=header.warnings, header=header)
+        scan = read_scan(name)
+        if preprocessing is not None:
+            preprocess(scan, preprocessing, name=name)
+        low, high = scan.voxels.min(), scan.voxels.max()
+        is_mask = bool(((scan.voxels == low) | (scan.voxels == high)).all())
+        doubts = (f"it has two intensities alone ({low:g} and {high:g}); is it a mask?",) if is_mask else ()
+        return Finding(name, warnings=header.warnings + doubts, header=header, digest=digest_of_file(name))
+    except DataError as error:
+        return Finding(name, problem=str(error))
+
+
+def inspect_scans(
+    paths: Sequence[str],
+    *,
+    deep: bool,
+    preprocessing: Preprocessing | None = None,
+    n_workers: int = 0,
+    progress: Progress = SILENT,
+) -> list[Finding]:
+    """Look at every image, in `n_workers` processes, and return the findings in the order of the paths."""
+    found: dict[str, Finding] = {}
+    given = [(path, preprocessing, deep) for path in dict.fromkeys(paths)]
+    with progress.task("Reading images" if deep else "Reading headers", len(given), "scan") as task:
+        for finding in map_files(_inspect, given, n_workers=n_workers):
+            found[finding.path] = finding
+            task.advance()
+    return [found[path] for path in paths]
+
+
+def doubts_about(cohort: Cohort) -> list[str]:
+    """Return what a user should know of a table that can be used."""
+    table = cohort.table
+    doubts = list(cohort.warnings)
+    for column in ("age", "sex", "site", "diagnosis"):
+        n_missing = int(table[column].isna().sum()) if column in table else 0
+        if n_missing:
+            doubts.append(f"column '{column}' is missing in {n_missing} of {len(table)} scans")
+    doubts += _subjects_in_doubt(table)
+    if "site" in table:
+        counts = table["site"].value_counts()
+        small = [f"{site} ({n})" for site, n in counts.items() if n < _N_SMALL_SITE]
+        if small:
+            doubts.append(f"sites with fewer than {_N_SMALL_SITE} scans: {', '.join(sorted(small))}")
+    if "site" in table and "diagnosis" in table:
+        n_classes = table.groupby("site")["diagnosis"].nunique()
+        single = sorted(n_classes.index[n_classes == 1])
+        if single and table["diagnosis"].nunique() > 1:
+            doubts.append(
+                f"sites with a single diagnosis: {one_of(single)}; there site and diagnosis cannot be told apart"
+            )
+    return doubts
+
+
+def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
+    """Return doubts of single images, those that many share once with their number, and copies."""
+    by_doubt: dict[str, list[str]] = defaultdict(list)
+    by_digest: dict[str, list[str]] = defaultdict(list)
+    for finding in findings:
+        for doubt in finding.warnings:
+            by_doubt[doubt].append(finding.path)
+        if finding.digest:
+            by_digest[finding.digest].append(finding.path)
+    doubts = [
+        f"{paths[0]}: {doubt}" if len(paths) == 1 else f"{len(paths)} images, the first {paths[0]}: {doubt}"
+        for doubt, paths in by_doubt.items()
+    ]
+    doubts += [
+        f"the same file under {len(paths)} names: {one_of(paths[:5])}" for paths in by_digest.values() if len(paths) > 1
+    ]
+    kinds = Counter("array" if finding.header.spacing_mm is None else "NIfTI" for finding in findings if finding.header)
+    if len(kinds) > 1:
+        doubts.append(
+            f"{kinds['array']} .npy arrays, which have no orientation, stand beside {kinds['NIfTI']} NIfTI images; "
+            "arrays are taken to be in RAS order"
+        )
+    return doubts
+
+
+def _inspect(path: str, preprocessing: Preprocessing | None, deep: bool) -> Finding:
+    return inspect_scan(path, preprocessing, deep=deep)
+
+
+def _subjects_in_doubt(table: pd.DataFrame) -> list[str]:
+    doubts = []
+    if "sex" in table:
+        n_sexes = table.groupby("subject_id")["sex"].nunique()
+        if both := sorted(n_sexes.index[n_sexes > 1]):
+            doubts.append(f"subjects with two sexes: {one_of(both[:10])}")
+    alike: dict[str, set[str]] = defaultdict(set)
+    for subject in table["subject_id"].unique():
+        alike[str(subject).lower().removeprefix("sub-")].add(str(subject))
+    same = [sorted(names) for names in alike.values() if len(names) > 1]
+    doubts += [f"{one_of(names)} count as different subjects" for names in same[:10]]
+    return doubts

@@ -1,0 +1,158 @@
+"""Check a table and its images before anything is computed from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from neurocontrast.data.cohort import Cohort, inspect_cohort
+from neurocontrast.data.problems import Problems
+from neurocontrast.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from neurocontrast.data.volumes import Preprocessing
+
+__all__ = ["CheckReport", "check"]
+
+
+@dataclass(frozen=True, eq=False)
+class CheckReport:
+    """What `check` found.
+
+    Parameters
+    ----------
+    source : Path
+        The table.
+    n_scans, n_subjects : int
+        Rows, and people.
+    problems : Problems
+        What must be mended before the table can be used.
+    warnings : tuple of str
+        What should be known, though it does not stop the work.
+    summary : DataFrame
+        One row a site and a last row for all: counts, ages, sexes and diagnoses.
+    simulated : bool
+        Whether scans are marked as simulated.
+    deep : bool
+        Whether every voxel was read, or headers alone.
+    """
+
+    source: Path
+    n_scans: int
+    n_subjects: int
+    problems: Problems
+    warnings: tuple[str, ...]
+    summary: pd.DataFrame
+    simulated: bool
+    deep: bool
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is no problem."""
+        return not self.problems.found
+
+    def to_text(self, *, n_shown: int = 20) -> str:
+        """Return the report as lines of text, at most `n_shown` problems in full."""
+        marked = " (simulated)" if self.simulated else ""
+        read = "table, headers and voxels" if self.deep else "table and headers, not the voxels"
+        parts = [
+            f"{self.source.name}: {self.n_scans} scans of {self.n_subjects} subjects{marked}; checked {read}.",
+            self.summary.to_string(na_rep="", float_format="{:.1f}".format),
+        ]
+        if self.warnings:
+            n = len(self.warnings)
+            listed = [f"  {warning}" for warning in self.warnings[:n_shown]]
+            more = [f"  … and {n - n_shown} more"] if n > n_shown else []
+            parts.append("\n".join([f"{n} warning{'s' if n > 1 else ''}", *listed, *more]))
+        parts.append("No problems." if self.passed else self.problems.to_text(n_shown))
+        return "\n\n".join(parts)
+
+
+def check(
+    participants: str | Path,
+    *,
+    images_root: str | Path | None = None,
+    images_pattern: str | None = None,
+    preprocessing: Preprocessing | None = None,
+    deep: bool = True,
+    n_workers: int = 2,
+    progress: Progress = SILENT,
+) -> CheckReport:
+    """Check a table of scans and its images; nothing is written.
+
+    Parameters
+    ----------
+    participants, images_root, images_pattern
+        As for `neurocontrast.data.read_cohort`.
+    preprocessing : Preprocessing, optional
+        With it, `deep` also tells which scans would not fit.
+    deep : bool
+        Read every voxel; otherwise headers alone.
+    n_workers : int
+        Processes that read images.
+    progress : Progress
+        Where progress is shown.
+
+    Returns
+    -------
+    CheckReport
+
+    Raises
+    ------
+    DataError
+        Where the table cannot be read as one at all.
+    """
+    # Imported here: they need nibabel, which the other stages that run on a laptop do not.
+    from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
+
+    inspection = inspect_cohort(participants, images_root=images_root, images_pattern=images_pattern)
+    cohort, problems = inspection.cohort, inspection.problems
+    without_image = {problem.line for problem in problems.found if problem.column == "path"}
+    rows = [row for row, line in enumerate(inspection.lines) if line not in without_image]
+    paths = [str(cohort.table["path"][row]) for row in rows]
+    findings = inspect_scans(paths, deep=deep, preprocessing=preprocessing, n_workers=n_workers, progress=progress)
+    names = cohort.names()
+    for row, finding in zip(rows, findings, strict=True):
+        if finding.problem:
+            problems.add(finding.problem, line=inspection.lines[row], name=names[row])
+    return CheckReport(
+        source=cohort.source,
+        n_scans=len(cohort),
+        n_subjects=int(cohort.table["subject_id"].nunique()),
+        problems=problems,
+        warnings=(*doubts_about(cohort), *doubts_about_images(findings)),
+        summary=summarise(cohort),
+        simulated=cohort.simulated,
+        deep=deep,
+    )
+
+
+def summarise(cohort: Cohort) -> pd.DataFrame:
+    """Return counts, ages, sexes and diagnoses for each site, and for all in the last row."""
+    table = cohort.table
+    parts = {"all": table}
+    if "site" in table and table["site"].notna().any():
+        by_site = {str(site): part for site, part in table.groupby("site")}
+        if table["site"].isna().any():
+            by_site["site n/a"] = table[table["site"].isna()]
+        parts = by_site | parts
+    return pd.DataFrame([_summary_row(part, table) for part in parts.values()], index=list(parts))
+
+
+def _summary_row(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
+    row: dict[str, float] = {"scans": len(part), "subjects": part["subject_id"].nunique()}
+    if "age" in whole:
+        ages = part["age"]
+        row |= {"age mean": ages.mean(), "age min": ages.min(), "age max": ages.max()}
+    for column in ("sex", "diagnosis"):
+        if column in whole:
+            row |= {
+                f"{column} {value}": int((part[column] == value).sum())
+                for value in sorted(whole[column].dropna().unique())
+            }
+            if whole[column].isna().any():
+                row[f"{column} n/a"] = int(part[column].isna().sum())
+    return row

@@ -110,6 +110,8 @@ class WeightedSum(_Composite):
         A kernel alone counts once; ‖w‖∞ is the same weighted sum of theirs.
     """
 
+    factors: tuple[float, ...]
+
     def __init__(self, *terms: Kernel | tuple[float, Kernel]) -> None:
         super().__init__()
         flat: list[tuple[float, Kernel]] = []

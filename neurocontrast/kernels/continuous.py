@@ -223,7 +223,7 @@ class Linear(ColumnKernel):
 
 
 class Polynomial(Linear):
-    """Polynomial kernel, w = (γ<y, y'> + c)^degree; ‖w‖∞ is the maximum over the batch.
+    """Polynomial kernel, w = (γ<y, y'> + coef0)^degree; ‖w‖∞ is the maximum over the batch.
 
     Parameters
     ----------
@@ -231,8 +231,8 @@ class Polynomial(Linear):
         A continuous metadata column, (n,) or (n, p).
     degree : int
         At least 1; an even degree never goes below zero.
-    gamma, c : float
-        γ > 0 and c ≥ 0.
+    gamma, coef0 : float
+        γ > 0 and coef0 ≥ 0.
     missing : {"error", "marginal"}
         See `ColumnKernel`.
     """
@@ -243,7 +243,7 @@ class Polynomial(Linear):
         *,
         degree: int = 3,
         gamma: float = 1.0,
-        c: float = 1.0,
+        coef0: float = 1.0,
         missing: Literal["error", "marginal"] = "error",
     ) -> None:
         super().__init__(column, missing=missing)
@@ -251,9 +251,9 @@ class Polynomial(Linear):
             raise ConfigError(f"degree must be a whole number of at least 1, got {degree!r}.")
         if not gamma > 0 or not math.isfinite(gamma):
             raise ConfigError(f"gamma must be positive, got {gamma!r}.")
-        if not c >= 0 or not math.isfinite(c):
-            raise ConfigError(f"c must be at least 0, got {c!r}.")
-        self.degree, self.gamma, self.c = degree, gamma, c
+        if not coef0 >= 0 or not math.isfinite(coef0):
+            raise ConfigError(f"coef0 must be at least 0, got {coef0!r}.")
+        self.degree, self.gamma, self.coef0 = degree, gamma, coef0
 
     def features(self, metadata: Metadata) -> Tensor | None:  # noqa: ARG002
         """None: the explicit features of a polynomial are too many to be of use."""
@@ -265,4 +265,4 @@ class Polynomial(Linear):
         return self.degree % 2 == 0
 
     def _of_product(self, product: Tensor) -> Tensor:
-        return (self.gamma * product + self.c) ** self.degree
+        return (self.gamma * product + self.coef0) ** self.degree

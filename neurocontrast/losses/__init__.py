@@ -1,1 +1,24 @@
-"""(to be written)."""
+"""Every loss of the house: ``loss(z1, z2, metadata)`` of two views of a batch, a scalar.
+
+All are ``nn.Module``; ``loss.terms(…)`` gives the named parts that sum to the loss, ``loss.columns`` the metadata it
+needs. See ``docs/losses.md`` for what each pulls, repels and costs.
+"""
+
+from neurocontrast.losses.gather import on_this_process_only
+from neurocontrast.losses.infonce import InfoNCE, NTXent
+from neurocontrast.losses.objective import Objective
+from neurocontrast.losses.uniformity import AlignmentUniformity, ConditionalAlignmentUniformity, ConditionalUniformity
+from neurocontrast.losses.yaware import ConditionalAlignment, GlobalUniformity, YAwareInfoNCE
+
+__all__ = [
+    "AlignmentUniformity",
+    "ConditionalAlignment",
+    "ConditionalAlignmentUniformity",
+    "ConditionalUniformity",
+    "GlobalUniformity",
+    "InfoNCE",
+    "NTXent",
+    "Objective",
+    "YAwareInfoNCE",
+    "on_this_process_only",
+]

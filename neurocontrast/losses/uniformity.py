@@ -1,0 +1,140 @@
+"""Alignment and uniformity: conditional on metadata, and the plain ones of Wang and Isola."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from neurocontrast.kernels import Kernel
+from neurocontrast.losses.core import Pool, dissimilar_to, log_sum_exp, weighted_log_sum_exp
+from neurocontrast.losses.objective import Objective, check_number
+from neurocontrast.losses.yaware import check_kernel, conditional_alignment
+
+__all__ = ["AlignmentUniformity", "ConditionalAlignmentUniformity", "ConditionalUniformity"]
+
+
+_FLOOR = -1e30
+
+
+def conditional_uniformity(pool: Pool, kernel: Kernel, scale: float) -> Tensor:
+    """Return log mean_i Σ_j (d_ij / Σ_k d_ik) exp s_ij with d = ‖w‖∞ − w, over anchors that have a dissimilar sample.
+
+    This is the formula of the class, for d_ij / Σ_k d_ik = (‖w‖∞ − w_ij) / (M (‖w‖∞ − Ẑ_i)).
+    """
+    sums, mass = weighted_log_sum_exp(pool, scale, dissimilar_to(pool, kernel))
+    has_dissimilar = (mass > 0).expand_as(sums)
+    n_anchors = pool.total(has_dissimilar.to(sums.dtype))
+    logs = torch.where(has_dissimilar, sums - torch.where(mass > 0, mass, 1.0).log(), _FLOOR)
+    value = pool.log_total(logs) - n_anchors.clamp_min(1).log()
+    return torch.where(n_anchors > 0, value, 0.0)
+
+
+class ConditionalUniformity(Objective):
+    """Conditional uniformity: push scans apart as far as their metadata differ.
+
+    log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ − Ẑ_i) ) exp s_ij ], Ẑ_i = (1/M) Σ_{j≠i} w_ij (Dufumier et al.
+    2021, the estimator below eq. 4). The logarithm is outside both sums, so the most crowded anchors of the batch
+    decide. Scans with equal metadata do not repel at all. An anchor with no dissimilar scan is left out; with none
+    left the term is 0.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        w ≥ 0 between scans.
+    temperature : float
+        τ. Small: only the nearest dissimilar pairs are pushed. Large: all alike.
+    tile : int, optional
+        See `Objective`.
+    """
+
+    def __init__(self, kernel: Kernel, *, temperature: float = 0.1, tile: int | None = None) -> None:
+        super().__init__(temperature=temperature, tile=tile)
+        self.kernel: Kernel = check_kernel(kernel)
+
+    def parts(self, pool: Pool) -> dict[str, Tensor]:
+        """The one part, ``uniformity``."""
+        return {"uniformity": conditional_uniformity(pool, self.kernel, 1 / self.temperature)}
+
+
+class ConditionalAlignmentUniformity(ConditionalUniformity):
+    """Conditional alignment + λ · conditional uniformity: like pulls like, only unlike repels.
+
+    −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij + λ log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ − Ẑ_i) ) exp s_ij ]
+    (Dufumier et al. 2021, eq. 4). Unlike `YAwareInfoNCE` it never pushes scans of equal metadata apart. Choose it
+    when metadata should organise the representation and the batch holds many alike scans.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0) * Categorical("sex")``.
+    temperature : float
+        τ of both parts.
+    uniformity_weight : float
+        λ ≥ 0. Larger: embeddings spread out more; too small: they collapse.
+    tile : int, optional
+        See `Objective`.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        *,
+        temperature: float = 0.1,
+        uniformity_weight: float = 1.0,
+        tile: int | None = None,
+    ) -> None:
+        super().__init__(kernel, temperature=temperature, tile=tile)
+        self.uniformity_weight = check_number("uniformity_weight", uniformity_weight, at_least=0.0)
+
+    def parts(self, pool: Pool) -> dict[str, Tensor]:
+        """``alignment``, and ``uniformity`` times its weight."""
+        alignment = conditional_alignment(pool, self.kernel, 1 / self.temperature)
+        return {"alignment": alignment, "uniformity": self.uniformity_weight * super().parts(pool)["uniformity"]}
+
+
+class AlignmentUniformity(Objective):
+    """Alignment and uniformity on the hypersphere, without metadata.
+
+    E‖z1 − z2‖^α + λ · (U(z1) + U(z2))/2, U(z) = log E_{i<j} exp(−t‖z_i − z_j‖²) (Wang and Isola 2020, eqs. 8 and 9).
+    Choose it to weigh the two forces freely; near `NTXent` with τ = 1/(2t).
+
+    Parameters
+    ----------
+    alpha : float
+        α > 0: the power of the distance of the two views; larger cares more for the worst pairs.
+    t : float
+        t > 0: sharpness of the repulsion; larger pushes only the nearest.
+    uniformity_weight : float
+        λ ≥ 0.
+    tile : int, optional
+        See `Objective`.
+    """
+
+    def __init__(
+        self, *, alpha: float = 2.0, t: float = 2.0, uniformity_weight: float = 1.0, tile: int | None = None
+    ) -> None:
+        super().__init__(tile=tile)
+        self.alpha = check_number("alpha", alpha, above=0.0)
+        self.t = check_number("t", t, above=0.0)
+        self.uniformity_weight = check_number("uniformity_weight", uniformity_weight, at_least=0.0)
+
+    def parts(self, pool: Pool) -> dict[str, Tensor]:
+        """``alignment``, and ``uniformity`` times its weight; the uniformity of one sample is 0."""
+        squared = (pool.rows[0] - pool.rows[1]).square().sum(1)
+        differ = squared > 0
+        distances = torch.where(differ, torch.where(differ, squared, 1.0) ** (self.alpha / 2), 0.0)
+        uniformity = (self._uniformity(pool.between(0, 0)) + self._uniformity(pool.between(1, 1))) / 2
+        return {"alignment": pool.mean(distances), "uniformity": self.uniformity_weight * uniformity}
+
+    def _uniformity(self, pool: Pool) -> Tensor:
+        n = pool.n_samples
+        if n == 1:
+            return pool.rows.sum() * 0
+        sums = log_sum_exp(pool, 2 * self.t)
+        return pool.log_total(sums) - 2 * self.t - math.log(n * (n - 1))
+
+    def extra_repr(self) -> str:
+        """Return the parameters, for ``print``."""
+        return f"alpha={self.alpha}, t={self.t}, uniformity_weight={self.uniformity_weight}"

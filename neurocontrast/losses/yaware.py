@@ -1,0 +1,114 @@
+"""y-Aware InfoNCE and its two halves: conditional alignment and global uniformity."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.kernels import Kernel
+from neurocontrast.losses.core import Pool, log_sum_exp, similar_to, weighted_neighbours
+from neurocontrast.losses.objective import Objective
+
+__all__ = ["ConditionalAlignment", "GlobalUniformity", "YAwareInfoNCE"]
+
+
+def conditional_alignment(pool: Pool, kernel: Kernel, scale: float) -> Tensor:
+    """Return −mean_i Σ_j (w_ij / Σ_k w_ik) s_ij; an anchor without any weight counts 0.
+
+    Both views of a scan have its weights, so all that is needed of the others is Σ_j w_ij (z1_j + z2_j).
+    """
+    neighbours, totals, own = weighted_neighbours(pool, similar_to(pool, kernel))
+    similarity = (pool.rows.sum(0) * neighbours).sum(1) + 2 * own * (pool.rows[0] * pool.rows[1]).sum(1)
+    mass = 2 * totals + own
+    per_sample = torch.where(mass > 0, similarity / torch.where(mass > 0, mass, 1.0), 0.0)
+    return pool.mean(per_sample) * (-scale / 2)
+
+
+def check_kernel(kernel: Kernel) -> Kernel:
+    """Return the kernel, or raise a ConfigError that says what one looks like."""
+    if not isinstance(kernel, Kernel):
+        raise ConfigError(
+            f"kernel must be a kernel on metadata such as Gaussian('age', sigma=5.0), got {type(kernel).__name__}."
+        )
+    return kernel
+
+
+class ConditionalAlignment(Objective):
+    """Conditional alignment: pull scans together as far as their metadata are alike.
+
+    −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij (Dufumier et al. 2021, eq. 2, left term). Alone it collapses: use it
+    with a uniformity.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        w ≥ 0 between scans; each anchor's weights are normalised to sum to 1.
+    temperature : float
+        τ: the term scales with 1/τ.
+    tile : int, optional
+        See `Objective`.
+    """
+
+    def __init__(self, kernel: Kernel, *, temperature: float = 0.1, tile: int | None = None) -> None:
+        super().__init__(temperature=temperature, tile=tile)
+        self.kernel: Kernel = check_kernel(kernel)
+
+    def parts(self, pool: Pool) -> dict[str, Tensor]:
+        """The one part, ``alignment``."""
+        return {"alignment": conditional_alignment(pool, self.kernel, 1 / self.temperature)}
+
+
+class GlobalUniformity(Objective):
+    """Global uniformity: push all scans apart, whatever their metadata.
+
+    mean_i log (1/M) Σ_{j≠i} exp s_ij (Dufumier et al. 2021, eq. 2, right term). It has no positive: use it with an
+    alignment.
+
+    Parameters
+    ----------
+    temperature : float
+        τ. Small: only the nearest are pushed. Large: all alike.
+    tile : int, optional
+        See `Objective`.
+    """
+
+    def parts(self, pool: Pool) -> dict[str, Tensor]:
+        """The one part, ``uniformity``."""
+        sums = log_sum_exp(pool, 1 / self.temperature)
+        return {"uniformity": pool.mean(sums) - math.log(pool.n_candidates)}
+
+
+class YAwareInfoNCE(ConditionalAlignment):
+    """y-Aware InfoNCE: scans attract as far as their metadata are alike, and all repel.
+
+    mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp s_ik ) over the pool of 2n embeddings (Dufumier et al.
+    2021, eq. 1), which is conditional alignment + global uniformity + log M. Each anchor's weights sum to 1
+    (rows, not columns, are normalised: a scan of a rare age counts as much as any other).
+
+    Choose it when metadata such as age should shape the representation. A bandwidth near 0 gives `NTXent`, a
+    categorical kernel `SupCon`. Note that it also pushes alike scans apart, a little; with
+    `ConditionalAlignmentUniformity` it does not.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0) * Categorical("sex")``. Wider kernels pull more
+        scans together and make the representation smoother in the metadata.
+    temperature : float
+        τ. Small: the hardest negatives decide, and alignment weighs more.
+    tile : int, optional
+        See `Objective`.
+    """
+
+    def parts(self, pool: Pool) -> dict[str, Tensor]:
+        """Conditional alignment, global uniformity, and log M."""
+        log_candidates = math.log(pool.n_candidates)
+        sums = log_sum_exp(pool, 1 / self.temperature)
+        return {
+            **super().parts(pool),
+            "uniformity": pool.mean(sums) - log_candidates,
+            "log_candidates": pool.rows.new_full((), log_candidates),
+        }

@@ -6,19 +6,27 @@ needs. See ``docs/losses.md`` for what each pulls, repels and costs.
 
 from neurocontrast.losses.gather import on_this_process_only
 from neurocontrast.losses.infonce import InfoNCE, NTXent
+from neurocontrast.losses.negatives import DebiasedInfoNCE, FairInfoNCE, HardNegativeInfoNCE
 from neurocontrast.losses.objective import Objective
+from neurocontrast.losses.supervised import SINCERE, EpsilonSupInfoNCE, SupCon
 from neurocontrast.losses.uniformity import AlignmentUniformity, ConditionalAlignmentUniformity, ConditionalUniformity
 from neurocontrast.losses.yaware import ConditionalAlignment, GlobalUniformity, YAwareInfoNCE
 
 __all__ = [
+    "SINCERE",
     "AlignmentUniformity",
     "ConditionalAlignment",
     "ConditionalAlignmentUniformity",
     "ConditionalUniformity",
+    "DebiasedInfoNCE",
+    "EpsilonSupInfoNCE",
+    "FairInfoNCE",
     "GlobalUniformity",
+    "HardNegativeInfoNCE",
     "InfoNCE",
     "NTXent",
     "Objective",
+    "SupCon",
     "YAwareInfoNCE",
     "on_this_process_only",
 ]

@@ -20,7 +20,10 @@ __all__ = [
     "EXTENT_FILLED_MIN",
     "FOREGROUND_LOST_MAX",
     "TRANSFORM_VERSION",
+    "Normalise",
     "Preprocessing",
+    "Shape",
+    "SpacingMm",
     "load_volume",
     "preprocess",
 ]
@@ -28,14 +31,22 @@ __all__ = [
 TRANSFORM_VERSION = 1
 """Raised whenever the same settings would give other voxels: old caches and encoders then do not match."""
 
-FOREGROUND_LOST_MAX = 0.10
-"""A scan is refused when cropping takes away more than this part of its foreground (voxels above its mean)."""
+FOREGROUND_LOST_MAX = {"brain": 0.10, "head": 0.20}
+"""A scan is refused when cropping takes away more than this part of its voxels above its mean.
+
+More than half of the voxels of a skull-stripped brain are 0; any other scan counts as a head,
+which may lose its neck.
+"""
 
 EXTENT_FILLED_MIN = 0.5
 """A scan is refused when it covers less than this part of the box along an axis: the rest would be padding."""
 
 _SAME_SPACING = 1e-3
 _Length = Annotated[int, Field(ge=N_VOXELS_MIN, le=1024)]
+
+SpacingMm = Annotated[float, Field(ge=SPACING_LIMITS_MM[0], le=SPACING_LIMITS_MM[1])]
+Shape = tuple[_Length, _Length, _Length]
+Normalise = Literal["zscore", "zscore-brain", "none"]
 
 
 class Preprocessing(Settings):
@@ -56,9 +67,9 @@ class Preprocessing(Settings):
         Axes go to the right, to the front, upwards.
     """
 
-    spacing_mm: Annotated[float, Field(ge=SPACING_LIMITS_MM[0], le=SPACING_LIMITS_MM[1])] | None = 1.5
-    shape: tuple[_Length, _Length, _Length] = (121, 145, 121)
-    normalise: Literal["zscore", "zscore-brain", "none"] = "zscore"
+    spacing_mm: SpacingMm | None = 1.5
+    shape: Shape = (121, 145, 121)
+    normalise: Normalise = "zscore"
     orientation: Literal["RAS"] = "RAS"
 
     def contract(self) -> dict[str, Any]:
@@ -214,10 +225,11 @@ def _check_fit(scan: Scan, shape: tuple[int, ...], spacing_mm: tuple[float, ...]
         inside = np.abs(np.arange(n) - (n - 1) / 2) * step <= box[axis] / 2
         kept = kept.compress(inside, axis=axis)
     lost = 1 - np.count_nonzero(kept) / np.count_nonzero(foreground)
-    if lost > FOREGROUND_LOST_MAX:
+    kind = "brain" if np.count_nonzero(scan.voxels) < 0.5 * scan.voxels.size else "head"
+    if lost > FOREGROUND_LOST_MAX[kind]:
         raise DataError(
             f"{name}: {what}; {lost:.0%} of the voxels above its mean would be cropped away, at most "
-            f"{FOREGROUND_LOST_MAX:.0%} may. Change data.shape or data.spacing_mm, or leave the scan out."
+            f"{FOREGROUND_LOST_MAX[kind]:.0%} of a {kind} may. Change data.shape or data.spacing_mm, or leave the scan out."
         )
 
 

@@ -1,1 +1,20 @@
-"""(to be written)."""
+"""The report: one HTML page made from the files of an evaluation folder, and from nothing else."""
+
+from neurocontrast.reporting.blocks import Section
+from neurocontrast.reporting.folder import EvaluationFiles, read_evaluation
+from neurocontrast.reporting.html import list_pictures, render_page
+from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.sections import SECTIONS, build_sections
+from neurocontrast.reporting.style import Picture
+
+__all__ = [
+    "SECTIONS",
+    "EvaluationFiles",
+    "Picture",
+    "ReportOptions",
+    "Section",
+    "build_sections",
+    "list_pictures",
+    "read_evaluation",
+    "render_page",
+]

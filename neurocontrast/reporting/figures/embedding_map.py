@@ -1,0 +1,67 @@
+"""Small multiples of a two-dimensional map of the embedding, each coloured by one column."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from neurocontrast.reporting.figures.groups import draw_groups, group_rows, point_size
+from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.style import CHANCE, WIDTH, Picture, legend_below, new_figure, plain_label, styled
+
+__all__ = ["MAPS", "draw_map", "list_map_columns"]
+
+MAPS = {"pca": ("pc1", "pc2", "Principal component"), "umap": ("umap1", "umap2", "UMAP dimension")}
+"""Columns of map.tsv that hold each map, and the name of its axes."""
+
+
+def list_map_columns(files: EvaluationFiles) -> list[str]:
+    """Return the columns of map.tsv to colour by, the target once."""
+    if files.points is None:
+        return []
+    names = [name for name in ("target", "age", "sex", "site") if name in files.points]
+    if files.target in names[1:]:
+        names.remove(files.target)
+    return [name for name in names if files.points[name].notna().any()]
+
+
+@styled
+def draw_map(files: EvaluationFiles, *, layout: str, column: str) -> Picture | None:
+    """Draw one map coloured by one column; None where the map was not computed."""
+    first, second, axis_name = MAPS[layout]
+    if files.points is None or first not in files.points or second not in files.points:
+        return None
+    rows = files.points[files.points[first].notna() & files.points[second].notna()].reset_index(drop=True)
+    if rows.empty:
+        return None
+    name = files.target if column == "target" else column
+    values = rows[column]
+    continuous = pd.api.types.is_numeric_dtype(values)
+    groups = [] if continuous else group_rows(values, order=files.classes if column == "target" else None)
+    figure, axes = new_figure(height=WIDTH * 0.86 + (0 if continuous else 0.11 * (len(groups) + 1)))
+    if continuous:
+        _draw_continuous(axes, rows[first], rows[second], values, name)
+    else:
+        draw_groups(axes, rows[first], rows[second], groups)
+        legend_below(figure, axes)
+    axes.set(title=f"Coloured by {plain_label(name)}", xlabel=f"{axis_name} 1", ylabel=f"{axis_name} 2")
+    axes.set_xticklabels([])
+    axes.set_yticklabels([])
+    legend = "a colour scale" if continuous else "; ".join(group.label for group in groups)
+    return Picture(
+        f"map_{layout}_{column}",
+        figure,
+        alt=f"{layout.upper()} map of the embedding, {len(rows)} scans, coloured by {name}: {legend}.",
+        caption="",
+        numbers=rows[[first, second, column]].rename(columns={column: name}),
+    )
+
+
+def _draw_continuous(axes: object, x: pd.Series, y: pd.Series, values: pd.Series, name: str) -> None:
+    there = values.notna()
+    size = point_size(len(x))
+    axes.scatter(x[~there], y[~there], s=size, marker="x", color=CHANCE, linewidth=1.0)  # type: ignore[attr-defined]
+    points = axes.scatter(  # type: ignore[attr-defined]
+        x[there], y[there], s=size, c=values[there], cmap="cividis", edgecolor="white", linewidth=0.3, alpha=0.9,
+        rasterized=len(x) > 1500,
+    )  # fmt: skip
+    axes.figure.colorbar(points, ax=axes, label=plain_label(name), shrink=0.9)  # type: ignore[attr-defined]

@@ -1,0 +1,82 @@
+"""The page: sections put into the template, everything inside, everything escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+
+import jinja2
+from markupsafe import Markup
+
+from neurocontrast.reporting.blocks import Block, Columns, Pictures, Section
+from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.naming import bare_text, encoder_text, objective_text, splits_text, target_text
+from neurocontrast.reporting.style import Picture
+
+__all__ = ["list_pictures", "render_page"]
+
+
+def render_page(files: EvaluationFiles, sections: Sequence[Section]) -> str:
+    """Return the report as one HTML page that loads nothing and runs nothing.
+
+    Parameters
+    ----------
+    files : EvaluationFiles
+        What was read.
+    sections : sequence of Section
+        What is shown, in this order.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("neurocontrast.reporting", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    # Our own style sheet, the only thing on the page that is not escaped.
+    style = Markup(resources.files("neurocontrast.reporting").joinpath("templates/report.css").read_text("utf-8"))
+    return environment.get_template("report.html.j2").render(
+        style=style,
+        title=target_text(files),
+        facts=_head(files),
+        simulated=files.simulated,
+        simulation=_simulation(files),
+        created=(files.summary.get("environment") or {}).get("created", ""),
+        version=(files.summary.get("environment") or {}).get("neurocontrast", ""),
+        sections=sections,
+    )
+
+
+def list_pictures(sections: Sequence[Section]) -> list[Picture]:
+    """Return every figure of the report, in order."""
+    return [picture for section in sections for block in section.blocks for picture in _pictures_of(block)]
+
+
+def _pictures_of(block: Block) -> list[Picture]:
+    if isinstance(block, Pictures):
+        return list(block.pictures)
+    if isinstance(block, Columns):
+        return [picture for inner in (*block.left, *block.right) for picture in _pictures_of(inner)]
+    return []
+
+
+def _finalize(value: object) -> object:
+    return bare_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _head(files: EvaluationFiles) -> list[tuple[str, str]]:
+    n = files.summary.get("n") or {}
+    sizes = [f"{n[key]:,} {key}" for key in ("scans", "subjects", "sites") if n.get(key) is not None]
+    return [
+        ("Embedding", encoder_text(files)),
+        ("Pretraining", objective_text(files.summary.get("objective"))),
+        ("Cross-validation", splits_text(files)),
+        ("Data", ", ".join(sizes) or "sizes not recorded"),
+    ]
+
+
+def _simulation(files: EvaluationFiles) -> str:
+    simulation = files.summary.get("simulation")
+    described = isinstance(simulation, dict) and bool(simulation)
+    return "What was planted in them is listed under Provenance." if described else ""

@@ -1,0 +1,200 @@
+"""What each metric is called, which way is better, and how its values are written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["DASH", "Metric", "choose_headline", "describe_metric", "interval_text", "number_text", "point_estimate"]
+
+DASH = "–"
+"""How an absent value is shown; a reason stands beside it."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric as a reader meets it.
+
+    Attributes
+    ----------
+    key : str
+        Name in ``evaluation.json`` and in the tables.
+    label, short : str
+        Name in full, and for column headers and axes.
+    meaning : str
+        One plain sentence.
+    higher_is_better : bool
+        Direction; False for errors and losses.
+    chance : float or None
+        Value without any information; None where it depends on the cohort.
+    limits : tuple
+        Smallest and largest possible value; None where unbounded.
+    """
+
+    key: str
+    label: str
+    short: str
+    meaning: str
+    higher_is_better: bool = True
+    chance: float | None = None
+    limits: tuple[float | None, float | None] = (None, None)
+
+
+_RATIO = (0.0, 1.0)
+_KNOWN = (
+    Metric(
+        "auc",
+        "Area under the ROC curve",
+        "AUC",
+        "How often a scan of the positive class gets the higher score, over all pairs; 0.5 is chance, 1 is perfect.",
+        chance=0.5,
+        limits=_RATIO,
+    ),
+    Metric(
+        "balanced_accuracy",
+        "Balanced accuracy",
+        "Bal. acc.",
+        "Share of scans classified rightly, each class counting the same whatever its size.",
+        limits=_RATIO,
+    ),
+    Metric(
+        "average_precision",
+        "Average precision",
+        "Avg. prec.",
+        "Area under the precision–recall curve; chance equals the share of the positive class.",
+        limits=_RATIO,
+    ),
+    Metric("accuracy", "Accuracy", "Accuracy", "Share of scans classified rightly.", limits=_RATIO),
+    Metric(
+        "brier",
+        "Brier score",
+        "Brier",
+        "Mean squared distance between predicted probability and outcome; 0 is perfect.",
+        higher_is_better=False,
+        limits=_RATIO,
+    ),
+    Metric(
+        "log_loss",
+        "Log-loss",
+        "Log-loss",
+        "Mean surprise of the predicted probabilities; 0 is perfect.",
+        higher_is_better=False,
+        limits=(0.0, None),
+    ),
+    Metric(
+        "sensitivity",
+        "Sensitivity",
+        "Sens.",
+        "Share of the positive class that is found at the threshold 0.5.",
+        limits=_RATIO,
+    ),
+    Metric(
+        "specificity",
+        "Specificity",
+        "Spec.",
+        "Share of the other class that is left alone at the threshold 0.5.",
+        limits=_RATIO,
+    ),
+    Metric(
+        "mae",
+        "Mean absolute error",
+        "MAE",
+        "How far predictions lie from the truth on average, in the unit of the target; 0 is perfect.",
+        higher_is_better=False,
+        limits=(0.0, None),
+    ),
+    Metric(
+        "r2",
+        "Variance explained (R²)",
+        "R²",
+        "Share of the target's variance that the prediction explains; 0 is no better than the mean, 1 is perfect.",
+        chance=0.0,
+        limits=(None, 1.0),
+    ),
+    Metric(
+        "pearson",
+        "Pearson correlation",
+        "Pearson r",
+        "Linear correlation of predicted and true values.",
+        chance=0.0,
+        limits=(-1.0, 1.0),
+    ),
+    Metric(
+        "spearman",
+        "Spearman correlation",
+        "Spearman ρ",
+        "Correlation of the ranks of predicted and true values.",
+        chance=0.0,
+        limits=(-1.0, 1.0),
+    ),
+    Metric(
+        "auc_within_fold",
+        "AUC within folds",
+        "AUC in folds",
+        "Like the AUC, over pairs of the same test fold only, so that models of different folds are not compared.",
+        chance=0.5,
+        limits=_RATIO,
+    ),
+    Metric(
+        "rmse",
+        "Root mean squared error",
+        "RMSE",
+        "Like the mean absolute error, large errors counting more.",
+        higher_is_better=False,
+        limits=(0.0, None),
+    ),
+)
+_BY_KEY = {metric.key: metric for metric in _KNOWN}
+_LEADING = {
+    "binary": ("auc", "balanced_accuracy", "average_precision"),
+    "multiclass": ("balanced_accuracy", "auc", "accuracy"),
+    "continuous": ("mae", "r2"),
+}
+
+
+def describe_metric(key: str) -> Metric:
+    """Return the description of a metric; one that is not known keeps its own name."""
+    name = key.replace("_", " ")
+    return _BY_KEY.get(key) or Metric(key, name, name, "")
+
+
+def leading_metrics(kind: str, available: Iterable[str]) -> list[str]:
+    """Return the metrics that go into every table, the most important first."""
+    names = list(available)
+    return [key for key in _LEADING.get(kind, ()) if key in names] or names[:3]
+
+
+def choose_headline(kind: str, available: Iterable[str]) -> str | None:
+    """Return the metric that the report leads with, or None where there is none at all."""
+    return next(iter(leading_metrics(kind, available)), None)
+
+
+def point_estimate(values: Mapping[str, Any] | None) -> float | None:
+    """Return the pooled out-of-fold value, else the mean over folds, else None."""
+    for key in ("pooled", "mean"):
+        value = (values or {}).get(key)
+        if value is not None and math.isfinite(value):
+            return float(value)
+    return None
+
+
+def number_text(value: Any, *, digits: int = 3, signed: bool = False) -> str:
+    """Write a number for a table; a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    if abs(value) >= 100:
+        digits = min(digits, 1)
+    text = f"{value:{'+' if signed else ''}.{digits}f}"
+    if float(text) == 0.0:  # no "-0.00"
+        text = f"{0:.{digits}f}"
+    return text.replace("-", "−")
+
+
+def interval_text(interval: Any, *, digits: int = 3, signed: bool = False) -> str:
+    """Write an interval as "0.70 to 0.85"; a dash where there is none."""
+    if not interval or any(end is None or not math.isfinite(end) for end in interval):
+        return DASH
+    low, high = (number_text(float(end), digits=digits, signed=signed) for end in interval)
+    return f"{low} to {high}"

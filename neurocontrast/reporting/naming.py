@@ -1,0 +1,148 @@
+"""How the parts of a run are called in running text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from neurocontrast.reporting.folder import EvaluationFiles
+
+__all__ = [
+    "bare_text",
+    "covariates_text",
+    "encoder_text",
+    "flatten",
+    "join_words",
+    "kernel_text",
+    "objective_text",
+    "probe_text",
+    "shorten_paths",
+    "splits_text",
+    "target_text",
+    "value_text",
+]
+
+_LOSSES = {
+    "yaware": "y-Aware InfoNCE",
+    "infonce": "InfoNCE",
+    "ntxent": "NT-Xent (SimCLR)",
+    "conditional": "conditional alignment + uniformity",
+    "conditional_alignment_uniformity": "conditional alignment + uniformity",
+    "supcon": "SupCon",
+    "sincere": "SINCERE",
+}
+_ENCODERS = {"densenet121": "DenseNet121 (3D)", "lenet": "LeNet (3D)", "resnet18": "ResNet-18 (3D)"}
+_SPLITS = {
+    "stratified": "stratified by target × site",
+    "leave-site-out": "one site left out at a time",
+}
+_ABSOLUTE_PATH = re.compile(r"(?<![\w.…])(?:/[^/\s'\"=,;:]+)+/(?=[^/\s'\"=,;:]|$|\s)")
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Join words as prose does: "a, b and c"."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def target_text(files: EvaluationFiles) -> str:
+    """Say what was predicted: "diagnosis: patient against control"."""
+    if files.kind == "binary":
+        return f"{files.target}: “{files.positive}” against “{files.negative}”"
+    if files.kind == "multiclass":
+        return f"{files.target}: {len(files.classes)} classes"
+    return f"{files.target}, a continuous value"
+
+
+def covariates_text(files: EvaluationFiles) -> str:
+    """Name the covariates of the baseline."""
+    return join_words(files.covariates) if files.covariates else "the covariates"
+
+
+def kernel_text(kernel: Any) -> str:
+    """Write a kernel as a product: "age (gaussian, sigma 5.0) × sex (categorical)"."""
+    if not isinstance(kernel, (list, tuple)):
+        return "" if kernel is None else value_text(kernel)
+    factors = []
+    for factor in kernel:
+        if not isinstance(factor, Mapping):
+            factors.append(value_text(factor))
+            continue
+        about = [str(factor.get("type", "kernel"))]
+        about += [
+            f"{key} {value_text(value)}"
+            for key, value in factor.items()
+            if key not in ("type", "column") and value is not None
+        ]
+        factors.append(f"{factor.get('column', '?')} ({', '.join(about)})")
+    return " × ".join(factors)
+
+
+def objective_text(objective: Any) -> str:
+    """Name the loss and its kernel."""
+    if not isinstance(objective, Mapping) or not objective.get("loss"):
+        return "not recorded"
+    name = str(objective["loss"])
+    text = _LOSSES.get(name, name)
+    kernel = kernel_text(objective.get("kernel"))
+    return f"{text}, kernel on {kernel}" if kernel else f"{text}, no metadata"
+
+
+def encoder_text(files: EvaluationFiles) -> str:
+    """Name the encoder and its number of features."""
+    run = files.summary.get("run") or {}
+    encoder = run.get("encoder") if isinstance(run, Mapping) else None
+    name = encoder.get("name") if isinstance(encoder, Mapping) else encoder
+    text = _ENCODERS.get(str(name), str(name)) if name else "encoder not recorded"
+    n_features = (files.summary.get("n") or {}).get("features")
+    return f"{text}, {n_features} features" if n_features else text
+
+
+def splits_text(files: EvaluationFiles) -> str:
+    """Say how the folds were made: "5 folds, stratified by target × site"."""
+    name = str(files.summary["splits"])
+    n_folds = files.summary.get("n_folds") or files.folds.get("fold", files.predictions["fold"]).nunique()
+    n_repeats = files.summary.get("n_repeats") or 1
+    repeats = f" × {n_repeats} repeats" if n_repeats > 1 else ""
+    return f"{n_folds} folds{repeats}, {_SPLITS.get(name, name)}"
+
+
+def probe_text(files: EvaluationFiles) -> str:
+    """Name the linear model that was put on the frozen features."""
+    return "ridge regression" if files.kind == "continuous" else "logistic regression"
+
+
+def value_text(value: Any) -> str:
+    """Write a value of a configuration as one line of text."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (list, tuple)):
+        shown = ", ".join(value_text(item) for item in value[:8])
+        return shown + (f", … ({len(value)} in all)" if len(value) > 8 else "")
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {value_text(item)}" for key, item in value.items())
+    return str(value)
+
+
+def flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the leaves of a nested mapping under dotted names."""
+    for key, value in content.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{name}.")
+        else:
+            yield name, value_text(value)
+
+
+def shorten_paths(text: str) -> str:
+    """Leave only the last part of absolute paths: reports travel, and folders can name people."""
+    return _ABSOLUTE_PATH.sub("…/", text)
+
+
+def bare_text(text: object) -> str:
+    """Return text without the control characters that no page can show."""
+    return "".join(letter for letter in str(text) if letter.isprintable() or letter in "\n\t ")

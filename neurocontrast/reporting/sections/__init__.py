@@ -1,0 +1,45 @@
+"""The sections of the report, in the order in which they are read.
+
+A section builder takes the evaluation's files and the reader's options, and returns a `Section`,
+or None where it has nothing to say. A further panel is one more builder in `SECTIONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from neurocontrast.reporting.blocks import Section
+from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.sections.cohort import build_cohort
+from neurocontrast.reporting.sections.embedding import build_map, build_scans, build_training
+from neurocontrast.reporting.sections.performance import build_curves, build_errors, build_folds
+from neurocontrast.reporting.sections.record import build_methods, build_provenance, build_silences
+from neurocontrast.reporting.sections.result import build_result, build_warnings
+from neurocontrast.reporting.sections.sites import build_sites
+
+__all__ = ["SECTIONS", "build_sections"]
+
+Builder = Callable[[EvaluationFiles, ReportOptions], Section | None]
+
+SECTIONS: tuple[Builder, ...] = (
+    build_warnings,
+    build_result,
+    build_cohort,
+    build_sites,
+    build_curves,
+    build_errors,
+    build_folds,
+    build_map,
+    build_scans,
+    build_training,
+    build_methods,
+    build_silences,
+    build_provenance,
+)
+
+
+def build_sections(files: EvaluationFiles, options: ReportOptions) -> list[Section]:
+    """Return the sections that have something to say."""
+    sections = (build(files, options) for build in SECTIONS)
+    return [section for section in sections if section is not None]

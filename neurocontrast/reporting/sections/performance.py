@@ -1,0 +1,74 @@
+"""How the predictions do: curves, errors, folds."""
+
+from __future__ import annotations
+
+from neurocontrast.reporting.blocks import Columns, Facts, Paragraph, Pictures, Section
+from neurocontrast.reporting.figures import (
+    count_confusion,
+    draw_confusion,
+    draw_one_vs_rest,
+    draw_precision_recall,
+    draw_predicted,
+    draw_residuals,
+    draw_roc,
+)
+from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.metrics import DASH
+from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.style import Picture
+from neurocontrast.reporting.tables import table_folds
+
+__all__ = ["build_curves", "build_errors", "build_folds"]
+
+_RATES = {"binary": "At the threshold 0.5", "multiclass": "By the highest probability"}
+
+
+def build_curves(files: EvaluationFiles, options: ReportOptions) -> Section | None:
+    """Build ROC and precision–recall curves of a categorical target."""
+    del options
+    drawn: list[Picture | None]
+    if files.kind == "binary":
+        drawn = [draw_roc(files), draw_precision_recall(files)]
+    elif files.kind == "multiclass":
+        drawn = [draw_one_vs_rest(files)]
+    else:
+        return None
+    pictures = [picture for picture in drawn if picture is not None]
+    if not pictures:
+        text = "No curve is defined: the out-of-fold predictions hold one class only."
+        return Section("curves", "Discrimination", [Paragraph(text, role="note")])
+    return Section("curves", "Discrimination", [Pictures(pictures)])
+
+
+def build_errors(files: EvaluationFiles, options: ReportOptions) -> Section:
+    """Build the confusion matrix, or predicted against true values."""
+    del options
+    if files.kind == "continuous":
+        return Section(
+            "errors", "Predicted and true values", [Pictures([draw_predicted(files), draw_residuals(files)])]
+        )
+    blocks = Columns([Pictures([draw_confusion(files)])], [Facts(_rates(files), title=_RATES[files.kind])])
+    return Section("errors", "Right and wrong classifications", [blocks])
+
+
+def _rates(files: EvaluationFiles) -> list[tuple[str, str]]:
+    """Return what the confusion matrix says, as counts that a reader can check."""
+    counts = count_confusion(files).to_numpy()
+    rows = [
+        (f"Of the scans labelled “{name}”, called so", counts[row, row], counts[row].sum())
+        for row, name in enumerate(files.classes)
+    ]
+    if files.kind == "binary":
+        column = files.classes.index(files.positive)
+        label = f"Of the scans called “{files.positive}”, rightly"
+        rows.append((label, counts[column, column], counts[:, column].sum()))
+    return [
+        (label, f"{n} of {total} ({n / total:.0%})" if total else f"{DASH} (no such scan)") for label, n, total in rows
+    ]
+
+
+def build_folds(files: EvaluationFiles, options: ReportOptions) -> Section | None:
+    """Build the table of folds."""
+    del options
+    table = table_folds(files)
+    return Section("folds", "Fold by fold", [table]) if table else None

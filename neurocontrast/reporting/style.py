@@ -1,0 +1,203 @@
+"""How figures look, and how one becomes part of the page.
+
+Nothing here goes through pyplot: a report leaves no figure, backend or setting behind in the
+process that makes it.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import matplotlib
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+__all__ = [
+    "BASELINE",
+    "CHANCE",
+    "HATCHES",
+    "INK",
+    "LINES",
+    "MAIN",
+    "MARKERS",
+    "MUTED",
+    "PALETTE",
+    "WIDTH",
+    "Picture",
+    "distinct_labels",
+    "legend_below",
+    "new_figure",
+    "plain_label",
+    "shorten",
+    "styled",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Okabe and Ito's palette without its yellow, which is too light for points on white.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
+LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
+HATCHES = ("", "///", "...", "xx", "\\\\\\", "++")
+MAIN, BASELINE, CHANCE, INK, MUTED = "#0072B2", "#B34700", "#767676", "#1f2933", "#5f6b76"
+
+WIDTH = 5.2
+"""Width of a figure in inches: two stand side by side on a desktop page, one fills a telephone's."""
+
+_LOOK: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.titlesize": 10.5,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 10,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": "#9aa5b1",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.formatter.use_mathtext": False,
+    "grid.color": "#e4e7eb",
+    "grid.linewidth": 0.8,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "text.color": INK,
+    "text.usetex": False,
+    "lines.solid_capstyle": "round",
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "savefig.bbox": None,
+    # Text stays text: the reader's fonts know letters that the figure's font lacks, and pages get smaller.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "neurocontrast",
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of the report.
+
+    Attributes
+    ----------
+    name : str
+        Name of its files where figures are also written out.
+    figure : Figure
+        The drawing.
+    alt : str
+        What it shows, for a reader who cannot see it: with its numbers, not only its kind.
+    caption : str
+        Text under it.
+    numbers : DataFrame or None
+        What was drawn, without identifiers of participants.
+    """
+
+    name: str
+    figure: Figure
+    alt: str
+    caption: str
+    numbers: pd.DataFrame | None = None
+
+    @property
+    def width_px(self) -> int:
+        """Natural width on screen."""
+        return round(float(self.figure.get_figwidth()) * 96)
+
+    @property
+    def height_px(self) -> int:
+        """Natural height on screen."""
+        return round(float(self.figure.get_figheight()) * 96)
+
+    def encode(self, file_format: str, *, dpi: int = 200) -> bytes:
+        """Return the figure as the bytes of an ``svg`` or ``png`` file, the same every time."""
+        buffer = io.BytesIO()
+        metadata = {"Date": None, "Creator": "neurocontrast"} if file_format == "svg" else {"Software": "neurocontrast"}
+        with matplotlib.rc_context(_LOOK), warnings.catch_warnings():
+            # Names can hold letters that the figure's font lacks; the tables show them all.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            self.figure.savefig(buffer, format=file_format, dpi=dpi, metadata=metadata)
+        # Verdana is as wide as DejaVu Sans, by which the layout was measured; other fonts are narrower.
+        return buffer.getvalue().replace(b"'DejaVu Sans'", b"'DejaVu Sans', Verdana, sans-serif")
+
+    def data_uri(self) -> str:
+        """Return the figure as an address that holds the figure itself."""
+        return "data:image/svg+xml;base64," + base64.b64encode(self.encode("svg")).decode("ascii")
+
+
+def styled(draw: Callable[P, R]) -> Callable[P, R]:
+    """Run a drawing function under the report's look, and leave matplotlib's settings as they were."""
+
+    @wraps(draw)
+    def with_look(*args: P.args, **kwargs: P.kwargs) -> R:
+        with matplotlib.rc_context(_LOOK):
+            return draw(*args, **kwargs)
+
+    return with_look
+
+
+def new_figure(*, height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
+    """Return a figure of the given inches, with one pair of axes, outside pyplot."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def plain_label(text: object, *, length: int = 30) -> str:
+    """Return a name as a figure can show it: one printable line, `$` not read as mathematics, not too long."""
+    return shorten(text, length=length).replace("$", r"\$")
+
+
+def shorten(text: object, *, length: int = 30) -> str:
+    """Return a name on one printable line, its middle left out where it is longer than `length`.
+
+    The middle goes, since names of sites often differ only in their last letters.
+    """
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in str(text)).split())
+    if len(line) <= length:
+        return line
+    tail = (length - 1) // 2
+    return f"{line[: length - 1 - tail].rstrip()}…{line[-tail:].lstrip()}"
+
+
+def distinct_labels(names: Iterable[object], *, length: int = 30) -> list[str]:
+    """Return labels of limited length that differ where the names differ.
+
+    Where names become the same by shortening, what they share at their beginning is left out
+    instead, and where even that does not tell them apart they are numbered.
+    """
+    lines = [shorten(name, length=10_000) for name in names]
+    labels = [shorten(line, length=length) for line in lines]
+    for clash in {label for label in labels if labels.count(label) > 1}:
+        rows = [row for row, label in enumerate(labels) if label == clash]
+        start = _common_length([lines[row] for row in rows])
+        for number, row in enumerate(rows, start=1):
+            tail = lines[row][:start].rfind(" ") + 1
+            rest = lines[row][tail:]
+            labels[row] = "…" + (rest if len(rest) < length else rest[: length - 2] + "…")
+            if labels[row] in [labels[other] for other in rows if other != row]:
+                labels[row] = f"{clash[: length - 4]} #{number}"
+    return [label.replace("$", r"\$") for label in labels]
+
+
+def _common_length(lines: list[str]) -> int:
+    pairs = zip(min(lines), max(lines), strict=False)
+    return next((index for index, (one, other) in enumerate(pairs) if one != other), len(min(lines)))
+
+
+def legend_below(figure: Figure, axes: Axes, *, n_columns: int = 2) -> None:
+    """Put the legend under the axes, where it can hide no data."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=n_columns, handlelength=2.4, columnspacing=1.4)

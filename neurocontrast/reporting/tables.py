@@ -1,0 +1,207 @@
+"""Tables built from the evaluation's files: absent values get a dash and a reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from neurocontrast.reporting.blocks import Cell, Table
+from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.metrics import (
+    DASH,
+    describe_metric,
+    interval_text,
+    leading_metrics,
+    number_text,
+    point_estimate,
+)
+
+__all__ = ["cell", "count_cell", "table_cohort", "table_folds", "table_metrics", "table_sites"]
+
+_NOT_RECORDED = "not recorded"
+_SITES_CAPTION = "Metrics at each site, from out-of-fold predictions, with their intervals."
+
+
+def cell(value: object, *, digits: int = 3, reason: str = _NOT_RECORDED, signed: bool = False) -> Cell:
+    """Return a number as a cell; a dash with its reason where there is none."""
+    number = None if value is None or pd.isna(value) else float(value)  # type: ignore[call-overload, arg-type]
+    text = number_text(number, digits=digits, signed=signed)
+    return Cell(text, reason=reason if text == DASH else "")
+
+
+def count_cell(value: object, *, reason: str = _NOT_RECORDED) -> Cell:
+    """Return a count as a cell."""
+    if value is None or pd.isna(value):  # type: ignore[call-overload]
+        return Cell(DASH, reason=reason)
+    return Cell(f"{float(value):,.0f}")  # type: ignore[arg-type]
+
+
+def _interval_cell(interval: object, *, reason: str, signed: bool = False) -> Cell:
+    text = interval_text(interval, signed=signed)
+    return Cell(text, reason=reason if text == DASH else "")
+
+
+def table_metrics(files: EvaluationFiles) -> Table:
+    """Return every metric: pooled, its interval, over folds, the baseline and the difference."""
+    rows = []
+    for key, values in files.metrics.items():
+        increment = files.increment.get(key) or {}
+        n_defined = values.get("n_folds_defined")
+        undefined = f"defined in {n_defined or 0} folds" if n_defined is not None else "not defined"
+        no_baseline = "no baseline" if not files.baseline else "not defined"
+        rows.append(
+            (
+                Cell(describe_metric(key).label, heading=True),
+                cell(values.get("pooled"), reason="not defined on pooled predictions"),
+                _interval_cell(values.get("interval"), reason="not computed"),
+                cell(values.get("mean"), reason=undefined),
+                cell(values.get("sd"), reason=undefined),
+                count_cell(n_defined),
+                cell(point_estimate(files.baseline.get(key)), reason=no_baseline),
+                cell(increment.get("difference"), reason=no_baseline, signed=True),
+                _interval_cell(increment.get("interval"), reason="not computed", signed=True),
+            )
+        )
+    meanings = [f"{describe_metric(key).short}: {describe_metric(key).meaning}" for key in files.metrics]
+    return Table(
+        "All metrics. Pooled: from all out-of-fold predictions at once. SD: spread between folds, not an interval.",
+        (
+            "Metric",
+            "Pooled",
+            "Interval",
+            "Mean of folds",
+            "SD",
+            "Folds",
+            "Covariates only",
+            "Difference",
+            "Its interval",
+        ),
+        rows,
+        note=" ".join(text for text in meanings if not text.endswith(": ")),
+    )
+
+
+def table_cohort(files: EvaluationFiles) -> Table | None:
+    """Return the number of scans by site and class, or the target's spread by site."""
+    cohort = files.cohort
+    if cohort is None:
+        return None
+    columns = [name for name in cohort.columns if name != "site"]
+    if files.kind == "continuous":
+        header = {"n": "Scans", "mean": f"Mean {files.target}", "sd": "SD", "min": "Smallest", "max": "Largest"}
+        rows = [
+            (_site_cell(row["site"]), *(_cohort_cell(name, row[name]) for name in columns))
+            for _, row in cohort.iterrows()
+        ]
+        caption = f"Scans evaluated at each site, and the spread of {files.target} among them."
+        return Table(caption, ("Site", *(header.get(name, name) for name in columns)), rows)
+    has_total = cohort["site"].str.lower().isin(["total", "all"]).any()
+    rows = [(_site_cell(row["site"]), *(count_cell(row[name]) for name in columns)) for _, row in cohort.iterrows()]
+    if not has_total and len(cohort) > 1:
+        sums = [count_cell(pd.to_numeric(cohort[name], errors="coerce").sum()) for name in columns]
+        rows.append((Cell("All sites", heading=True), *sums))
+    header_row = ("Site", *("All scans" if name == "total" else name for name in columns))
+    return Table(
+        f"Scans evaluated at each site, by {files.target}.", header_row, rows, total_rows=1 if len(cohort) > 1 else 0
+    )
+
+
+def _cohort_cell(name: str, value: object) -> Cell:
+    return count_cell(value) if name == "n" else cell(value, digits=1, reason="fewer than two scans")
+
+
+def table_sites(files: EvaluationFiles) -> Table | None:
+    """Return the metrics at each site with their intervals; the note says why one is absent."""
+    sites = files.sites
+    if sites.empty:
+        return None
+    metrics = leading_metrics(files.kind, [key for key in files.metrics if key in sites])
+    counts = _count_columns(files)
+    ordered = sites.sort_values(["n", "site"], ascending=[False, True])
+    rows = [_site_row(row, metrics, counts) for _, row in ordered.iterrows()]
+    header = ["Site", "n", *(name.removeprefix("n_") for name in counts)]
+    for key in metrics:
+        header += [describe_metric(key).short, "Cov. only"]
+    header.append("Note")
+    return Table(
+        f"{_SITES_CAPTION} Cov. only: the baseline of covariates.{_more(files, metrics, 'sites.tsv')}",
+        header,
+        rows,
+        text_columns=(0, len(header) - 1),
+    )
+
+
+def _count_columns(files: EvaluationFiles) -> list[str]:
+    """Return the counts by class worth a column: all of them are in the cohort table, where there is one."""
+    if files.cohort is None:
+        return [name for name in files.sites.columns if name.startswith("n_")]
+    positive = f"n_{files.positive}"
+    return [positive] if files.kind == "binary" and positive in files.sites else []
+
+
+def _more(files: EvaluationFiles, shown: Sequence[str], name: str) -> str:
+    hidden = [key for key in files.metrics if key not in shown]
+    return f" Further metrics are in {name}." if hidden else ""
+
+
+def _site_row(row: pd.Series, metrics: Sequence[str], counts: Sequence[str]) -> tuple[Cell, ...]:
+    note = str(row["note"]) if "note" in row and pd.notna(row["note"]) else ""
+    reason = note or "not defined at this site"
+    cells = [_site_cell(row["site"]), count_cell(row["n"]), *(count_cell(row[name]) for name in counts)]
+    for key in metrics:
+        interval = (row.get(f"{key}_low"), row.get(f"{key}_high"))
+        known = all(end is not None and not pd.isna(end) for end in interval)
+        value = cell(row[key], digits=2, reason=reason)
+        detail = interval_text(interval, digits=2) if known else "no interval"
+        cells.append(value if value.absent else replace(value, detail=detail))
+        cells.append(cell(row.get(f"baseline_{key}"), digits=2, reason=reason))
+    return (*cells, Cell(note))
+
+
+def _site_cell(name: object) -> Cell:
+    return Cell("not stated" if pd.isna(name) else str(name), heading=True)  # type: ignore[call-overload]
+
+
+def table_folds(files: EvaluationFiles) -> Table | None:
+    """Return the folds: their sizes, and the metrics of embedding and baseline."""
+    folds = files.folds
+    if folds.empty:
+        return None
+    metrics = leading_metrics(files.kind, [key for key in files.metrics if key in folds])
+    many = "repeat" in folds and folds["repeat"].nunique() > 1
+    left_out = "held_out_site" in folds and folds["held_out_site"].notna().any()
+    positive = "n_positive_test" in folds and files.kind == "binary"
+    penalty = next((name for name in ("C", "alpha") if name in folds and folds[name].notna().any()), None)
+    header = (["Repeat"] if many else []) + ["Fold"] + (["Site left out"] if left_out else []) + ["Train", "Test"]
+    header += ["Positive in test"] if positive else []
+    for key in metrics:
+        header += [describe_metric(key).short, "Cov. only"]
+    header += [penalty] if penalty else []
+    rows = []
+    for _, row in folds.iterrows():
+        cells = [count_cell(row["repeat"])] if many else []
+        cells.append(count_cell(row["fold"]))
+        cells += [_site_cell(row["held_out_site"])] if left_out else []
+        cells += [count_cell(row["n_train"]), count_cell(row["n_test"])]
+        cells += [count_cell(row["n_positive_test"])] if positive else []
+        for key in metrics:
+            cells.append(cell(row[key], digits=2, reason="not defined in this fold"))
+            cells.append(cell(row.get(f"baseline_{key}"), digits=2, reason="not defined in this fold"))
+        cells += [Cell(_short_number(row[penalty]))] if penalty else []
+        rows.append(tuple(cells))
+    text_columns = (header.index("Site left out"),) if left_out else ()
+    return Table(
+        f"Each test fold.{_more(files, metrics, 'folds.tsv')}",
+        header,
+        rows,
+        text_columns=text_columns,
+        folded=len(rows) > 25,
+    )
+
+
+def _short_number(value: object) -> str:
+    number = float(value)  # type: ignore[arg-type]
+    return f"{number:.3g}" if math.isfinite(number) else DASH

@@ -1,0 +1,109 @@
+"""The report of an evaluation, as one file that can be mailed, printed and archived."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.files import atomic_path, write_text
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.reporting import (
+    SECTIONS,
+    EvaluationFiles,
+    Picture,
+    ReportOptions,
+    Section,
+    list_pictures,
+    read_evaluation,
+    render_page,
+)
+
+__all__ = ["report"]
+
+
+def report(
+    evaluation: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    show_ids: bool = False,
+    figures_dir: str | os.PathLike[str] | None = None,
+    progress: Progress = SILENT,
+) -> Path:
+    """Make one self-contained HTML report from an evaluation folder.
+
+    The page loads nothing from the network and runs no script. An older report at the same
+    place is replaced, once the new one is whole.
+
+    Parameters
+    ----------
+    evaluation : path
+        Folder written by `evaluate`.
+    out : path, optional
+        Where the page goes; ``report.html`` in the evaluation folder by default.
+    show_ids : bool, default=False
+        Whether identifiers of participants may appear in the page.
+    figures_dir : path, optional
+        Folder for every figure as SVG and PNG, with the numbers behind it as a table.
+    progress : Progress
+        Told how far the work is.
+
+    Returns
+    -------
+    Path
+        The page.
+
+    Raises
+    ------
+    ConfigError
+        If `evaluation` is not an evaluation folder, or `out` cannot be a page.
+    DataError
+        If one of its files is missing, damaged or of another format; the file is named.
+
+    Examples
+    --------
+    >>> from neurocontrast import report
+    >>> page = report("results/diagnosis")  # doctest: +SKIP
+    """
+    files = read_evaluation(evaluation)
+    page = _page_path(out, files)
+    if figures_dir is not None and Path(figures_dir).is_file():
+        raise ConfigError(f"figures_dir: must be a folder, but '{figures_dir}' is a file. Give another.")
+    sections = _build(files, ReportOptions(show_ids=show_ids), progress)
+    write_text(page, render_page(files, sections))
+    if figures_dir is not None:
+        _write_figures(Path(figures_dir), list_pictures(sections), progress)
+    return page
+
+
+def _page_path(out: str | os.PathLike[str] | None, files: EvaluationFiles) -> Path:
+    if out is None:
+        return files.folder / "report.html"
+    page = Path(out)
+    if page.is_dir():
+        raise ConfigError(f"out: must be a file, but '{page}' is a folder. Give for instance '{page / 'report.html'}'.")
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"out: must end in .html, got '{page}'. Give for instance '{page.with_suffix('.html')}'.")
+    return page
+
+
+def _build(files: EvaluationFiles, options: ReportOptions, progress: Progress) -> list[Section]:
+    sections = []
+    with progress.task("Building the report", len(SECTIONS), "section") as task:
+        for build in SECTIONS:
+            section = build(files, options)
+            if section is not None:
+                sections.append(section)
+            task.advance()
+    return sections
+
+
+def _write_figures(folder: Path, pictures: list[Picture], progress: Progress) -> None:
+    with progress.task("Writing figures", len(pictures), "figure") as task:
+        for picture in pictures:
+            for file_format in ("svg", "png"):
+                with atomic_path(folder / f"{picture.name}.{file_format}") as temporary:
+                    temporary.write_bytes(picture.encode(file_format))
+            if picture.numbers is not None:
+                write_text(folder / f"{picture.name}.tsv", picture.numbers.to_csv(sep="\t", index=False))
+            task.advance()

@@ -6,12 +6,23 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["atomic_path", "digest_of", "digest_of_file", "write_json", "write_text"]
+from neurocontrast.exceptions import ConfigError
+
+__all__ = [
+    "atomic_folder",
+    "atomic_path",
+    "check_output_folder",
+    "digest_of",
+    "digest_of_file",
+    "write_json",
+    "write_text",
+]
 
 
 @contextlib.contextmanager
@@ -35,6 +46,62 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str) -> None:
+    """Refuse a folder that must not be written: a file, or one that holds something already.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the output would go.
+    overwrite : bool
+        Whether an earlier output of the same kind may be replaced.
+    marker : str
+        File by which such an output is recognised; nothing else is ever replaced.
+    what : str
+        What the output is, for the message: "an evaluation".
+
+    Raises
+    ------
+    ConfigError
+        Saying what is there and what to do.
+    """
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise ConfigError(f"out: '{folder}' must be a folder, and is something else. Give another path.")
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    if not overwrite:
+        raise ConfigError(f"out: the folder '{folder}' is not empty. Give another, or replace it with --overwrite.")
+    if not (folder / marker).is_file():
+        raise ConfigError(
+            f"out: the folder '{folder}' is not {what} (it holds no {marker}), so it is not replaced. "
+            "Give another, or empty it yourself."
+        )
+
+
+@contextlib.contextmanager
+def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary folder beside `path` to fill; on success it takes the place of `path`.
+
+    On any error the temporary folder is removed and an existing `path` stays as it was.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".tmp-{target.name}-", dir=target.parent))
+    try:
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())
+        if target.exists():
+            # The old folder steps aside first, so that a complete one is there but between two renames.
+            aside = Path(tempfile.mkdtemp(prefix=f".tmp-{target.name}-", dir=target.parent))
+            target.rename(aside / "replaced")
+            temporary.rename(target)
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            temporary.rename(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

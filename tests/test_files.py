@@ -7,7 +7,16 @@ import stat
 
 import pytest
 
-from neurocontrast.files import atomic_path, digest_of, digest_of_file, write_json, write_text
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.files import (
+    atomic_folder,
+    atomic_path,
+    check_output_folder,
+    digest_of,
+    digest_of_file,
+    write_json,
+    write_text,
+)
 
 
 def test_written_file_is_complete_and_leaves_nothing_beside_it(tmp_path):
@@ -64,3 +73,48 @@ def test_digest_depends_on_the_boundaries_of_its_parts():
 def test_file_digest_is_sha256(tmp_path):
     (tmp_path / "a").write_bytes(b"brain")
     assert digest_of_file(tmp_path / "a") == hashlib.sha256(b"brain").hexdigest()
+
+
+def test_a_folder_takes_the_place_of_the_earlier_one_whole(tmp_path):
+    for content in ("first", "second"):
+        with atomic_folder(tmp_path / "out") as temporary:
+            (temporary / "a.txt").write_text(content)
+    assert (tmp_path / "out" / "a.txt").read_text() == "second"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_failing_folder_leaves_the_earlier_one(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a.txt").write_text("before")
+
+    def fail() -> None:
+        with atomic_folder(tmp_path / "out") as temporary:
+            (temporary / "a.txt").write_text("half")
+            raise RuntimeError("midway")
+
+    with pytest.raises(RuntimeError, match="midway"):
+        fail()
+    assert (tmp_path / "out" / "a.txt").read_text() == "before"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_only_an_output_of_the_same_kind_is_replaced(tmp_path):
+    folder = tmp_path / "out"
+
+    def check(overwrite):
+        check_output_folder(folder, overwrite=overwrite, marker="evaluation.json", what="an evaluation")
+
+    check(overwrite=False)
+    folder.mkdir()
+    check(overwrite=False)
+    (folder / "thesis.tex").write_text("x")
+    with pytest.raises(ConfigError, match="--overwrite"):
+        check(overwrite=False)
+    with pytest.raises(ConfigError, match="is not an evaluation"):
+        check(overwrite=True)
+    (folder / "evaluation.json").write_text("{}")
+    check(overwrite=True)
+    folder = tmp_path / "file"
+    folder.write_text("x")
+    with pytest.raises(ConfigError, match="must be a folder"):
+        check(overwrite=True)

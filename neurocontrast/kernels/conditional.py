@@ -16,7 +16,7 @@ from neurocontrast.kernels.base import Block, Kernel, Metadata
 from neurocontrast.kernels.categorical import Categorical
 from neurocontrast.kernels.composite import Product, WeightedSum
 
-__all__ = ["ConditionalEmbedding", "ConditionalOperator"]
+__all__ = ["ConditionalEmbedding", "ConditionalOperator", "check_ridge", "conditional_operator"]
 
 _ROWS_AT_ONCE = 1024
 
@@ -61,6 +61,36 @@ class _Classes:
         return self.block(slice(start, stop), slice(None)) * self.scale
 
 
+def conditional_operator(
+    kernel: Kernel, metadata: Metadata, *, ridge: float, dtype: torch.dtype | None = None
+) -> ConditionalOperator:
+    """Return (K + λI)⁻¹ K as an operator that is read by rows, by the cheapest exact route.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Kernel on metadata, positive semi-definite.
+    metadata : dict of Tensor
+        The columns the kernel reads, one row a sample.
+    ridge : float
+        λ > 0; see `ConditionalEmbedding`.
+    dtype : torch.dtype, optional
+        Type to solve in; by default the kernel's own.
+    """
+    with _exactly(metadata):
+        block = kernel.bind(metadata, metadata, dtype=dtype)
+        n_samples = _n_samples(kernel, metadata)
+        if _is_partition(kernel):
+            return _Classes(block, 1 / (_row_sums(block, n_samples) + ridge))
+        features = _low_rank_features(kernel, _cast(metadata, dtype))
+        if features is not None and features.shape[1] < n_samples:
+            return _LowRank(_solve(features.T @ features, features.T, ridge).T, features)
+        matrix = block(slice(None), slice(None))
+        if any(getattr(part, "missing", "error") == "marginal" for part in kernel.modules()):
+            return _Dense(_spectral(matrix, ridge))
+        return _Dense(_solve(matrix, matrix, ridge))
+
+
 class ConditionalEmbedding(nn.Module):
     """Conditional embedding operator W = (K + λI)⁻¹ K of a kernel on metadata.
 
@@ -97,43 +127,25 @@ class ConditionalEmbedding(nn.Module):
 
     def __init__(self, kernel: Kernel, *, ridge: float = 0.1) -> None:
         super().__init__()
-        if not (math.isfinite(ridge) and ridge > 0):
-            raise ConfigError(f"ridge must be a finite number above 0, got {ridge!r}.")
         self.kernel = kernel
-        self.ridge = float(ridge)
+        self.ridge = check_ridge(ridge)
 
     def forward(self, metadata: Metadata) -> Tensor:
         """Return W, (n, n), for the conditions of a batch."""
-        operator, n_samples = self.operator(metadata), _n_samples(self.kernel, metadata)
+        operator = conditional_operator(self.kernel, metadata, ridge=self.ridge)
         with _exactly(metadata):
-            return operator.rows(0, n_samples)
-
-    def operator(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> ConditionalOperator:
-        """Return W as an operator that is read by rows, by the cheapest exact route.
-
-        Parameters
-        ----------
-        metadata : dict of Tensor
-            The columns the kernel reads, one row a sample.
-        dtype : torch.dtype, optional
-            Type to solve in; by default the kernel's own.
-        """
-        with _exactly(metadata):
-            block = self.kernel.bind(metadata, metadata, dtype=dtype)
-            n_samples = _n_samples(self.kernel, metadata)
-            if _is_partition(self.kernel):
-                return _Classes(block, 1 / (_row_sums(block, n_samples) + self.ridge))
-            features = _low_rank_features(self.kernel, _cast(metadata, dtype))
-            if features is not None and features.shape[1] < n_samples:
-                return _LowRank(_solve(features.T @ features, features.T, self.ridge).T, features)
-            matrix = block(slice(None), slice(None))
-            if any(getattr(part, "missing", "error") == "marginal" for part in self.kernel.modules()):
-                return _Dense(_spectral(matrix, self.ridge))
-            return _Dense(_solve(matrix, matrix, self.ridge))
+            return operator.rows(0, _n_samples(self.kernel, metadata))
 
     def extra_repr(self) -> str:
         """Show the ridge."""
         return f"ridge={self.ridge}"
+
+
+def check_ridge(ridge: float) -> float:
+    """Return λ as a float, or raise a ConfigError."""
+    if isinstance(ridge, bool) or not isinstance(ridge, (int, float)) or not math.isfinite(ridge) or ridge <= 0:
+        raise ConfigError(f"ridge must be a finite number above 0, got {ridge!r}.")
+    return float(ridge)
 
 
 @contextmanager

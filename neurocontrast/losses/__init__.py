@@ -4,11 +4,15 @@ All are ``nn.Module``; ``loss.terms(…)`` gives the named parts that sum to the
 needs. See ``docs/losses.md`` for what each pulls, repels and costs.
 """
 
+from neurocontrast.losses.clusters import add_clusters
+from neurocontrast.losses.combined import SumOfObjectives
+from neurocontrast.losses.conditional import FairCCLK, HardNegativeCCLK, WeaklySupervisedCCLK
 from neurocontrast.losses.gather import on_this_process_only
 from neurocontrast.losses.infonce import InfoNCE, NTXent
 from neurocontrast.losses.negatives import DebiasedInfoNCE, FairInfoNCE, HardNegativeInfoNCE
 from neurocontrast.losses.objective import Objective
 from neurocontrast.losses.supervised import SINCERE, EpsilonSupInfoNCE, SupCon
+from neurocontrast.losses.triplet import Triplet
 from neurocontrast.losses.uniformity import AlignmentUniformity, ConditionalAlignmentUniformity, ConditionalUniformity
 from neurocontrast.losses.yaware import ConditionalAlignment, GlobalUniformity, YAwareInfoNCE
 
@@ -20,13 +24,19 @@ __all__ = [
     "ConditionalUniformity",
     "DebiasedInfoNCE",
     "EpsilonSupInfoNCE",
+    "FairCCLK",
     "FairInfoNCE",
     "GlobalUniformity",
+    "HardNegativeCCLK",
     "HardNegativeInfoNCE",
     "InfoNCE",
     "NTXent",
     "Objective",
+    "SumOfObjectives",
     "SupCon",
+    "Triplet",
+    "WeaklySupervisedCCLK",
     "YAwareInfoNCE",
+    "add_clusters",
     "on_this_process_only",
 ]

@@ -165,7 +165,7 @@ def log_sum_exp(pool: Pool, scale: float, *, excluded: Literal["self", "sample"]
         scores.fill_diagonal_(-torch.inf)
     elif excluded is not None:
         tiles.exclude(_by_sample(scores, pool), pool.offset, excluded, -torch.inf)
-    if pool.n_candidates == 0 or (excluded == "sample" and pool.n_samples == 1):
+    if (excluded == "self" and pool.n_candidates == 0) or (excluded == "sample" and pool.n_samples == 1):
         return torch.zeros_like(scores).sum(1).view(pool.rows.shape[:2]) - torch.inf
     return scores.logsumexp(1).view(pool.rows.shape[:2])
 

@@ -12,6 +12,7 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels import Categorical
 from neurocontrast.losses.core import Pool, log_sum_exp, similar_to, weighted_log_sum_exp
 from neurocontrast.losses.objective import Objective, check_number
+from neurocontrast.losses.tiles import LINEAR_FROM
 
 __all__ = ["DebiasedInfoNCE", "FairInfoNCE", "HardNegativeInfoNCE"]
 
@@ -47,7 +48,8 @@ class DebiasedInfoNCE(Objective):
         twins = pool.twins(scale)
         if pool.n_samples == 1:
             return {"contrast": pool.mean(twins * 0)}
-        return {"contrast": pool.mean(functional.softplus(self._corrected(pool, twins, scale) - twins))}
+        gaps = self._corrected(pool, twins, scale) - twins
+        return {"contrast": pool.mean(functional.softplus(gaps, threshold=LINEAR_FROM))}
 
     def negatives(self, pool: Pool, scale: float) -> Tensor:
         """Log of the sum over the negatives, (2, n)."""

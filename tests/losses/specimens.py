@@ -211,8 +211,10 @@ SPECIMENS = [
     ),
     Specimen(
         "cclk-fair-polynomial",
-        lambda: losses.FairCCLK(kernels.Polynomial("scores", degree=2), temperature=0.2, ridge=0.1),
-        lambda N, a, b, m: N.fair_cclk(a, b, N.polynomial(m["scores"], 2, 1.0, 1.0), 0.2, 0.1),
+        lambda: losses.FairCCLK(
+            kernels.Polynomial("scores", degree=2, gamma=0.5, coef0=2.0), temperature=0.2, ridge=0.1
+        ),
+        lambda N, a, b, m: N.fair_cclk(a, b, N.polynomial(m["scores"], 2, 0.5, 2.0), 0.2, 0.1),
     ),
     Specimen(
         "cclk-hard-gaussian",

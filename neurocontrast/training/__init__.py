@@ -2,7 +2,17 @@
 
 from neurocontrast.training.loop import FitResult, fit
 from neurocontrast.training.metrics import alignment, effective_rank, uniformity
-from neurocontrast.training.session import TrainingData
+from neurocontrast.training.session import TrainingData, accelerator_of, check_split
 from neurocontrast.training.settings import TrainingSettings
 
-__all__ = ["FitResult", "TrainingData", "TrainingSettings", "alignment", "effective_rank", "fit", "uniformity"]
+__all__ = [
+    "FitResult",
+    "TrainingData",
+    "TrainingSettings",
+    "accelerator_of",
+    "alignment",
+    "check_split",
+    "effective_rank",
+    "fit",
+    "uniformity",
+]

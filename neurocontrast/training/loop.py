@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 from neurocontrast.data.batches import even_batches
@@ -20,7 +19,7 @@ from neurocontrast.seeds import derive_generator
 from neurocontrast.training.interruption import Stopped, StopRequest
 from neurocontrast.training.metrics import write_metrics
 from neurocontrast.training.optimizers import learning_rate_of
-from neurocontrast.training.session import Session, TrainingData, Views, deterministic, start_session
+from neurocontrast.training.session import AnyObjective, Session, TrainingData, Views, deterministic, start_session
 from neurocontrast.training.settings import TrainingSettings
 from neurocontrast.training.state import Position, load_checkpoint, newest_checkpoint, save_checkpoint
 from neurocontrast.training.validation import measure_probe, measure_validation, reestimate_encoder
@@ -46,7 +45,7 @@ class FitResult:
 
 def fit(
     model: ContrastiveModel,
-    objective: nn.Module,
+    objective: AnyObjective,
     views: Views,
     data: TrainingData,
     *,
@@ -67,7 +66,7 @@ def fit(
     ----------
     model : ContrastiveModel
         Ends with BatchNorm statistics re-estimated on un-augmented training scans.
-    objective : torch.nn.Module
+    objective : Objective or SumOfObjectives
         A loss of `neurocontrast.losses`; its kernel is fitted on the training rows here.
     views : callable
         Makes two views of a batch, for instance `neurocontrast.augment.TwoViews`.

@@ -10,15 +10,27 @@ from typing import Any
 import numpy as np
 import torch
 from lightning_fabric import Fabric
-from torch import nn
 
 from neurocontrast.data.batches import Batches, Images, read_batches
 from neurocontrast.encoders import ContrastiveModel
 from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.losses import Objective, SumOfObjectives
 from neurocontrast.training.optimizers import build_optimizer
 from neurocontrast.training.settings import TrainingSettings
 
-__all__ = ["Session", "TrainingData", "Views", "deterministic", "start_session"]
+__all__ = [
+    "AnyObjective",
+    "Session",
+    "TrainingData",
+    "Views",
+    "accelerator_of",
+    "check_split",
+    "deterministic",
+    "start_session",
+]
+
+AnyObjective = Objective | SumOfObjectives
+"""A loss of `neurocontrast.losses`, or several of them."""
 
 Views = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 """``views(volumes, rows, epoch=...) -> (view 1, view 2)``, random by (epoch, row) alone."""
@@ -61,7 +73,7 @@ class Session:
     model: ContrastiveModel
     forward: Any
     optimizer: Any
-    objective: Any
+    objective: AnyObjective
     views: Views
     data: TrainingData
     metadata: Mapping[str, torch.Tensor]
@@ -119,7 +131,7 @@ class Session:
 
 def start_session(
     model: ContrastiveModel,
-    objective: nn.Module,
+    objective: AnyObjective,
     views: Views,
     data: TrainingData,
     *,
@@ -127,19 +139,13 @@ def start_session(
     seed: int,
 ) -> Session:
     """Check the data, fit the objective's kernel on the training rows, and move all to the device."""
-    if len(data.training_rows) < 2:
-        raise DataError(f"a contrastive loss needs at least two training scans, found {len(data.training_rows)}.")
-    if len(data.validation_rows) == 1:
-        raise ConfigError(
-            "data.val_fraction leaves a single validation scan, and a contrastive loss needs two. "
-            "Raise it, or set it to 0 for no validation."
-        )
-    kernel = getattr(objective, "kernel", None)
-    if kernel is not None:
-        kernel.check(data.metadata, names=data.names)
+    check_split(data.training_rows, data.validation_rows)
+    objective.check(data.metadata, names=data.names)
+    if objective.kernel is not None:
         training = torch.as_tensor(data.training_rows)
-        kernel.fit({name: column[training] for name, column in data.metadata.items()})
-    fabric = _start_fabric(settings)
+        objective.kernel.fit({name: column[training] for name, column in data.metadata.items()})
+    fabric = Fabric(accelerator=accelerator_of(settings), devices=settings.devices, precision=settings.precision)
+    fabric.launch()
     optimizer = build_optimizer(model.parameters(), settings)
     forward, wrapped = fabric.setup(model, optimizer)
     return Session(
@@ -156,20 +162,31 @@ def start_session(
     )
 
 
-def _start_fabric(settings: TrainingSettings) -> Fabric:
+def check_split(training_rows: Sequence[int], validation_rows: Sequence[int]) -> None:
+    """Refuse a side of the split on which there is nothing to contrast."""
+    if len(training_rows) < 2:
+        raise DataError(f"a contrastive loss needs at least two training scans, found {len(training_rows)}.")
+    if len(validation_rows) == 1:
+        raise ConfigError(
+            "data.val_fraction leaves a single validation scan, and a contrastive loss needs two. "
+            "Raise it, or set it to 0 for no validation."
+        )
+
+
+def accelerator_of(settings: TrainingSettings) -> str:
+    """Return 'cpu' or 'cuda', or refuse what this machine cannot do."""
+    there = torch.cuda.is_available()
     accelerator = settings.accelerator
     if accelerator == "auto":
-        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
-    if accelerator == "cuda" and not torch.cuda.is_available():
+        accelerator = "cuda" if there else "cpu"
+    if accelerator == "cuda" and not there:
         raise ConfigError("training.accelerator: 'cuda' asked for, but PyTorch sees no GPU here. Use 'cpu' or 'auto'.")
     if accelerator == "cpu" and settings.precision != "32-true":
         raise ConfigError(
             f"training.precision: '{settings.precision}' is for GPUs. On a CPU the backward pass of 3D convolutions "
             "gains no speed from it, and loses digits of small gradients. Use '32-true'."
         )
-    fabric = Fabric(accelerator=accelerator, devices=settings.devices, precision=settings.precision)
-    fabric.launch()
-    return fabric
+    return accelerator
 
 
 @contextlib.contextmanager

@@ -1,0 +1,141 @@
+"""A YAML file and overrides become one checked configuration."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import yaml
+
+from neurocontrast.config.messages import explain_all
+from neurocontrast.config.schema import Config
+from neurocontrast.config.yaml_file import parse_value, read_yaml
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.files import write_text
+
+__all__ = ["as_config", "differences", "load_config", "write_config"]
+
+_PATHS = (("data", "participants"), ("data", "images_root"), ("data", "cache_dir"))
+
+
+def load_config(path: str | os.PathLike[str] | None = None, overrides: Sequence[str] = ()) -> Config:
+    """Load a configuration file and apply overrides.
+
+    Parameters
+    ----------
+    path : path, optional
+        YAML file; the defaults alone when not given. A section that is absent has its defaults.
+    overrides : sequence of str
+        ``dotted.key=value``, for instance ``training.epochs=10``, ``data.shape=[32,36,32]``,
+        ``augment.noise=null`` or ``objective.kernel.0.sigma=3``; the value is YAML, and
+        replaces what the file says.
+
+    Returns
+    -------
+    Config
+
+    Raises
+    ------
+    ConfigError
+        With all wrong keys and values together, each with its dotted key.
+    """
+    content = read_yaml(Path(path)) if path is not None else {}
+    for override in overrides:
+        content = _override(content, override)
+    source = str(path) if path is not None else "configuration"
+    return _validate(content, source=f"{source} with --set" if overrides else source)
+
+
+def as_config(config: Config | Mapping[str, Any] | str | os.PathLike[str]) -> Config:
+    """Return a configuration given as one, as a mapping of sections, or as the path of a YAML file."""
+    if isinstance(config, Config):
+        return config
+    if isinstance(config, Mapping):
+        return _validate(dict(config), source="configuration")
+    return load_config(config)
+
+
+def write_config(path: Path, config: Config) -> None:
+    """Write the resolved configuration: every key, with absolute paths, readable by `load_config`."""
+    content = config.model_dump(mode="json")
+    for section, key in _PATHS:
+        if content[section][key] is not None:
+            content[section][key] = str(Path(content[section][key]).expanduser().absolute())
+    write_text(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100))
+
+
+def differences(earlier: Config, now: Config, *, ignore: Sequence[str] = ()) -> list[str]:
+    """Return one line for each dotted key that differs, but for those that start with one in `ignore`."""
+    old, new = _flat(earlier.model_dump(mode="json")), _flat(now.model_dump(mode="json"))
+    return [
+        f"{key}: was {json.dumps(old.get(key))}, is {json.dumps(new.get(key))}"
+        for key in dict.fromkeys([*old, *new])
+        if old.get(key) != new.get(key) and not any(f"{key}.".startswith(f"{each}.") for each in ignore)
+    ]
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, Mapping) and value:
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _override(content: dict[str, Any], override: str) -> dict[str, Any]:
+    key, equals, text = override.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        raise ConfigError(f"--set {override}: must be dotted.key=value, for instance training.epochs=10.")
+    value = parse_value(text, place=f"--set {override}")
+    changed = copy.deepcopy(content)
+    here: Any = changed
+    for depth, part in enumerate(parts[:-1]):
+        if isinstance(here, list):
+            here = here[_position(part, here, override)]
+        elif isinstance(here, dict):
+            if here.get(part) is None:
+                here[part] = {}
+            here = here[part]
+        if not isinstance(here, dict | list):
+            raise ConfigError(f"--set {override}: '{'.'.join(parts[: depth + 1])}' is {here!r}, which has no keys.")
+    if isinstance(here, list):
+        here[_position(parts[-1], here, override)] = value
+    else:
+        here[parts[-1]] = value
+    return changed
+
+
+def _position(part: str, values: list[Any], override: str) -> int:
+    if not part.isdecimal() or int(part) >= len(values):
+        raise ConfigError(f"--set {override}: '{part}' must be a position in a list of {len(values)}, counted from 0.")
+    return int(part)
+
+
+def _validate(content: dict[str, Any], *, source: str) -> Config:
+    # Validated as JSON: lists become tuples and text becomes paths there, and nothing else is converted.
+    plain = json.loads(json.dumps(content, default=_as_json))
+    # `training:` with nothing below it is an empty section; an objective is never meant to be empty.
+    plain = {key: value for key, value in plain.items() if value is not None or key == "objective"}
+    try:
+        return Config.model_validate_json(json.dumps(plain), strict=True)
+    except pydantic.ValidationError as error:
+        lines = explain_all(error.errors(), Config)
+    if len(lines) == 1:
+        raise ConfigError(f"{source}: {lines[0]}")
+    raise ConfigError(f"{source}: {len(lines)} problems\n" + "\n".join(f"  {line}" for line in lines))
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, pydantic.BaseModel):
+        return value.model_dump(mode="json")
+    return str(value)

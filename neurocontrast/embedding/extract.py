@@ -1,0 +1,79 @@
+"""Features of a frozen encoder."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+import torch
+
+from neurocontrast.data.batches import Images, read_batches
+from neurocontrast.embedding.settings import EmbeddingSettings
+from neurocontrast.encoders import Encoder
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.progress import SILENT, Progress
+
+__all__ = ["extract_features"]
+
+
+def extract_features(
+    encoder: Encoder,
+    images: Images,
+    *,
+    settings: EmbeddingSettings | None = None,
+    n_readers: int = 1,
+    progress: Progress = SILENT,
+) -> np.ndarray:
+    """Return the features of all scans, in their order.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        Put in evaluation mode, so that a scan's features depend on no other scan.
+    images : Images
+        Preprocessed scans.
+    settings : EmbeddingSettings, optional
+        Batch size, precision, device.
+    n_readers : int
+        Threads that read batches.
+    progress : Progress
+        Told about every batch.
+
+    Returns
+    -------
+    ndarray (n, n_features)
+        float32.
+    """
+    settings = settings or EmbeddingSettings()
+    device = _device(settings)
+    half = _is_half(settings, device)
+    encoder = encoder.to(device).eval()
+    features = np.empty((len(images), encoder.n_features), dtype=np.float32)
+    batches = [
+        list(range(start, min(start + settings.batch_size, len(images))))
+        for start in range(0, len(images), settings.batch_size)
+    ]
+    with (
+        torch.inference_mode(),
+        progress.task("embedding", len(images), "scans") as task,
+        closing(read_batches(images, batches, n_readers=n_readers)) as reading,
+    ):
+        for rows, volumes in reading:
+            with torch.autocast(device.type, torch.bfloat16, enabled=half):
+                made = encoder(volumes.to(device))
+            features[rows.numpy()] = made.float().cpu().numpy()
+            task.advance(len(rows))
+    return features
+
+
+def _device(settings: EmbeddingSettings) -> torch.device:
+    there = torch.cuda.is_available()
+    if settings.accelerator == "cuda" and not there:
+        raise ConfigError("embedding.accelerator: 'cuda' asked for, but PyTorch sees no GPU here. Use 'cpu' or 'auto'.")
+    return torch.device("cuda" if there and settings.accelerator != "cpu" else "cpu")
+
+
+def _is_half(settings: EmbeddingSettings, device: torch.device) -> bool:
+    if settings.precision == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
+    return settings.precision == "bf16-mixed"

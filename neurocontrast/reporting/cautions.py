@@ -2,72 +2,65 @@
 
 from __future__ import annotations
 
+import re
+
 from neurocontrast.reporting.folder import EvaluationFiles
 
-__all__ = ["explain_warning", "list_warnings"]
+__all__ = ["explain_warning", "hide_ids", "list_warnings"]
 
-# The first word that a warning's code contains decides; codes of later versions still find their family.
-_EXPLANATIONS = (
-    (
-        "overlap",
-        "The encoder has already seen these people. Its features can fit them better than anybody new, so the figures "
-        "below may be too good.",
+_SEEN = (
+    "The encoder has already seen these people. Its features can fit them better than anybody new, so the figures "
+    "below may be too good."
+)
+_CONFOUNDED = (
+    "Where {what} and target go together, a model that reads {what} off the scan looks as if it had read the target. "
+    "Compare with the baseline, which knows {what} and nothing of the scan."
+)
+_FEW = "With so few scans chance alone moves the result a lot. Read the interval, not the point."
+_SELECTED = "They are in no figure below. If they differ from the others, the result holds for a selected group."
+_BASELINE = "Without a full baseline nobody can say what the scan adds to what was known without it."
+_EXPLANATIONS = {
+    "pretraining_overlap": _SEEN,
+    "overlap_unknown": "If some of them were in pretraining, the figures below may be too good.",
+    "duplicate_overlap": (
+        "The same image on both sides of a fold is learned by heart, not understood: the figures below may be too good."
     ),
-    (
-        "single_class",
-        "A site where everybody has the same label says nothing about telling labels apart, and helps a model that has "
-        "merely learned to recognise the site.",
+    "single_class_site": (
+        "A site where everybody has the same label says nothing about telling labels apart, and rewards a model that "
+        "has merely learned to recognise the site."
     ),
-    (
-        "fold",
-        "A test fold with one label only has no AUC; it counts in the pooled result and not in the mean over folds.",
+    "single_class_fold": "The mean over folds leaves these folds out; the pooled figures hold all scans.",
+    "fold_unseen_class": "No model can name a class that it was never shown; its scans count as errors.",
+    "site_confounded": _CONFOUNDED.format(what="site"),
+    "age_imbalance": _CONFOUNDED.format(what="age"),
+    "sex_imbalance": _CONFOUNDED.format(what="sex"),
+    "few_subjects": _FEW,
+    "small_site": _FEW,
+    "class_imbalance": (
+        "Where one class is rare, accuracy looks high for a model that never names it; balanced accuracy does not."
     ),
-    (
-        "confound",
-        "Where site and target go together, a model that recognises the scanner looks as if it recognised the target. "
-        "Compare with the baseline and with one site left out at a time.",
+    "single_site": "Nothing here tells whether the result would hold at another scanner.",
+    "site_missing": "Differences between scanners cannot be told apart from differences between people there.",
+    "site_shared_subjects": "Their other scans are left out of training, so that nobody is recognised again.",
+    "changing_class": "Their scans stay in one fold together, so that nobody is recognised again.",
+    "baseline_empty": _BASELINE,
+    "baseline_incomplete": _BASELINE,
+    "excluded_missing_target": _SELECTED,
+    "not_converged": "Their coefficients are not the best ones; more scans or a smaller C usually help.",
+    "pooled_auc_mixes_folds": (
+        "Pooling compares scores of models that were fitted on different scans. The AUC within folds does not."
     ),
-    (
-        "few",
-        "With so few scans chance alone moves the result a lot. Read the interval, not the point.",
-    ),
-    (
-        "small",
-        "With so few scans chance alone moves the result a lot. Read the interval, not the point.",
-    ),
-    (
-        "missing",
-        "Scans without a value cannot take part. If they differ from others, the result holds for a selected group.",
-    ),
-    (
-        "exclu",
-        "Excluded scans are not in any figure below. If they differ from the others, the result holds for a selected "
-        "group.",
-    ),
-    (
-        "baseline",
-        "Without a sound baseline nobody can say what the scan adds to what was known without it.",
-    ),
-    (
-        "interval",
-        "Without an interval a result can be neither compared nor trusted to its second digit.",
-    ),
-    (
-        "bootstrap",
-        "Without a sound interval a result can be neither compared nor trusted to its second digit.",
-    ),
-    (
-        "imbalance",
-        "Where one class is rare, accuracy looks high for a model that never names it; balanced accuracy does not.",
-    ),
-    (
-        "site",
-        "Results can differ between scanners; what holds at these sites need not hold at another.",
-    ),
-    (
-        "simulat",
-        "The brains are computed, not measured. The figures test the software and say nothing about patients.",
-    ),
+}
+# A code of another version still finds its family by a word in it.
+_FAMILIES = (
+    ("overlap", _SEEN),
+    ("confound", _CONFOUNDED.format(what="site")),
+    ("single_class", _EXPLANATIONS["single_class_site"]),
+    ("few", _FEW),
+    ("small", _FEW),
+    ("exclu", _SELECTED),
+    ("missing", _SELECTED),
+    ("baseline", _BASELINE),
 )
 _GENERAL = "Keep this in mind while reading the figures below."
 
@@ -75,27 +68,43 @@ _GENERAL = "Keep this in mind while reading the figures below."
 def explain_warning(code: str) -> str:
     """Return what a warning of this code means for the reading of the report."""
     name = code.lower().replace("-", "_")
-    return next((text for word, text in _EXPLANATIONS if word in name), _GENERAL)
+    if name in _EXPLANATIONS:
+        return _EXPLANATIONS[name]
+    return next((text for word, text in _FAMILIES if word in name), _GENERAL)
 
 
-def list_warnings(files: EvaluationFiles) -> list[tuple[str, str]]:
+def list_warnings(files: EvaluationFiles, *, show_ids: bool = False) -> list[tuple[str, str]]:
     """Return each warning with its explanation, in the order of the evaluation.
 
     An allowed overlap with pretraining is told even where the evaluation lists no warning of it.
     """
-    found = []
-    codes = []
+    found, codes = [], []
     for warning in files.summary.get("warnings") or []:
         # A bare sentence is accepted too: a warning must never be lost over its form.
-        code, message = (
-            (str(warning.get("code", "")), str(warning.get("message", "")))
-            if isinstance(warning, dict)
-            else ("", str(warning))
-        )
+        parts = warning if isinstance(warning, dict) else {"message": warning}
+        code = str(parts.get("code", ""))
+        message = str(parts.get("message") or code)
         codes.append(code)
-        found.append((message or code, explain_warning(code)))
+        found.append((message if show_ids else hide_ids(message, files, code=code), explain_warning(code)))
     n_overlap = files.summary.get("n_overlap") or 0
     if n_overlap and not any("overlap" in code for code in codes):
         message = f"{n_overlap} of the subjects evaluated here were also in the pretraining cohort (overlap allowed)."
-        found.insert(0, (message, explain_warning("overlap")))
+        found.insert(0, (message, explain_warning("pretraining_overlap")))
     return found
+
+
+def hide_ids(text: str, files: EvaluationFiles, *, code: str = "") -> str:
+    """Replace identifiers of participants in a message.
+
+    Identifiers made of digits alone look like counts, so they are looked for only in warnings
+    about duplicates, which list people.
+    """
+    columns = [name for name in ("participant_id", "subject_id") if name in files.predictions]
+    names = {str(name) for column in columns for name in files.predictions[column].dropna()}
+    if "duplicate" not in code:
+        names = {name for name in names if not name.isdigit() and len(name) > 2}
+    if not names:
+        return text
+    longest_first = sorted(names, key=len, reverse=True)
+    pattern = r"(?<![\w-])(?:" + "|".join(re.escape(name) for name in longest_first) + r")(?![\w-])"
+    return re.sub(pattern, "[id]", text)

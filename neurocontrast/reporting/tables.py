@@ -50,12 +50,13 @@ def table_metrics(files: EvaluationFiles) -> Table:
     for key, values in files.metrics.items():
         increment = files.increment.get(key) or {}
         n_defined = values.get("n_folds_defined")
-        undefined = f"defined in {n_defined or 0} folds" if n_defined is not None else "not defined"
+        undefined = "no fold has a value of its own" if not n_defined else f"defined in {n_defined} folds only"
+        why = str(values.get("reason") or "not defined on pooled predictions")
         no_baseline = "no baseline" if not files.baseline else "not defined"
         rows.append(
             (
                 Cell(describe_metric(key).label, heading=True),
-                cell(values.get("pooled"), reason="not defined on pooled predictions"),
+                cell(values.get("pooled"), reason=why),
                 _interval_cell(values.get("interval"), reason="not computed"),
                 cell(values.get("mean"), reason=undefined),
                 cell(values.get("sd"), reason=undefined),
@@ -98,9 +99,8 @@ def table_cohort(files: EvaluationFiles) -> Table | None:
         ]
         caption = f"Scans evaluated at each site, and the spread of {files.target} among them."
         return Table(caption, ("Site", *(header.get(name, name) for name in columns)), rows)
-    has_total = cohort["site"].str.lower().isin(["total", "all"]).any()
     rows = [(_site_cell(row["site"]), *(count_cell(row[name]) for name in columns)) for _, row in cohort.iterrows()]
-    if not has_total and len(cohort) > 1:
+    if len(cohort) > 1:
         sums = [count_cell(pd.to_numeric(cohort[name], errors="coerce").sum()) for name in columns]
         rows.append((Cell("All sites", heading=True), *sums))
     header_row = ("Site", *("All scans" if name == "total" else name for name in columns))
@@ -149,7 +149,7 @@ def _more(files: EvaluationFiles, shown: Sequence[str], name: str) -> str:
 
 def _site_row(row: pd.Series, metrics: Sequence[str], counts: Sequence[str]) -> tuple[Cell, ...]:
     note = str(row["note"]) if "note" in row and pd.notna(row["note"]) else ""
-    reason = note or "not defined at this site"
+    reason = "see the note of the row" if note else "not defined at this site"
     cells = [_site_cell(row["site"]), count_cell(row["n"]), *(count_cell(row[name]) for name in counts)]
     for key in metrics:
         interval = (row.get(f"{key}_low"), row.get(f"{key}_high"))

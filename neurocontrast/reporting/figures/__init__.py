@@ -1,6 +1,6 @@
 """The figures of the report, one room a subject; each returns a `Picture` or None where there is nothing to draw."""
 
-from neurocontrast.reporting.figures.confusion import count_confusion, draw_confusion
+from neurocontrast.reporting.figures.confusion import count_confusion, count_text, draw_confusion, name_rule
 from neurocontrast.reporting.figures.embedding_map import MAPS, draw_map, list_map_columns
 from neurocontrast.reporting.figures.headline import draw_headline
 from neurocontrast.reporting.figures.regression import draw_predicted, draw_residuals
@@ -12,6 +12,7 @@ from neurocontrast.reporting.figures.training import draw_training, list_terms
 __all__ = [
     "MAPS",
     "count_confusion",
+    "count_text",
     "draw_confusion",
     "draw_forest",
     "draw_headline",
@@ -25,4 +26,5 @@ __all__ = [
     "draw_training",
     "list_map_columns",
     "list_terms",
+    "name_rule",
 ]

@@ -3,75 +3,100 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH
-from neurocontrast.reporting.pooling import pool_repeats
+from neurocontrast.reporting.pooling import tested_rows
 from neurocontrast.reporting.style import WIDTH, Picture, distinct_labels, new_figure, styled
 
-__all__ = ["THRESHOLD", "count_confusion", "draw_confusion"]
+__all__ = ["THRESHOLD", "count_confusion", "count_text", "draw_confusion", "name_rule"]
 
 THRESHOLD = 0.5
-"""Probability from which a scan is called positive."""
+"""Probability from which a scan is called positive, unless the evaluation decided otherwise."""
 
 
-def count_confusion(files: EvaluationFiles) -> pd.DataFrame:
-    """Return the number of scans by true class (rows) and predicted class (columns).
+def count_confusion(files: EvaluationFiles) -> npt.NDArray[np.float64]:
+    """Return the number of scans by true class (rows) and predicted class (columns), in the order of the classes.
 
-    One prediction a scan, its scores averaged over repeats: at the threshold 0.5 for two classes,
-    the class of highest probability for more.
+    With repeats these are means over repeats, so that rates agree with the metrics.
     """
-    pooled = pool_repeats(files)
-    names = files.classes
+    tested = tested_rows(files)
+    n_repeats = max(int(tested["repeat"].nunique()), 1)
+    counts = pd.crosstab(tested["y_true"].to_numpy(dtype=object), _decisions(files, tested))
+    square = counts.reindex(index=files.classes, columns=files.classes, fill_value=0)
+    return square.to_numpy(dtype=float) / n_repeats
+
+
+def name_rule(files: EvaluationFiles) -> str:
+    """Say by which rule a scan was given to a class: "at the threshold 0.5"."""
+    tested = tested_rows(files)
+    if (_decisions(files, tested) != _simple_decisions(files, tested)).any():
+        return "at the threshold set in the evaluation"
+    return f"at the threshold {THRESHOLD}" if files.kind == "binary" else "by the highest probability"
+
+
+def _decisions(files: EvaluationFiles, tested: pd.DataFrame) -> npt.NDArray[np.object_]:
+    if "y_pred" in tested:
+        return tested["y_pred"].to_numpy(dtype=object)
+    return _simple_decisions(files, tested)
+
+
+def _simple_decisions(files: EvaluationFiles, tested: pd.DataFrame) -> npt.NDArray[np.object_]:
+    names = np.array(files.classes, dtype=object)
     if files.kind == "binary":
-        predicted = np.where(pooled["y_score"] >= THRESHOLD, files.positive, files.negative)
-    else:
-        scores = pooled.reindex(columns=[f"score_{name}" for name in names]).to_numpy(dtype=float)
-        predicted = np.array(names, dtype=object)[np.nan_to_num(scores, nan=-1.0).argmax(axis=1)]
-    counts = pd.crosstab(pooled["y_true"].to_numpy(dtype=object), predicted)
-    return counts.reindex(index=names, columns=names, fill_value=0)
+        positive = (tested["y_score"] >= THRESHOLD).to_numpy()
+        return np.where(positive, files.positive, files.negative).astype(object)
+    scores = tested.reindex(columns=[f"score_{name}" for name in names]).to_numpy(dtype=float)
+    return names[np.nan_to_num(scores, nan=-1.0).argmax(axis=1)]
 
 
 @styled
 def draw_confusion(files: EvaluationFiles) -> Picture:
     """Draw the confusion matrix."""
-    counts = count_confusion(files)
-    numbers = counts.to_numpy()
+    numbers = count_confusion(files)
     totals = numbers.sum(axis=1)
-    n_classes = len(counts)
+    n_classes = len(numbers)
     figure, axes = new_figure(height=min(2.4 + 0.55 * n_classes, 6.5), width=WIDTH)
-    axes.imshow(numbers / np.maximum(totals, 1)[:, None], cmap="Blues", vmin=0, vmax=1.8, aspect="auto")
+    axes.imshow(numbers / np.where(totals > 0, totals, 1)[:, None], cmap="Blues", vmin=0, vmax=1.8, aspect="auto")
     size = 11 if n_classes <= 3 else (9 if n_classes <= 6 else 7)
     for row in range(n_classes):
         for column in range(n_classes):
             n = numbers[row, column]
-            text = f"{n}\n{n / totals[row]:.0%}" if totals[row] else f"{n}\n{DASH}"
+            text = f"{count_text(n)}\n" + (f"{n / totals[row]:.0%}" if totals[row] else DASH)
             axes.text(column, row, text, ha="center", va="center", fontsize=size,
                       fontweight="bold" if row == column else "normal")  # fmt: skip
     length = 18 if n_classes <= 3 else 10
-    labels = distinct_labels(counts.index, length=length)
+    labels = distinct_labels(files.classes, length=length)
     axes.set_xticks(
         range(n_classes), labels, rotation=0 if n_classes <= 4 else 45, ha="center" if n_classes <= 4 else "right"
     )
-    axes.set_yticks(range(n_classes), [f"{label}\n(n={n})" for label, n in zip(labels, totals, strict=True)])
+    axes.set_yticks(
+        range(n_classes), [f"{label}\n(n={count_text(n)})" for label, n in zip(labels, totals, strict=True)]
+    )
     axes.set(xlabel="Predicted", ylabel="True")
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    rule = f"at the threshold {THRESHOLD}" if files.kind == "binary" else "by the highest probability"
-    return Picture("confusion", figure, alt=_alt(counts, rule), caption=_caption(rule), numbers=_long(counts))
+    rule = name_rule(files)
+    n_repeats = tested_rows(files)["repeat"].nunique()
+    means = f", means over {n_repeats} repeats" if n_repeats > 1 else ""
+    caption = f"Confusion matrix {rule}: out-of-fold counts{means}, and the share of each true class (a row is 100%)."
+    named = pd.DataFrame(numbers, index=files.classes, columns=files.classes)
+    return Picture("confusion", figure, alt=_alt(named, rule), caption=caption, numbers=_long(named))
 
 
-def _caption(rule: str) -> str:
-    return (
-        f"Confusion matrix {rule}, one out-of-fold prediction a scan: counts, and the share of each true class "
-        "(rows sum to 100%)."
-    )
+def count_text(n: float) -> str:
+    """Write a count, with one decimal where it is a mean over repeats."""
+    return f"{n:.1f}".removesuffix(".0")
 
 
 def _alt(counts: pd.DataFrame, rule: str) -> str:
     numbers = counts.to_numpy()
-    parts = [f"{numbers[row, row]} of {numbers[row].sum()} {name} right" for row, name in enumerate(counts.index)]
+    parts = [
+        f"{count_text(numbers[row, row])} of {count_text(numbers[row].sum())} {name} right"
+        for row, name in enumerate(counts.index)
+    ]
     return f"Confusion matrix {rule}: " + "; ".join(parts) + "."
 
 

@@ -35,7 +35,10 @@ def draw_predicted(files: EvaluationFiles) -> Picture:
             f"Scatter of predicted against true {files.target} for {len(rows)} scans at {rows['site'].nunique()} "
             f"sites. Mean absolute error {mae}, R² {r2}."
         ),
-        caption="Out-of-fold prediction against the truth; one point a scan, its marker tells the site.",
+        caption=(
+            "Out-of-fold prediction against the truth; one point a scan (averaged over repeats, if any), its marker "
+            "tells the site."
+        ),
         numbers=rows,
     )
 

@@ -11,7 +11,7 @@ from sklearn.metrics import precision_recall_curve, roc_curve
 
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import interval_text, number_text, point_estimate
-from neurocontrast.reporting.pooling import pool_repeats
+from neurocontrast.reporting.pooling import tested_rows
 from neurocontrast.reporting.style import (
     BASELINE,
     CHANCE,
@@ -60,7 +60,7 @@ def draw_roc(files: EvaluationFiles) -> Picture | None:
         "roc",
         figure,
         alt=f"ROC curves for {files.target}. {_auc_sentence(files)}",
-        caption=f"ROC curves. {_fold_sentence(n_folds, n_undefined)} Thick: all out-of-fold scores pooled.",
+        caption=f"ROC curves. {_fold_sentence(n_folds, n_undefined)} {_thick(files)}",
         numbers=numbers,
     )
 
@@ -72,7 +72,7 @@ def draw_precision_recall(files: EvaluationFiles) -> Picture | None:
     numbers, n_folds, n_undefined = _draw_curves(axes, files, _precision_recall, metric="average_precision")
     if numbers.empty:
         return None
-    share = float((pool_repeats(files)["y_true"] == files.positive).mean())
+    share = float((tested_rows(files)["y_true"] == files.positive).mean())
     axes.axhline(share, color=CHANCE, linestyle=":", linewidth=1.3, label=f"Chance: share of positives, {share:.2f}")
     axes.set(
         xlabel=f"Recall (“{plain_label(files.positive, length=20)}” found)",
@@ -96,17 +96,17 @@ def draw_precision_recall(files: EvaluationFiles) -> Picture | None:
 @styled
 def draw_one_vs_rest(files: EvaluationFiles) -> Picture | None:
     """Draw one ROC curve a class against all the others; None where no curve is defined."""
-    pooled = pool_repeats(files)
+    tested = tested_rows(files)
     figure, axes = new_figure(height=WIDTH * 1.02 + 0.17 * len(files.classes))
     parts = []
     labels = distinct_labels(files.classes)
     for index, name in enumerate(files.classes):
-        column = f"score_{name}"
-        truth = (pooled["y_true"] == name).to_numpy()
-        if column not in pooled or truth.all() or not truth.any():
+        points = _pooled_points(tested, f"score_{name}", name, _roc)
+        if points is None:
             continue
-        x, y = _roc(truth, pooled[column].to_numpy(dtype=float))
-        label = f"{labels[index]}: AUC {np.trapezoid(y, x):.2f} (n = {int(truth.sum())})"
+        x, y = points
+        n = round((tested["y_true"] == name).sum() / tested["repeat"].nunique())
+        label = f"{labels[index]}: AUC {np.trapezoid(y, x):.2f} (n = {n})"
         axes.plot(
             x, y, color=PALETTE[index % len(PALETTE)], linestyle=LINES[index % len(LINES)], linewidth=1.9, label=label
         )
@@ -122,7 +122,7 @@ def draw_one_vs_rest(files: EvaluationFiles) -> Picture | None:
         "roc_one_vs_rest",
         figure,
         alt=f"ROC curves of each class of {files.target} against all others. {legend}.",
-        caption="ROC curves, each class against all others, from pooled out-of-fold scores.",
+        caption=f"ROC curves, each class against all others. {_thick(files)}",
         numbers=pd.concat(parts, ignore_index=True),
     )
 
@@ -140,12 +140,12 @@ def _draw_curves(axes: Axes, files: EvaluationFiles, curve: Curve, *, metric: st
         axes.plot(*points, color=MAIN, alpha=max(0.12, min(0.4, 4 / len(folds))), linewidth=0.9)
         parts.append(_as_table(f"repeat {repeat:g} fold {fold:g}", points))
     axes.plot([], [], color=MAIN, alpha=0.5, linewidth=0.9, label="One test fold each")
-    pooled = pool_repeats(files)
+    tested = tested_rows(files)
     for column, name, values, color, line, width in (
         ("y_score", "Embedding, pooled", files.metrics, MAIN, "-", 2.6),
         ("baseline_score", "Baseline" + _covariates(files), files.baseline, BASELINE, "--", 2.0),
     ):
-        points = _points(pooled, column, files.positive, curve)
+        points = _pooled_points(tested, column, files.positive, curve)
         if points is None:
             continue
         label = f"{name}: {_value(values.get(metric))}"
@@ -162,6 +162,22 @@ def _points(rows: pd.DataFrame, column: str, positive: str, curve: Curve) -> tup
     if truth.all() or not truth.any():
         return None
     return curve(truth, rows[column].to_numpy(dtype=float))
+
+
+def _pooled_points(
+    tested: pd.DataFrame, column: str, positive: str, curve: Curve
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the curve of all folds together; with repeats the mean of their curves, whose area is the mean area."""
+    curves = [_points(rows, column, positive, curve) for _, rows in tested.groupby("repeat")]
+    defined = [points for points in curves if points is not None]
+    if len(defined) < 2:
+        return defined[0] if defined else None
+    grid = np.linspace(0, 1, 401)
+    heights = []
+    for x, y in defined:
+        order = np.argsort(x, kind="stable")
+        heights.append(np.interp(grid, x[order], y[order]))
+    return grid, np.mean(heights, axis=0)
 
 
 def _as_table(name: str, points: Sequence[np.ndarray]) -> pd.DataFrame:
@@ -187,6 +203,11 @@ def _auc_sentence(files: EvaluationFiles) -> str:
     if files.baseline:
         text += f"; that of the covariates alone {_value(files.baseline.get('auc'))}"
     return text + "; chance is 0.50."
+
+
+def _thick(files: EvaluationFiles) -> str:
+    repeats = tested_rows(files)["repeat"].nunique()
+    return "Thick: all folds pooled." if repeats < 2 else f"Thick: all folds pooled, mean over {repeats} repeats."
 
 
 def _fold_sentence(n_folds: int, n_undefined: int) -> str:

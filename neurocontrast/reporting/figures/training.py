@@ -6,12 +6,20 @@ import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.metrics import describe_metric
 from neurocontrast.reporting.style import BASELINE, MAIN, Picture, legend_below, new_figure, plain_label, styled
 
 __all__ = ["draw_training", "list_terms"]
 
-_CLOCK = {"epoch", "step", "lr", "learning_rate", "seconds", "time", "samples_per_second", "throughput", "memory_gib"}
-_MAX_TERMS = 6
+_NOT_SHOWN = {"epoch", "step", "lr", "learning_rate", "seconds", "gradient_norm"}
+_TITLES = {
+    "loss": "Loss",
+    "alignment": "Alignment of two views (0 is best)",
+    "uniformity": "Uniformity (lower is more even)",
+    "effective_rank": "Effective rank (1 is collapse)",
+}
+_ORDER = ("loss", "term_", "alignment", "uniformity", "effective_rank", "probe_")
+_MAX_TERMS = 8
 
 
 def list_terms(files: EvaluationFiles) -> list[str]:
@@ -24,7 +32,10 @@ def list_terms(files: EvaluationFiles) -> list[str]:
         numeric = pd.api.types.is_numeric_dtype(files.training[column])
         if numeric and files.training[column].notna().any() and name not in names and not _is_clock(name):
             names.append(name)
-    names.sort(key=lambda name: name != "loss")
+    terms = [name for name in names if name.startswith("term_")]
+    if len(terms) == 1:  # a loss of one term is that term
+        names.remove(terms[0])
+    names.sort(key=lambda name: next((rank for rank, start in enumerate(_ORDER) if name.startswith(start)), 9))
     return names[:_MAX_TERMS]
 
 
@@ -40,15 +51,15 @@ def draw_training(files: EvaluationFiles, term: str) -> Picture | None:
     means = table.groupby(clock)[columns].mean() if clock else table[columns]
     figure, axes = new_figure(height=3.2)
     for column in columns:
-        validation = column != term and "val" in column
+        validation = column != term and column.startswith("val")
+        label = "Validation" if validation else "Probe on validation scans" if term.startswith("probe") else "Training"
         values = means[column].dropna()
         axes.plot(
             values.index, values, color=BASELINE if validation else MAIN, linestyle="--" if validation else "-",
             marker="s" if validation else "o", markersize=4 if len(values) < 40 else 0, linewidth=1.8,
-            label="Validation" if validation else "Training",
+            label=label,
         )  # fmt: skip
-    name = plain_label(term.replace("_", " "))
-    axes.set(xlabel=(clock or "row").capitalize(), ylabel=name, title=name[:1].upper() + name[1:])
+    axes.set(xlabel=(clock or "row").capitalize(), title=plain_label(_title(term), length=60))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     legend_below(figure, axes)
     return Picture(f"training_{term}", figure, alt=_alt(term, means, columns), caption="", numbers=means.reset_index())
@@ -61,7 +72,16 @@ def _bare(column: str) -> str:
 
 
 def _is_clock(name: str) -> bool:
-    return name in _CLOCK or name.endswith(("_seconds", "_per_second", "_bytes", "_gib", "_mib"))
+    return name in _NOT_SHOWN or name.endswith(("_seconds", "_per_second", "_bytes", "_gib", "_mib"))
+
+
+def _title(term: str) -> str:
+    if term.startswith("term_"):
+        return f"Term of the loss: {term.removeprefix('term_').replace('_', ' ')}"
+    if term.startswith("probe_"):
+        column, _, metric = term.removeprefix("probe_").rpartition("_")
+        return f"Linear probe: {describe_metric(metric).short} of {column.replace('_', ' ')}"
+    return _TITLES.get(term, term.replace("_", " ").capitalize())
 
 
 def _alt(term: str, means: pd.DataFrame, columns: list[str]) -> str:
@@ -70,4 +90,4 @@ def _alt(term: str, means: pd.DataFrame, columns: list[str]) -> str:
         values = means[column].dropna()
         if len(values):
             parts.append(f"{column} from {values.iloc[0]:.3g} to {values.iloc[-1]:.3g}")
-    return f"{term.replace('_', ' ')} during pretraining: " + "; ".join(parts) + "."
+    return f"{_title(term)} during pretraining: " + "; ".join(parts) + "."

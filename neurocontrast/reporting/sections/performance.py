@@ -5,12 +5,14 @@ from __future__ import annotations
 from neurocontrast.reporting.blocks import Columns, Facts, Paragraph, Pictures, Section
 from neurocontrast.reporting.figures import (
     count_confusion,
+    count_text,
     draw_confusion,
     draw_one_vs_rest,
     draw_precision_recall,
     draw_predicted,
     draw_residuals,
     draw_roc,
+    name_rule,
 )
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH
@@ -19,8 +21,6 @@ from neurocontrast.reporting.style import Picture
 from neurocontrast.reporting.tables import table_folds
 
 __all__ = ["build_curves", "build_errors", "build_folds"]
-
-_RATES = {"binary": "At the threshold 0.5", "multiclass": "By the highest probability"}
 
 
 def build_curves(files: EvaluationFiles, options: ReportOptions) -> Section | None:
@@ -47,13 +47,13 @@ def build_errors(files: EvaluationFiles, options: ReportOptions) -> Section:
         return Section(
             "errors", "Predicted and true values", [Pictures([draw_predicted(files), draw_residuals(files)])]
         )
-    blocks = Columns([Pictures([draw_confusion(files)])], [Facts(_rates(files), title=_RATES[files.kind])])
+    blocks = Columns([Pictures([draw_confusion(files)])], [Facts(_rates(files), title=_capital(name_rule(files)))])
     return Section("errors", "Right and wrong classifications", [blocks])
 
 
 def _rates(files: EvaluationFiles) -> list[tuple[str, str]]:
     """Return what the confusion matrix says, as counts that a reader can check."""
-    counts = count_confusion(files).to_numpy()
+    counts = count_confusion(files)
     rows = [
         (f"Of the scans labelled “{name}”, called so", counts[row, row], counts[row].sum())
         for row, name in enumerate(files.classes)
@@ -63,8 +63,13 @@ def _rates(files: EvaluationFiles) -> list[tuple[str, str]]:
         label = f"Of the scans called “{files.positive}”, rightly"
         rows.append((label, counts[column, column], counts[:, column].sum()))
     return [
-        (label, f"{n} of {total} ({n / total:.0%})" if total else f"{DASH} (no such scan)") for label, n, total in rows
+        (label, f"{count_text(n)} of {count_text(total)} ({n / total:.0%})" if total else f"{DASH} (no such scan)")
+        for label, n, total in rows
     ]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def build_folds(files: EvaluationFiles, options: ReportOptions) -> Section | None:

@@ -24,8 +24,7 @@ __all__ = ["build_result", "build_warnings"]
 
 def build_warnings(files: EvaluationFiles, options: ReportOptions) -> Section:
     """Build the warnings, each with what it means; the reader is told too when there is none."""
-    del options
-    warnings = list_warnings(files)
+    warnings = list_warnings(files, show_ids=options.show_ids)
     if not warnings:
         text = "The evaluation raised no warning about sites, group sizes, confounding or overlap with pretraining."
         return Section("warnings", "Read this first", [Paragraph(text, role="note")])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import joblib
+from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from neurocontrast.exceptions import ConfigError, NeurocontrastError
@@ -48,10 +49,15 @@ def map_files(
         return
     with joblib.parallel_config(backend="loky", n_jobs=n_workers, inner_max_num_threads=1):
         pool = joblib.Parallel(return_as="generator_unordered", batch_size=1)
+        finished = False
         try:
             yield from pool(joblib.delayed(function)(*given) for given in arguments)
+            finished = True
         except TerminatedWorkerError as error:
             raise WorkerError(
                 f"a worker process was ended from outside, perhaps for lack of memory; try fewer than {n_workers} "
                 "workers (data.n_workers). What was finished is kept."
             ) from error
+        finally:
+            # joblib would keep the idle workers, and their memory, for minutes.
+            get_reusable_executor().shutdown(wait=finished, kill_workers=not finished)

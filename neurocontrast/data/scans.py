@@ -175,9 +175,7 @@ def _check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         lengths.pop(0)
     found = " × ".join(str(n) for n in shape) or "no axes"
     if len(lengths) > 3 and 0 not in lengths:
-        raise DataError(
-            f"{name}: the image is {len(lengths)}D ({found}); one 3D volume is needed, so choose or average."
-        )
+        raise DataError(f"{name}: the image is {len(lengths)}D ({found}); give one 3D volume.")
     if len(lengths) < 3 or min(lengths) < N_VOXELS_MIN:
         raise DataError(f"{name}: the image is {found}; a volume has three axes of at least {N_VOXELS_MIN} voxels.")
     return tuple(lengths)

@@ -159,8 +159,8 @@ def resample(
 ) -> npt.NDArray[np.float32]:
     """Interpolate linearly onto a grid with the same centre and directions; 0 outside the field of view.
 
-    Where the target is coarser the interpolation kernel widens with it, so that every voxel of
-    the scan counts and noise is averaged instead of sampled.
+    Where the target is coarser each of its voxels averages over its own width, so that every
+    voxel of the scan counts and noise is averaged instead of sampled.
 
     Notes
     -----
@@ -168,7 +168,7 @@ def resample(
     times faster than sampling every point in three dimensions, and equal to it.
     """
     first, second, third = (
-        _axis_weights(n, n_target, step_mm=target / source, dtype=voxels.dtype)
+        _axis_weights(n, n_target, ratio=target / source, dtype=voxels.dtype)
         for n, n_target, source, target in zip(voxels.shape, shape, spacing_mm, target_spacing_mm, strict=True)
     )
     if voxels.flags.f_contiguous and not voxels.flags.c_contiguous:
@@ -185,12 +185,19 @@ def _interpolate(voxels: npt.NDArray[np.float32], weights: tuple[Any, Any, Any])
     return target
 
 
-def _axis_weights(n: int, n_target: int, *, step_mm: float, dtype: Any) -> Any:
+def _axis_weights(n: int, n_target: int, *, ratio: float, dtype: Any) -> Any:
     """Return the sparse (n_target, n) matrix of one axis; a row is 0 where the target is out of view."""
-    centre = (np.arange(n_target) - (n_target - 1) / 2) * step_mm + (n - 1) / 2
-    support = max(1.0, step_mm)
+    centre = (np.arange(n_target) - (n_target - 1) / 2) * ratio + (n - 1) / 2
+    # A voxel averages over its width. The scan's own did so over 1, the target's over `ratio`;
+    # a window of this width adds what is lacking, in variance, and nothing on a finer grid.
+    window = np.sqrt(max(ratio**2 - 1, 0.0))
+    support = 1 + window / 2
     taps = np.floor(centre - support)[:, None] + np.arange(1, 2 * int(np.ceil(support)) + 1)
-    weights = np.clip(1 - np.abs(taps - centre[:, None]) / support, 0, None)
+    away = taps - centre[:, None]
+    if window < _SAME_SPACING:
+        weights = np.clip(1 - np.abs(away), 0, None)
+    else:
+        weights = _integral_of_hat(away + window / 2) - _integral_of_hat(away - window / 2)
     weights[(taps < 0) | (taps > n - 1)] = 0
     weights[(centre < -0.5) | (centre > n - 0.5)] = 0
     total = weights.sum(axis=1, keepdims=True)
@@ -198,6 +205,12 @@ def _axis_weights(n: int, n_target: int, *, step_mm: float, dtype: Any) -> Any:
     rows, of_tap = np.nonzero(weights)
     values = weights[rows, of_tap].astype(dtype)
     return scipy.sparse.csr_array((values, (rows, taps[rows, of_tap].astype(int))), shape=(n_target, n))
+
+
+def _integral_of_hat(upper: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Integrate max(0, 1 - |u|), the kernel of linear interpolation, up to `upper`."""
+    inside = np.clip(upper, -1, 1)
+    return 0.5 + inside - np.sign(inside) * inside**2 / 2
 
 
 def _target_spacing(scan: Scan, preprocessing: Preprocessing) -> tuple[float, float, float]:
@@ -220,16 +233,17 @@ def _check_fit(scan: Scan, shape: tuple[int, ...], spacing_mm: tuple[float, ...]
     if (extent <= box).all():
         return
     foreground = scan.voxels > scan.voxels.mean(dtype=np.float64)
-    kept = foreground
-    for axis, (n, step) in enumerate(zip(foreground.shape, source_spacing, strict=True)):
-        inside = np.abs(np.arange(n) - (n - 1) / 2) * step <= box[axis] / 2
-        kept = kept.compress(inside, axis=axis)
-    lost = 1 - np.count_nonzero(kept) / np.count_nonzero(foreground)
+    inside = []
+    for n, step, length in zip(foreground.shape, source_spacing, box, strict=True):
+        kept = np.flatnonzero(np.abs(np.arange(n) - (n - 1) / 2) * step <= length / 2)
+        inside.append(slice(kept[0], kept[-1] + 1))
+    lost = 1 - np.count_nonzero(foreground[tuple(inside)]) / np.count_nonzero(foreground)
     kind = "brain" if np.count_nonzero(scan.voxels) < 0.5 * scan.voxels.size else "head"
     if lost > FOREGROUND_LOST_MAX[kind]:
         raise DataError(
             f"{name}: {what}; {lost:.0%} of the voxels above its mean would be cropped away, at most "
-            f"{FOREGROUND_LOST_MAX[kind]:.0%} of a {kind} may. Change data.shape or data.spacing_mm, or leave the scan out."
+            f"{FOREGROUND_LOST_MAX[kind]:.0%} of a {kind} may. "
+            "Change data.shape or data.spacing_mm, or leave the scan out."
         )
 
 

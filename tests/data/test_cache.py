@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neurocontrast.data import cache as cache_module
+from neurocontrast.data.cache import VolumeCache, default_cache_folder
+from neurocontrast.data.volumes import Preprocessing, load_volume
+from neurocontrast.exceptions import DataError
+
+CONTRACT = Preprocessing(spacing_mm=2.5, shape=(20, 22, 16))
+
+
+@pytest.fixture
+def scans(brain, write_nifti):
+    generator = np.random.default_rng(0)
+    return [
+        str(
+            write_nifti(
+                brain + (brain > 0) * generator.normal(0, 50, brain.shape).astype(np.float32), f"scan{i}.nii.gz"
+            )
+        )
+        for i in range(5)
+    ]
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return VolumeCache(tmp_path / "cache", CONTRACT)
+
+
+def count_loads(monkeypatch):
+    loads = []
+    load = cache_module.load_volume
+    monkeypatch.setattr(cache_module, "load_volume", lambda path, contract: loads.append(path) or load(path, contract))
+    return loads
+
+
+def entries_of(cache):
+    return sorted(cache.folder.glob("??/*.npy"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_what_is_read_is_the_volume(scans, tmp_path, dtype):
+    cache = VolumeCache(tmp_path / "cache", CONTRACT, dtype=dtype)
+    prepared = cache.prepare(scans, n_workers=0)
+    assert (prepared.n_reused, prepared.n_made) == (0, 5)
+    volume = cache.read(scans[0])
+    assert isinstance(volume, np.memmap)
+    assert volume.dtype == dtype
+    assert not volume.flags.writeable
+    expected = load_volume(scans[0], CONTRACT)
+    np.testing.assert_allclose(
+        volume, expected, rtol=1e-3 if dtype == "float16" else 0, atol=1e-6 * (dtype == "float16")
+    )
+    np.testing.assert_array_equal(np.load(entries_of(cache)[0]).shape, (1, 20, 22, 16))
+
+
+def test_worker_processes_make_the_same_entries(scans, tmp_path, brain, write_nifti):
+    more = [*scans, *(str(write_nifti(brain + i, f"more{i}.nii.gz")) for i in range(4))]
+    here, workers = VolumeCache(tmp_path / "here", CONTRACT), VolumeCache(tmp_path / "workers", CONTRACT)
+    here.prepare(more, n_workers=0)
+    assert workers.prepare(more, n_workers=2).n_made == 9
+    for path in more:
+        np.testing.assert_array_equal(here.read(path), workers.read(path))
+
+
+def test_nothing_is_made_twice(scans, cache, monkeypatch):
+    loads = count_loads(monkeypatch)
+    cache.prepare(scans[:2], n_workers=0)
+    prepared = VolumeCache(cache.folder.parent, CONTRACT).prepare([*scans, scans[0]], n_workers=0)
+    assert (prepared.n_reused, prepared.n_made) == (2, 3)
+    assert sorted(loads) == sorted(scans)
+
+
+@pytest.mark.parametrize("keep_times", [False, True])
+def test_a_changed_file_is_never_served_stale(brain, write_nifti, cache, keep_times):
+    path = write_nifti(brain, "scan.nii")
+    before = np.array(cache.read(path))
+    status = path.stat()
+    content = bytearray(path.read_bytes())
+    content[-4000:] = content[-8000:-4000]  # other voxels, the same size
+    path.write_bytes(content)
+    if keep_times:
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert path.stat().st_mtime_ns == status.st_mtime_ns
+    assert path.stat().st_size == status.st_size
+    assert not np.array_equal(cache.read(path), before)
+    np.testing.assert_allclose(cache.read(path), load_volume(path, CONTRACT), rtol=1e-3, atol=1e-6)
+    assert len(entries_of(cache)) == 1
+
+
+def test_a_file_changed_at_once_after_it_was_read_is_seen(brain, write_nifti, cache):
+    for factor in range(1, 6):
+        path = write_nifti(np.roll(brain, factor, axis=0), "scan.nii")
+        np.testing.assert_allclose(cache.read(path), load_volume(path, CONTRACT), rtol=1e-3, atol=1e-6)
+
+
+def test_a_file_that_changes_while_it_is_read_is_read_again(brain, write_nifti, cache, monkeypatch):
+    path = write_nifti(brain, "scan.nii")
+    load = cache_module.load_volume
+    n_loads = []
+
+    def load_and_disturb(name, contract):
+        volume = load(name, contract)
+        if not n_loads:
+            write_nifti(brain[::-1], "scan.nii")
+        n_loads.append(name)
+        return volume
+
+    monkeypatch.setattr(cache_module, "load_volume", load_and_disturb)
+    np.testing.assert_allclose(cache.read(path), load(path, CONTRACT), rtol=1e-3, atol=1e-6)
+    assert len(n_loads) == 2
+
+
+def test_a_link_is_followed_to_its_file(brain, write_nifti, cache, tmp_path, monkeypatch):
+    path = write_nifti(brain)
+    link = tmp_path / "link.nii.gz"
+    link.symlink_to(path)
+    cache.prepare([path], n_workers=0)
+    loads = count_loads(monkeypatch)
+    cache.read(link)
+    assert not loads
+    link.unlink()
+    link.symlink_to(write_nifti(brain[::-1], "other.nii.gz"))
+    assert not np.array_equal(cache.read(link), cache.read(path))
+
+
+@pytest.mark.parametrize("how", ["cut", "flip", "empty", "text", "header", "longer"])
+def test_a_damaged_entry_is_made_again(scans, cache, how):
+    cache.prepare(scans[:1], n_workers=0)
+    good = np.array(cache.read(scans[0]))
+    entry = entries_of(cache)[0]
+    content = bytearray(entry.read_bytes())
+    if how == "flip":
+        content[len(content) // 2] ^= 0x10
+    elif how == "header":
+        content[:6] = b"xxxxxx"
+    entry.write_bytes(
+        {"cut": content[:-100], "empty": b"", "text": b"hello" * 1000, "longer": content + b"x"}.get(how, content)
+    )
+    prepared = cache.prepare(scans[:1], n_workers=0)
+    assert (prepared.n_reused, prepared.n_made) == ((1, 0) if how == "header" else (0, 1))
+    np.testing.assert_array_equal(cache.read(scans[0]), good)
+
+
+def test_a_copied_cache_is_used_after_its_checksums_agree(scans, cache, monkeypatch):
+    cache.prepare(scans, n_workers=0)
+    for entry in entries_of(cache):
+        os.utime(entry)
+    loads = count_loads(monkeypatch)
+    assert cache.prepare(scans, n_workers=0).n_reused == 5
+    assert not loads
+
+
+def test_another_contract_or_precision_has_its_own_entries(scans, cache, monkeypatch):
+    cache.prepare(scans[:1], n_workers=0)
+    for other in (
+        VolumeCache(cache.folder.parent, CONTRACT, dtype="float32"),
+        VolumeCache(cache.folder.parent, Preprocessing(spacing_mm=2.4, shape=(20, 22, 16))),
+        VolumeCache(cache.folder.parent, Preprocessing(spacing_mm=2.5, shape=(20, 22, 16), normalise="zscore-brain")),
+    ):
+        assert other.folder != cache.folder
+        assert other.prepare(scans[:1], n_workers=0).n_made == 1
+    monkeypatch.setattr("neurocontrast.data.volumes.TRANSFORM_VERSION", 2)
+    assert VolumeCache(cache.folder.parent, CONTRACT).folder != cache.folder
+
+
+def test_all_bad_images_are_named_and_the_good_ones_kept(scans, cache, tmp_path):
+    Path(scans[1]).write_bytes(b"")
+    Path(scans[3]).write_bytes(Path(scans[3]).read_bytes()[:500])
+    with pytest.raises(DataError) as caught:
+        cache.prepare([*scans, str(tmp_path / "nowhere.nii.gz")], n_workers=0)
+    text = str(caught.value)
+    assert "3 problems" in text
+    for part in (scans[1], "0 bytes", scans[3], "truncated", "nowhere.nii.gz"):
+        assert part in text
+    assert len(entries_of(cache)) == 3
+    with pytest.raises(DataError, match="nowhere"):
+        cache.read(tmp_path / "nowhere.nii.gz")
+
+
+def test_float16_holds_zscores_and_refuses_what_it_cannot(tmp_path, brain, write_nifti):
+    spiky = np.zeros((64, 64, 64), dtype=np.float32)
+    spiky[31, 31, 31] = 3e38
+    spiky[30, 31, 31] = 1.0
+    path = write_nifti(spiky, "spiky.nii")
+    keep = Preprocessing(spacing_mm=None, shape=(64, 64, 64))
+    volume = VolumeCache(tmp_path / "cache", keep).read(path)
+    assert np.isfinite(volume).all()
+    assert float(volume.max()) == pytest.approx(512, rel=1e-3)
+    bright = write_nifti(brain * 1000, "bright.nii")
+    plain = Preprocessing(spacing_mm=2.0, shape=brain.shape, normalise="none")
+    with pytest.raises(DataError, match="does not fit float16"):
+        VolumeCache(tmp_path / "cache", plain).read(bright)
+    assert np.isfinite(VolumeCache(tmp_path / "cache", plain, dtype="float32").read(bright)).all()
+
+
+def test_two_processes_at_once_share_a_folder(scans, cache):
+    code = (
+        "import sys; from neurocontrast.data import VolumeCache, Preprocessing\n"
+        "contract = Preprocessing(spacing_mm=2.5, shape=(20, 22, 16))\n"
+        "VolumeCache(sys.argv[1], contract).prepare(sys.argv[2:], n_workers=0)"
+    )
+    command = [sys.executable, "-c", code, str(cache.folder.parent), *scans]
+    running = [subprocess.Popen(command) for _ in range(2)]
+    assert [process.wait() for process in running] == [0, 0]
+    assert cache.prepare(scans, n_workers=0).n_reused == 5
+    assert not list(cache.folder.rglob(".tmp-*"))
+
+
+def test_a_killed_preparation_leaves_no_half_entry_and_continues(scans, cache):
+    code = (
+        "import os, sys; from neurocontrast.data import VolumeCache, Preprocessing, cache\n"
+        "write = cache.write_entry; done = []\n"
+        "def write_then_die(*given):\n"
+        "    if len(done) == 2: os.kill(os.getpid(), 9)\n"
+        "    done.append(write(*given))\n"
+        "cache.write_entry = write_then_die\n"
+        "contract = Preprocessing(spacing_mm=2.5, shape=(20, 22, 16))\n"
+        "VolumeCache(sys.argv[1], contract).prepare(sys.argv[2:], n_workers=0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(cache.folder.parent), *scans], check=False)
+    assert done.returncode == -9
+    prepared = cache.prepare(scans, n_workers=0)
+    assert (prepared.n_reused, prepared.n_made) == (2, 3)
+
+
+def test_a_full_disk_is_told_before_and_while_it_fills(scans, cache, monkeypatch):
+    usage = type("Usage", (), {"free": 1000})
+    monkeypatch.setattr(cache_module.shutil, "disk_usage", lambda folder: usage)
+    with pytest.raises(DataError, match=r"set data\.cache_dir to a larger one"):
+        cache.prepare(scans, n_workers=0)
+    monkeypatch.undo()
+
+    def no_space(*given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache_module, "write_entry", no_space)
+    with pytest.raises(DataError, match="is full; what is finished is kept"):
+        cache.prepare(scans, n_workers=0)
+
+
+def test_a_folder_that_cannot_be_used_is_named(scans, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"cache folder .* cannot be used"):
+        VolumeCache(tmp_path / "file", CONTRACT).prepare(scans, n_workers=0)
+    with pytest.raises(DataError, match="'float16' or 'float32', found 'float64'"):
+        VolumeCache(tmp_path, CONTRACT, dtype="float64")
+
+
+def test_the_default_folder_follows_xdg(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_cache_folder() == tmp_path / "neurocontrast"
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_cache_folder() == tmp_path / ".cache" / "neurocontrast"
+    assert VolumeCache(None, CONTRACT).folder.parent == default_cache_folder()
+
+
+def test_old_files_are_not_waited_for(brain, write_nifti, cache, monkeypatch):
+    path = write_nifti(brain)
+    now = time.time()
+    monkeypatch.setattr("neurocontrast.data.entries.time.time", lambda: now + 60)
+    monkeypatch.setattr("neurocontrast.data.entries.time.sleep", lambda seconds: pytest.fail("waited"))
+    cache.read(path)

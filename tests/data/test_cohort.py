@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from neurocontrast.data import read_cohort
+from neurocontrast.exceptions import DataError
+
+HEADER = "participant_id\tpath\tage\tsex\tsite\tdiagnosis"
+
+
+def test_a_table_becomes_values_by_the_rule_of_each_column(write_table, tmp_path):
+    cohort = read_cohort(
+        write_table(
+            HEADER + "\ttiv\tcode\tscanner",
+            "001\ta.nii.gz\t34.5\tmale\tParis\tn/a\t1500\t007\tTrio",
+            "002\tb.nii\t89+\t2\t01\tcontrol\tn/a\t8\tn/a",
+            "003\tc.npy\tn/a\tn/a\tn/a\tcontrol\t1.6e3\tn/a\t3",
+        )
+    )
+    table = cohort.table
+    assert list(table["participant_id"]) == ["001", "002", "003"]
+    assert list(table["subject_id"]) == ["001", "002", "003"]
+    assert list(table["session"]) == ["", "", ""]
+    assert table["path"][0] == str(tmp_path / "a.nii.gz")
+    np.testing.assert_array_equal(table["age"], [34.5, 89, np.nan])
+    assert list(table["sex"][:2]) == ["M", "F"]
+    assert table["sex"].isna()[2]
+    assert list(table["site"][:2]) == ["Paris", "01"]
+    assert table["site"].isna()[2]
+    np.testing.assert_array_equal(table["tiv"], [1500, np.nan, 1600])
+    assert list(table["code"][:2]) == ["007", "8"]
+    assert list(table["scanner"].fillna("missing")) == ["Trio", "missing", "3"]
+    assert any("89+" in warning for warning in cohort.warnings)
+
+
+def test_all_bad_rows_are_told_together(write_table):
+    path = write_table(
+        HEADER,
+        "s1\ta.nii.gz\t-3\tM\tA\tc",
+        "s2\tb.nii.gz\t900\tx\tA\tc",
+        "s2\tc.nii.gz\t30\tF\tA\tc",
+        "n/a\td.nii.gz\t30\tF\tA\tc",
+        "s5\ta.nii.gz\t30\tF\tA\tc",
+        "s6\tf.mgz\t30\tF\tA\tc",
+        "s7\t\t30\tF\tA\tc",
+    )
+    with pytest.raises(DataError) as caught:
+        read_cohort(path)
+    text = str(caught.value)
+    assert text.startswith("participants.tsv: 8 problems")
+    assert "line 2, s1, column 'age': found '-3'; an age is a number of years from 0 to 120, or n/a" in text
+    assert "line 3, s2, column 'age': found '900'" in text
+    assert "line 3, s2, column 'sex': found 'x'; sex is M, F" in text
+    assert "line 4, s2, column 'participant_id': this participant is on line 3 already" in text
+    assert "need a column 'session'" in text
+    assert "line 5, n/a, column 'participant_id': found 'n/a'" in text
+    assert "line 6, s5, column 'path': " in text
+    assert "is the image of line 2 already" in text
+    assert "an image ends in .nii.gz, .nii, .npy" in text
+    assert "line 8, s7, column 'path': found ''; every scan needs an image" in text
+
+
+def test_many_problems_are_counted_and_the_first_shown(write_table):
+    path = write_table(HEADER, *(f"s{i}\ti{i}.nii\t{-i - 1}\tM\tA\tc" for i in range(50)))
+    with pytest.raises(DataError) as caught:
+        read_cohort(path)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "participants.tsv: 50 problems"
+    assert "… and 30 more" in lines[21]
+
+
+def test_zero_one_sex_is_refused_and_explained_once(write_table):
+    path = write_table(HEADER, "s1\ta.nii\t3\t0\tA\tc", "s2\tb.nii\t3\t1\tA\tc", "s3\tc.nii\t3\t0\tA\tc")
+    with pytest.raises(DataError) as caught:
+        read_cohort(path)
+    assert str(caught.value).count("0/1 is not accepted") == 1
+    assert "2 problems" in str(caught.value)
+
+
+def test_sessions_and_subjects(write_table):
+    header = "participant_id\tsession\tsubject_id\tpath"
+    cohort = read_cohort(write_table(header, "s1\t01\tA\ta.nii", "s1\t02\tA\tb.nii", "s2\tn/a\tB\tc.nii"))
+    assert cohort.names() == ["s1 session 01", "s1 session 02", "s2"]
+    assert len(cohort.subject_digests()) == 2
+    with pytest.raises(DataError, match=r"line 3, s1.*session '01' of this participant is on line 2 already"):
+        read_cohort(write_table(header, "s1\t01\tA\ta.nii", "s1\t01\tA\tb.nii"))
+    with pytest.raises(DataError, match=r"line 3, s1, column 'subject_id': found 'B', but 'A' above"):
+        read_cohort(write_table(header, "s1\t01\tA\ta.nii", "s1\t02\tB\tb.nii"))
+    with pytest.raises(DataError, match=r"column 'subject_id': found 'n/a'; every row needs one"):
+        read_cohort(write_table(header, "s1\t01\tA\ta.nii", "s2\t02\tn/a\tb.nii"))
+
+
+def test_paths_from_a_pattern(write_table, tmp_path):
+    (tmp_path / "images").mkdir()
+    for name in ("sub-01_ses-1", "sub-02_ses-1"):
+        (tmp_path / "images" / f"{name}.nii.gz").touch()
+    in_table = write_table(
+        "participant_id\tsession\tpath",
+        "sub-01\t1\timages/{participant_id}_ses-{session}.nii.gz",
+        "sub-02\t1\timages/{participant_id}_ses-{session}.nii.gz",
+        images=False,
+    )
+    expected = [str(tmp_path / "images" / "sub-01_ses-1.nii.gz"), str(tmp_path / "images" / "sub-02_ses-1.nii.gz")]
+    assert list(read_cohort(in_table).table["path"]) == expected
+    with pytest.raises(DataError, match="give one of the two"):
+        read_cohort(in_table, images_pattern="{participant_id}.nii.gz")
+    without = write_table("participant_id\tsession", "sub-01\t1", "sub-02\t1")
+    given = read_cohort(
+        without, images_root=tmp_path / "images", images_pattern="{participant_id}_ses-{session}.nii.gz"
+    )
+    assert list(given.table["path"]) == expected
+    with pytest.raises(DataError, match=r"names a column 'participant'.*Did you mean 'participant_id'"):
+        read_cohort(without, images_pattern="{participant}.nii.gz")
+    with pytest.raises(DataError, match="column 'path' is needed, or a pattern"):
+        read_cohort(without)
+
+
+def test_missing_images_are_named_with_their_near_miss(write_table, tmp_path):
+    (tmp_path / "a.nii").touch()
+    path = write_table("participant_id\tpath", "s1\ta.nii.gz", "s2\tb\\c.nii.gz", images=False)
+    with pytest.raises(DataError) as caught:
+        read_cohort(path)
+    text = str(caught.value)
+    assert "Did you mean 'a.nii'?" in text
+    assert "is images_root the folder" in text
+    assert "not with '\\'" in text
+    assert len(read_cohort(path, check_images=False)) == 2
+    with pytest.raises(DataError, match="images_root: there is no folder"):
+        read_cohort(path, images_root=tmp_path / "nowhere")
+
+
+def test_a_folder_of_dicom_is_recognised(write_table, tmp_path):
+    (tmp_path / "dicom").mkdir()
+    with pytest.raises(DataError, match="dcm2niix"):
+        read_cohort(write_table("participant_id\tpath", "s1\tdicom"))
+
+
+def test_known_columns_are_found_in_any_case_and_near_misses_suggested(write_table):
+    cohort = read_cohort(
+        write_table("Participant_ID\tpath\tAge\tTIV", "s1\ta.nii\t30\t5", images=False), check_images=False
+    )
+    assert list(cohort.table.columns) == ["participant_id", "subject_id", "session", "path", "age", "TIV"]
+    with pytest.raises(DataError, match=r"'participant_id' is needed\. Did you mean 'participants_id'"):
+        read_cohort(write_table("participants_id\tpath", "s1\ta.nii"))
+    with pytest.raises(DataError, match="names the column 'age' twice"):
+        read_cohort(write_table("participant_id\tpath\tage\tAge", "s1\ta.nii\t3\t4"))
+    with pytest.raises(DataError, match="kept for embeddings"):
+        read_cohort(write_table("participant_id\tpath\tfeature_0001", "s1\ta.nii\t3"))
+    warned = read_cohort(write_table("participant_id\tpath\tgender", "s1\ta.nii\tM")).warnings
+    assert any("rename it 'sex'" in warning for warning in warned)
+
+
+def test_required_columns_must_be_there_and_complete(write_table):
+    path = write_table(HEADER, "s1\ta.nii\tn/a\tM\tA\tc", "s2\tb.nii\t30\tn/a\tA\tc", "s3\tc.nii\t30\tF\tA\tc")
+    with pytest.raises(DataError) as caught:
+        read_cohort(path, required={"age": "continuous", "sex": "categorical", "sit": "categorical"})
+    text = str(caught.value)
+    assert "3 problems" in text
+    assert "line 2, s1, column 'age': found 'n/a'; a number is needed for every scan" in text
+    assert "line 3, s2, column 'sex': found 'n/a'; a value is needed for every scan" in text
+    assert "no column 'sit'. Did you mean 'site'?" in text
+    with pytest.raises(DataError, match="column 'sex': must hold numbers here and holds text"):
+        read_cohort(path, required={"sex": "continuous"})
+    assert len(read_cohort(path, required=["site", "diagnosis"])) == 3
+
+
+def test_a_number_that_is_no_number_is_named_when_numbers_are_needed(write_table):
+    path = write_table("participant_id\tpath\ttiv", "s1\ta.nii\t1500", "s2\tb.nii\tlarge")
+    with pytest.raises(DataError, match=r"line 3, s2, column 'tiv': found 'large'; a number is needed"):
+        read_cohort(path, required={"tiv": "continuous"})
+
+
+def test_select_and_subset(write_table):
+    cohort = read_cohort(
+        write_table(HEADER, "s1\ta.nii\t3\tM\tA\tc", "s2\tb.nii\t4\tF\tB\tp", "s3\tc.nii\t5\tF\tn/a\tc")
+    )
+    assert list(cohort.select({"site": ["A", "B"], "sex": ["female"]}).table["participant_id"]) == ["s2"]
+    assert list(cohort.select({"site": ["n/a"]}).table["participant_id"]) == ["s3"]
+    assert list(cohort.select({"age": ["3", "5"]}).table["participant_id"]) == ["s1", "s3"]
+    assert list(cohort.subset([2, 0]).table["participant_id"]) == ["s3", "s1"]
+    assert list(cohort.subset(np.array([True, False, True])).table.index) == [0, 1]
+    with pytest.raises(DataError, match=r"no column 'sites'.*Did you mean 'site'"):
+        cohort.select({"sites": ["A"]})
+    with pytest.raises(DataError, match=r"'diagnosis' has no value 'control'.*It has: 'c', 'p'"):
+        cohort.select({"diagnosis": ["control"]})
+    with pytest.raises(DataError, match="no scan is left"):
+        cohort.select({"site": ["A"], "sex": ["F"]})
+
+
+def test_the_digest_is_of_the_content_and_not_of_the_place(tmp_path):
+    def cohort_in(folder, age="30"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "p.tsv").write_text(f"participant_id\tpath\tage\ns1\tx/a.nii\t{age}\ns2\tx/b.nii\t4\n")
+        return read_cohort(tmp_path / folder / "p.tsv", check_images=False)
+
+    assert cohort_in("one").digest() == cohort_in("two").digest()
+    assert cohort_in("one").digest() == cohort_in("one", age="30.0").digest()
+    assert cohort_in("one").digest() != cohort_in("one", age="31").digest()
+    assert cohort_in("one").digest() != cohort_in("one").subset([1, 0]).digest()
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "simulated"),
+    [
+        ("simulated", "true", True),
+        ("simulated", "1", True),
+        ("simulated", "false", False),
+        ("source", "simulated MNI", True),
+        ("source", "IXI", False),
+    ],
+)
+def test_simulated_scans_are_known(write_table, column, cell, simulated):
+    cohort = read_cohort(write_table(f"participant_id\tpath\t{column}", f"s1\ta.nii\t{cell}"))
+    assert cohort.simulated is simulated
+
+
+def test_spellings_that_look_alike_are_warned_of(write_table):
+    warnings = read_cohort(write_table(HEADER, "s1\ta.nii\t3\tM\tSite A\tc", "s2\tb.nii\t3\t2\tsite-a\tc")).warnings
+    assert any("'Site A', 'site-a' count as different" in warning for warning in warnings)
+    assert any("mixes numbers and letters" in warning for warning in warnings)
+
+
+def test_a_large_table_is_read(tmp_path):
+    path = tmp_path / "participants.tsv"
+    rows = (f"sub-{i:06d}\timg/{i}.nii.gz\t{20 + i % 60}\t{'MF'[i % 2]}\tsite{i % 64}\n" for i in range(100_000))
+    path.write_text("participant_id\tpath\tage\tsex\tsite\n" + "".join(rows))
+    assert len(read_cohort(path, check_images=False)) == 100_000
+
+
+def test_the_real_table_is_read(shared_folder):
+    cohort = read_cohort(shared_folder / "data" / "brains" / "participants.tsv")
+    assert len(cohort) == 209
+    assert not cohort.simulated
+    assert cohort.table["age"].isna().sum() == 2
+    assert set(cohort.table["sex"].dropna()) == {"F", "M"}
+
+
+def test_the_cohort_needs_no_torch():
+    code = "import sys, neurocontrast.data.cohort; sys.exit(any(name in sys.modules for name in ('torch', 'monai')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

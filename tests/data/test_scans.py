@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import gzip
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+from neurocontrast.data.scans import read_scan, read_scan_header
+from neurocontrast.exceptions import DataError
+
+ORIENTATIONS = ["RAS", "LAS", "LPS", "PIR", "SAR", "ILA", "ASL"]
+
+
+@pytest.mark.parametrize("axes", ORIENTATIONS)
+@pytest.mark.parametrize("name", ["scan.nii.gz", "scan.nii"])
+def test_any_orientation_is_read_as_ras(brain, write_nifti, axes, name):
+    path = write_nifti(brain, name, axes=axes, spacing=(2.0, 1.5, 1.0))
+    scan = read_scan(path)
+    np.testing.assert_array_equal(scan.voxels, brain)
+    assert scan.voxels.dtype == np.float32
+    np.testing.assert_allclose(scan.spacing_mm, (2.0, 1.5, 1.0), rtol=1e-6)
+    header = read_scan_header(path)
+    assert header.shape == brain.shape
+    np.testing.assert_allclose(header.spacing_mm, (2.0, 1.5, 1.0), rtol=1e-6)
+    assert scan.warnings == header.warnings == ()
+
+
+@pytest.mark.parametrize("lead", [(), (1,), (1, 1)])
+def test_arrays_are_read_as_they_are(brain, tmp_path, lead):
+    np.save(tmp_path / "a.npy", brain.reshape(*lead, *brain.shape).astype(np.float64))
+    scan = read_scan(tmp_path / "a.npy")
+    np.testing.assert_array_equal(scan.voxels, brain)
+    assert scan.spacing_mm is None
+    assert read_scan_header(tmp_path / "a.npy").shape == brain.shape
+
+
+def test_scaled_integers_and_a_fourth_axis_of_one(brain, tmp_path):
+    image = nib.Nifti1Image(np.round(brain)[..., np.newaxis].astype(np.int16), np.eye(4))
+    image.header.set_slope_inter(0.5, 10)
+    nib.save(image, tmp_path / "a.nii.gz")
+    np.testing.assert_allclose(read_scan(tmp_path / "a.nii.gz").voxels, np.round(brain) * 0.5 + 10, atol=1e-3)
+
+
+def test_nifti2_and_a_plain_file_named_gz_are_read(brain, tmp_path):
+    nib.save(nib.Nifti2Image(brain, np.eye(4)), tmp_path / "two.nii")
+    np.testing.assert_array_equal(read_scan(tmp_path / "two.nii").voxels, brain)
+    (tmp_path / "plain.nii.gz").write_bytes((tmp_path / "two.nii").read_bytes())
+    np.testing.assert_array_equal(read_scan(tmp_path / "plain.nii.gz").voxels, brain)
+
+
+def damage(path, how):
+    content = path.read_bytes()
+    if how == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    elif how == "flipped":
+        middle = len(content) // 2
+        path.write_bytes(content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :])
+    elif how == "no end":
+        path.write_bytes(content[:-8])
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "text":
+        path.write_bytes(b"this is a note\n" * 100)
+    elif how == "inner":
+        path.write_bytes(gzip.compress(gzip.decompress(content)[:-5000]))
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("truncated", "truncated"),
+        ("no end", "truncated"),
+        ("flipped", "damaged|truncated"),
+        ("empty", r"empty \(0 bytes\)"),
+        ("text", "not a readable NIfTI image"),
+        ("inner", "truncated"),
+    ],
+)
+def test_damaged_files_are_named_with_the_reason(brain, write_nifti, how, message):
+    path = write_nifti(brain)
+    damage(path, how)
+    with pytest.raises(DataError, match=message) as caught:
+        read_scan(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_truncated_plain_file_and_a_truncated_array(brain, write_nifti, tmp_path):
+    path = write_nifti(brain, "scan.nii")
+    damage(path, "truncated")
+    with pytest.raises(DataError, match="truncated"):
+        read_scan(path)
+    np.save(tmp_path / "a.npy", brain)
+    damage(tmp_path / "a.npy", "truncated")
+    with pytest.raises(DataError, match="array"):
+        read_scan(tmp_path / "a.npy")
+
+
+def test_a_pickled_array_is_not_read(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(DataError, match="not a readable array"):
+        read_scan(tmp_path / "a.npy")
+
+
+def with_voxel(brain, value):
+    changed = brain.copy()
+    changed[0, 0, 0] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda brain: np.stack([brain, brain], axis=-1), r"4D \(24 × 28 × 20 × 2\); give one 3D volume"),
+        (lambda brain: brain[:, :, :1], "24 × 28"),
+        (lambda brain: brain[:, :, :4], "at least 8 voxels"),
+        (lambda brain: np.zeros_like(brain), "every voxel is 0"),
+        (lambda brain: np.full_like(brain, 7), "every voxel is 7"),
+        (lambda brain: with_voxel(brain, np.nan), "1 of 13440 voxels are not finite"),
+        (lambda brain: with_voxel(brain, np.inf), "not finite"),
+        (lambda brain: brain.astype(np.complex64), "complex64"),
+    ],
+)
+def test_what_is_no_volume_is_refused(brain, tmp_path, make, message):
+    path = tmp_path / "scan.nii.gz"
+    nib.save(nib.Nifti1Image(make(brain), np.eye(4)), path)
+    with pytest.raises(DataError, match=message):
+        read_scan(path)
+
+
+@pytest.mark.parametrize("spacing", [(0.001,) * 3, (1000.0,) * 3, (1.0, 1.0, 40.0)])
+def test_impossible_voxel_sizes_are_refused(brain, write_nifti, spacing):
+    path = write_nifti(brain, spacing=spacing)
+    with pytest.raises(DataError, match=r"between 0\.1 and 20 mm"):
+        read_scan(path)
+    with pytest.raises(DataError, match=r"between 0\.1 and 20 mm"):
+        read_scan_header(path)
+
+
+def test_absent_files_are_named(tmp_path):
+    for name in ("a.nii.gz", "a.npy"):
+        with pytest.raises(DataError, match=f"{name}: there is no such image"):
+            read_scan(tmp_path / name)
+        with pytest.raises(DataError, match=f"{name}: there is no such image"):
+            read_scan_header(tmp_path / name)
+
+
+def test_doubtful_headers_are_warned_of(brain, tmp_path):
+    image = nib.Nifti1Image(brain, None)
+    nib.save(image, tmp_path / "none.nii")
+    assert "no orientation" in read_scan(tmp_path / "none.nii").warnings[0]
+    image = nib.Nifti1Image(brain, np.diag([-1.0, 1, 1, 1]))
+    image.set_sform(np.diag([-1.0, 1, 1, 1]), 1)
+    image.set_qform(np.diag([1.0, 1, 1, 1]), 1)
+    nib.save(image, tmp_path / "two.nii")
+    assert read_scan(tmp_path / "two.nii").warnings == ("sform says LAS and qform RAS; the sform is used",)
+    angle = np.radians(30)
+    tilted = np.eye(4)
+    tilted[1:3, 1:3] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+    nib.save(nib.Nifti1Image(brain, tilted), tmp_path / "tilted.nii")
+    assert "tilted by 30 degrees" in read_scan(tmp_path / "tilted.nii").warnings[0]

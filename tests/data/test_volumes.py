@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from neurocontrast.data.scans import Scan
+from neurocontrast.data.volumes import TRANSFORM_VERSION, Preprocessing, load_volume, preprocess, resample
+from neurocontrast.exceptions import DataError
+
+
+def keeping(shape, spacing=None, normalise="none"):
+    return Preprocessing(spacing_mm=spacing, shape=shape, normalise=normalise)
+
+
+@pytest.mark.parametrize("axes", ["RAS", "LAS", "PIR", "ILA"])
+def test_a_marked_corner_lands_where_it_must(write_nifti, axes):
+    voxels = np.zeros((16, 18, 20), dtype=np.float32)
+    voxels[8, 9, 10] = 1
+    voxels[-1, -1, 0] = 5  # right, front, bottom
+    volume = load_volume(write_nifti(voxels, axes=axes), keeping((16, 18, 20)))
+    assert volume.shape == (1, 16, 18, 20)
+    assert volume[0, -1, -1, 0] == 5
+    assert np.count_nonzero(volume) == 2
+
+
+@pytest.mark.parametrize("axes", ["RAS", "LPS", "SAR"])
+@pytest.mark.parametrize(("spacing", "shape"), [(2.0, (24, 28, 20)), (1.5, (30, 36, 27)), (3.0, (16, 18, 14))])
+def test_the_orientation_of_the_file_changes_nothing(brain, write_nifti, axes, spacing, shape):
+    contract = Preprocessing(spacing_mm=spacing, shape=shape)
+    straight = load_volume(write_nifti(brain, "straight.nii.gz"), contract)
+    turned = load_volume(write_nifti(brain, "turned.nii.gz", axes=axes), contract)
+    np.testing.assert_allclose(turned, straight, atol=1e-5)
+    assert turned.dtype == np.float32
+    assert turned.flags.c_contiguous
+
+
+def test_crop_and_pad_keep_the_centre_as_monai_does(brain):
+    monai = pytest.importorskip("monai.transforms")
+    for shape in ((24, 28, 20), (20, 31, 21), (17, 24, 40), (25, 27, 19)):
+        expected = monai.ResizeWithPadOrCrop(shape)(brain[np.newaxis]).numpy()
+        found = preprocess(Scan(brain, (2.0, 2.0, 2.0)), keeping(shape))
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_normalisation_is_monais(brain):
+    monai = pytest.importorskip("monai.transforms")
+    scan = Scan(brain, (2.0, 2.0, 2.0))
+    for nonzero, normalise in ((False, "zscore"), (True, "zscore-brain")):
+        expected = monai.NormalizeIntensity(nonzero=nonzero)(brain[np.newaxis]).numpy()
+        found = preprocess(scan, keeping(brain.shape, normalise=normalise))
+        np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+def test_resampling_to_a_finer_grid_is_monais(brain):
+    monai = pytest.importorskip("monai.transforms")
+    torch = pytest.importorskip("torch")
+    from monai.data import MetaTensor
+
+    image = MetaTensor(torch.from_numpy(brain)[None], affine=torch.diag(torch.tensor([2.0, 2.0, 2.0, 1.0])))
+    expected = monai.Spacing(pixdim=(1.0, 1.0, 1.0), mode="bilinear", align_corners=True)(image).numpy()[0]
+    assert expected.shape == (47, 55, 39)  # from the first voxel's centre to the last one's
+    found = resample(brain, (2.0, 2.0, 2.0), (47, 55, 39), (1.0, 1.0, 1.0))
+    np.testing.assert_allclose(found, expected, atol=1e-2)  # of intensities up to 1900
+
+
+def test_a_linear_ramp_stays_a_linear_ramp():
+    ramp = np.broadcast_to(np.arange(40, dtype=np.float32), (20, 20, 40))
+    for spacing, n in ((1.5, 24), (2.0, 18), (0.7, 50)):
+        found = resample(ramp, (1.0, 1.0, 1.0), (12, 12, n), (spacing,) * 3)
+        expected = 19.5 + (np.arange(n) - (n - 1) / 2) * spacing
+        inner = slice(2, -2)
+        np.testing.assert_allclose(found[6, 6, inner], expected[inner], atol=1e-4)
+
+
+def test_a_coarser_grid_averages_noise_and_keeps_the_mean():
+    noise = np.random.default_rng(0).normal(100, 10, (48, 48, 48)).astype(np.float32)
+    coarse = resample(noise, (1.0, 1.0, 1.0), (12, 12, 12), (4.0, 4.0, 4.0))
+    assert abs(coarse.mean() - 100) < 0.5
+    assert coarse.std() < 1.6
+
+
+def test_fortran_and_c_order_give_the_same(brain):
+    args = (2.0, 2.0, 2.0), (20, 20, 20), (2.5, 2.5, 2.5)
+    np.testing.assert_allclose(resample(np.asfortranarray(brain), *args), resample(brain, *args), rtol=1e-5, atol=1e-3)
+
+
+def test_padding_continues_the_background(brain):
+    volume = preprocess(Scan(brain - 7, (2.0, 2.0, 2.0)), keeping((30, 30, 30)))
+    assert volume[0, 0, 0, 0] == -7
+    resampled = preprocess(Scan(brain - 7, (2.0, 2.0, 2.0)), keeping((40, 40, 40), spacing=1.5))
+    assert resampled[0, 0, 0, 0] == -7
+
+
+def test_zscore_and_zscore_of_the_brain(brain):
+    whole = preprocess(Scan(brain, (2.0, 2.0, 2.0)), keeping((28, 28, 28), normalise="zscore"))
+    assert abs(whole.mean()) < 1e-5
+    assert abs(whole.std() - 1) < 1e-5
+    inside = preprocess(Scan(brain, (2.0, 2.0, 2.0)), keeping((28, 28, 28), spacing=2.5, normalise="zscore-brain"))
+    assert inside[0, 0, 0, 0] == 0
+    assert abs(inside[inside != 0].mean()) < 1e-4
+    assert abs(inside[inside != 0].std() - 1) < 1e-4
+
+
+def test_arrays_have_the_spacing_of_the_contract(brain, tmp_path):
+    np.save(tmp_path / "a.npy", brain[np.newaxis])
+    volume = load_volume(tmp_path / "a.npy", Preprocessing(spacing_mm=1.5, shape=brain.shape, normalise="none"))
+    np.testing.assert_array_equal(volume[0], brain)
+
+
+def test_the_same_scan_gives_the_same_bits(brain, write_nifti):
+    path = write_nifti(brain)
+    contract = Preprocessing(spacing_mm=1.7, shape=(30, 30, 30))
+    np.testing.assert_array_equal(load_volume(path, contract), load_volume(path, contract))
+
+
+def test_scans_that_do_not_fit_are_refused_by_name(brain, write_nifti):
+    path = write_nifti(brain)
+    with pytest.raises(DataError, match=r"scan.nii.gz.*less than 50% of the box would be filled"):
+        load_volume(path, Preprocessing(spacing_mm=2, shape=(60, 60, 60)))
+    with pytest.raises(DataError, match=r"scan.nii.gz.*would be cropped away, at most 10% of a brain may"):
+        load_volume(path, Preprocessing(spacing_mm=2, shape=(12, 12, 12)))
+    with pytest.raises(DataError, match="at most 20% of a head may"):
+        preprocess(Scan(brain + 1, (2.0, 2.0, 2.0)), Preprocessing(spacing_mm=2, shape=(12, 12, 12)))
+    hollow = np.zeros((40, 40, 40), dtype=np.float32)
+    hollow[::39, ::39, ::39] = np.linspace(1, 2, 8).reshape(2, 2, 2)
+    hollow[20, 20, 20] = 0.0
+    with pytest.raises(DataError, match="cropped away"):
+        preprocess(Scan(hollow, (1.0, 1.0, 1.0)), Preprocessing(spacing_mm=1, shape=(30, 30, 30)))
+
+
+def test_the_contract_goes_round(brain):
+    settings = Preprocessing(spacing_mm=None, shape=(30, 31, 32), normalise="zscore-brain")
+    contract = settings.contract()
+    assert contract["transform_version"] == TRANSFORM_VERSION
+    assert Preprocessing.from_contract(contract) == settings
+    assert settings.digest() != Preprocessing(spacing_mm=2.0, shape=(30, 31, 32), normalise="zscore-brain").digest()
+    with pytest.raises(DataError, match="transform_version is 99"):
+        Preprocessing.from_contract({**contract, "transform_version": 99})
+    with pytest.raises(DataError, match="preprocessing contract"):
+        Preprocessing.from_contract({**contract, "shape": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"spacing_mm": 0}, {"spacing_mm": -1}, {"shape": (0, 10, 10)}, {"normalise": "max"}, {"spacing": 1}]
+)
+def test_wrong_settings_are_refused(wrong):
+    with pytest.raises(ValidationError):
+        Preprocessing(**wrong)
+
+
+def test_real_brains_stored_las(shared_folder):
+    import nibabel as nib
+
+    path = shared_folder / "data" / "brains" / "images" / "sub-IXI014HH1236_T1w.nii.gz"
+    image = nib.load(path)
+    assert "".join(nib.aff2axcodes(image.affine)) == "LAS"
+    volume = load_volume(path, keeping((91, 109, 91)))
+    np.testing.assert_array_equal(volume[0], np.asarray(image.dataobj)[::-1])
+    fine = load_volume(path, Preprocessing())
+    assert fine.shape == (1, 121, 145, 121)
+    assert abs(fine.mean()) < 1e-4
+
+
+def test_native_scans_fit_the_reference_box(shared_folder):
+    scans = sorted((shared_folder / "data" / "native").glob("*.nii.gz"))
+    assert len(scans) == 4
+    for path in scans:
+        volume = load_volume(os.fspath(path), Preprocessing(spacing_mm=3.0, shape=(61, 73, 61)))
+        assert np.isfinite(volume).all()
+        with pytest.raises(DataError, match="cropped away"):
+            load_volume(path, Preprocessing(spacing_mm=1.0, shape=(91, 109, 91)))

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+from neurocontrast.data import Preprocessing
+from neurocontrast.exceptions import DataError
+from neurocontrast.stages.check import check
+
+
+@pytest.fixture
+def table(tmp_path) -> Path:
+    generator = np.random.default_rng(0)
+    lines = ["participant_id\tpath\tage\tsex\tsite\tdiagnosis"]
+    for i in range(6):
+        nib.save(nib.Nifti1Image(generator.random((16, 16, 16), dtype=np.float32), np.eye(4)), tmp_path / f"{i}.nii.gz")
+        lines.append(f"s{i}\t{i}.nii.gz\t{30 + i}\t{'MF'[i % 2]}\t{'AB'[i // 3]}\t{'pc'[i % 2]}")
+    path = tmp_path / "participants.tsv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_good_table_passes_with_its_summary(table):
+    report = check(table, n_workers=0)
+    assert report.passed
+    assert (report.n_scans, report.n_subjects) == (6, 6)
+    assert list(report.summary.index) == ["A", "B", "all"]
+    assert report.summary.loc["all", "age mean"] == 32.5
+    assert report.summary.loc["A", "diagnosis p"] == 2
+    text = report.to_text()
+    assert text.startswith("participants.tsv: 6 scans of 6 subjects; checked table, headers and voxels.")
+    assert text.endswith("No problems.")
+
+
+def test_problems_of_table_and_images_are_told_together(table):
+    (table.parent / "1.nii.gz").write_bytes(b"")
+    (table.parent / "2.nii.gz").unlink()
+    nib.save(nib.Nifti1Image(np.zeros((16, 16, 16), dtype=np.float32), np.eye(4)), table.parent / "3.nii.gz")
+    table.write_text(table.read_text().replace("\t34\t", "\t-34\t"))
+    report = check(table, n_workers=0)
+    assert not report.passed
+    text = report.to_text()
+    assert "participants.tsv: 4 problems" in text
+    for part in (
+        "line 3, s1: ",
+        "0 bytes",
+        "line 4, s2, column 'path'",
+        "every voxel is 0",
+        "line 6, s4, column 'age'",
+    ):
+        assert part in text
+
+
+def test_shallow_reads_headers_alone(table):
+    nib.save(nib.Nifti1Image(np.zeros((16, 16, 16), dtype=np.float32), np.eye(4)), table.parent / "3.nii.gz")
+    report = check(table, deep=False, n_workers=0)
+    assert report.passed
+    assert "not the voxels" in report.to_text()
+
+
+def test_scans_that_do_not_fit_are_problems(table):
+    report = check(table, preprocessing=Preprocessing(), n_workers=0)
+    assert len(report.problems.found) == 6
+
+
+def test_what_is_no_table_raises(tmp_path):
+    with pytest.raises(DataError, match="no such file"):
+        check(tmp_path / "participants.tsv")
+
+
+def test_the_real_cohort_passes_by_its_headers(shared_folder):
+    report = check(shared_folder / "data" / "brains" / "participants.tsv", deep=False, n_workers=0)
+    assert report.passed
+    assert (report.n_scans, report.n_subjects) == (209, 209)

@@ -1,1 +1,11 @@
-"""(to be written)."""
+"""What frozen embeddings can tell: cross-validated probes, beside covariates alone, site by site.
+
+Pure NumPy, pandas and scikit-learn. `plan_study` checks everything and makes the folds;
+`run_study` fits, and returns tables and a summary; the stage `neurocontrast.evaluate` reads
+and writes the files.
+"""
+
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.study import Evaluation, Study, plan_study, run_study
+
+__all__ = ["Evaluation", "EvaluationSettings", "Study", "plan_study", "run_study"]

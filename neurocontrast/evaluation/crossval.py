@@ -1,0 +1,97 @@
+"""Out-of-fold predictions: every scan scored by a probe that never saw its subject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from neurocontrast.evaluation.metrics import decide
+from neurocontrast.evaluation.probes import Design, fit_probe
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.target import Target
+from neurocontrast.seeds import derive_seed
+
+__all__ = ["OutOfFold", "cross_validate"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OutOfFold:
+    """Predictions of the test rows of every split.
+
+    Attributes
+    ----------
+    scores : array (n_repeats, n) or (n_repeats, n, n_classes)
+        Probability of the positive class, of each class, or the predicted value; NaN where a
+        scan was never tested.
+    decisions : array (n_repeats, n)
+        Predicted class codes; zeros for a continuous target.
+    folds : array (n_repeats, n)
+        Fold in which the scan was tested; -1 where never.
+    strengths : list of float
+        Chosen C or alpha of each split.
+    n_not_converged : int
+        Fits in which the solver stopped early.
+    """
+
+    scores: Floats
+    decisions: npt.NDArray[np.int64]
+    folds: npt.NDArray[np.intp]
+    strengths: list[float]
+    n_not_converged: int
+
+
+def cross_validate(
+    design: Design,
+    target: Target,
+    splits: Sequence[Split],
+    *,
+    subjects: npt.NDArray[np.object_],
+    settings: EvaluationSettings,
+    advance: Callable[[], None] = lambda: None,
+) -> OutOfFold:
+    """Fit a probe for every split and collect what it says of the test rows.
+
+    Parameters
+    ----------
+    design : callable
+        Gives the matrices of training and test rows, fitted on the training rows.
+    target : Target
+        What is predicted.
+    splits : sequence of Split
+        The folds.
+    subjects : array of str
+        Subject of each scan; inner folds keep subjects together.
+    settings : EvaluationSettings
+        Grids, inner folds, threshold and seed.
+    advance : callable
+        Called after each split.
+    """
+    n, n_repeats = len(target.values), 1 + max(split.repeat for split in splits)
+    shape = (n_repeats, n, len(target.classes)) if target.kind == "multiclass" else (n_repeats, n)
+    scores = np.full(shape, np.nan)
+    decisions = np.zeros((n_repeats, n), dtype=np.int64)
+    folds = np.full((n_repeats, n), -1, dtype=np.intp)
+    strengths, n_not_converged = [], 0
+    for split in splits:
+        seed = derive_seed("probe", settings.seed, split.repeat, split.fold)
+        fit = fit_probe(design, target, split.train, split.test, subjects=subjects, settings=settings, seed=seed)
+        scores[split.repeat, split.test] = fit.scores
+        folds[split.repeat, split.test] = split.fold
+        if target.kind != "continuous":
+            prevalence = _prevalence(target, split) if settings.threshold == "prevalence" else None
+            decisions[split.repeat, split.test] = decide(target.kind, fit.scores, prevalence=prevalence)
+        strengths.append(fit.strength)
+        n_not_converged += fit.n_not_converged
+        advance()
+    return OutOfFold(scores, decisions, folds, strengths, n_not_converged)
+
+
+def _prevalence(target: Target, split: Split) -> Floats:
+    counts = np.bincount(target.values[split.train], minlength=len(target.classes))
+    return np.tile(counts / counts.sum(), (len(split.test), 1))

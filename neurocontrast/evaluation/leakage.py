@@ -1,0 +1,85 @@
+"""Nobody is evaluated by an encoder that has learned from them, nor under two names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.evaluation.notices import Notice
+from neurocontrast.exceptions import LeakageError
+from neurocontrast.provenance import subject_digest
+
+__all__ = ["check_duplicates", "check_overlap"]
+
+
+def check_overlap(
+    table: pd.DataFrame, info: Mapping[str, Any], *, allow_overlap: bool = False
+) -> tuple[int, list[Notice]]:
+    """Return how many subjects were in the pretraining cohort, and what to say of it.
+
+    Raises
+    ------
+    LeakageError
+        If there is one and `allow_overlap` is False.
+    """
+    digests = info.get("pretraining_subjects")
+    if digests is None:
+        return 0, [
+            Notice(
+                "overlap_unknown",
+                "The embeddings do not say who was in pretraining: whether a subject was in both could not be checked.",
+            )
+        ]
+    seen = set(digests)
+    subjects = sorted(set(table["subject_id"]))
+    both = [subject for subject in subjects if subject_digest(subject) in seen]
+    if not both:
+        return 0, []
+    shown = ", ".join(both[:5]) + (" …" if len(both) > 5 else "")
+    if not allow_overlap:
+        raise LeakageError(
+            f"{len(both)} of {len(subjects)} subjects were in the pretraining cohort ({shown}): the encoder has seen "
+            "them, and their scores would flatter it. Embed people that were not in pretraining, or keep only those "
+            "with where; to evaluate them all the same, and have the report say so, set allow_overlap=true "
+            "(--allow-overlap)."
+        )
+    return len(both), [
+        Notice(
+            "pretraining_overlap",
+            f"{len(both)} of {len(subjects)} subjects were also in the pretraining cohort (allowed on request): the "
+            "encoder has seen them, and the figures may flatter it.",
+        )
+    ]
+
+
+def check_duplicates(
+    table: pd.DataFrame, features: npt.NDArray[np.floating], *, allow_overlap: bool = False
+) -> list[Notice]:
+    """Look for one image under the names of two subjects: features equal to the last bit.
+
+    Raises
+    ------
+    LeakageError
+        If there is one and `allow_overlap` is False.
+    """
+    codes = np.unique(features, axis=0, return_inverse=True)[1].ravel()
+    subjects = table["subject_id"].to_numpy()
+    n_subjects = pd.Series(subjects).groupby(codes).nunique()
+    shared = n_subjects.index[n_subjects > 1]
+    if not len(shared):
+        return []
+    pairs = [" = ".join(sorted(set(subjects[codes == code]))[:3]) for code in shared[:5]]
+    text = (
+        f"{len(shared)} images stand under the names of several subjects (features equal to the last bit): "
+        f"{', '.join(pairs)}{' …' if len(shared) > 5 else ''}"
+    )
+    if allow_overlap:
+        return [Notice("duplicate_overlap", f"{text}. They can stand on both sides of a fold (allowed on request).")]
+    raise LeakageError(
+        f"{text}. They could stand on both sides of a fold. Give them one subject_id or leave one out; to evaluate all "
+        "the same, set allow_overlap=true (--allow-overlap)."
+    )

@@ -1,0 +1,224 @@
+"""Metrics as functions of weighted scans, so that a value and its bootstrap are one computation.
+
+Every function takes weights of shape (n resamples, n scans): how often each scan counts. Weights
+of one give the metric itself. The result has shape (n resamples,), NaN where it is not defined.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from neurocontrast.evaluation.target import Kind
+
+__all__ = ["METRICS", "POOLED_ONLY", "compute_metrics", "decide", "explain_undefined"]
+
+Floats = npt.NDArray[np.float64]
+
+METRICS: dict[Kind, tuple[str, ...]] = {
+    "binary": (
+        "auc", "balanced_accuracy", "average_precision", "sensitivity", "specificity", "brier", "log_loss",
+        "auc_within_fold",
+    ),
+    "multiclass": ("balanced_accuracy", "auc", "average_precision", "accuracy", "brier", "log_loss"),
+    "continuous": ("mae", "r2", "rmse", "pearson", "spearman"),
+}  # fmt: skip
+"""Names in the order in which they are written."""
+
+POOLED_ONLY = ("auc_within_fold",)
+"""Metrics that a single fold or site does not have in a form of their own."""
+
+_LOG_FLOOR = float(np.finfo(float).eps)
+
+
+def compute_metrics(
+    kind: Kind,
+    truth: npt.NDArray[np.generic],
+    scores: Floats,
+    *,
+    decisions: npt.NDArray[np.int64] | None = None,
+    folds: npt.NDArray[np.intp] | None = None,
+    weights: Floats | None = None,
+) -> dict[str, Floats]:
+    """Return every metric of a kind of target.
+
+    Parameters
+    ----------
+    kind : {"binary", "multiclass", "continuous"}
+        What is predicted.
+    truth : array (n,)
+        Class codes (binary: 1 is positive), or numbers.
+    scores : array (n,) or (n, n classes)
+        Probability of the positive class, of every class, or the predicted value.
+    decisions : array (n,), optional
+        Predicted class codes; by default of the threshold 0.5, or of the likeliest class.
+    folds : array (n,), optional
+        Fold of each scan, for ``auc_within_fold``; without it, all are one.
+    weights : array (n resamples, n), optional
+        How often each scan counts; once, by default.
+    """
+    counted = np.ones((1, len(truth))) if weights is None else np.asarray(weights, dtype=float)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if kind == "continuous":
+            return _continuous(truth.astype(float), scores, counted)
+        chosen = decide(kind, scores) if decisions is None else decisions
+        if kind == "binary":
+            return _binary(truth.astype(float), scores, chosen, folds, counted)
+        return _multiclass(truth, scores, chosen, counted)
+
+
+def decide(kind: Kind, scores: Floats, *, prevalence: Floats | None = None) -> npt.NDArray[np.int64]:
+    """Return predicted class codes.
+
+    Without `prevalence`, positive means a probability of 0.5 or more, and of several classes
+    the likeliest. With it (n, n classes), each probability is divided by its class's share first.
+    """
+    if kind == "binary":
+        return (scores >= (0.5 if prevalence is None else prevalence[:, 1])).astype(np.int64)
+    if prevalence is None:
+        return scores.argmax(axis=1).astype(np.int64)
+    ratios = np.divide(scores, prevalence, out=np.zeros_like(scores), where=prevalence > 0)
+    return ratios.argmax(axis=1).astype(np.int64)
+
+
+def explain_undefined(kind: Kind, truth: npt.NDArray[np.generic], classes: tuple[str, ...]) -> str | None:
+    """Return why metrics of these scans are not defined, or None where all of them can be."""
+    if kind == "continuous":
+        if len(truth) < 2:
+            return "one scan: R² and correlations need two"
+        return "target does not vary: R² and correlations are not defined" if np.ptp(truth.astype(float)) == 0 else None
+    present = np.unique(truth).astype(int)
+    if len(present) < 2:
+        name = classes[present[0]] if len(present) else "no scan"
+        return f"single class ({name}): AUC, balanced accuracy and average precision are not defined"
+    return None
+
+
+def _binary(
+    truth: Floats, scores: Floats, decisions: npt.NDArray[np.int64], folds: npt.NDArray[np.intp] | None, weights: Floats
+) -> dict[str, Floats]:
+    hits = (decisions == truth).astype(float)
+    sensitivity = (weights @ (hits * truth)) / (weights @ truth)
+    specificity = (weights @ (hits * (1 - truth))) / (weights @ (1 - truth))
+    concordant, pairs = _concordance(truth, scores, weights)
+    total = weights.sum(axis=1)
+    values = {
+        "auc": concordant / pairs,
+        "balanced_accuracy": (sensitivity + specificity) / 2,
+        "average_precision": _average_precision(truth, scores, weights),
+        "sensitivity": sensitivity,
+        "specificity": specificity,
+        "brier": weights @ (scores - truth) ** 2 / total,
+        "log_loss": weights @ -_log(np.where(truth == 1, scores, 1 - scores)) / total,
+    }
+    if folds is not None:
+        parts = [_concordance(truth[rows], scores[rows], weights[:, rows]) for rows in _groups(folds)]
+        concordant, pairs = (np.sum([part[side] for part in parts], axis=0) for side in (0, 1))
+    values["auc_within_fold"] = concordant / pairs
+    return {name: values[name] for name in METRICS["binary"]}
+
+
+def _multiclass(
+    truth: npt.NDArray[np.generic], scores: Floats, decisions: npt.NDArray[np.int64], weights: Floats
+) -> dict[str, Floats]:
+    n_classes = scores.shape[1]
+    one_hot = np.eye(n_classes)[truth.astype(int)]
+    hits = (decisions == truth).astype(float)
+    total = weights.sum(axis=1)
+    recalls, aucs, precisions = [], [], []
+    for code in range(n_classes):
+        member = one_hot[:, code]
+        recalls.append((weights @ (hits * member)) / (weights @ member))
+        concordant, pairs = _concordance(member, scores[:, code], weights)
+        aucs.append(concordant / pairs)
+        precisions.append(_average_precision(member, scores[:, code], weights))
+    two_or_more = np.isfinite(recalls).sum(axis=0) >= 2
+    values = {
+        "balanced_accuracy": _mean_of_present(recalls, two_or_more),
+        "auc": _mean_of_present(aucs, two_or_more),
+        "average_precision": _mean_of_present(precisions, two_or_more),
+        "accuracy": weights @ hits / total,
+        "brier": weights @ ((scores - one_hot) ** 2).sum(axis=1) / total,
+        "log_loss": weights @ -_log((scores * one_hot).sum(axis=1)) / total,
+    }
+    return {name: values[name] for name in METRICS["multiclass"]}
+
+
+def _continuous(truth: Floats, scores: Floats, weights: Floats) -> dict[str, Floats]:
+    total = weights.sum(axis=1)
+    squared = weights @ (truth - scores) ** 2
+    values = {
+        "mae": weights @ np.abs(truth - scores) / total,
+        "r2": 1 - squared / _deviations(truth[None], weights)[1],
+        "rmse": np.sqrt(squared / total),
+        "pearson": _correlation(truth[None], scores[None], weights),
+        "spearman": _correlation(_ranks(truth, weights), _ranks(scores, weights), weights),
+    }
+    return {name: np.where(np.isfinite(values[name]), values[name], np.nan) for name in METRICS["continuous"]}
+
+
+def _concordance(truth: Floats, scores: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Return the weight of pairs ranked rightly, ties counting half, and of all pairs."""
+    order, starts = _ties(scores)
+    ordered = weights[:, order]
+    positive = np.add.reduceat(ordered * truth[order], starts, axis=1)
+    negative = np.add.reduceat(ordered * (1 - truth[order]), starts, axis=1)
+    below = np.cumsum(negative, axis=1) - negative
+    return (positive * (below + negative / 2)).sum(axis=1), positive.sum(axis=1) * negative.sum(axis=1)
+
+
+def _average_precision(truth: Floats, scores: Floats, weights: Floats) -> Floats:
+    order, starts = _ties(-scores)
+    ordered = weights[:, order]
+    positive = np.add.reduceat(ordered * truth[order], starts, axis=1)
+    found = np.cumsum(positive, axis=1)
+    called = np.cumsum(np.add.reduceat(ordered, starts, axis=1), axis=1)
+    precision = np.divide(found, called, out=np.zeros_like(found), where=called > 0)
+    value = (positive * precision).sum(axis=1) / found[:, -1]
+    return np.where(called[:, -1] > found[:, -1], value, np.nan)  # positives only: 1 by construction, tells nothing
+
+
+def _ranks(values: Floats, weights: Floats) -> Floats:
+    order, starts = _ties(values)
+    sizes = np.add.reduceat(weights[:, order], starts, axis=1)
+    middle = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
+    group = np.zeros(len(values), dtype=np.intp)
+    group[starts[1:]] = 1
+    ranks = np.empty_like(weights)
+    ranks[:, order] = middle[:, np.cumsum(group)]
+    return ranks
+
+
+def _correlation(a: Floats, b: Floats, weights: Floats) -> Floats:
+    deviations_a, variance_a = _deviations(a, weights)
+    deviations_b, variance_b = _deviations(b, weights)
+    return (weights * deviations_a * deviations_b).sum(axis=1) / np.sqrt(variance_a * variance_b)
+
+
+def _deviations(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Return deviations from the weighted mean, and the sum of their squares: NaN where they are rounding only."""
+    deviations = values - (weights * values).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
+    squares = (weights * deviations**2).sum(axis=1)
+    rounding = 1e-24 * (weights * values**2).sum(axis=1)
+    return deviations, np.where(squares > rounding, squares, np.nan)
+
+
+def _ties(values: Floats) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    return order, np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+
+
+def _groups(folds: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
+    return [np.flatnonzero(folds == fold) for fold in np.unique(folds)]
+
+
+def _mean_of_present(values: list[Floats], defined: npt.NDArray[np.bool_]) -> Floats:
+    stacked = np.array(values)
+    present = np.isfinite(stacked)
+    means = np.where(present, stacked, 0).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
+    return np.where(defined, means, np.nan)
+
+
+def _log(probabilities: Floats) -> Floats:
+    return np.log(np.clip(probabilities, _LOG_FLOOR, 1.0))

@@ -1,0 +1,238 @@
+"""What a reader must know before the figures: found by looking at the cohort and the folds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.evaluation.confounding import cramers_v, standardised_difference, variance_explained
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.table import NO_SITE, cell_texts
+from neurocontrast.evaluation.target import Target
+from neurocontrast.exceptions import one_of
+
+__all__ = ["Notice", "look_at_cohort", "look_at_covariates", "look_at_splits"]
+
+FEW_SUBJECTS = 20
+"""A class with fewer subjects is warned about."""
+RARE_SHARE = 0.3
+"""A class of two with a smaller share of the scans is warned about."""
+SITE_ASSOCIATION = 0.3
+"""Cramér's V (bias-corrected) of site and class, or root of the variance of a continuous target that site explains."""
+SEX_ASSOCIATION = 0.2
+"""Cramér's V (bias-corrected) of sex and class."""
+AGE_DIFFERENCE = 0.3
+"""Difference of mean ages between two classes, in pooled standard deviations."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A warning of an evaluation: a code for machines, a message for people."""
+
+    code: str
+    message: str
+
+
+def look_at_cohort(table: pd.DataFrame, target: Target, *, min_site_n: int) -> list[Notice]:
+    """Return warnings about class sizes, sites, and what goes together with the target."""
+    found = [*_class_sizes(table, target), *_sites(table, target, min_site_n), *_site_association(table, target)]
+    if target.kind != "continuous":
+        found += [*_age(table, target), *_sex(table, target)]
+    return found
+
+
+def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[Notice]:
+    """Return warnings about a baseline that lacks what it should have."""
+    lacking = {name: why for name, why in dropped.items() if why not in ("is the target", "is held out")}
+    if not used:
+        reasons = "; ".join(f"{name} {why}" for name, why in dropped.items())
+        return [
+            Notice(
+                "baseline_empty",
+                f"The baseline has no covariate ({reasons}): it predicts the average of its training scans.",
+            )
+        ]
+    if lacking:
+        reasons = "; ".join(f"{name} {why}" for name, why in lacking.items())
+        return [Notice("baseline_incomplete", f"The baseline uses {one_of(used)} only: {reasons}.")]
+    return []
+
+
+def look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]) -> list[Notice]:
+    """Return warnings about test folds without all classes, and scans that sit out."""
+    found = []
+    if target.kind != "continuous":
+        single = [split for split in splits if len(np.unique(target.values[split.test])) < 2]
+        # A single-class site held out is told by the warning on single-class sites.
+        names = [f"repeat {split.repeat} fold {split.fold}" for split in single if split.held_out_site is None]
+        if names:
+            found.append(
+                Notice(
+                    "single_class_fold",
+                    f"{len(names)} test folds have one class only ({', '.join(names[:5])}): no AUC there; "
+                    "they count in the pooled figures.",
+                )
+            )
+        found += _unseen_classes(splits, target)
+    sat_out = {
+        owner
+        for split in splits
+        if split.held_out_site is not None
+        for owner in subjects[np.setdiff1d(np.arange(len(subjects)), np.concatenate([split.train, split.test]))]
+    }
+    if sat_out:
+        found.append(
+            Notice(
+                "site_shared_subjects",
+                f"{len(sat_out)} subjects were scanned at several sites: while one of their sites is held out, none of "
+                "their scans is trained on.",
+            )
+        )
+    return found
+
+
+def _unseen_classes(splits: Sequence[Split], target: Target) -> Iterable[Notice]:
+    for split in splits:
+        unseen = np.setdiff1d(target.values[split.test], target.values[split.train])
+        if len(unseen):
+            yield Notice(
+                "fold_unseen_class",
+                f"When {_where(split)}, {one_of(target.classes[code] for code in unseen)} is in no training scan and "
+                "cannot be predicted there.",
+            )
+
+
+def _where(split: Split) -> str:
+    return f"site '{split.held_out_site}' is held out" if split.held_out_site else f"fold {split.fold} is tested"
+
+
+def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
+    subjects = table["subject_id"]
+    if target.kind == "continuous":
+        if subjects.nunique() < 2 * FEW_SUBJECTS:
+            yield Notice("few_subjects", f"Only {subjects.nunique()} subjects: intervals are wide.")
+        return
+    counts = {name: subjects[target.values == code].nunique() for code, name in enumerate(target.classes)}
+    few = ", ".join(f"'{name}' has {n}" for name, n in counts.items() if n < FEW_SUBJECTS)
+    if few:
+        yield Notice("few_subjects", f"Classes with fewer than {FEW_SUBJECTS} subjects: {few}.")
+    shares = np.bincount(target.values, minlength=len(target.classes)) / len(target.values)
+    if target.kind == "binary" and shares.min() < RARE_SHARE:
+        rare = target.classes[int(shares.argmin())]
+        yield Notice(
+            "class_imbalance",
+            f"'{rare}' is {shares.min():.0%} of the scans: at the threshold 0.5 a probe tends to name the other class, "
+            "which lowers balanced accuracy. AUC does not depend on the threshold; evaluation.threshold=prevalence "
+            "moves it.",
+        )
+    owners = pd.Series(target.values).groupby(subjects.to_numpy()).nunique()
+    if (owners > 1).any():
+        yield Notice(
+            "changing_class",
+            f"{int((owners > 1).sum())} subjects have sessions of different classes; they are dealt to folds by the "
+            "commonest.",
+        )
+
+
+def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Notice]:
+    if target.name == "site":
+        return
+    n_missing = int(table["site"].isna().sum())
+    if n_missing == len(table):
+        yield Notice("site_missing", "No scan has a site: nothing can be said about differences between sites.")
+        return
+    if n_missing:
+        yield Notice(
+            "site_missing", f"{n_missing} of {len(table)} scans have no site; they form the group '{NO_SITE}'."
+        )
+    sites = table["site"].fillna(NO_SITE)
+    sizes = table["subject_id"].groupby(sites).nunique()
+    if len(sizes) == 1:
+        yield Notice("single_site", f"All scans are of the site '{sizes.index[0]}': results need not hold at another.")
+        return
+    small = [f"'{site}' ({n})" for site, n in sizes.items() if n < min_site_n]
+    if small:
+        yield Notice("small_site", f"Sites with fewer than {min_site_n} subjects: {_listed(small)}.")
+    if target.kind == "continuous":
+        return
+    single = {
+        site: target.classes[codes.iloc[0]]
+        for site, codes in pd.Series(target.values).groupby(sites.to_numpy())
+        if codes.nunique() == 1
+    }
+    if single:
+        named = _listed([f"'{site}' ({name})" for site, name in single.items()])
+        yield Notice(
+            "single_class_site",
+            f"{len(single)} of {len(sizes)} sites have one class only: {named}. There AUC and balanced accuracy are "
+            "not defined, and a probe that recognises the site recognises the class.",
+        )
+
+
+def _site_association(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
+    first = _one_row_a_subject(table)
+    known = first[table["site"].iloc[first].notna().to_numpy()]
+    sites = table["site"].iloc[known].to_numpy()
+    if target.name == "site" or len(set(sites)) < 2:
+        return
+    if target.kind == "continuous":
+        strength = np.sqrt(variance_explained(target.values[known].astype(float), sites))
+        measure, means = "√ε²", "the target's mean differs between sites"
+    else:
+        strength = cramers_v(target.values[known], sites)
+        measure, means = "bias-corrected Cramér's V", "the classes are spread unevenly over sites"
+    if strength > SITE_ASSOCIATION:
+        yield Notice(
+            "site_confounded",
+            f"Site is confounded with {target.name} ({measure} {strength:.2f} > {SITE_ASSOCIATION}): {means}. A probe "
+            "can score by recognising the scanner. Compare with the baseline, and with splits=leave-site-out.",
+        )
+
+
+def _age(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
+    if target.name == "age":
+        return
+    first = _one_row_a_subject(table)
+    ages, codes = table["age"].to_numpy()[first], target.values[first]
+    worst = (0.0, 0, 1)
+    for a, b in combinations(range(len(target.classes)), 2):
+        worst = max(worst, (abs(standardised_difference(ages[codes == a], ages[codes == b])), a, b))
+    if worst[0] > AGE_DIFFERENCE:
+        names = [
+            f"{target.classes[code]} {np.nanmean(ages[codes == code]):.1f}"
+            for code in worst[1:]
+            if np.any(codes == code)
+        ]
+        yield Notice(
+            "age_imbalance",
+            f"Classes differ in age (means {' and '.join(names)}; {worst[0]:.2f} standard deviations > "
+            f"{AGE_DIFFERENCE}): what looks like {target.name} can be age. Compare with the baseline.",
+        )
+
+
+def _sex(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
+    if target.name == "sex":
+        return
+    first = _one_row_a_subject(table)
+    texts = np.array([text or "" for text in cell_texts(table["sex"].iloc[first])])
+    known = texts != ""
+    strength = cramers_v(target.values[first][known], texts[known]) if known.any() else 0.0
+    if strength > SEX_ASSOCIATION:
+        yield Notice(
+            "sex_imbalance",
+            f"Classes differ in sex (bias-corrected Cramér's V {strength:.2f} > {SEX_ASSOCIATION}): what looks like "
+            f"{target.name} can be sex. Compare with the baseline.",
+        )
+
+
+def _one_row_a_subject(table: pd.DataFrame) -> npt.NDArray[np.intp]:
+    return np.flatnonzero(~table["subject_id"].duplicated().to_numpy())
+
+
+def _listed(names: Sequence[str], n_shown: int = 8) -> str:
+    return ", ".join(names[:n_shown]) + (f" … and {len(names) - n_shown} more" if len(names) > n_shown else "")

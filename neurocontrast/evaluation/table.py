@@ -1,0 +1,130 @@
+"""The rows of an evaluation: identifiers and metadata, checked and in one form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.exceptions import DataError, one_of, suggestion
+
+__all__ = ["NO_SITE", "cell_texts", "check_rows", "row_names", "select_rows", "tidy_table"]
+
+NO_SITE = "(no site)"
+"""How scans without a site are called in tables; they form a group of their own."""
+
+_MISSING = {"", "n/a", "na", "nan", "none", "<na>"}
+_IDENTIFIERS = ("participant_id", "subject_id", "session", "path")
+
+
+def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with every identifier and covariate column there and in one form.
+
+    ``participant_id``, ``subject_id`` (the participant where absent), ``session`` and ``path``
+    are text, ``age`` is a float, ``sex`` and ``site`` are text with None where missing.
+    """
+    if "participant_id" not in table:
+        raise DataError(f"embeddings: column 'participant_id' is needed. Columns: {_shown(table.columns)}.")
+    tidy = table.reset_index(drop=True).copy()
+    for name in _IDENTIFIERS:
+        fallback = tidy["participant_id"] if name == "subject_id" else pd.Series([""] * len(tidy), dtype=object)
+        tidy[name] = [text or "" for text in cell_texts(tidy.get(name, fallback))]
+    unnamed = np.flatnonzero(tidy["participant_id"] == "")
+    if len(unnamed):
+        raise DataError(
+            f"embeddings: participant_id is empty in {len(unnamed)} rows (first: {unnamed[:5].tolist()}). Every scan "
+            "needs a participant: without it the sessions of one person could stand on both sides of a fold."
+        )
+    tidy["subject_id"] = np.where(tidy["subject_id"] == "", tidy["participant_id"], tidy["subject_id"])
+    for name in ("sex", "site"):
+        tidy[name] = pd.Series(cell_texts(tidy[name]) if name in tidy else [None] * len(tidy), dtype=object)
+    ages = pd.Series(np.nan, index=tidy.index) if "age" not in tidy else tidy["age"]
+    tidy["age"] = pd.to_numeric(ages, errors="coerce").astype("float64")
+    return tidy
+
+
+def check_rows(table: pd.DataFrame, features: npt.NDArray[np.floating]) -> None:
+    """Refuse features that are not numbers or do not differ, and scans that stand twice."""
+    if features.ndim != 2 or len(features) != len(table):
+        raise DataError(
+            f"embeddings: features must be (n scans, n features) with a row for each of the {len(table)} rows of the "
+            f"table, found shape {features.shape}."
+        )
+    if not len(features) or not features.shape[1]:
+        raise DataError(f"embeddings: nothing to evaluate: {features.shape[0]} scans × {features.shape[1]} features.")
+    finite = np.isfinite(features).all(axis=1)
+    if not finite.all():
+        raise DataError(
+            f"embeddings: features must be finite, but {int((~finite).sum())} scans have NaN or infinity: "
+            f"{_names(table, np.flatnonzero(~finite))}. Embed these scans again, or leave them out."
+        )
+    if len(features) > 1 and not np.ptp(features, axis=0).any():
+        raise DataError(
+            "embeddings: all scans have the same features: the encoder has collapsed or the images are all alike. "
+            "Look at alignment and uniformity in the run's metrics.csv."
+        )
+    twice = table.duplicated(["participant_id", "session"], keep=False).to_numpy()
+    if twice.any():
+        raise DataError(
+            f"embeddings: {int(twice.sum())} rows share participant_id and session with another row: "
+            f"{_names(table, np.flatnonzero(twice))}. Keep one row a scan, or give the column 'session'."
+        )
+
+
+def select_rows(table: pd.DataFrame, where: Mapping[str, Sequence[str]]) -> npt.NDArray[np.bool_]:
+    """Return which rows have, in every named column, one of the values allowed there."""
+    keep = np.ones(len(table), dtype=bool)
+    for column, allowed in where.items():
+        if column not in table:
+            raise DataError(
+                f"where: there is no column '{column}'.{suggestion(column, table.columns)} "
+                f"Columns: {_shown(table.columns)}."
+            )
+        texts = np.array(["n/a" if text is None else text for text in cell_texts(table[column])], dtype=object)
+        found = sorted(set(texts))
+        for value in allowed:
+            if value not in found:
+                raise DataError(
+                    f"where: column '{column}' has no value '{value}'.{suggestion(value, found)} "
+                    f"It has: {_shown(found)}."
+                )
+        keep &= np.isin(texts, list(allowed))
+    if not keep.any():
+        raise DataError(f"where: no scan is left by the selection { ({k: list(v) for k, v in where.items()}) }.")
+    return keep
+
+
+def cell_texts(values: pd.Series) -> list[str | None]:
+    """Return cells as text: None where missing, and whole numbers without a decimal point."""
+    return [_text(value) for value in values]
+
+
+def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -> list[str]:
+    """Return what scans are called in messages: the participant, and the session where there is one."""
+    chosen = table.iloc[np.asarray(rows, dtype=int)]
+    return [
+        f"{participant} session {session}" if session else str(participant)
+        for participant, session in zip(chosen["participant_id"], chosen["session"], strict=True)
+    ]
+
+
+def _text(value: object) -> str | None:
+    if value is None or value is pd.NA or (isinstance(value, float | np.floating) and np.isnan(value)):
+        return None
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    text = str(value).strip()
+    return None if text.lower() in _MISSING else text
+
+
+def _names(table: pd.DataFrame, rows: npt.NDArray[np.intp], n_shown: int = 5) -> str:
+    more = f" … and {len(rows) - n_shown} more" if len(rows) > n_shown else ""
+    return ", ".join(row_names(table, rows[:n_shown])) + more
+
+
+def _shown(names: Sequence[object] | pd.Index, n_shown: int = 30) -> str:
+    listed = [str(name) for name in names]
+    more = f" … and {len(listed) - n_shown} more" if len(listed) > n_shown else ""
+    return one_of(listed[:n_shown]) + more

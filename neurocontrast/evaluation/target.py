@@ -1,0 +1,185 @@
+"""What is predicted: its kind, its classes and the rows that have it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.evaluation.table import cell_texts
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+
+__all__ = ["CONTROL_NAMES", "Kind", "Target", "choose_positive", "read_target"]
+
+Kind = Literal["binary", "multiclass", "continuous"]
+
+CONTROL_NAMES = frozenset(
+    {
+        "control", "controls", "healthy", "healthy control", "healthy controls", "hc", "hcs", "cn", "nc", "cu", "con",
+        "ctl", "ctrl", "td", "typical", "normal", "unaffected", "none", "no", "false", "negative", "0",
+    }
+)  # fmt: skip
+"""Names, in lower case, of a class that is never the positive one when another class is not among them."""
+
+MAX_CLASSES = 100
+"""More classes than this are taken for identifiers."""
+
+_IDENTIFIERS = ("participant_id", "subject_id", "session", "path")
+_FEATURE = re.compile(r"feature_\d+")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target without missing values.
+
+    Attributes
+    ----------
+    name : str
+        Column.
+    kind : {"binary", "multiclass", "continuous"}
+        What is predicted.
+    values : array
+        Codes into `classes`, or numbers.
+    classes : tuple of str
+        Class names, of two the positive one last; empty for a continuous target.
+    positive : str or None
+        The positive class of a binary target.
+    """
+
+    name: str
+    kind: Kind
+    values: npt.NDArray[np.generic]
+    classes: tuple[str, ...] = ()
+    positive: str | None = None
+
+    def labels(self) -> npt.NDArray[np.generic]:
+        """Return class names, or the numbers of a continuous target."""
+        return self.values if self.kind == "continuous" else np.array(self.classes, dtype=object)[self.values]
+
+    def subset(self, rows: npt.NDArray[np.intp]) -> Target:
+        """Return the target of some rows; the classes stay."""
+        return Target(self.name, self.kind, self.values[rows], self.classes, self.positive)
+
+
+def read_target(
+    table: pd.DataFrame, name: str, *, kind: str = "auto", positive: str | None = None
+) -> tuple[Target, npt.NDArray[np.bool_]]:
+    """Return the target of the rows that have one, and which rows these are.
+
+    A text column is categorical; so is a numeric one with two distinct values; any other
+    numeric column is continuous. `kind` overrides this.
+
+    Raises
+    ------
+    ConfigError
+        For a column that does not exist, is an identifier or a feature, or a positive class
+        that is none.
+    DataError
+        For a target that is constant, has one value a scan, or is no number where one is needed.
+    """
+    _check_column(table, name)
+    texts = cell_texts(table[name])
+    present = np.array([text is not None for text in texts])
+    if not present.any():
+        raise DataError(f"target '{name}': missing in all {len(table)} scans. Choose another column.")
+    numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy(dtype=float)
+    if _is_continuous(table[name], numbers[present], kind):
+        return _continuous(table, name, numbers, present, positive), present
+    kept = [text for text in texts if text is not None]
+    return _categorical(table.loc[present, "subject_id"], name, kept, positive), present
+
+
+def choose_positive(classes: tuple[str, ...] | list[str]) -> str:
+    """Return the positive one of two classes.
+
+    The one that is not a control by name (`CONTROL_NAMES`); where that does not decide, the
+    last by alphabet, so "1" of "0" and "1", and "M" of "F" and "M".
+    """
+    others = [name for name in classes if not _is_control(name)]
+    return others[0] if len(others) == 1 else sorted(classes)[-1]
+
+
+def _is_control(label: str) -> bool:
+    return label.lower().replace("_", " ").replace("-", " ") in CONTROL_NAMES
+
+
+def _check_column(table: pd.DataFrame, name: str) -> None:
+    choices = [str(column) for column in table.columns if column not in _IDENTIFIERS]
+    if name in _IDENTIFIERS:
+        raise ConfigError(f"target '{name}': identifies scans and cannot be predicted. Choose of {one_of(choices)}.")
+    if _FEATURE.fullmatch(name):
+        raise ConfigError(f"target '{name}': is a feature of the embedding itself. Choose of {one_of(choices)}.")
+    if name not in table:
+        raise ConfigError(
+            f"target '{name}': there is no such column.{suggestion(name, choices)} Choose of {one_of(choices)}."
+        )
+
+
+def _is_continuous(column: pd.Series, numbers: npt.NDArray[np.float64], kind: str) -> bool:
+    if kind != "auto":
+        return kind == "continuous"
+    is_number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    return bool(is_number and len(np.unique(numbers)) != 2)
+
+
+def _continuous(
+    table: pd.DataFrame,
+    name: str,
+    numbers: npt.NDArray[np.float64],
+    present: npt.NDArray[np.bool_],
+    positive: str | None,
+) -> Target:
+    if positive is not None:
+        raise ConfigError(
+            f"positive: target '{name}' is continuous and has no classes. Leave positive out, or set kind=categorical."
+        )
+    wrong = np.flatnonzero(present & ~np.isfinite(numbers))
+    if len(wrong):
+        found = ", ".join(f"{table['participant_id'].iloc[row]}: '{table[name].iloc[row]}'" for row in wrong[:5])
+        raise DataError(
+            f"target '{name}': must be finite numbers to be continuous, but {len(wrong)} scans have none ({found}). "
+            "Correct them, or set kind=categorical."
+        )
+    values = numbers[present]
+    if np.ptp(values) == 0:
+        raise DataError(f"target '{name}': has the one value {values[0]:g} in all {len(values)} scans. {_CONSTANT}")
+    return Target(name, "continuous", values)
+
+
+def _categorical(subjects: pd.Series, name: str, texts: list[str], positive: str | None) -> Target:
+    counts = pd.Series(texts).value_counts()
+    classes = sorted(counts.index)
+    if len(classes) == 1:
+        raise DataError(f"target '{name}': has the one value '{classes[0]}' in all {len(texts)} scans. {_CONSTANT}")
+    if len(classes) > MAX_CLASSES or (len(classes) > 2 and 2 * len(classes) > subjects.nunique()):
+        raise DataError(
+            f"target '{name}': has {len(classes)} different values in {subjects.nunique()} subjects "
+            f"({one_of(classes[:3])} …), which looks like an identifier. Choose a column with fewer classes, or set "
+            "kind=continuous if these are numbers."
+        )
+    if len(classes) > 2:
+        if positive is not None:
+            raise ConfigError(
+                f"positive: target '{name}' has {len(classes)} classes ({one_of(classes)}). Leave positive out, or "
+                f"keep two of them with where={{'{name}': [...]}}."
+            )
+        classes.sort(key=lambda label: not _is_control(label))  # stable: controls first
+        kind: Kind = "multiclass"
+    else:
+        if positive is not None and positive not in classes:
+            raise ConfigError(
+                f"positive: '{positive}' is not a class of '{name}'.{suggestion(positive, classes)} "
+                f"Classes: {one_of(classes)}."
+            )
+        positive = positive or choose_positive(classes)
+        classes.sort(key=lambda label: label == positive)
+        kind = "binary"
+    codes = pd.Categorical(texts, categories=classes).codes.astype(np.int64)
+    return Target(name, kind, codes, tuple(classes), positive)
+
+
+_CONSTANT = "There is nothing to predict: choose another column, or widen the selection."

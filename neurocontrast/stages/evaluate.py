@@ -1,0 +1,168 @@
+"""Evaluation of an embeddings table, written as one folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+from pydantic import ValidationError
+
+from neurocontrast.embedding.table import read_embeddings
+from neurocontrast.evaluation import Evaluation, EvaluationSettings, plan_study, run_study
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.files import digest_of_file, write_json, write_text
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.provenance import describe_environment
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    embeddings: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str],
+    target: str | None = None,
+    settings: EvaluationSettings | None = None,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+    **options: Any,
+) -> Path:
+    """Predict a column from frozen embeddings by cross-validation, beside age, sex and site alone.
+
+    Parameters
+    ----------
+    embeddings : path
+        Table written by `embed`.
+    out : path
+        Folder to write. It appears whole, or not at all.
+    target : str, optional
+        Column to predict; ``diagnosis`` by default.
+    settings : EvaluationSettings, optional
+        All choices together; `target` and `options` go before them.
+    overwrite : bool, default=False
+        Whether an evaluation already at `out` is replaced.
+    progress : Progress
+        Told how far the work is.
+    **options
+        Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``n_repeats``, ``seed``,
+        ``positive``, ``where``, ``n_bootstraps``, ``allow_overlap`` …
+
+    Returns
+    -------
+    Path
+        The folder: ``evaluation.json``, ``predictions.tsv``, ``folds.tsv``, ``sites.tsv`` and more.
+
+    Raises
+    ------
+    ConfigError, DataError, LeakageError
+        For whatever cannot be evaluated as it is, before anything is written.
+
+    Examples
+    --------
+    >>> from neurocontrast import evaluate
+    >>> folder = evaluate("embeddings.parquet", target="diagnosis", out="results/diagnosis")  # doctest: +SKIP
+    """
+    given = options if target is None else {**options, "target": target}
+    chosen = _settings(settings, given)
+    folder = _check_out(Path(out), overwrite=overwrite)
+    source = Path(embeddings)
+    if not source.is_file():
+        raise DataError(f"embeddings: there is no file '{source}'. Give the --out of 'neurocontrast embed'.")
+    read = read_embeddings(source)
+    study = plan_study(read.table, read.features, settings=chosen, info=read.info)
+    for notice in study.notices:
+        progress.warning(notice.message)
+    result = run_study(study, progress=progress)
+    with _folder(folder) as temporary:
+        _write(temporary, result, chosen, source, read.info)
+    return folder
+
+
+def _settings(settings: EvaluationSettings | None, options: dict[str, Any]) -> EvaluationSettings:
+    base = {} if settings is None else settings.model_dump()
+    try:
+        return EvaluationSettings.model_validate({**base, **options})
+    except ValidationError as error:
+        raise ConfigError("\n".join(_fault(fault) for fault in error.errors())) from None
+
+
+def _fault(fault: Any) -> str:
+    place = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "extra_forbidden":
+        known = list(EvaluationSettings.model_fields)
+        return f"evaluate has no option '{place}'.{suggestion(place, known)} Options: {one_of(known)}."
+    hint = suggestion(fault["input"], ("stratified", "leave-site-out")) if place == "splits" else ""
+    return f"{place}: {fault['msg'].removeprefix('Value error, ')}; got {fault['input']!r}.{hint}"
+
+
+def _check_out(folder: Path, *, overwrite: bool) -> Path:
+    if folder.is_file():
+        raise ConfigError(f"out: must be a folder, but '{folder}' is a file. Give another.")
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return folder
+    if not overwrite:
+        raise ConfigError(
+            f"out: '{folder}' exists and is not empty. Give another folder, or overwrite=True (--overwrite)."
+        )
+    if not (folder / "evaluation.json").is_file():
+        raise ConfigError(
+            f"out: '{folder}' holds something else than an evaluation and is not replaced. Give another folder."
+        )
+    return folder
+
+
+@contextlib.contextmanager
+def _folder(folder: Path) -> Iterator[Path]:
+    """Give a temporary folder beside `folder`, which takes its place when all is written."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    workplace = Path(tempfile.mkdtemp(prefix=f".tmp-{folder.name}-", dir=folder.parent))
+    new, old = workplace / "new", workplace / "old"
+    new.mkdir()  # unlike the workplace itself, with the permissions that the user's umask gives
+    try:
+        yield new
+        if folder.is_dir():
+            os.replace(folder, old)
+        try:
+            os.replace(new, folder)
+        except OSError:
+            if old.is_dir():
+                os.replace(old, folder)
+            raise
+    finally:
+        shutil.rmtree(workplace, ignore_errors=True)
+
+
+def _write(folder: Path, result: Evaluation, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:
+    for name, table in result.tables.items():
+        _write_table(folder / f"{name}.tsv", table)
+    training = info.get("training_metrics")
+    if training:
+        _write_table(folder / "training.tsv", pd.DataFrame(training))
+    resolved = {"embeddings": source.name, "evaluation": settings.model_dump(mode="json")}
+    write_text(folder / "config.yaml", yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
+    about = {
+        "simulated": bool(info.get("simulated", False)),
+        "simulation": info.get("simulation"),
+        "run": info.get("run"),
+        "objective": info.get("objective"),
+        "environment": describe_environment(),
+        "embeddings": {
+            "file": source.name,
+            "digest": digest_of_file(source),
+            "cohort_source": info.get("cohort_source"),
+            "cohort_digest": info.get("cohort_digest"),
+            "environment": info.get("environment"),
+        },
+    }
+    write_json(folder / "evaluation.json", {**result.summary, **about})
+
+
+def _write_table(path: Path, table: pd.DataFrame) -> None:
+    write_text(path, table.to_csv(sep="\t", index=False, lineterminator="\n"))

@@ -320,7 +320,7 @@ def weakly_supervised_cclk(z1, z2, w, temperature, ridge):
     loss = 0.0
     for i in range(n):
         rest = total(torch.exp(s[i][j]) for j in range(n) if j != i)
-        loss = loss - log(m[i] / (m[i] + rest))
+        loss = loss - log(m[i]) + log(m[i] + rest)
     return loss / n
 
 

@@ -1,0 +1,99 @@
+"""A sum of objectives, each with its own kernel and weight."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from neurocontrast import losses
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.kernels import Categorical, Gaussian, Linear
+
+
+@pytest.fixture
+def learn_and_forget():
+    return losses.SumOfObjectives(
+        {
+            "learn": losses.ConditionalAlignmentUniformity(Gaussian("age", sigma=5.0) * Categorical("sex")),
+            "forget": losses.FairCCLK(Categorical("label")),
+            "spread": losses.NTXent(),
+        },
+        weights={"forget": 0.5, "spread": 0.0},
+    )
+
+
+def test_is_the_weighted_sum(learn_and_forget, random_batch):
+    z1, z2, metadata = random_batch(8, 5, seed=0)
+    learn = losses.ConditionalAlignmentUniformity(Gaussian("age", sigma=5.0) * Categorical("sex"))
+    forget = losses.FairCCLK(Categorical("label"))
+    expected = learn(z1, z2, metadata) + 0.5 * forget(z1, z2, metadata)
+    value = learn_and_forget(z1, z2, metadata)
+    torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-12)
+    for got, wanted in zip(torch.autograd.grad(value, (z1, z2)), torch.autograd.grad(expected, (z1, z2)), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_terms_are_prefixed_and_add_up(learn_and_forget, random_batch):
+    batch = random_batch(8, 5, seed=1)
+    terms = learn_and_forget.terms(*batch)
+    assert {"learn/alignment", "learn/uniformity", "forget/alignment", "forget/uniformity"} < set(terms)
+    torch.testing.assert_close(sum(terms.values()), learn_and_forget(*batch), rtol=1e-12, atol=1e-12)
+
+
+def test_columns_are_merged_and_must_agree(learn_and_forget):
+    assert learn_and_forget.columns == {"age": "continuous", "sex": "categorical", "label": "categorical"}
+    with pytest.raises(ConfigError, match="'age' is read as categorical by 'b' and as continuous"):
+        losses.SumOfObjectives({"a": losses.FairCCLK(Linear("age")), "b": losses.FairCCLK(Categorical("age"))})
+
+
+def test_bounds_are_prefixed(random_batch):
+    both = losses.SumOfObjectives({"a": losses.InfoNCE(), "b": losses.SINCERE("label")}, weights={"a": 2.0})
+    z1, z2, metadata = random_batch(6, 4, seed=2)
+    bounds = both.bounds(z1, z2, metadata)
+    assert set(bounds) == {"a/mutual_information", "b/kl_divergence"}
+    torch.testing.assert_close(bounds["a/mutual_information"], losses.InfoNCE().bounds(z1, z2)["mutual_information"])
+
+
+def test_kernels_are_fitted_and_stored(random_batch):
+    _, _, metadata = random_batch(30, 4, seed=3)
+
+    def objective():
+        return losses.SumOfObjectives(
+            {"a": losses.YAwareInfoNCE(Gaussian("age", sigma="scott")), "b": losses.NTXent()},
+        )
+
+    fitted, loaded = objective(), objective()
+    fitted.kernel.fit(metadata)
+    loaded.load_state_dict(fitted.state_dict())
+    z1, z2, batch = random_batch(5, 4, seed=4)
+    torch.testing.assert_close(loaded(z1, z2, batch), fitted(z1, z2, batch))
+
+
+def test_the_cohort_is_checked_by_each_objective(random_batch):
+    _, _, metadata = random_batch(6, 4, seed=5)
+    both = losses.SumOfObjectives({"a": losses.NTXent(), "b": losses.YAwareInfoNCE(Linear("scores"))})
+    for check in (both.check, both.kernel.check):
+        with pytest.raises(DataError, match="needs weights of at least 0"):
+            check(metadata)
+    metadata["scores"][1] = torch.nan
+    with pytest.raises(DataError, match="sub-1"):
+        both.check(metadata, names=[f"sub-{i}" for i in range(6)])
+
+
+def test_no_kernel_where_nothing_is_read():
+    assert losses.SumOfObjectives({"a": losses.NTXent(), "b": losses.InfoNCE()}).kernel is None
+
+
+@pytest.mark.parametrize(
+    ("objectives", "weights", "message"),
+    [
+        ({}, None, "at least one objective"),
+        ({"a b": losses.NTXent()}, None, "letters, digits and underscores"),
+        ({"a": torch.nn.Identity()}, None, r"objectives\['a'\] must be a loss"),
+        ({"learn": losses.NTXent()}, {"lern": 1.0}, "Did you mean 'learn'"),
+        ({"a": losses.NTXent()}, {"a": -1.0}, r"weights\['a'\] must be a number of at least 0"),
+    ],
+)
+def test_what_cannot_be_used_is_named(objectives, weights, message):
+    with pytest.raises(ConfigError, match=message):
+        losses.SumOfObjectives(objectives, weights=weights)

@@ -1,0 +1,256 @@
+"""What must hold between the losses, whatever the batch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from neurocontrast import losses
+from neurocontrast.kernels import Categorical, Gaussian
+
+few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+sizes = st.integers(2, 7)
+seeds = st.integers(0, 10_000)
+temperatures = st.sampled_from([0.02, 0.1, 0.5, 1.0])
+LIKE_AGE = Gaussian("age", sigma=5.0)
+
+
+def same(loss, other, z1, z2, metadata=None):
+    """Two losses (or a loss and a function) agree in value and gradient."""
+    a, b = loss(z1, z2, metadata), other(z1, z2, metadata)
+    torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+    for one, two in zip(torch.autograd.grad(a, (z1, z2)), torch.autograd.grad(b, (z1, z2)), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-9)
+
+
+def distinct(metadata):
+    n = len(metadata["label"])
+    return metadata | {"label": torch.arange(n).flip(0), "age": 100.0 * torch.arange(n, dtype=torch.float64)}
+
+
+def constant(metadata):
+    return {name: column[:1].expand_as(column) for name, column in metadata.items()}
+
+
+class TestYAware:
+    @few
+    @given(sizes, seeds, temperatures)
+    def test_is_conditional_alignment_plus_global_uniformity(self, random_batch, n, seed, t):
+        def parts(z1, z2, metadata):
+            alignment = losses.ConditionalAlignment(LIKE_AGE, temperature=t)(z1, z2, metadata)
+            return alignment + losses.GlobalUniformity(temperature=t)(z1, z2) + math.log(2 * n - 1)
+
+        same(losses.YAwareInfoNCE(LIKE_AGE, temperature=t), parts, *random_batch(n, 5, seed=seed))
+
+    @few
+    @given(sizes, seeds, temperatures)
+    def test_without_bandwidth_is_ntxent(self, random_batch, n, seed, t):
+        z1, z2, metadata = random_batch(n, 5, seed=seed)
+        narrow = losses.YAwareInfoNCE(Gaussian("age", sigma=1e-6), temperature=t)
+        same(narrow, losses.NTXent(temperature=t), z1, z2, metadata)
+
+    @few
+    @given(sizes, seeds, temperatures)
+    def test_of_a_category_is_supcon(self, random_batch, n, seed, t):
+        by_label = losses.YAwareInfoNCE(Categorical("label"), temperature=t)
+        same(by_label, losses.SupCon("label", temperature=t), *random_batch(n, 5, seed=seed))
+
+
+class TestLabels:
+    @few
+    @given(sizes, seeds, temperatures)
+    def test_one_sample_a_label_is_ntxent(self, random_batch, n, seed, t):
+        z1, z2, metadata = random_batch(n, 5, seed=seed)
+        for loss in (losses.SupCon("label", temperature=t), losses.SINCERE("label", temperature=t)):
+            same(loss, losses.NTXent(temperature=t), z1, z2, distinct(metadata))
+
+    @few
+    @given(sizes, seeds, temperatures)
+    def test_no_margin_is_sincere(self, random_batch, n, seed, t):
+        loss = losses.EpsilonSupInfoNCE("label", temperature=t, epsilon=0.0)
+        same(loss, losses.SINCERE("label", temperature=t), *random_batch(n, 5, seed=seed))
+
+    @few
+    @given(sizes, seeds, st.sampled_from([0.1, 0.5]))
+    def test_sincere_never_repels_a_pair_of_one_label(self, random_batch, n, seed, t):
+        z1, z2, metadata = random_batch(n, 2 * n + 1, seed=seed)
+        pull = similarity_gradient(losses.SINCERE("label", temperature=t), z1, z2, metadata)
+        labels = metadata["label"].repeat(2)
+        alike = labels[:, None] == labels
+        assert pull[alike].max() <= 1e-9
+        assert (pull[~alike] >= -1e-9).all()
+
+    def test_supcon_repels_a_pair_of_one_label_that_is_close(self, random_batch):
+        """Three samples of a label, two of them almost the same: SupCon pushes these apart, SINCERE does not."""
+        z1, z2, metadata = random_batch(4, 9, seed=1)
+        metadata["label"] = torch.tensor([0, 0, 0, 1])
+        z1 = z1.detach().clone()
+        z1[1] = z1[0] + 0.3 * z1[1]
+        z1.requires_grad_()
+        supcon = similarity_gradient(losses.SupCon("label", temperature=0.1), z1, z2, metadata)
+        sincere = similarity_gradient(losses.SINCERE("label", temperature=0.1), z1, z2, metadata)
+        assert supcon[0, 1] > 1e-3
+        assert sincere[0, 1] <= 1e-9
+
+    @few
+    @given(sizes, seeds, temperatures)
+    def test_kl_bound(self, random_batch, naive, n, seed, t):
+        z1, z2, metadata = random_batch(n, 5, seed=seed, n_labels=2)
+        loss = losses.SINCERE("label", temperature=t)
+        labels = metadata["label"].tolist()
+        n_negatives = torch.tensor([2.0 * sum(b != a for b in labels) for a in labels], dtype=torch.float64)
+        expected = n_negatives.clamp_min(1).log().mean() - loss(z1, z2, metadata).detach()
+        torch.testing.assert_close(loss.bounds(z1, z2, metadata)["kl_divergence"], expected, rtol=1e-10, atol=1e-10)
+
+
+def similarity_gradient(loss, z1, z2, metadata):
+    """∂L/∂s of every pair, read back from ∂L/∂z of linearly independent embeddings (d > 2n)."""
+    pool = torch.nn.functional.normalize(torch.cat([z1, z2]).detach(), dim=1)
+    n = len(z1)
+    u1, u2 = pool[:n].clone().requires_grad_(), pool[n:].clone().requires_grad_()
+    gradient = torch.cat(torch.autograd.grad(loss(u1, u2, metadata), (u1, u2)))
+    pairs = torch.zeros(2 * n, 2 * n, dtype=torch.float64)
+    for i in range(2 * n):
+        others = [j for j in range(2 * n) if j != i]
+        tangents = pool[others] - (pool[others] @ pool[i])[:, None] * pool[i]
+        pairs[i, others] = torch.linalg.lstsq(tangents.T, gradient[i][:, None]).solution[:, 0]
+    return pairs
+
+
+class TestUniformity:
+    @few
+    @given(sizes, seeds, temperatures)
+    def test_nothing_to_repel_is_zero(self, random_batch, n, seed, t):
+        z1, z2, metadata = random_batch(n, 5, seed=seed)
+        for kernel in (Categorical("label"), LIKE_AGE):
+            value = losses.ConditionalUniformity(kernel, temperature=t)(z1, z2, constant(metadata))
+            gradients = torch.autograd.grad(value, (z1, z2))
+            assert value == 0
+            assert all((gradient == 0).all() for gradient in gradients)
+
+    @few
+    @given(sizes, seeds, temperatures)
+    def test_of_distinct_labels_is_the_log_of_the_mean_over_other_samples(self, random_batch, naive, n, seed, t):
+        z1, z2, metadata = random_batch(n, 5, seed=seed)
+        s, size, sample = naive.pool(z1, z2, t)
+        others = [torch.exp(s[i][j]) for i in range(size) for j in range(size) if sample[i] != sample[j]]
+        expected = torch.stack(others).mean().log()
+        value = losses.ConditionalUniformity(Categorical("label"), temperature=t)(z1, z2, distinct(metadata))
+        torch.testing.assert_close(value, expected, rtol=1e-10, atol=1e-10)
+
+    @few
+    @given(sizes, seeds, st.floats(0.0, 3.0))
+    def test_weight_scales_the_uniformity_alone(self, random_batch, n, seed, weight):
+        z1, z2, metadata = random_batch(n, 5, seed=seed)
+
+        def parts(z1, z2, metadata):
+            alignment = losses.ConditionalAlignment(LIKE_AGE)(z1, z2, metadata)
+            return alignment + weight * losses.ConditionalUniformity(LIKE_AGE)(z1, z2, metadata)
+
+        whole = losses.ConditionalAlignmentUniformity(LIKE_AGE, uniformity_weight=weight)
+        same(whole, parts, z1, z2, metadata)
+
+    @few
+    @given(sizes, seeds)
+    def test_squared_alignment_of_wang_and_isola_is_a_cosine(self, random_batch, n, seed):
+        z1, z2, _ = random_batch(n, 5, seed=seed)
+        cosine = torch.nn.functional.cosine_similarity(z1, z2).mean()
+        alignment = losses.AlignmentUniformity(alpha=2.0).terms(z1, z2)["alignment"]
+        torch.testing.assert_close(alignment, 2 - 2 * cosine, rtol=1e-10, atol=1e-10)
+
+
+class TestInfoNCE:
+    @few
+    @given(sizes, seeds, temperatures)
+    def test_bound_on_mutual_information(self, random_batch, n, seed, t):
+        z1, z2, _ = random_batch(n, 5, seed=seed)
+        loss = losses.InfoNCE(temperature=t)
+        bound = loss.bounds(z1, z2)["mutual_information"]
+        torch.testing.assert_close(bound, math.log(n) - loss(z1, z2).detach(), rtol=1e-10, atol=1e-10)
+        assert bound <= math.log(n) + 1e-12
+        assert not bound.requires_grad
+
+    @few
+    @given(sizes, seeds)
+    def test_both_directions_are_averaged(self, random_batch, n, seed):
+        z1, z2, _ = random_batch(n, 5, seed=seed)
+        one_way = losses.InfoNCE(symmetric=False)
+        same(losses.InfoNCE(), lambda a, b, m: (one_way(a, b) + one_way(b, a)) / 2, z1, z2)
+
+    @few
+    @given(sizes, seeds)
+    def test_a_view_can_be_frozen(self, random_batch, n, seed):
+        """Two encoders: the gradient of each view is its own."""
+        z1, z2, _ = random_batch(n, 5, seed=seed)
+        loss = losses.InfoNCE()
+        together = torch.autograd.grad(loss(z1, z2), (z1, z2))
+        torch.testing.assert_close(torch.autograd.grad(loss(z1, z2.detach()), z1)[0], together[0])
+        torch.testing.assert_close(torch.autograd.grad(loss(z1.detach(), z2), z2)[0], together[1])
+
+    @few
+    @given(sizes, seeds, temperatures, st.sampled_from([1.0, -1.0]))
+    def test_no_correction_of_negatives_is_ntxent(self, random_batch, n, seed, t, sign):
+        z1, z2, _ = random_batch(n, 5, seed=seed)
+        plain = losses.NTXent(temperature=t)
+        for corrected in (
+            losses.DebiasedInfoNCE(temperature=t, positive_prior=0.0),
+            losses.HardNegativeInfoNCE(temperature=t, positive_prior=0.0, concentration=0.0),
+        ):
+            same(lambda a, b, m, loss=corrected: loss(a, sign * b), lambda a, b, m: plain(a, sign * b), z1, z2)
+
+    @few
+    @given(sizes, seeds)
+    def test_no_concentration_is_debiased(self, random_batch, n, seed):
+        hard = losses.HardNegativeInfoNCE(temperature=0.5, positive_prior=0.2, concentration=0.0)
+        z1, z2, _ = random_batch(n, 5, seed=seed)
+        same(hard, losses.DebiasedInfoNCE(temperature=0.5, positive_prior=0.2), z1, z2)
+
+    @few
+    @given(sizes, seeds, temperatures)
+    def test_one_cluster_is_ntxent_and_one_sample_a_cluster_is_nothing(self, random_batch, n, seed, t):
+        z1, z2, metadata = random_batch(n, 5, seed=seed)
+        fair = losses.FairInfoNCE("label", temperature=t)
+        same(fair, losses.NTXent(temperature=t), z1, z2, constant(metadata))
+        assert abs(fair(z1, z2, distinct(metadata)).item()) < 1e-10
+
+
+class TestCCLK:
+    @few
+    @given(sizes, seeds, st.sampled_from([0.1, 0.5]))
+    def test_distinct_conditions_give_infonce_and_a_constant(self, random_batch, n, seed, t):
+        """W → I: M_i is the own other view, so weak supervision is InfoNCE and fairness has nothing left to do."""
+        z1, z2, metadata = random_batch(n, 5, seed=seed)
+        weak = losses.WeaklySupervisedCCLK(Categorical("label"), temperature=t, ridge=1e-12)
+        same(weak, losses.InfoNCE(temperature=t, symmetric=False), z1, z2, distinct(metadata))
+        fair = losses.FairCCLK(Categorical("label"), temperature=t, ridge=1e-12)(z1, z2, distinct(metadata))
+        assert fair.item() == pytest.approx(math.log(n), abs=1e-9)
+
+    @few
+    @given(sizes, seeds, st.sampled_from([0.1, 0.5]))
+    def test_one_condition_makes_the_fair_loss_infonce_with_all_as_negatives(self, random_batch, naive, n, seed, t):
+        """W → 1/n everywhere: (n − 1) M_i is (n − 1)/n of the sum over all candidates."""
+        z1, z2, metadata = random_batch(n, 5, seed=seed)
+        s = naive.similarities(naive.units(z1), naive.units(z2), t)
+        expected = sum(
+            torch.log1p((n - 1) / n * naive.total(torch.exp(s[i][j] - s[i][i]) for j in range(n))) for i in range(n)
+        )
+        fair = losses.FairCCLK(Categorical("label"), temperature=t, ridge=1e-12)(z1, z2, constant(metadata))
+        torch.testing.assert_close(fair, expected / n, rtol=1e-9, atol=1e-9)
+
+    @few
+    @given(sizes, seeds)
+    def test_symmetric_is_the_average_of_both_directions(self, random_batch, n, seed):
+        z1, z2, metadata = random_batch(n, 5, seed=seed)
+        for kind in (losses.WeaklySupervisedCCLK, losses.FairCCLK):
+            one_way = kind(LIKE_AGE)
+            same(
+                kind(LIKE_AGE, symmetric=True),
+                lambda a, b, m, loss=one_way: (loss(a, b, m) + loss(b, a, m)) / 2,
+                z1,
+                z2,
+                metadata,
+            )

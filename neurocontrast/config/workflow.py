@@ -94,5 +94,5 @@ def load_workflow(config: Mapping[str, Any]) -> WorkflowSettings:
     try:
         return WorkflowSettings.model_validate(given)
     except ValidationError as error:
-        lines = explain_all(error.errors(), WorkflowSettings, given)
+        lines = explain_all(error.errors(), WorkflowSettings)
     raise ConfigError("workflow configuration:\n" + "\n".join(f"  {line}" for line in lines))

@@ -1,1 +1,38 @@
-"""(to be written)."""
+"""What the command line and the Python API both call: one function a stage.
+
+Each is imported when it is first asked for, so that `evaluate` and `report` work without PyTorch.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from neurocontrast.stages.check import check
+    from neurocontrast.stages.embed import embed
+    from neurocontrast.stages.evaluate import evaluate
+    from neurocontrast.stages.pretrain import pretrain
+    from neurocontrast.stages.report import report
+    from neurocontrast.stages.simulate import simulate
+
+__all__ = ["check", "embed", "evaluate", "pretrain", "report", "simulate"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(import_module(f"{__name__}.{name}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+class _Stages(ModuleType):
+    """Keeps ``stages.embed`` the function: importing the module of that name would put the module there."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Stages

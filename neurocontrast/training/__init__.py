@@ -2,10 +2,11 @@
 
 from neurocontrast.training.loop import FitResult, fit
 from neurocontrast.training.metrics import alignment, effective_rank, uniformity
-from neurocontrast.training.session import TrainingData, accelerator_of, check_split
+from neurocontrast.training.session import AnyObjective, TrainingData, accelerator_of, check_split
 from neurocontrast.training.settings import TrainingSettings
 
 __all__ = [
+    "AnyObjective",
     "FitResult",
     "TrainingData",
     "TrainingSettings",

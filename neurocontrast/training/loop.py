@@ -37,10 +37,13 @@ class FitResult:
         One row an epoch, as in ``metrics.csv``.
     batchnorm : dict
         How BatchNorm's running statistics were re-estimated.
+    n_training_scans : int
+        Scans on the training side of the split.
     """
 
     metrics: list[dict[str, Any]]
     batchnorm: dict[str, Any]
+    n_training_scans: int
 
 
 def fit(
@@ -111,7 +114,8 @@ def _train(session: Session, position: Position, folder: Path, progress: Progres
             write_metrics(folder / "metrics.csv", position.metrics)
             _tell(row, writer, progress, settings)
             stop.check()
-        return FitResult(position.metrics, reestimate_encoder(session, after_batch=stop.check))
+        batchnorm = reestimate_encoder(session, after_batch=stop.check)
+        return FitResult(position.metrics, batchnorm, len(session.data.training_rows))
 
 
 def _run_epoch(session: Session, position: Position, stop: StopRequest, task: Task) -> dict[str, Any]:

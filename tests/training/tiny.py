@@ -38,6 +38,10 @@ class Contrast(torch.nn.Module):
         super().__init__()
         self.register_buffer("sigma", torch.tensor(1.0))
 
+    def check(self, metadata, *, names):
+        if self.kernel is not None:
+            self.kernel.check(metadata, names=names)
+
     def forward(self, z1, z2, metadata=None):
         return sum(self.terms(z1, z2, metadata).values())
 

@@ -1,0 +1,102 @@
+"""Embed scans with a frozen encoder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from neurocontrast.config import Config, as_config
+from neurocontrast.data import Cohort, Preprocessing, VolumeCache, VolumeDataset, read_cohort
+from neurocontrast.embedding import extract_features, write_embeddings
+from neurocontrast.encoders import load_encoder
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.provenance import describe_environment
+from neurocontrast.stages.run_folder import read_metrics, read_provenance, read_simulation
+
+__all__ = ["embed"]
+
+
+def embed(
+    run: str | os.PathLike[str],
+    *,
+    participants: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    images_root: str | os.PathLike[str] | None = None,
+    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+) -> Path:
+    """Write one row of features for each scan, preprocessed exactly as the run's own scans were.
+
+    Parameters
+    ----------
+    run : path
+        Run directory, or any folder with ``encoder.safetensors`` and ``encoder.json``.
+    participants : path
+        Table of scans.
+    out : path
+        Parquet file to write.
+    images_root : path, optional
+        Folder that relative image paths start from; the table's own by default.
+    config : Config, mapping or path of a YAML file, optional
+        Its section `embedding`, and of `data` where images and cache are. What is done to the
+        images is the run's and is not read from here.
+    overwrite : bool
+        Replace `out` if it exists.
+    progress : Progress
+        Told how far the work is.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    target = _check_target(Path(out), overwrite=overwrite)
+    settings = as_config({} if config is None else config)
+    encoder, contract = load_encoder(run)
+    preprocessing = Preprocessing.from_contract(contract["preprocessing"])
+    root = settings.data.images_root if images_root is None else Path(images_root)
+    cohort = read_cohort(Path(participants), images_root=root, images_pattern=settings.data.images_pattern)
+    if settings.embedding.where:
+        cohort = cohort.select(settings.embedding.where)
+    for warning in cohort.warnings:
+        progress.warning(warning)
+    info = _describe(Path(run), contract, cohort, progress)
+    cache = VolumeCache(settings.data.cache_dir, preprocessing, dtype=contract.get("cache_dtype", "float32"))
+    n_workers = settings.data.n_workers
+    cache.prepare([str(path) for path in cohort.table["path"]], n_workers=n_workers, progress=progress)
+    images = VolumeDataset(cohort, cache)
+    features = extract_features(encoder, images, settings=settings.embedding, n_readers=n_workers, progress=progress)
+    write_embeddings(target, cohort.table, features, info)
+    return target
+
+
+def _check_target(out: Path, *, overwrite: bool) -> Path:
+    if out.is_dir() or out.suffix != ".parquet":
+        raise ConfigError(f"out: must be a file that ends in .parquet, got '{out}'.")
+    if out.exists() and not overwrite:
+        raise ConfigError(f"out: '{out}' exists. Give another file, or replace it with --overwrite.")
+    return out
+
+
+def _describe(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress) -> dict[str, Any]:
+    """Return what a reader of the table must know, first of all who was in pretraining."""
+    provenance = read_provenance(run) if (run / "provenance.json").is_file() else None
+    if provenance is None:
+        progress.warning(
+            f"{run}: there is no provenance.json, so nobody can tell whether these participants were in pretraining."
+        )
+    return {
+        "run": {"name": run.resolve().name, **contract},
+        "pretraining_subjects": None if provenance is None else provenance["pretraining_subjects"],
+        "simulated": cohort.simulated or bool(contract.get("simulated")),
+        "objective": contract.get("objective"),
+        "training_metrics": read_metrics(run),
+        "environment": describe_environment(),
+        "cohort_source": cohort.source.name,
+        "cohort_digest": cohort.digest(),
+        "simulation": read_simulation(cohort),
+    }

@@ -1,0 +1,155 @@
+"""A run directory: what may be written into it, what it says, and whether a run can continue in it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from neurocontrast.config import Config, differences, load_config, write_config
+from neurocontrast.data.cohort import Cohort
+from neurocontrast.encoders.weights import CONTRACT
+from neurocontrast.exceptions import CheckpointError, ConfigError
+from neurocontrast.files import write_json
+from neurocontrast.provenance import describe_environment, version
+
+__all__ = ["check_can_continue", "check_new", "is_finished", "read_metrics", "read_provenance", "start_run"]
+
+_FREE_TO_DIFFER = (
+    "data.participants",
+    "data.images_root",
+    "data.images_pattern",
+    "data.cache_dir",
+    "data.n_workers",
+    "training.keep_checkpoints",
+    "simulation",
+    "embedding",
+    "evaluation",
+)
+"""What changes no weight; the cohort is compared by its digest, not by its path."""
+
+
+def check_new(folder: Path, *, resume: bool) -> bool:
+    """Say whether a run is to begin in `folder`; False where there is one to continue.
+
+    Raises
+    ------
+    ConfigError
+        Where the folder holds something else, or a run that was not asked to continue.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"out: must be a directory, but '{folder}' is a file. Give another.")
+    names = [path.name for path in folder.iterdir() if not path.name.startswith(".tmp-")] if folder.is_dir() else []
+    if "config.yaml" in names and "provenance.json" in names:
+        if not resume:
+            raise ConfigError(
+                f"out: '{folder}' already holds a run. Continue it with --resume, or give another directory."
+            )
+        return False
+    if not set(names) <= {"config.yaml", "provenance.json"}:
+        raise ConfigError(
+            f"out: '{folder}' is not empty and is not a run directory (it has no config.yaml). Give another directory."
+        )
+    return True
+
+
+def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> None:
+    """Refuse to continue a run with another configuration, cohort or version of the code.
+
+    Raises
+    ------
+    CheckpointError
+        Listing every difference.
+    """
+    found = differences(load_config(folder / "config.yaml"), config, ignore=_FREE_TO_DIFFER)
+    provenance = read_provenance(folder)
+    if cohort is not None and cohort.digest() != provenance["cohort"]["digest"]:
+        was, now = provenance["cohort"], describe_cohort(cohort)
+        found.append(
+            f"cohort: was {was['source']} ({was['n_scans']} scans, digest {was['digest'][:12]}), "
+            f"is {now['source']} ({now['n_scans']} scans, digest {now['digest'][:12]})"
+        )
+    if provenance["environment"]["neurocontrast"] != version():
+        found.append(f"neurocontrast: was {provenance['environment']['neurocontrast']}, is {version()}")
+    if found:
+        lines = "\n".join(f"  {line}" for line in found)
+        raise CheckpointError(
+            f"{folder}: the run cannot continue, because it would not be the same run:\n{lines}\n"
+            "Give what it began with, or start another in a new directory."
+        )
+
+
+def start_run(folder: Path, config: Config, cohort: Cohort, facts: Mapping[str, Any]) -> None:
+    """Write ``provenance.json`` and ``config.yaml``.
+
+    Parameters
+    ----------
+    folder : Path
+        The run directory.
+    config : Config
+        The resolved configuration.
+    cohort : Cohort
+        All scans of the run, those of validation included: whoever was seen, was seen.
+    facts : mapping
+        What else to record.
+    """
+    provenance = {
+        "format": 1,
+        "environment": describe_environment(),
+        "seed": config.seed,
+        "cohort": describe_cohort(cohort),
+        "simulated": cohort.simulated,
+        "simulation": read_simulation(cohort),
+        **facts,
+        "pretraining_subjects": cohort.subject_digests(),
+    }
+    write_json(folder / "provenance.json", provenance)
+    write_config(folder / "config.yaml", config)
+
+
+def describe_cohort(cohort: Cohort) -> dict[str, Any]:
+    """Return a cohort's name, digest and size."""
+    return {
+        "source": cohort.source.name,
+        "digest": cohort.digest(),
+        "n_scans": len(cohort),
+        "n_subjects": int(cohort.table["subject_id"].nunique()),
+    }
+
+
+def read_simulation(cohort: Cohort) -> dict[str, Any] | None:
+    """Return the ``simulation.json`` beside a simulated cohort's table, if there is one."""
+    path = cohort.source.parent / "simulation.json"
+    if not cohort.simulated or not path.is_file():
+        return None
+    return _read_json(path)
+
+
+def read_provenance(folder: Path) -> dict[str, Any]:
+    """Read a run's ``provenance.json``."""
+    return _read_json(folder / "provenance.json")
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Read a run's ``metrics.csv``: numbers, and None where nothing was measured."""
+    path = folder / "metrics.csv"
+    if not path.is_file():
+        return []
+    with open(path, newline="", encoding="utf-8") as stream:
+        rows = [{name: float(cell) if cell else None for name, cell in row.items()} for row in csv.DictReader(stream)]
+    return [{**row, "epoch": int(row["epoch"] or 0)} for row in rows]
+
+
+def is_finished(folder: Path) -> bool:
+    """Say whether a run has come to its encoder."""
+    return (folder / CONTRACT).is_file()
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error}). Copy the run again.") from error
+    return content

@@ -106,7 +106,7 @@ class VolumeCache:
         return Prepared(len(unique) - len(missing), len(missing))
 
     def read(self, path: str | Path) -> npt.NDArray[Any]:
-        """Return a scan's volume, ``(1, *shape)``, as a read-only memory map.
+        """Return a scan's volume, ``(1, *shape)``, as a private memory map: what is written to it stays in memory.
 
         A scan without a valid entry is preprocessed now.
 

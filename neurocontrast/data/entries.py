@@ -76,7 +76,7 @@ def write_entry(path: Path, array: npt.NDArray[Any], source: Signature) -> None:
 def open_entry(
     path: Path, source: Signature, *, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> npt.NDArray[Any] | None:
-    """Return the entry's array as a read-only memory map, or None where it must be made again.
+    """Return the entry's array as a private memory map, or None where it must be made again.
 
     It must have been made from this very source, be whole, and be as it was written: where
     the file's modification time is not the recorded one its checksum decides.
@@ -92,7 +92,7 @@ def open_entry(
             magic, size, mtime_ns, ctime_ns, stamp, checksum = _TRAILER.unpack(trailer)
             if magic != _MAGIC or Signature(size, mtime_ns, ctime_ns) != source:
                 return None
-            array = np.memmap(stream, dtype=dtype, mode="r", offset=start - n_bytes, shape=shape)
+            array = np.memmap(stream, dtype=dtype, mode="c", offset=start - n_bytes, shape=shape)
     except OSError:
         return None
     if status.st_mtime_ns != stamp:

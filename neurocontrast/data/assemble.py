@@ -161,6 +161,8 @@ def _check_files(rows: _Rows, paths: Sequence[str]) -> None:
             n_missing += 1
             near = _near_file(path) if n_missing <= N_SHOWN else ""
             rows.add(position, f"there is no image {shown(path, 200)}.{near}", "path")
+            if ":/" in path:
+                rows.problems.hint("Images are read from a disk, never downloaded; give the path of a file.")
             if "\\" in path:
                 rows.problems.hint("Write image paths with '/', not with '\\'.")
     if n_missing == len(paths):

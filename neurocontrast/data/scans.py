@@ -26,6 +26,14 @@ N_VOXELS_MIN = 8
 """A scan with fewer voxels along an axis is a slice or a thumbnail, not a volume."""
 
 _TILT_WARNED_DEGREES = 20.0
+_GZIP = b"\x1f\x8b"
+_N_HEADER_BYTES = 540
+_N_START_BYTES = 4096
+_NIFTI = {
+    size.to_bytes(4, order): of_version
+    for order in ("little", "big")
+    for size, of_version in ((348, nib.Nifti1Image), (540, nib.Nifti2Image))
+}
 
 
 @dataclass(frozen=True)
@@ -90,16 +98,15 @@ def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
     """
     name = os.fspath(path)
     try:
-        if Path(name).stat().st_size == 0:
-            raise DataError(f"{name}: the file is empty (0 bytes).")
-        image = np.load(name, mmap_mode="r", allow_pickle=False) if name.lower().endswith(".npy") else nib.load(name)
-        is_array = isinstance(image, np.ndarray)
-        _check_kind(name, image.dtype if is_array else image.get_data_dtype())
-        shape = _check_shape(name, image.shape)
-        if is_array:
-            return ScanHeader(shape, None)
-        orientation, spacing, warnings = _geometry(name, image)
-        return ScanHeader(tuple(shape[axis] for axis in np.argsort(orientation[:, 0])), spacing, warnings)
+        if name.lower().endswith(".npy"):
+            array = np.load(name, mmap_mode="r", allow_pickle=False)
+            _check_kind(name, array.dtype)
+            return ScanHeader(_check_shape(name, array.shape), None)
+        with open(name, "rb") as stream:
+            content = stream.read(_N_START_BYTES)
+        if content.startswith(_GZIP):
+            content = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(content, _N_HEADER_BYTES)
+        return _geometry(name, _nifti_type(name, content).header_class.from_fileobj(io.BytesIO(content)))[1]
     except DataError:
         raise
     except Exception as error:
@@ -114,23 +121,32 @@ def _read_array(name: str) -> npt.NDArray[np.float32]:
 
 def _read_nifti(name: str) -> Scan:
     content = Path(name).read_bytes()
-    if not content:
-        raise DataError(f"{name}: the file is empty (0 bytes).")
-    if content.startswith(b"\x1f\x8b"):
+    if content.startswith(_GZIP):
         # Whole, not streamed: it is as fast, and the checksum at the end is verified.
         content = gzip.decompress(content)
-    of_version = nib.Nifti2Image if content[:4] in (b"\x1c\x02\x00\x00", b"\x00\x00\x02\x1c") else nib.Nifti1Image
-    image = of_version.from_stream(io.BytesIO(content))
-    _check_kind(name, image.get_data_dtype())
+    image = _nifti_type(name, content).from_stream(io.BytesIO(content))
+    orientation, header = _geometry(name, image.header)
     shape = _check_shape(name, image.shape)
-    orientation, spacing, warnings = _geometry(name, image)
     voxels = image.get_fdata(dtype=np.float32, caching="unchanged").reshape(shape, order="F")
-    return Scan(nib.orientations.apply_orientation(voxels, orientation), spacing, warnings)
+    return Scan(nib.orientations.apply_orientation(voxels, orientation), header.spacing_mm, header.warnings)
 
 
-def _geometry(name: str, image: Any) -> tuple[npt.NDArray[Any], tuple[float, float, float], tuple[str, ...]]:
-    """Return how the axes go to RAS, the spacing along the RAS axes, and doubts."""
-    affine = image.affine
+def _nifti_type(name: str, content: bytes) -> Any:
+    """Return the class that reads this content: NIfTI-1 or 2, known by the size of the header it states."""
+    if not content:
+        raise DataError(f"{name}: the file is empty (0 bytes).")
+    if content[:4] not in _NIFTI:
+        raise DataError(f"{name}: this is not a NIfTI image, though its name says so.")
+    if len(content) < _N_HEADER_BYTES:
+        raise DataError(f"{name}: the image is truncated within its header. Copy or convert it again.")
+    return _NIFTI[content[:4]]
+
+
+def _geometry(name: str, header: Any) -> tuple[npt.NDArray[Any], ScanHeader]:
+    """Return how the axes go to RAS, and the geometry along the RAS axes with doubts about it."""
+    _check_kind(name, header.get_data_dtype())
+    shape = _check_shape(name, header.get_data_shape())
+    affine = header.get_best_affine()
     sizes = voxel_sizes(affine)
     low, high = SPACING_LIMITS_MM
     if not np.isfinite(affine).all() or not ((sizes >= low) & (sizes <= high)).all():
@@ -141,18 +157,18 @@ def _geometry(name: str, image: Any) -> tuple[npt.NDArray[Any], tuple[float, flo
     orientation = nib.io_orientation(affine)
     if np.isnan(orientation).any():
         raise DataError(f"{name}: the affine does not tell the directions of the axes; is the header damaged?")
-    spacing = np.empty(3)
-    spacing[orientation[:, 0].astype(int)] = sizes
-    return orientation, (float(spacing[0]), float(spacing[1]), float(spacing[2])), _doubts(image, affine / [*sizes, 1])
+    first, second, third = np.argsort(orientation[:, 0])
+    spacing = (float(sizes[first]), float(sizes[second]), float(sizes[third]))
+    warnings = _doubts(header, affine / [*sizes, 1])
+    return orientation, ScanHeader((shape[first], shape[second], shape[third]), spacing, warnings)
 
 
-def _doubts(image: Any, directions: npt.NDArray[Any]) -> tuple[str, ...]:
+def _doubts(header: Any, directions: npt.NDArray[Any]) -> tuple[str, ...]:
     warnings = []
-    header = image.header
     if header["sform_code"] == 0 and header["qform_code"] == 0:
         warnings.append("the header has no orientation (sform and qform codes are 0); left and right are a guess")
     elif header["sform_code"] > 0 and header["qform_code"] > 0:
-        sform, qform = (nib.aff2axcodes(affine) for affine in (image.get_sform(), image.get_qform()))
+        sform, qform = (nib.aff2axcodes(affine) for affine in (header.get_sform(), header.get_qform()))
         if sform != qform:
             warnings.append(f"sform says {''.join(sform)} and qform {''.join(qform)}; the sform is used")
     tilt = np.degrees(np.arccos(np.clip(np.abs(directions[:3, :3]).max(axis=0).min(), 0, 1)))

@@ -47,6 +47,16 @@ def test_nifti2_and_a_plain_file_named_gz_are_read(brain, tmp_path):
     np.testing.assert_array_equal(read_scan(tmp_path / "two.nii").voxels, brain)
     (tmp_path / "plain.nii.gz").write_bytes((tmp_path / "two.nii").read_bytes())
     np.testing.assert_array_equal(read_scan(tmp_path / "plain.nii.gz").voxels, brain)
+    assert read_scan_header(tmp_path / "plain.nii.gz").shape == brain.shape
+
+
+def test_big_endian_files_are_read(brain, tmp_path):
+    header = nib.Nifti1Header(endianness=">")
+    header.set_data_dtype(np.float32)
+    nib.save(nib.Nifti1Image(brain, np.eye(4), header), tmp_path / "big.nii")
+    assert (tmp_path / "big.nii").read_bytes()[:4] == b"\x00\x00\x01\x5c"
+    np.testing.assert_array_equal(read_scan(tmp_path / "big.nii").voxels, brain)
+    assert read_scan_header(tmp_path / "big.nii").shape == brain.shape
 
 
 def damage(path, how):
@@ -73,7 +83,7 @@ def damage(path, how):
         ("no end", "truncated"),
         ("flipped", "damaged|truncated"),
         ("empty", r"empty \(0 bytes\)"),
-        ("text", "not a readable NIfTI image"),
+        ("text", "not a NIfTI image, though its name says so"),
         ("inner", "truncated"),
     ],
 )

@@ -48,7 +48,8 @@ _KNOWN = (
         "auc",
         "Area under the ROC curve",
         "AUC",
-        "How often a scan of the positive class gets the higher score, over all pairs; 0.5 is chance, 1 is perfect.",
+        "Over pairs of scans of different classes, how often the right one gets the higher score; 0.5 is chance, 1 is "
+        "perfect. With several classes, the mean over classes.",
         chance=0.5,
         limits=_RATIO,
     ),
@@ -63,7 +64,7 @@ _KNOWN = (
         "average_precision",
         "Average precision",
         "Avg. prec.",
-        "Area under the precision–recall curve; chance equals the share of the positive class.",
+        "Area under the precision–recall curve; chance is the share of the class.",
         limits=_RATIO,
     ),
     Metric("accuracy", "Accuracy", "Accuracy", "Share of scans classified rightly.", limits=_RATIO),
@@ -87,14 +88,14 @@ _KNOWN = (
         "sensitivity",
         "Sensitivity",
         "Sens.",
-        "Share of the positive class that is found at the threshold 0.5.",
+        "Share of the positive class that is found, at the threshold used.",
         limits=_RATIO,
     ),
     Metric(
         "specificity",
         "Specificity",
         "Spec.",
-        "Share of the other class that is left alone at the threshold 0.5.",
+        "Share of the other class that is left alone, at the threshold used.",
         limits=_RATIO,
     ),
     Metric(
@@ -171,6 +172,13 @@ def choose_headline(kind: str, available: Iterable[str]) -> str | None:
     return next(iter(leading_metrics(kind, available)), None)
 
 
+def chance_level(key: str, n_classes: int) -> float | None:
+    """Return the value of a metric without any information; None where it depends on the cohort."""
+    if key == "balanced_accuracy" and n_classes:
+        return 1 / n_classes
+    return describe_metric(key).chance
+
+
 def point_estimate(values: Mapping[str, Any] | None) -> float | None:
     """Return the pooled out-of-fold value, else the mean over folds, else None."""
     for key in ("pooled", "mean"):
@@ -193,8 +201,11 @@ def number_text(value: Any, *, digits: int = 3, signed: bool = False) -> str:
 
 
 def interval_text(interval: Any, *, digits: int = 3, signed: bool = False) -> str:
-    """Write an interval as "0.70 to 0.85"; a dash where there is none."""
-    if not interval or any(end is None or not math.isfinite(end) for end in interval):
+    """Write an interval as "0.70 to 0.85"; a dash where there is none.
+
+    One of no width says only that the resamples were all alike, as happens with a handful of scans.
+    """
+    if not interval or any(end is None or not math.isfinite(end) for end in interval) or interval[0] == interval[1]:
         return DASH
     low, high = (number_text(float(end), digits=digits, signed=signed) for end in interval)
     return f"{low} to {high}"

@@ -48,10 +48,10 @@ def join_words(words: Sequence[str]) -> str:
 def target_text(files: EvaluationFiles) -> str:
     """Say what was predicted: "diagnosis: patient against control"."""
     if files.kind == "binary":
-        return f"{files.target}: “{files.positive}” against “{files.negative}”"
+        return f"Predicting {files.target}: “{files.positive}” against “{files.negative}”"
     if files.kind == "multiclass":
-        return f"{files.target}: {len(files.classes)} classes"
-    return f"{files.target}, a continuous value"
+        return f"Predicting {files.target}: {join_words([f'“{name}”' for name in files.classes])}"
+    return f"Predicting {files.target}"
 
 
 def covariates_text(files: EvaluationFiles) -> str:
@@ -134,6 +134,8 @@ def flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{name}.")
+        elif key == "command" and isinstance(value, list):
+            yield name, " ".join(str(part) for part in value)
         else:
             yield name, value_text(value)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from neurocontrast.settings import Settings
 
 __all__ = ["ReportOptions"]
 
 
-@dataclass(frozen=True)
-class ReportOptions:
+class ReportOptions(Settings):
     """Choices of whoever makes the report.
 
-    Attributes
+    Parameters
     ----------
     show_ids : bool
         Whether identifiers of participants may appear.

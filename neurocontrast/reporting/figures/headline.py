@@ -6,10 +6,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import (
     DASH,
+    chance_level,
     choose_headline,
     describe_metric,
     interval_text,
@@ -35,7 +37,7 @@ def draw_headline(files: EvaluationFiles) -> Picture | None:
     panels = figure.subplots(
         2 if has_difference else 1, 1, squeeze=False, height_ratios=[2, 1] if has_difference else [1]
     )
-    _draw_models(panels[0, 0], rows, key)
+    _draw_models(panels[0, 0], rows, key, chance_level(key, len(files.classes)))
     if has_difference:
         rows = pd.concat([rows, _difference_row(increment)], ignore_index=True)
         _draw_difference(panels[1, 0], rows.iloc[-1], key)
@@ -67,14 +69,15 @@ def _ends(interval: list | None) -> dict[str, float]:
     return {"low": low, "high": high}
 
 
-def _draw_models(axes: Axes, rows: pd.DataFrame, key: str) -> None:
+def _draw_models(axes: Axes, rows: pd.DataFrame, key: str, chance: float | None) -> None:
     metric = describe_metric(key)
+    axes.xaxis.set_major_locator(MaxNLocator(6))
     for position, row in enumerate(rows.itertuples()):
         _draw_interval(axes, row, position, marker="o" if position == 0 else "D", filled=position == 0)
-    if metric.chance is not None and metric.higher_is_better:
-        axes.axvline(metric.chance, color=CHANCE, linestyle=":", linewidth=1.3)
+    if chance is not None:
+        axes.axvline(chance, color=CHANCE, linestyle=":", linewidth=1.3)
         axes.annotate(
-            "chance", (metric.chance, 0), (3, 2), xycoords=("data", "axes fraction"), textcoords="offset points",
+            "chance", (chance, 0), (3, 2), xycoords=("data", "axes fraction"), textcoords="offset points",
             fontsize=8.5, color=CHANCE,
         )  # fmt: skip
     axes.set_yticks(range(len(rows)), [plain_label(name, length=26) for name in rows["model"]])
@@ -89,6 +92,7 @@ def _draw_difference(axes: Axes, row: pd.Series, key: str) -> None:
     axes.set(ylim=(0.7, -0.7), xlabel=f"Difference in {describe_metric(key).short} (0 = nothing added)")
     axes.grid(axis="y", visible=False)
     axes.margins(x=0.12)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
 
 
 def _draw_interval(axes: Axes, row: object, position: int, *, marker: str, filled: bool) -> None:

@@ -69,7 +69,7 @@ def draw_residuals(files: EvaluationFiles) -> Picture:
 
 def _rows(files: EvaluationFiles) -> pd.DataFrame:
     pooled = pool_repeats(files)
-    rows = pd.DataFrame({"site": pooled["site"].fillna("not stated") if "site" in pooled else "all"})
+    rows = pd.DataFrame({"site": pooled.get("site", "all")}, index=pooled.index)
     rows["true"], rows["predicted"] = pooled["y_true"].astype(float), pooled["y_score"].astype(float)
     rows["residual"] = rows["predicted"] - rows["true"]
     return rows.dropna(subset=["residual"]).reset_index(drop=True)

@@ -177,7 +177,8 @@ def _pooled_points(
     for x, y in defined:
         order = np.argsort(x, kind="stable")
         heights.append(np.interp(grid, x[order], y[order]))
-    return grid, np.mean(heights, axis=0)
+    start = np.mean([y[np.argmin(x)] if x[0] > x[-1] else y[0] for x, y in defined])
+    return np.append(0.0, grid), np.append(start, np.mean(heights, axis=0))
 
 
 def _as_table(name: str, points: Sequence[np.ndarray]) -> pd.DataFrame:

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import describe_metric, interval_text, number_text, point_estimate
+from neurocontrast.reporting.metrics import chance_level, describe_metric, interval_text, number_text, point_estimate
 from neurocontrast.reporting.style import (
     BASELINE,
     CHANCE,
@@ -33,8 +33,9 @@ def draw_forest(files: EvaluationFiles, metric: str) -> Picture | None:
     _draw_sites(axes, rows)
     _draw_total(axes, files, metric, position=len(rows))
     about = describe_metric(metric)
-    if about.chance is not None and about.higher_is_better:
-        axes.axvline(about.chance, color=CHANCE, linestyle=":", linewidth=1.3, label="Chance")
+    chance = chance_level(metric, len(files.classes))
+    if chance is not None:
+        axes.axvline(chance, color=CHANCE, linestyle=":", linewidth=1.3, label="Chance")
     names = distinct_labels(rows["site"], length=24)
     labels = [f"{name} (n={n:.0f})" for name, n in zip(names, rows["n"], strict=True)]
     axes.set_yticks(range(len(rows) + 1), [*labels, "All sites, pooled"])
@@ -68,7 +69,7 @@ def _rows(sites: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 def _draw_sites(axes: Axes, rows: pd.DataFrame) -> None:
     there = rows[rows["value"].notna()]
-    bounded = there[there["low"].notna() & there["high"].notna()]
+    bounded = there[there["high"] > there["low"]]
     axes.hlines(bounded.index, bounded["low"], bounded["high"], color=MAIN, linewidth=1.8)
     axes.plot(there["value"], there.index, marker="o", linestyle="none", color=MAIN, markersize=6, label="Embedding")
     beside = rows[rows["baseline"].notna()]
@@ -80,7 +81,7 @@ def _draw_sites(axes: Axes, rows: pd.DataFrame) -> None:
     for position in rows.index[rows["value"].isna()]:
         axes.annotate(
             "not defined (see table)", (0.02, position), xycoords=("axes fraction", "data"), va="center", fontsize=8.5,
-            color=MUTED, style="italic",
+            color=MUTED, style="italic", bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
         )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from neurocontrast.reporting.blocks import Block, Code, Facts, Items, Paragraph, Section
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.methods import list_silences, write_methods
-from neurocontrast.reporting.naming import flatten, shorten_paths, value_text
+from neurocontrast.reporting.naming import flatten, shorten_paths
 from neurocontrast.reporting.options import ReportOptions
 
 __all__ = ["build_methods", "build_provenance", "build_silences"]
@@ -34,12 +34,12 @@ def build_provenance(files: EvaluationFiles, options: ReportOptions) -> Section:
     """Build versions, seeds, digests and settings."""
     del options
     s = files.summary
-    embeddings = s.get("embeddings") or {}
     groups: list[tuple[str, Mapping]] = [
         ("Evaluation", {"format": s["format"], "seed": s.get("seed"), "splits": s["splits"], "folds": s.get("n_folds"),
                         "repeats": s.get("n_repeats"), "overlap allowed": s.get("allow_overlap"),
                         "subjects also in pretraining": s.get("n_overlap"), "bootstrap": s.get("bootstrap"),
-                        "embeddings": embeddings.get("file"), "digest of embeddings": embeddings.get("digest")}),
+                        }),
+        ("Embeddings", s.get("embeddings") or {}),
         ("Objective", s.get("objective") or {}),
         ("Encoder and preprocessing contract", s.get("run") or {}),
         ("Simulation", s.get("simulation") or {}),
@@ -61,8 +61,6 @@ def _facts(content: Mapping) -> list[tuple[str, str]]:
     for name, text in flatten(kept):
         if name.split(".")[-1] in _SKIPPED:
             continue
-        if name == "command" and isinstance(content["command"], list):
-            text = " ".join(value_text(part) for part in content["command"])
         text = shorten_paths(text)
         facts.append((name, text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"))
     return facts

@@ -73,7 +73,10 @@ def _cards(files: EvaluationFiles, key: str) -> list[Card]:
         Card(
             "Difference",
             number_text(increment.get("difference"), digits=digits, signed=True),
-            _detail(increment.get("interval"), files, digits=digits, signed=True) if increment else "not computed",
+            _detail(increment.get("interval"), files, digits=digits, signed=True)
+            + ("" if metric.higher_is_better else "; negative is better")
+            if increment
+            else "not computed",
         ),
     ]
 

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from neurocontrast.reporting import ReportOptions, build_sections, read_evaluation, render_page
+
+
+def _load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def make() -> ModuleType:
+    """Makers of evaluation folders: make.make_binary(folder), make_multiclass, make_continuous."""
+    return _load("evaluation_folders")
+
+
+@pytest.fixture(scope="session")
+def parse() -> ModuleType:
+    """Reading of a page: parse.Page(html)."""
+    return _load("page")
+
+
+@pytest.fixture(scope="session")
+def binary_folder(make: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An evaluation of a binary target that no test may change."""
+    return make.make_binary(tmp_path_factory.mktemp("evaluations") / "binary")
+
+
+@pytest.fixture(scope="session")
+def render():
+    """Give the page of an evaluation folder."""
+
+    def page(folder: Path, **options: bool) -> str:
+        files = read_evaluation(folder)
+        return render_page(files, build_sections(files, ReportOptions(**options)))
+
+    return page

@@ -1,0 +1,141 @@
+"""Each kind of target gets its own figures and sentences."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from neurocontrast.reporting import ReportOptions, build_sections, list_pictures, read_evaluation
+from neurocontrast.reporting.figures import count_confusion, name_rule
+
+
+def names_of_figures(folder):
+    files = read_evaluation(folder)
+    return [picture.name for picture in list_pictures(build_sections(files, ReportOptions()))]
+
+
+def test_binary(binary_folder):
+    names = names_of_figures(binary_folder)
+    assert {"headline", "roc", "precision_recall", "confusion", "sites_auc", "training_loss"} <= set(names)
+    assert {"map_pca_target", "map_pca_age", "map_pca_sex", "map_pca_site", "map_umap_site"} <= set(names)
+    assert len(names) == len(set(names))
+
+
+def test_multiclass(tmp_path, make, render, parse):
+    folder = make.make_multiclass(tmp_path / "e")
+    assert {"roc_one_vs_rest", "confusion", "sites_balanced_accuracy"} <= set(names_of_figures(folder))
+    page = parse.Page(render(folder))
+    assert "guessing would give 25" in page.text
+    assert "no baseline was computed" in page.text
+
+
+def test_continuous(tmp_path, make, render, parse):
+    folder = make.make_continuous(tmp_path / "e")
+    names = names_of_figures(folder)
+    assert {"predicted_true", "residual_true", "sites_mae", "sites_r2"} <= set(names)
+    assert not {"roc", "confusion"} & set(names)
+    assert "map_pca_age" not in names, "the target is age: it is drawn once"
+    page = parse.Page(render(folder))
+    assert "years on average" in page.text
+    assert "holds information beyond sex and site" in page.text
+
+
+def test_leave_site_out(tmp_path, make, render, parse):
+    folder = make.make_binary(tmp_path / "e", n_boot=5, splits="leave-site-out", n_folds=4)
+    predictions = pd.read_csv(folder / "predictions.tsv", sep="\t")
+    predictions["fold"] = predictions["site"].astype("category").cat.codes
+    predictions.to_csv(folder / "predictions.tsv", sep="\t", index=False)
+    folds = pd.read_csv(folder / "folds.tsv", sep="\t").head(4)
+    folds["held_out_site"] = sorted(predictions["site"].unique())
+    folds.to_csv(folder / "folds.tsv", sep="\t", index=False)
+    page = parse.Page(render(folder))
+    assert "one site left out at a time" in page.text
+    assert "Site left out" in page.text
+    assert "1 of them hold one class only and have no curve" in page.text
+
+
+def test_confusion_counts_agree_with_the_metrics(binary_folder):
+    files = read_evaluation(binary_folder)
+    counts = count_confusion(files)
+    recalls = counts.diagonal() / counts.sum(axis=1)
+    assert recalls.mean() == pytest.approx(files.metrics["balanced_accuracy"]["pooled"])
+    assert counts.sum() == files.summary["n"]["scans"]
+    assert name_rule(files) == "at the threshold 0.5"
+
+
+def test_confusion_over_repeats_is_a_mean(tmp_path, make):
+    files = read_evaluation(make.make_binary(tmp_path / "e", n_repeats=3, n_boot=5))
+    assert count_confusion(files).sum() == pytest.approx(files.summary["n"]["scans"])
+
+
+def test_confusion_follows_the_decisions_of_the_evaluation(tmp_path, make):
+    folder = make.make_binary(tmp_path / "e", n_boot=5)
+    table = pd.read_csv(folder / "predictions.tsv", sep="\t").assign(y_pred="patient")
+    table.to_csv(folder / "predictions.tsv", sep="\t", index=False)
+    files = read_evaluation(folder)
+    assert count_confusion(files)[:, 0].sum() == 0
+    assert name_rule(files) == "at the threshold set in the evaluation"
+
+
+def test_a_curve_over_repeats_has_the_mean_area(tmp_path, make):
+    import numpy as np
+    from sklearn.metrics import roc_auc_score
+
+    folder = make.make_binary(tmp_path / "e", n_repeats=3, n_boot=5)
+    files = read_evaluation(folder)
+    roc = next(p for p in list_pictures(build_sections(files, ReportOptions())) if p.name == "roc")
+    curve = roc.numbers[roc.numbers["curve"] == "Embedding, pooled"]
+    per_repeat = [
+        roc_auc_score(rows["y_true"] == "patient", rows["y_score"]) for _, rows in files.predictions.groupby("repeat")
+    ]
+    assert np.trapezoid(curve["y"], curve["x"]) == pytest.approx(np.mean(per_repeat), abs=0.01)
+
+
+@pytest.mark.parametrize("n_sites", [1, 20])
+def test_few_and_many_sites(tmp_path, make, n_sites):
+    sites = [f"University Hospital of a Town with a Very Long Name, department {i}" for i in range(n_sites)]
+    folder = make.make_binary(tmp_path / "e", n=max(60, 8 * n_sites), sites=sites, n_boot=5)
+    assert "sites_auc" in names_of_figures(folder) or n_sites == 1
+
+
+def test_nothing_defined(tmp_path, make, render, parse):
+    """A report of an evaluation without a single metric still says what it can."""
+    folder = make.make_binary(tmp_path / "e", n_boot=5)
+    path = folder / "evaluation.json"
+    summary = json.loads(path.read_text())
+    absent = {
+        "mean": None,
+        "sd": None,
+        "pooled": None,
+        "interval": None,
+        "n_folds_defined": 0,
+        "reason": "single class",
+    }
+    summary |= {"metrics": {"auc": absent}, "baseline": {}, "increment": {}, "n": {"scans": 120}, "run": None}
+    summary |= {"objective": None, "environment": {}, "bootstrap": {"n": 0}}
+    path.write_text(json.dumps(summary))
+    for name in ("predictions", "sites", "folds"):
+        table = pd.read_csv(folder / f"{name}.tsv", sep="\t")
+        if name == "predictions":
+            table["y_true"] = "control"
+        for column in [c for c in table if "auc" in c]:
+            table[column] = None
+        table.to_csv(folder / f"{name}.tsv", sep="\t", index=False)
+    page = parse.Page(render(folder))
+    assert "No figure of merit could be computed" in page.text
+    assert "No curve is defined" in page.text
+    assert "single class" in page.text
+
+
+def test_missing_metadata(tmp_path, make, render, parse):
+    folder = make.make_binary(tmp_path / "e", n_boot=5)
+    for name in ("map", "predictions"):
+        table = pd.read_csv(folder / f"{name}.tsv", sep="\t").assign(age=None)
+        table.loc[::3, "sex"] = None
+        table.loc[::4, "site"] = None
+        table.to_csv(folder / f"{name}.tsv", sep="\t", index=False)
+    alts = " ".join(image["alt"] for image in parse.Page(render(folder)).all("img"))
+    assert "coloured by age" not in alts
+    assert "not stated" in alts

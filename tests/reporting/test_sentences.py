@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from neurocontrast.reporting import read_evaluation
+from neurocontrast.reporting.cautions import explain_warning, list_warnings
+from neurocontrast.reporting.methods import list_silences, write_methods
+from neurocontrast.reporting.metrics import DASH, choose_headline, describe_metric, interval_text, number_text
+from neurocontrast.reporting.naming import kernel_text, objective_text, shorten_paths
+from neurocontrast.reporting.sentences import say_for_clinician, say_for_reviewer, say_increment
+
+
+@pytest.fixture
+def changed(binary_folder, tmp_path):
+    def change(**keys):
+        folder = shutil.copytree(binary_folder, tmp_path / "evaluation", dirs_exist_ok=True)
+        path = folder / "evaluation.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | keys))
+        return read_evaluation(folder)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("interval", "says"),
+    [
+        ([0.02, 0.2], "holds information beyond age, sex and site"),
+        ([-0.1, 0.2], "not settled by these data"),
+        ([-0.2, -0.1], "does worse than age, sex and site alone"),
+        (None, "stays open"),
+    ],
+)
+def test_the_increment_is_read_by_its_interval(changed, interval, says):
+    files = changed(increment={"auc": {"difference": 0.1, "interval": interval}})
+    assert says in say_increment(files, "auc")
+
+
+def test_for_errors_less_is_better(changed):
+    files = changed(increment={"mae": {"difference": -2.0, "interval": [-3.0, -1.0]}})
+    assert "holds information" in say_increment(files, "mae")
+    files = changed(increment={"mae": {"difference": 2.0, "interval": [1.0, 3.0]}})
+    assert "does worse" in say_increment(files, "mae")
+
+
+def test_pairs_for_a_clinician(changed):
+    values = {"mean": 0.7, "sd": 0.1, "pooled": 0.78, "interval": [0.7, 0.85], "n_folds_defined": 5}
+    text = say_for_clinician(changed(metrics={"auc": values}, baseline={"auc": values | {"pooled": 0.64}}))
+    assert "in 78 of 100 such pairs (95% interval 70 to 85)" in text
+    assert "gives 64" in text
+    text = say_for_reviewer(changed(metrics={"auc": values}, baseline={}))
+    assert "AUC 0.780 (95% bootstrap over subjects, 2,000 draws: 0.700 to 0.850)" in text
+    assert "not a confidence interval" in text
+
+
+def test_patients_are_not_spoken_of_where_data_are_simulated(changed):
+    assert "no diagnosis of any one person" in say_for_clinician(changed(simulated=False))
+    assert "says nothing about patients" in say_for_clinician(changed())
+
+
+def test_overlap_is_told_even_without_a_warning(changed):
+    warnings = list_warnings(changed(warnings=[], n_overlap=3, allow_overlap=True))
+    assert "3 of the subjects" in warnings[0][0]
+    assert "3 of the subjects had also been" in " ".join(write_methods(changed(n_overlap=3, allow_overlap=True)))
+
+
+def test_a_bare_warning_is_not_lost(changed):
+    assert list_warnings(changed(warnings=["something"]))[0][0] == "something"
+
+
+@pytest.mark.parametrize("code", ["single_class_site", "site-confounded-v2", "few_patients", "pretraining_overlap"])
+def test_known_warnings_are_explained(code):
+    assert explain_warning(code) != explain_warning("never heard of")
+
+
+def test_digits_are_hidden_only_where_people_are_listed(changed):
+    message = "Images of sub-0001 and sub-0002 are the same; 12 of 120 scans."
+    files = changed(warnings=[{"code": "duplicate_overlap", "message": message}])
+    assert list_warnings(files)[0][0] == "Images of [id] and [id] are the same; 12 of 120 scans."
+
+
+def test_methods_say_what_was_run(changed):
+    text = " ".join(write_methods(changed()))
+    for words in ("DenseNet121", "y-Aware InfoNCE", "4 mm", "46 × 55 × 46", "5 folds", "age, sex and site", "Seed 0"):
+        assert words in text
+    assert "simulated" in text
+    assert "not recorded" in " ".join(write_methods(changed(run=None, objective=None)))
+
+
+def test_silences_follow_the_splits(changed):
+    assert "only sites left out" in dict(list_silences(changed()))["Not other scanners."]
+    assert "left out in turn" in dict(list_silences(changed(splits="leave-site-out")))["Not other scanners."]
+
+
+def test_objective_and_kernel():
+    kernel = [{"column": "age", "type": "gaussian", "sigma": 5.0}, {"column": "sex", "type": "categorical"}]
+    assert kernel_text(kernel) == "age (gaussian, sigma 5) × sex (categorical)"
+    assert objective_text({"loss": "ntxent", "kernel": None}) == "NT-Xent (SimCLR), no metadata"
+    assert objective_text(None) == "not recorded"
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("/home/me/data/x.parquet", "…/x.parquet"),
+        ("embeddings: /home/me/x.parquet\n", "embeddings: …/x.parquet\n"),
+        ("--out=/a/b/c", "--out=…/c"),
+        ("a/b relative/path 1/2", "a/b relative/path 1/2"),
+    ],
+)
+def test_paths_are_shortened(text, short):
+    assert shorten_paths(text) == short
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, DASH), (float("nan"), DASH), (0.1234, "0.123"), (-0.0001, "0.000"), (-1.5, "−1.500")]
+)
+def test_numbers(value, text):
+    assert number_text(value) == text
+
+
+def test_intervals():
+    assert interval_text([0.1, 0.25], digits=2) == "0.10 to 0.25"
+    assert interval_text(None) == interval_text([1.0, 1.0]) == interval_text([None, 1.0]) == DASH
+
+
+def test_headline_metric():
+    assert choose_headline("binary", ["brier", "auc"]) == "auc"
+    assert choose_headline("continuous", ["r2", "mae"]) == "mae"
+    assert choose_headline("binary", ["own_metric"]) == "own_metric"
+    assert choose_headline("binary", []) is None
+    assert describe_metric("own_metric").label == "own metric"

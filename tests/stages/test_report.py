@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.stages.report import report
+
+
+@pytest.fixture(scope="module")
+def evaluation(tmp_path_factory) -> Path:
+    path = Path(__file__).parent.parent / "reporting" / "evaluation_folders.py"
+    spec = importlib.util.spec_from_file_location("evaluation_folders", path)
+    makers = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(makers)
+    return makers.make_binary(tmp_path_factory.mktemp("stage") / "evaluation", n=60, n_boot=5)
+
+
+@pytest.fixture
+def folder(evaluation, tmp_path) -> Path:
+    return shutil.copytree(evaluation, tmp_path / "evaluation")
+
+
+class Recorder:
+    def __init__(self):
+        self.done = {}
+
+    def task(self, description, total, unit):
+        recorder = self
+
+        class Task:
+            def __enter__(self):
+                recorder.done[description] = [0, total]
+                return self
+
+            def __exit__(self, *error):
+                return None
+
+            def advance(self, n=1, **shown):
+                recorder.done[description][0] += n
+
+        return Task()
+
+    def message(self, text):
+        pass
+
+    def warning(self, text):
+        pass
+
+
+def test_writes_beside_the_evaluation_and_replaces_an_older_report(folder):
+    page = report(str(folder))
+    assert page == folder / "report.html"
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    page.write_text("old")
+    assert report(folder).read_text() != "old"
+    assert not list(folder.glob(".tmp*"))
+
+
+def test_out_and_figures(folder, tmp_path):
+    progress = Recorder()
+    page = report(folder, out=tmp_path / "deep" / "page.html", figures_dir=tmp_path / "figures", progress=progress)
+    assert page == tmp_path / "deep" / "page.html"
+    assert not (folder / "report.html").exists()
+    assert all(done == total for done, total in progress.done.values())
+    numbers = pd.read_csv(tmp_path / "figures" / "roc.tsv", sep="\t")
+    assert {"curve", "x", "y"} == set(numbers)
+    assert (tmp_path / "figures" / "roc.svg").read_bytes().startswith(b"<?xml")
+    assert (tmp_path / "figures" / "roc.png").read_bytes().startswith(b"\x89PNG")
+    assert not any("sub-0" in path.read_text() for path in (tmp_path / "figures").glob("*.tsv"))
+
+
+def test_a_failure_leaves_the_older_report(folder, monkeypatch):
+    (folder / "report.html").write_text("old")
+    monkeypatch.setattr("neurocontrast.files._flush_to_disk", lambda path: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        report(folder)
+    assert (folder / "report.html").read_text() == "old"
+    assert not list(folder.glob(".tmp*"))
+
+
+def test_wrong_places_are_refused_before_any_work(folder, tmp_path):
+    with pytest.raises(ConfigError, match="there is no folder"):
+        report(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="out: must be a file"):
+        report(folder, out=tmp_path)
+    with pytest.raises(ConfigError, match=r"out: must end in \.html"):
+        report(folder, out=tmp_path / "page.pdf")
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(ConfigError, match="figures_dir: must be a folder"):
+        report(folder, figures_dir=tmp_path / "taken")
+    assert not (folder / "report.html").exists()
+
+
+def test_a_wrong_format_is_named(folder):
+    path = folder / "evaluation.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
+    with pytest.raises(DataError, match=r"evaluation\.json: format must be 1, found 99"):
+        report(folder)

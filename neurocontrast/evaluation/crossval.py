@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.probes import Design, fit_probe
@@ -80,7 +81,9 @@ def cross_validate(
     strengths, n_not_converged = [], 0
     for split in splits:
         seed = derive_seed("probe", settings.seed, split.repeat, split.fold)
-        fit = fit_probe(design, target, split.train, split.test, subjects=subjects, settings=settings, seed=seed)
+        # Threads cost more than they bring on matrices of this size, and change the last digits.
+        with threadpool_limits(limits=1):
+            fit = fit_probe(design, target, split.train, split.test, subjects=subjects, settings=settings, seed=seed)
         scores[split.repeat, split.test] = fit.scores
         folds[split.repeat, split.test] = split.fold
         if target.kind != "continuous":

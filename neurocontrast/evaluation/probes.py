@@ -8,17 +8,16 @@ p coefficients.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from neurocontrast.evaluation.logistic import LogisticPath, predict_probabilities
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
 from neurocontrast.evaluation.target import Target
@@ -31,8 +30,10 @@ Rows = npt.NDArray[np.intp]
 Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
 """Gives the matrices of training and test rows; whatever it estimates, it estimates on the training rows."""
 
-MAX_ITERATIONS = 10_000
-TOLERANCE = 1e-8
+N_RISES = 3
+"""Values of C are given up after the inner loss has risen this often in a row."""
+RANK_TOLERANCE = 1e-14
+"""Axes with a smaller share of the largest one's variance are rounding."""
 
 
 @dataclass(frozen=True)
@@ -67,27 +68,23 @@ def fit_probe(
     """Choose the penalty inside the training rows, fit on all of them, and predict the test rows.
 
     The penalty is the one of least mean log-loss (logistic) or squared error (ridge) over the
-    inner folds; of equals, the strongest.
+    inner folds; of equals, the strongest. Values of C are tried from strong to weak penalty,
+    until the loss has risen three times in a row.
     """
-    continuous = target.kind == "continuous"
-    grid = settings.alpha if continuous else settings.C
-    predict = _predict_ridge if continuous else _predict_logistic
     classes = np.unique(target.values[train])
-    y = target.values if continuous else np.searchsorted(classes, target.values)
-    losses, n_not_converged = [], 0
-    for fit_rows, try_rows in inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed):
-        x_fit, x_try = standardise(*design(fit_rows, try_rows))
-        paths, failed = predict(x_fit, y[fit_rows], x_try, grid)
-        losses.append([_loss(y[try_rows], path, continuous=continuous) for path in paths])
-        n_not_converged += failed
-    strength = _choose(grid, losses, largest=continuous)
+    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed)
+    if target.kind == "continuous":
+        values = target.values.astype(float)
+        strength = _choose_alpha(design, values, pairs, settings.alpha)
+        x_train, x_test = standardise(*design(train, test))
+        return ProbeFit(next(_ridge_path(x_train, values[train], x_test, (strength,))), strength)
+    y = np.searchsorted(classes, target.values)
+    strength, failed = _choose_c(design, y, pairs, settings.C)
     x_train, x_test = standardise(*design(train, test))
-    (raw,), failed = predict(x_train, y[train], x_test, (strength,))
-    if continuous:
-        return ProbeFit(raw, strength)
+    path = LogisticPath(x_train, y[train], n_classes=len(classes))
     scores = np.zeros((len(test), len(target.classes)))
-    scores[:, classes] = raw
-    return ProbeFit(scores[:, 1] if target.kind == "binary" else scores, strength, n_not_converged + failed)
+    scores[:, classes] = predict_probabilities(x_test, next(path.fit((strength,))))
+    return ProbeFit(scores[:, 1] if target.kind == "binary" else scores, strength, failed + path.n_not_converged)
 
 
 def inner_folds(
@@ -121,53 +118,65 @@ def standardise(x_train: Floats, x_test: Floats) -> tuple[Floats, Floats]:
 
 
 def rotate(x_train: Floats, x_test: Floats) -> tuple[Floats, Floats]:
-    """Express both in an orthonormal basis of the training rows, where that has fewer columns.
+    """Express both along the principal axes of the training rows.
 
     An L2-penalised linear model has its coefficients in the span of its training rows, so
-    what is orthogonal to them never enters a prediction.
+    what is orthogonal to them never enters a prediction; and it does not care about rotation.
+    Axes along which the training rows do not extend are left out.
     """
     n, p = x_train.shape
-    if p <= n:
-        return x_train, x_test
-    basis, triangle = scipy.linalg.qr(x_train.T, mode="economic", check_finite=False)
-    return np.ascontiguousarray(triangle.T), x_test @ basis
+    if p > n:
+        basis, triangle = scipy.linalg.qr(x_train.T, mode="economic", check_finite=False)
+        x_train, x_test = triangle.T, x_test @ basis
+    variances, axes = scipy.linalg.eigh(x_train.T @ x_train, check_finite=False)
+    axes = axes[:, variances > variances[-1] * RANK_TOLERANCE]
+    return x_train @ axes, x_test @ axes
 
 
-def _predict_logistic(
-    x_train: Floats, y: npt.NDArray, x_test: Floats, grid: Sequence[float]
-) -> tuple[list[Floats], int]:
-    """Return probabilities for each C, each fit started from the one before."""
-    model = LogisticRegression(solver="lbfgs", max_iter=MAX_ITERATIONS, tol=TOLERANCE, warm_start=True)
-    paths, failed = [], 0
-    for strength in grid:
-        model.set_params(C=strength)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ConvergenceWarning)
-            model.fit(x_train, y)
-        failed += any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
-        paths.append(model.predict_proba(x_test))
-    return paths, failed
-
-
-def _predict_ridge(x_train: Floats, y: npt.NDArray, x_test: Floats, grid: Sequence[float]) -> tuple[list[Floats], int]:
-    """Return predicted values for each alpha, all from one decomposition."""
+def _ridge_path(x_train: Floats, y: Floats, x_test: Floats, grid: Sequence[float]) -> Iterator[Floats]:
+    """Yield predicted values for each alpha."""
     mean = y.mean()
-    left, singular, right = scipy.linalg.svd(x_train, full_matrices=False, check_finite=False)
-    projected, x_rotated = left.T @ (y - mean), x_test @ right.T
-    return [mean + x_rotated @ (singular / (singular**2 + strength) * projected) for strength in grid], 0
+    # The columns are orthogonal, so the normal equations are diagonal.
+    variances, projected = np.einsum("ij,ij->j", x_train, x_train), x_train.T @ (y - mean)
+    for strength in grid:
+        yield mean + x_test @ (projected / (variances + strength))
 
 
-def _loss(truth: npt.NDArray, predicted: Floats, *, continuous: bool) -> float:
-    if continuous:
-        return float(np.mean((truth - predicted) ** 2))
-    likely = predicted[np.arange(len(truth)), truth]
-    return float(-np.log(np.clip(likely, np.finfo(float).eps, 1.0)).mean())
-
-
-def _choose(grid: Sequence[float], losses: list[list[float]], *, largest: bool) -> float:
-    """Return the value of least mean loss; without any inner fold, the middle of the grid."""
-    if not losses:
+def _choose_alpha(design: Design, y: Floats, pairs: list[tuple[Rows, Rows]], grid: Sequence[float]) -> float:
+    if not pairs:
         return grid[len(grid) // 2]
+    losses = []
+    for fit_rows, try_rows in pairs:
+        x_fit, x_try = standardise(*design(fit_rows, try_rows))
+        losses.append([np.mean((y[try_rows] - path) ** 2) for path in _ridge_path(x_fit, y[fit_rows], x_try, grid)])
     means = np.mean(losses, axis=0)
-    best = np.flatnonzero(means <= means.min())
-    return grid[best[-1] if largest else best[0]]
+    return grid[int(np.flatnonzero(means <= means.min())[-1])]
+
+
+def _choose_c(
+    design: Design, y: npt.NDArray[np.intp], pairs: list[tuple[Rows, Rows]], grid: Sequence[float]
+) -> tuple[float, int]:
+    if not pairs:
+        return grid[len(grid) // 2], 0
+    paths, walks, tried = [], [], []
+    for fit_rows, try_rows in pairs:
+        x_fit, x_try = standardise(*design(fit_rows, try_rows))
+        paths.append(LogisticPath(x_fit, y[fit_rows], n_classes=int(y[fit_rows].max()) + 1))
+        walks.append(paths[-1].fit(grid))
+        tried.append((x_try, y[try_rows]))
+    means: list[float] = []
+    for _ in grid:
+        losses = [
+            _log_loss(truth, predict_probabilities(x, next(walk)))
+            for walk, (x, truth) in zip(walks, tried, strict=True)
+        ]
+        means.append(float(np.mean(losses)))
+        recent = means[-N_RISES - 1 :]
+        if len(recent) > N_RISES and all(later > sooner for sooner, later in pairwise(recent)):
+            break
+    return grid[int(np.argmin(means))], sum(path.n_not_converged for path in paths)
+
+
+def _log_loss(truth: npt.NDArray[np.intp], probabilities: Floats) -> float:
+    likely = probabilities[np.arange(len(truth)), truth]
+    return float(-np.log(np.clip(likely, np.finfo(float).eps, 1.0)).mean())

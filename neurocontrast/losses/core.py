@@ -13,11 +13,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 from torch.distributed import get_world_size
-from torch.nn import functional
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Block, Kernel, Metadata
-from neurocontrast.losses import tiles
+from neurocontrast.losses import attraction, repulsion
 from neurocontrast.losses.gather import gather_samples, sum_over_processes
 from neurocontrast.losses.tiles import Pairs
 
@@ -26,15 +25,16 @@ __all__ = [
     "dissimilar_to",
     "log_sum_exp",
     "log_sum_exp_both_ways",
+    "positives_against_negatives",
     "similar_to",
-    "softplus_sum",
     "weighted_log_sum_exp",
-    "weighted_neighbours",
+    "weighted_similarity",
 ]
 
-_WHOLE = slice(None)
-_DENSE_EMBEDDINGS = 1024
-_TILE_EMBEDDINGS = 1024
+_KEPT = 1024
+"""Embeddings up to which the whole pool is one tile, kept for the gradient."""
+_TILE = 512
+"""Embeddings on the side of a tile otherwise: large enough for the matrix product, small enough for the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +80,6 @@ class Pool:
         """Whether anchors and candidates are the same embeddings."""
         return self.rows is self.cols
 
-    @property
-    def is_dense(self) -> bool:
-        """Whether all similarities are held at once: the pool fits in one tile."""
-        return self.cols.shape[0] * self.cols.shape[1] <= (self.tile or _DENSE_EMBEDDINGS)
-
     def between(self, view: int, other: int) -> Pool:
         """Anchors of one view with the candidates of one view."""
         cols = self.cols[other : other + 1]
@@ -109,10 +104,20 @@ class Pool:
         local = values.flatten().logsumexp(0)
         return gather_samples(local.view(1), [1] * get_world_size()).logsumexp(0) if self.distributed else local
 
-    def pairs(self, scale: float, weights: Block | None, excluded: Literal["self", "sample"] | None) -> Pairs:
+    def pairs(
+        self,
+        scale: float,
+        *,
+        excluded: Literal["self", "sample"] | None = None,
+        weights: Block | None = None,
+        both_ways: bool = False,
+    ) -> Pairs:
         """Describe the pairs that are summed over, in tiles."""
-        side = max(1, (self.tile or _TILE_EMBEDDINGS) // self.rows.shape[0])
-        return Pairs(scale, side, self.offset, excluded, weights, symmetric=self.is_symmetric)
+        tile = self.tile
+        if tile is None:
+            tile = _KEPT if self.cols.shape[0] * self.cols.shape[1] <= _KEPT else _TILE
+        side = max(1, tile // self.rows.shape[0])
+        return Pairs(scale, side, self.offset, excluded, weights, symmetric=self.is_symmetric, both_ways=both_ways)
 
 
 def similar_to(pool: Pool, kernel: Kernel) -> Block:
@@ -158,16 +163,15 @@ def log_sum_exp(pool: Pool, scale: float, *, excluded: Literal["self", "sample"]
     excluded : {"self", "sample", None}
         Leave out the anchor itself, all views of its sample, or nothing.
     """
-    if not pool.is_dense:
-        return tiles.log_sum_exp(pool.rows, pool.cols, pool.pairs(scale, None, excluded))[0]
-    scores = _similarities(pool, scale)
-    if excluded == "self" and pool.is_symmetric:
-        scores.fill_diagonal_(-torch.inf)
-    elif excluded is not None:
-        tiles.exclude(_by_sample(scores, pool), pool.offset, excluded, -torch.inf)
-    if (excluded == "self" and pool.n_candidates == 0) or (excluded == "sample" and pool.n_samples == 1):
-        return torch.zeros_like(scores).sum(1).view(pool.rows.shape[:2]) - torch.inf
-    return scores.logsumexp(1).view(pool.rows.shape[:2])
+    return repulsion.log_sum_exp(pool.rows, pool.cols, pool.pairs(scale, excluded=excluded))[0]
+
+
+def log_sum_exp_both_ways(pool: Pool, scale: float) -> tuple[Tensor, Tensor]:
+    """Return log Σ_j exp(s_ij) over all candidates of every row, and over all rows of every candidate.
+
+    For one view against one view in a single process; both from the same similarities.
+    """
+    return repulsion.log_sum_exp(pool.rows, pool.cols, pool.pairs(scale, both_ways=True))[:2]
 
 
 def weighted_log_sum_exp(pool: Pool, scale: float, weights: Block) -> tuple[Tensor, Tensor]:
@@ -182,56 +186,28 @@ def weighted_log_sum_exp(pool: Pool, scale: float, weights: Block) -> tuple[Tens
     weights : callable
         Blocks of b ≥ 0 between samples. Where all of an anchor's are 0 the result is −inf, without gradient.
     """
-    if not pool.is_dense:
-        sums, _, mass = tiles.log_sum_exp(pool.rows, pool.cols, pool.pairs(scale, weights, "self"))
-        return sums, mass
-    block = weights(_WHOLE, _WHOLE)
-    mass = tiles.weight_mass(block, pool.rows.shape[0], pool.offset)
-    scores = _by_sample(_similarities(pool, scale), pool) + block.log_().unsqueeze(1)
-    tiles.exclude(scores, pool.offset, "self", -torch.inf)
-    empty = mass <= 0
-    sums = scores.masked_fill(empty[:, None, None], 0).logsumexp((2, 3))
-    return sums.masked_fill(empty, -torch.inf), mass
+    pairs = pool.pairs(scale, excluded="self", weights=weights)
+    sums, _, mass = repulsion.log_sum_exp(pool.rows, pool.cols, pairs)
+    return sums, mass
 
 
-def log_sum_exp_both_ways(pool: Pool, scale: float) -> tuple[Tensor, Tensor]:
-    """Return log Σ_j exp(s_ij) over all candidates of every row, and over all rows of every candidate.
-
-    For one view against one view in a single process; both from the same similarities.
-    """
-    if not pool.is_dense:
-        pairs = replace(pool.pairs(scale, None, None), both_ways=True)
-        return tiles.log_sum_exp(pool.rows, pool.cols, pairs)[:2]
-    scores = _similarities(pool, scale)
-    return scores.logsumexp(1), scores.logsumexp(0)
-
-
-def weighted_neighbours(pool: Pool, weights: Block) -> tuple[Tensor, Tensor, Tensor]:
-    """Return Σ_j w_ij (z_j, summed over views), Σ_j w_ij, both over the *other* samples, and w_ii.
+def weighted_similarity(pool: Pool, scale: float, weights: Block) -> Tensor:
+    """Return Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, averaged over the two anchors of every sample, (n_rows,).
 
     Parameters
     ----------
     pool : Pool
-        Anchors and candidates.
+        Anchors and candidates, two views.
+    scale : float
+        1/τ.
     weights : callable
-        Blocks of w between samples.
-
-    Returns
-    -------
-    Tensor (n_rows, d), Tensor (n_rows,), Tensor (n_rows,)
-        The first carries gradient to the candidates.
+        Blocks of w ≥ 0 between samples. Where all of an anchor's are 0 the result is 0.
     """
-    summed = pool.cols.sum(0)
-    if not pool.is_dense:
-        return tiles.weighted_neighbours(summed, pool.rows.shape[1], pool.pairs(1.0, weights, "sample"))
-    block = weights(_WHOLE, _WHOLE)
-    own = block.diagonal(pool.offset)[: pool.rows.shape[1]].clone()
-    block.diagonal(pool.offset).zero_()
-    return block @ summed, block.sum(1), own
+    return attraction.weighted_similarity(pool.rows, pool.cols, pool.pairs(scale, weights=weights))
 
 
-def softplus_sum(pool: Pool, scale: float, thresholds: Tensor, weights: Block) -> Tensor:
-    """Return Σ_{j≠i} w_ij log(1 + exp(c_i − s_ij)) of every anchor, (V, n_rows).
+def positives_against_negatives(pool: Pool, scale: float, kernel: Kernel, epsilon: float) -> tuple[Tensor, Tensor]:
+    """Return Σ_p log(1 + exp(L_i + ε − s_ip)) of every anchor, (V, n_rows), and its number of negatives, (n_rows,).
 
     Parameters
     ----------
@@ -239,29 +215,12 @@ def softplus_sum(pool: Pool, scale: float, thresholds: Tensor, weights: Block) -
         Anchors and candidates.
     scale : float
         1/τ.
-    thresholds : Tensor (V, n_rows)
-        c, of every anchor; carries gradient.
-    weights : callable
-        Blocks of w between samples.
+    kernel : Kernel
+        1 between positives, 0 between negatives; L_i is the log-sum-exp over the negatives.
+    epsilon : float
+        ε.
     """
-    if not pool.is_dense:
-        return tiles.softplus_sum(pool.rows, pool.cols, thresholds, pool.pairs(scale, weights, "self"))
-    scores = _by_sample(_similarities(pool, scale), pool)
-    terms = functional.softplus(thresholds[:, :, None, None] - scores, threshold=tiles.LINEAR_FROM)
-    n_views = len(pool.rows)
-    factors = weights(_WHOLE, _WHOLE).unsqueeze(1).repeat(n_views, 1, n_views, 1)
-    tiles.exclude(factors, pool.offset, "self", 0.0)
-    return (terms * factors).sum((2, 3))
-
-
-def _similarities(pool: Pool, scale: float) -> Tensor:
-    """All s_ij, (V·n_rows, V·n_cols)."""
-    cols = pool.cols.flatten(0, 1)
-    rows = cols if pool.is_symmetric else pool.rows.flatten(0, 1)
-    return (rows * scale) @ cols.T
-
-
-def _by_sample(scores: Tensor, pool: Pool) -> Tensor:
-    """View (V·n_rows, V·n_cols) as (V, n_rows, V, n_cols)."""
-    n_views, n_rows, _ = pool.rows.shape
-    return scores.view(n_views, n_rows, n_views, -1)
+    with torch.no_grad():
+        negatives, n_negatives = weighted_log_sum_exp(pool, scale, dissimilar_to(pool, kernel))
+    pairs = pool.pairs(scale, excluded="self", weights=similar_to(pool, kernel))
+    return attraction.positives_against(pool.rows, pool.cols, negatives, pairs, epsilon), n_negatives

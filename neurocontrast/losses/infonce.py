@@ -64,7 +64,7 @@ class InfoNCE(Objective):
 
     def _log_sums(self, pool: Pool, a: int, b: int, scale: float) -> list[Tensor]:
         if self.symmetric and pool.is_symmetric:
-            return [sums.view(-1) for sums in log_sum_exp_both_ways(pool.between(a, b), scale)]
+            return [sums[0] for sums in log_sum_exp_both_ways(pool.between(a, b), scale)]
         directions = [(a, b), (b, a)] if self.symmetric else [(a, b)]
         return [log_sum_exp(pool.between(x, y), scale, excluded=None)[0] for x, y in directions]
 

@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -93,7 +94,7 @@ class Objective(nn.Module):
         return use(self._pool(views, metadata))
 
     def _pool(self, views: list[Tensor], metadata: Metadata | None) -> Pool:
-        rows = normalise(torch.stack(views))
+        rows = normalise(*views)
         columns = {name: _column(metadata, name, kind, rows) for name, kind in self.columns.items()}
         if not is_distributed():
             return Pool(rows, rows, columns, columns, tile=self.tile)
@@ -118,11 +119,31 @@ def check_number(name: str, value: float, *, above: float = -math.inf, at_least:
     return float(value)
 
 
-def normalise(z: Tensor) -> Tensor:
-    """Divide by the norm over the last dimension, in at least float32; a zero vector stays zero, without gradient."""
-    z = z if z.dtype == torch.float64 else z.float()
-    norms = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
-    return z / norms.masked_fill(norms < 1e-12, torch.inf)
+def normalise(*views: Tensor) -> Tensor:
+    """Stack views (n, d) to (V, n, d) of unit norm, in at least float32; a zero vector stays zero, without gradient."""
+    return cast(Tensor, _Normalise.apply(*views))
+
+
+class _Normalise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *views: Tensor) -> Tensor:
+        stacked = torch.stack(views)
+        if stacked.dtype != torch.float64:
+            stacked = stacked.float()
+        norms = torch.linalg.vector_norm(stacked, dim=2, keepdim=True)
+        inverse = norms.masked_fill_(norms < 1e-12, torch.inf).reciprocal_()
+        units = stacked.mul_(inverse)
+        ctx.save_for_backward(units, inverse)
+        ctx.dtype = views[0].dtype
+        return units
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        units, inverse = ctx.saved_tensors
+        (gradient,) = gradients
+        radial = (gradient * units).sum(2, keepdim=True)
+        tangent = torch.addcmul(gradient, units, radial, value=-1).mul_(inverse)
+        return tuple(tangent.to(ctx.dtype).unbind(0))
 
 
 def _views(z1: Tensor | Sequence[Tensor], z2: Tensor | None) -> list[Tensor]:

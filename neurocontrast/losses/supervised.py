@@ -6,13 +6,7 @@ import torch
 from torch import Tensor
 
 from neurocontrast.kernels import Categorical
-from neurocontrast.losses.core import (
-    Pool,
-    dissimilar_to,
-    similar_to,
-    softplus_sum,
-    weighted_log_sum_exp,
-)
+from neurocontrast.losses.core import Pool, positives_against_negatives
 from neurocontrast.losses.objective import Objective, check_number
 from neurocontrast.losses.yaware import YAwareInfoNCE
 
@@ -72,11 +66,8 @@ class EpsilonSupInfoNCE(Objective):
         return {**parts, "margin": value.new_full((), -self.epsilon)} if self.epsilon else parts
 
     def _value_and_negatives(self, pool: Pool) -> tuple[Tensor, Tensor]:
-        scale = 1 / self.temperature
-        negatives, n_negatives = weighted_log_sum_exp(pool, scale, dissimilar_to(pool, self.kernel))
-        n_positives = pool.n_candidates - n_negatives
-        sums = softplus_sum(pool, scale, negatives + self.epsilon, similar_to(pool, self.kernel))
-        return pool.mean(sums / n_positives), n_negatives
+        sums, n_negatives = positives_against_negatives(pool, 1 / self.temperature, self.kernel, self.epsilon)
+        return pool.mean(sums / (pool.n_candidates - n_negatives)), n_negatives
 
 
 class SINCERE(EpsilonSupInfoNCE):

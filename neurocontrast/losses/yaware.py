@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor
 
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels import Kernel
-from neurocontrast.losses.core import Pool, log_sum_exp, similar_to, weighted_neighbours
+from neurocontrast.losses.core import Pool, log_sum_exp, similar_to, weighted_similarity
 from neurocontrast.losses.objective import Objective
 
 __all__ = ["ConditionalAlignment", "GlobalUniformity", "YAwareInfoNCE"]
 
 
 def conditional_alignment(pool: Pool, kernel: Kernel, scale: float) -> Tensor:
-    """Return −mean_i Σ_j (w_ij / Σ_k w_ik) s_ij; an anchor without any weight counts 0.
-
-    Both views of a scan have its weights, so all that is needed of the others is Σ_j w_ij (z1_j + z2_j).
-    """
-    neighbours, totals, own = weighted_neighbours(pool, similar_to(pool, kernel))
-    similarity = (pool.rows.sum(0) * neighbours).sum(1) + 2 * own * (pool.rows[0] * pool.rows[1]).sum(1)
-    mass = 2 * totals + own
-    per_sample = torch.where(mass > 0, similarity / torch.where(mass > 0, mass, 1.0), 0.0)
-    return pool.mean(per_sample) * (-scale / 2)
+    """Return −mean_i Σ_j (w_ij / Σ_k w_ik) s_ij; an anchor without any weight counts 0."""
+    return -pool.mean(weighted_similarity(pool, scale, similar_to(pool, kernel)))
 
 
 def check_kernel(kernel: Kernel) -> Kernel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import os
 import zlib
 from dataclasses import dataclass
@@ -104,9 +105,15 @@ def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
             return ScanHeader(_check_shape(name, array.shape), None)
         with open(name, "rb") as stream:
             content = stream.read(_N_START_BYTES)
-        if content.startswith(_GZIP):
+        is_compressed = content.startswith(_GZIP)
+        if is_compressed:
             content = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(content, _N_HEADER_BYTES)
-        return _geometry(name, _nifti_type(name, content).header_class.from_fileobj(io.BytesIO(content)))[1]
+        header = _nifti_type(name, content).header_class.from_fileobj(io.BytesIO(content))
+        geometry = _geometry(name, header)[1]
+        n_bytes = math.prod(header.get_data_shape()) * header["bitpix"] // 8 + header.get_data_offset()
+        if not is_compressed and Path(name).stat().st_size < n_bytes:
+            raise DataError(f"{name}: the image is truncated: {n_bytes} bytes are expected. Copy or convert it again.")
+        return geometry
     except DataError:
         raise
     except Exception as error:

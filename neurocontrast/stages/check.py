@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from neurocontrast.data.cohort import Cohort, inspect_cohort
+from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
 from neurocontrast.data.problems import Problems
+from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
+from neurocontrast.data.volumes import Preprocessing
 from neurocontrast.progress import SILENT, Progress
-
-if TYPE_CHECKING:
-    from neurocontrast.data.volumes import Preprocessing
 
 __all__ = ["CheckReport", "check"]
 
@@ -81,7 +79,7 @@ def check(
     n_workers: int = 2,
     progress: Progress = SILENT,
 ) -> CheckReport:
-    """Check a table of scans and its images; nothing is written.
+    """Check a table of scans and its images, and write nothing.
 
     Parameters
     ----------
@@ -93,25 +91,15 @@ def check(
         Read every voxel; otherwise headers alone.
     n_workers : int
         Processes that read images.
-    progress : Progress
-        Where progress is shown.
-
-    Returns
-    -------
-    CheckReport
 
     Raises
     ------
     DataError
         Where the table cannot be read as one at all.
     """
-    # Imported here: they need nibabel, which the other stages that run on a laptop do not.
-    from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
-
     inspection = inspect_cohort(participants, images_root=images_root, images_pattern=images_pattern)
     cohort, problems = inspection.cohort, inspection.problems
-    without_image = {problem.line for problem in problems.found if problem.column == "path"}
-    rows = [row for row, line in enumerate(inspection.lines) if line not in without_image]
+    rows = _rows_with_image(inspection)
     paths = [str(cohort.table["path"][row]) for row in rows]
     findings = inspect_scans(paths, deep=deep, preprocessing=preprocessing, n_workers=n_workers, progress=progress)
     names = cohort.names()
@@ -128,6 +116,11 @@ def check(
         simulated=cohort.simulated,
         deep=deep,
     )
+
+
+def _rows_with_image(inspection: Inspection) -> list[int]:
+    without = {problem.line for problem in inspection.problems.found if problem.column == "path"}
+    return [row for row, line in enumerate(inspection.lines) if line not in without]
 
 
 def summarise(cohort: Cohort) -> pd.DataFrame:

@@ -98,8 +98,9 @@ def test_damaged_files_are_named_with_the_reason(brain, write_nifti, how, messag
 def test_a_truncated_plain_file_and_a_truncated_array(brain, write_nifti, tmp_path):
     path = write_nifti(brain, "scan.nii")
     damage(path, "truncated")
-    with pytest.raises(DataError, match="truncated"):
-        read_scan(path)
+    for read in (read_scan, read_scan_header):
+        with pytest.raises(DataError, match="truncated"):
+            read(path)
     np.save(tmp_path / "a.npy", brain)
     damage(tmp_path / "a.npy", "truncated")
     with pytest.raises(DataError, match="array"):

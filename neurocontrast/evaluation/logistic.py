@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, log_softmax, logsumexp
+from scipy.special import expit
 
 __all__ = ["LogisticPath", "predict_probabilities"]
 
@@ -105,7 +105,8 @@ class LogisticPath:
         if self._truth.shape[1] == 1:
             fit = np.logaddexp(0, margins).sum() - (self._truth * margins).sum()
         else:
-            fit = logsumexp(margins, axis=1).sum() - (self._truth * margins).sum()
+            highest = margins.max(axis=1, keepdims=True)
+            fit = (highest[:, 0] + np.log(np.exp(margins - highest).sum(axis=1))).sum() - (self._truth * margins).sum()
         return float(fit + 0.5 * (penalties * weights**2).sum())
 
 
@@ -117,7 +118,10 @@ def predict_probabilities(x: Floats, coefficients: Floats) -> Floats:
 
 
 def _probabilities(margins: Floats) -> Floats:
-    return expit(margins) if margins.shape[1] == 1 else np.exp(log_softmax(margins, axis=1))
+    if margins.shape[1] == 1:
+        return expit(margins)
+    likely = np.exp(margins - margins.max(axis=1, keepdims=True))
+    return likely / likely.sum(axis=1, keepdims=True)
 
 
 def _conjugate_gradients(

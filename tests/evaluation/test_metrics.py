@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn import metrics as reference
+
+from neurocontrast.evaluation.metrics import METRICS, compute_metrics, decide, explain_undefined
+
+generator = np.random.default_rng(0)
+
+
+@pytest.fixture(params=["smooth", "ties"])
+def binary(request):
+    truth = generator.integers(0, 2, 80)
+    scores = np.clip(generator.normal(0.5 + 0.15 * truth, 0.2), 0.001, 0.999)
+    return truth, np.round(scores, 1) if request.param == "ties" else scores
+
+
+def counts(n: int, n_resamples: int = 4) -> np.ndarray:
+    return generator.integers(0, 4, size=(n_resamples, n)).astype(float)
+
+
+def test_binary_metrics_equal_scikit_learns(binary):
+    truth, scores = binary
+    scores = np.clip(scores, 1e-6, 1 - 1e-6)
+    weights = counts(80)
+    found = compute_metrics("binary", truth, scores, weights=weights)
+    called = (scores >= 0.5).astype(int)
+    for row, w in enumerate(weights):
+        expected = {
+            "auc": reference.roc_auc_score(truth, scores, sample_weight=w),
+            "balanced_accuracy": reference.balanced_accuracy_score(truth, called, sample_weight=w),
+            "average_precision": reference.average_precision_score(truth, scores, sample_weight=w),
+            "sensitivity": reference.recall_score(truth, called, sample_weight=w),
+            "specificity": reference.recall_score(truth, called, pos_label=0, sample_weight=w),
+            "brier": reference.brier_score_loss(truth, scores, sample_weight=w),
+            "log_loss": reference.log_loss(truth, scores, sample_weight=w),
+        }
+        for name, value in expected.items():
+            assert found[name][row] == pytest.approx(value, abs=1e-12), name
+    assert list(found) == list(METRICS["binary"])
+
+
+def test_the_auc_within_folds_compares_no_scans_of_different_folds(binary):
+    truth, scores = binary
+    folds = np.arange(80) % 4
+    shifted = scores + 10.0 * folds
+    found = compute_metrics("binary", truth, shifted, folds=folds)["auc_within_fold"][0]
+    right = pairs = 0.0
+    for fold in range(4):
+        positive, negative = (shifted[(folds == fold) & (truth == code)] for code in (1, 0))
+        differences = positive[:, None] - negative[None]
+        right += (differences > 0).sum() + 0.5 * (differences == 0).sum()
+        pairs += differences.size
+    assert found == pytest.approx(right / pairs)
+
+
+def test_multiclass_metrics_equal_scikit_learns():
+    truth = generator.integers(0, 3, 90)
+    scores = generator.dirichlet([1, 1, 1], 90) + 0.5 * np.eye(3)[truth]
+    scores /= scores.sum(axis=1, keepdims=True)
+    weights = counts(90)
+    found = compute_metrics("multiclass", truth, scores, weights=weights)
+    one_hot = np.eye(3)[truth]
+    for row, w in enumerate(weights):
+        expected = {
+            "balanced_accuracy": reference.balanced_accuracy_score(truth, scores.argmax(1), sample_weight=w),
+            "auc": np.mean([reference.roc_auc_score(one_hot[:, k], scores[:, k], sample_weight=w) for k in range(3)]),
+            "average_precision": reference.average_precision_score(one_hot, scores, average="macro", sample_weight=w),
+            "accuracy": reference.accuracy_score(truth, scores.argmax(1), sample_weight=w),
+            "log_loss": reference.log_loss(truth, scores, sample_weight=w),
+        }
+        for name, value in expected.items():
+            assert found[name][row] == pytest.approx(value, abs=1e-12), name
+
+
+def test_continuous_metrics_equal_scikit_learns_and_scipys():
+    truth = np.round(generator.normal(50, 10, 70))
+    scores = truth + np.round(generator.normal(0, 5, 70))
+    weights = counts(70)
+    found = compute_metrics("continuous", truth, scores, weights=weights)
+    for row, w in enumerate(weights):
+        drawn = np.repeat(np.arange(70), w.astype(int))
+        a, b = truth[drawn], scores[drawn]
+        assert found["mae"][row] == pytest.approx(reference.mean_absolute_error(a, b))
+        assert found["r2"][row] == pytest.approx(reference.r2_score(a, b))
+        assert found["rmse"][row] == pytest.approx(reference.root_mean_squared_error(a, b))
+        assert found["pearson"][row] == pytest.approx(stats.pearsonr(a, b).statistic)
+        assert found["spearman"][row] == pytest.approx(stats.spearmanr(a, b).statistic)
+
+
+def test_a_single_class_leaves_undefined_what_needs_two():
+    found = compute_metrics("binary", np.ones(5, dtype=int), np.linspace(0.1, 0.9, 5))
+    undefined = {name for name, values in found.items() if np.isnan(values[0])}
+    assert undefined == {"auc", "balanced_accuracy", "average_precision", "specificity", "auc_within_fold"}
+    assert found["sensitivity"][0] == pytest.approx(0.6)
+    reason = explain_undefined("binary", np.ones(5, dtype=int), ("control", "patient"))
+    assert reason is not None
+    assert "single class (patient)" in reason
+
+
+def test_constant_targets_and_predictions_leave_correlations_undefined():
+    truth = np.full(6, 0.1)
+    found = compute_metrics("continuous", truth, np.arange(6.0))
+    assert all(np.isnan(found[name][0]) for name in ("r2", "pearson", "spearman"))
+    assert "does not vary" in str(explain_undefined("continuous", truth, ()))
+    assert np.isnan(compute_metrics("continuous", np.arange(6.0), truth)["pearson"][0])
+
+
+def test_the_threshold_can_follow_prevalence():
+    scores = np.array([0.25, 0.35, 0.6])
+    assert decide("binary", scores).tolist() == [0, 0, 1]
+    assert decide("binary", scores, prevalence=np.tile([0.7, 0.3], (3, 1))).tolist() == [0, 1, 1]
+    several = np.array([[0.6, 0.3, 0.1]])
+    assert decide("multiclass", several).tolist() == [0]
+    assert decide("multiclass", several, prevalence=np.array([[0.8, 0.15, 0.05]])).tolist() == [1]

@@ -8,6 +8,7 @@ from typing import Any
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import describe_metric
 from neurocontrast.reporting.naming import (
+    capitalise,
     covariates_text,
     encoder_text,
     join_words,
@@ -79,7 +80,7 @@ def _evaluation(files: EvaluationFiles) -> str:
     s = files.summary
     chosen = "its penalty" if files.kind == "continuous" else "its inverse penalty C"
     text = (
-        f"{files.target[:1].upper()}{files.target[1:]} was predicted from the standardised features by L2-penalised "
+        f"{capitalise(files.target)} was predicted from the standardised features by L2-penalised "
         f"{probe_text(files)}, {chosen} chosen by cross-validation inside each training fold. "
     )
     if s["splits"] == "leave-site-out":

@@ -41,6 +41,11 @@ class Metric:
     chance: float | None = None
     limits: tuple[float | None, float | None] = (None, None)
 
+    @property
+    def name(self) -> str:
+        """Name for running text: the short one where it is an established one, not a clipped word."""
+        return self.label[:1].lower() + self.label[1:] if "." in self.short else self.short
+
 
 _RATIO = (0.0, 1.0)
 _KNOWN = (

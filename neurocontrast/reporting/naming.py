@@ -10,6 +10,7 @@ from neurocontrast.reporting.folder import EvaluationFiles
 
 __all__ = [
     "bare_text",
+    "capitalise",
     "covariates_text",
     "encoder_text",
     "flatten",
@@ -52,6 +53,11 @@ def target_text(files: EvaluationFiles) -> str:
     if files.kind == "multiclass":
         return f"Predicting {files.target}: {join_words([f'“{name}”' for name in files.classes])}"
     return f"Predicting {files.target}"
+
+
+def capitalise(text: str) -> str:
+    """Return text with a capital first letter, the rest as it is."""
+    return text[:1].upper() + text[1:]
 
 
 def covariates_text(files: EvaluationFiles) -> str:

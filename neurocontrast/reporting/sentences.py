@@ -56,7 +56,7 @@ def say_for_reviewer(files: EvaluationFiles) -> str:
     if key is None:
         return start + "No metric was defined."
     values = files.metrics[key]
-    name = describe_metric(key).short
+    name = describe_metric(key).name
     text = f"Pooled out-of-fold {name} {number_text(point_estimate(values))}"
     text += f" ({_bootstrap_text(files)} {interval_text(values.get('interval'))})" if values.get("interval") else ""
     mean, sd = values.get("mean"), values.get("sd")

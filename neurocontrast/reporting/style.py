@@ -182,13 +182,22 @@ def distinct_labels(names: Iterable[object], *, length: int = 30) -> list[str]:
     for clash in {label for label in labels if labels.count(label) > 1}:
         rows = [row for row, label in enumerate(labels) if label == clash]
         start = _common_length([lines[row] for row in rows])
-        for number, row in enumerate(rows, start=1):
-            tail = lines[row][:start].rfind(" ") + 1
-            rest = lines[row][tail:]
-            labels[row] = "…" + (rest if len(rest) < length else rest[: length - 2] + "…")
-            if labels[row] in [labels[other] for other in rows if other != row]:
-                labels[row] = f"{clash[: length - 4]} #{number}"
+        for n_words in (1, 0):
+            shown = [_from(lines[row], start, n_words=n_words, length=length) for row in rows]
+            if len(set(shown)) == len(rows):
+                break
+        else:
+            shown = [f"{clash[: length - 4]} #{number}" for number in range(1, len(rows) + 1)]
+        for row, label in zip(rows, shown, strict=True):
+            labels[row] = label
     return [label.replace("$", r"\$") for label in labels]
+
+
+def _from(line: str, start: int, *, n_words: int, length: int) -> str:
+    """Return a line from the word at `start`, with so many words before it."""
+    words = [place for place in range(start + 1) if place == 0 or line[place - 1] == " "]
+    rest = line[words[max(len(words) - 1 - n_words, 0)] :]
+    return "…" + (rest if len(rest) < length else rest[: length - 2] + "…")
 
 
 def _common_length(lines: list[str]) -> int:

@@ -89,7 +89,7 @@ def _draw_difference(axes: Axes, row: pd.Series, key: str) -> None:
     _draw_interval(axes, row, 0, marker="s", filled=True)
     axes.axvline(0, color=CHANCE, linestyle=":", linewidth=1.3)
     axes.set_yticks([0], ["Difference"])
-    axes.set(ylim=(0.7, -0.7), xlabel=f"Difference in {describe_metric(key).short} (0 = nothing added)")
+    axes.set(ylim=(0.7, -0.7), xlabel=f"Difference in {describe_metric(key).name} (0 = nothing added)")
     axes.grid(axis="y", visible=False)
     axes.margins(x=0.12)
     axes.xaxis.set_major_locator(MaxNLocator(5))

@@ -214,5 +214,5 @@ def _thick(files: EvaluationFiles) -> str:
 def _fold_sentence(n_folds: int, n_undefined: int) -> str:
     text = f"Thin: each of the {n_folds} test folds."
     if n_undefined:
-        text += f" {n_undefined} of them hold one class only and have no curve."
+        text += f" {n_undefined} of these, with one class only, cannot have a curve."
     return text

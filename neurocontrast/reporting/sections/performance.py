@@ -16,6 +16,7 @@ from neurocontrast.reporting.figures import (
 )
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH
+from neurocontrast.reporting.naming import capitalise
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.style import Picture
 from neurocontrast.reporting.tables import table_folds
@@ -47,7 +48,7 @@ def build_errors(files: EvaluationFiles, options: ReportOptions) -> Section:
         return Section(
             "errors", "Predicted and true values", [Pictures([draw_predicted(files), draw_residuals(files)])]
         )
-    blocks = Columns([Pictures([draw_confusion(files)])], [Facts(_rates(files), title=_capital(name_rule(files)))])
+    blocks = Columns([Pictures([draw_confusion(files)])], [Facts(_rates(files), title=capitalise(name_rule(files)))])
     return Section("errors", "Right and wrong classifications", [blocks])
 
 
@@ -66,10 +67,6 @@ def _rates(files: EvaluationFiles) -> list[tuple[str, str]]:
         (label, f"{count_text(n)} of {count_text(total)} ({n / total:.0%})" if total else f"{DASH} (no such scan)")
         for label, n, total in rows
     ]
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def build_folds(files: EvaluationFiles, options: ReportOptions) -> Section | None:

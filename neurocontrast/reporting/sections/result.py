@@ -14,7 +14,7 @@ from neurocontrast.reporting.metrics import (
     number_text,
     point_estimate,
 )
-from neurocontrast.reporting.naming import covariates_text
+from neurocontrast.reporting.naming import capitalise, covariates_text
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.sentences import say_for_clinician, say_for_reviewer
 from neurocontrast.reporting.tables import table_metrics
@@ -60,13 +60,13 @@ def _cards(files: EvaluationFiles, key: str) -> list[Card]:
     better = "higher is better" if metric.higher_is_better else "lower is better"
     return [
         Card(
-            f"{metric.short} of the embedding",
+            capitalise(f"{metric.name} of the embedding"),
             number_text(point_estimate(values), digits=digits),
             f"{_detail(values.get('interval'), files, digits=digits)}; {better}",
             strong=True,
         ),
         Card(
-            f"{metric.short} of {covariates_text(files)} only" if files.baseline else "Baseline",
+            capitalise(f"{metric.name} of {covariates_text(files)} only") if files.baseline else "Baseline",
             number_text(point_estimate(baseline), digits=digits),
             _detail(baseline.get("interval"), files, digits=digits) if baseline else "no baseline was computed",
         ),

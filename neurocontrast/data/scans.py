@@ -110,7 +110,7 @@ def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
             content = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(content, _N_HEADER_BYTES)
         header = _nifti_type(name, content).header_class.from_fileobj(io.BytesIO(content))
         geometry = _geometry(name, header)[1]
-        n_bytes = math.prod(header.get_data_shape()) * header["bitpix"] // 8 + header.get_data_offset()
+        n_bytes = math.prod(header.get_data_shape()) * int(header["bitpix"]) // 8 + header.get_data_offset()
         if not is_compressed and Path(name).stat().st_size < n_bytes:
             raise DataError(f"{name}: the image is truncated: {n_bytes} bytes are expected. Copy or convert it again.")
         return geometry

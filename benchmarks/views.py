@@ -1,0 +1,241 @@
+"""Two views of one volume: this package, the published protocol's operations in SciPy, and MONAI's stock transforms.
+
+All three are timed in one run, in turn, so that the ratios hold on a busy machine too; operations that the
+protocol applies half of the time are timed applied, and a view's expected cost is half their sum. The last table
+compares what comes out: the same statistics of many views of one volume, by a two-sample Kolmogorov-Smirnov test.
+
+    python benchmarks/views.py                    # 121×145×121, one thread; about two minutes
+    python benchmarks/views.py --device cuda      # ours alone on a GPU, batches of 64
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import platform
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from scipy import ndimage, stats
+from torch import Tensor
+
+from neurocontrast.augment import AugmentSettings, TwoViews, operations
+from neurocontrast.data.simulation import SimulationSettings, draw_person, render_scan
+
+OPERATIONS = ("flip", "blur", "noise", "cutout", "crop")
+Timed = Callable[[int], object]
+
+
+# --- the published operations, written from their definition -------------------------------------------------------
+def reference_view(x: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """One view of a (D, H, W) array by the published protocol, in NumPy and SciPy."""
+    for operation in OPERATIONS:
+        if generator.random() < 0.5:
+            x = REFERENCE[operation](x, generator)
+    return x
+
+
+def _reference_box(shape: tuple[int, ...], fraction: float, generator: np.random.Generator) -> tuple[slice, ...]:
+    size = [int(np.ceil(fraction * side)) for side in shape]
+    starts = [generator.integers(0, side - length + 1) for side, length in zip(shape, size, strict=True)]
+    return tuple(slice(start, start + length) for start, length in zip(starts, size, strict=True))
+
+
+def _reference_flip(x: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    return np.flip(x, axis=generator.integers(3)).copy()
+
+
+def _reference_blur(x: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    return ndimage.gaussian_filter(x, generator.uniform(0.1, 1.0))
+
+
+def _reference_noise(x: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    # The released code draws the two parts of complex noise and adds the first.
+    return x + generator.normal(0.0, generator.uniform(0.1, 1.0), (2, *x.shape))[0]
+
+
+def _reference_cutout(x: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    x = x.copy()
+    x[_reference_box(x.shape, 0.25, generator)] = 0.0
+    return x
+
+
+def _reference_crop(x: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    # What scikit-image's resize does: linear interpolation between voxel centres in double precision.
+    box = x[_reference_box(x.shape, 0.75, generator)].astype(np.float64)
+    factors = [side / length for side, length in zip(x.shape, box.shape, strict=True)]
+    return ndimage.zoom(box, factors, order=1, mode="mirror", grid_mode=True)
+
+
+REFERENCE = {
+    "flip": _reference_flip,
+    "blur": _reference_blur,
+    "noise": _reference_noise,
+    "cutout": _reference_cutout,
+    "crop": _reference_crop,
+}
+
+
+# --- the three, one operation at a time, always applied ------------------------------------------------------------
+def reference_operations(x: np.ndarray) -> dict[str, Timed]:
+    return {name: (lambda i, do=do: do(x, np.random.default_rng(i))) for name, do in REFERENCE.items()}
+
+
+def monai_operations(x: Tensor) -> dict[str, Timed]:
+    from monai import transforms as mt
+
+    shape = tuple(x.shape[1:])
+    quarter, three_quarters = ([int(np.ceil(f * side)) for side in shape] for f in (0.25, 0.75))
+    sigma = (0.1, 1.0)
+    stock = {
+        "flip": mt.RandAxisFlip(prob=1.0),
+        "blur": mt.RandGaussianSmooth(sigma_x=sigma, sigma_y=sigma, sigma_z=sigma, prob=1.0),
+        "noise": mt.RandGaussianNoise(prob=1.0, mean=0.0, std=1.0),
+        "cutout": mt.RandCoarseDropout(holes=1, spatial_size=quarter, fill_value=0.0, prob=1.0),
+        "crop": mt.Compose(
+            [mt.RandSpatialCrop(roi_size=three_quarters, random_size=False), mt.Resize(shape, mode="trilinear")]
+        ),
+    }
+    # MONAI draws from a state of its own, so a round's number says nothing to it.
+    return {name: (lambda _i, do=do: do(x)) for name, do in stock.items()}
+
+
+def our_operations(x: Tensor) -> dict[str, Timed]:
+    reference = AugmentSettings.reference()
+
+    def alone(name: str) -> Timed:
+        settings = getattr(reference, name).model_copy(update={"probability": 1.0})
+        views = TwoViews(AugmentSettings.off().model_copy(update={name: settings}), seed=0)
+        return lambda i: views.view(x[None], [i], epoch=0, view=0)
+
+    return {name: alone(name) for name in OPERATIONS}
+
+
+def time_in_turn(candidates: dict[str, Timed], n_rounds: int) -> dict[str, float]:
+    """Mean milliseconds of each; one call of each per round, the same draws' numbers in every round."""
+    taken: dict[str, list[float]] = {name: [] for name in candidates}
+    for call in candidates.values():
+        call(0)
+    for i in range(n_rounds):
+        for name, call in candidates.items():
+            start = time.perf_counter()
+            call(i)
+            taken[name].append(1e3 * (time.perf_counter() - start))
+    # Without the slowest tenth, which are other processes' doing.
+    return {name: float(np.mean(np.sort(ms)[: max(1, int(0.9 * n_rounds))])) for name, ms in taken.items()}
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+def compare_speed(x: np.ndarray, n_rounds: int) -> None:
+    tensor = torch.from_numpy(x)[None]
+    each = {"ours": our_operations(tensor), "reference": reference_operations(x), "MONAI": monai_operations(tensor)}
+    print("\n| ms, applied | ours | reference (SciPy) | MONAI stock | reference / ours | MONAI / ours |")
+    print("|---|---|---|---|---|---|")
+    expected = dict.fromkeys(each, 0.0)
+    for name in OPERATIONS:
+        ms = time_in_turn({who: operations_of[name] for who, operations_of in each.items()}, n_rounds)
+        expected = {who: expected[who] + 0.5 * ms[who] for who in each}
+        _row(name, ms)
+    _row("**a view, expected** (each p = .5)", expected)
+
+    views = TwoViews(AugmentSettings.reference(), seed=0)
+
+    def two_by_reference(i: int) -> object:
+        generator = np.random.default_rng(i)
+        return reference_view(x, generator), reference_view(x, generator)
+
+    pair = time_in_turn(
+        {"ours": lambda i: views(tensor[None], [i], epoch=0), "reference": two_by_reference}, 2 * n_rounds
+    )
+    print(
+        f"\nTwo views, end to end, as drawn: ours {pair['ours']:.1f} ms, reference {pair['reference']:.1f} ms, "
+        f"ratio {pair['reference'] / pair['ours']:.1f}"
+    )
+    default = TwoViews(AugmentSettings(), seed=0)
+    ms = time_in_turn({"default": lambda i: default(tensor[None], [i], epoch=0)}, n_rounds)["default"]
+    print(f"Two views with this package's default settings: {ms:.1f} ms")
+
+
+def _row(name: str, ms: dict[str, float]) -> None:
+    ours, reference, monai = ms["ours"], ms["reference"], ms["MONAI"]
+    print(f"| {name} | {ours:.1f} | {reference:.1f} | {monai:.1f} | {reference / ours:.1f} | {monai / ours:.1f} |")
+
+
+def compare_outputs(x: np.ndarray, n_views: int) -> None:
+    """Print how far apart the distributions of views are, for statistics that each operation moves."""
+    views = TwoViews(AugmentSettings.reference(), seed=0)
+    volume = torch.from_numpy(x)[None, None]
+    ours = np.array([_statistics(views.view(volume, [i], epoch=0, view=0)[0, 0].numpy()) for i in range(n_views)])
+    theirs = np.array([_statistics(reference_view(x, np.random.default_rng(i))) for i in range(n_views)])
+    print(f"\n| statistic of {n_views} views | ours: 10 %, median, 90 % | reference | KS distance | p |")
+    print("|---|---|---|---|---|")
+    for column, name in enumerate(
+        ("mean", "sd", "voxel-to-voxel sd", "exact zeros", "left–right balance", "share over 1 from median")
+    ):
+        a, b = ours[:, column], theirs[:, column]
+        test = stats.ks_2samp(a, b)
+        shown = ["{:.3f}, {:.3f}, {:.3f}".format(*np.quantile(v, (0.1, 0.5, 0.9))) for v in (a, b)]
+        print(f"| {name} | {shown[0]} | {shown[1]} | {test.statistic:.3f} | {test.pvalue:.2f} |")
+
+    print("\nSame parameters, largest difference from SciPy over the volume:")
+    tensor = torch.from_numpy(x)[None]
+    for sigma in (0.2, 0.55, 1.0):
+        difference = operations.blur(tensor, sigma_voxels=sigma)[0].numpy() - ndimage.gaussian_filter(x, sigma)
+        print(f"- blur, σ = {sigma}: {np.abs(difference).max():.1e}")
+
+
+def _statistics(view: np.ndarray) -> tuple[float, ...]:
+    middle = view.shape[0] // 2
+    return (
+        float(view.mean()),
+        float(view.std()),
+        float(np.diff(view, axis=1).std()),
+        float((view == 0.0).mean()),
+        float(view[:middle].mean() - view[-middle:].mean()),
+        float((np.abs(view - np.median(view)) > 1.0).mean()),
+    )
+
+
+def time_on_gpu(shape: tuple[int, int, int], batch: int, n_rounds: int) -> None:
+    volumes = torch.randn(batch, 1, *shape, device="cuda", dtype=torch.float16)
+    for name, settings in (("reference", AugmentSettings.reference()), ("default", AugmentSettings())):
+        views = TwoViews(settings, seed=0)
+        for epoch in range(n_rounds + 1):
+            if epoch == 1:
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+            views(volumes, range(batch), epoch=epoch)
+        torch.cuda.synchronize()
+        seconds = (time.perf_counter() - start) / n_rounds
+        print(f"{name}: {1e3 * seconds:.0f} ms for two views of {batch} volumes ({batch / seconds:.0f} volumes/s)")
+
+
+def brain(shape: tuple[int, int, int]) -> np.ndarray:
+    """One simulated brain, z-scored, at about the shape."""
+    settings = SimulationSettings(spacing_mm=180.0 / (shape[0] - 1))
+    volume = render_scan(settings, draw_person(settings, 0)).astype(np.float32)
+    return (volume - volume.mean()) / volume.std()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--n-rounds", type=int, default=20)
+    parser.add_argument("--n-views", type=int, default=2000, help="views whose distribution is compared")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    print(f"{datetime.date.today()}, torch {torch.__version__}, {platform.machine()}, one thread")
+    if arguments.device == "cuda":
+        print(torch.cuda.get_device_name())
+        time_on_gpu((121, 145, 121), 64, arguments.n_rounds)
+        return
+    x = brain((121, 145, 121))
+    print(f"volume {x.shape}, float32")
+    compare_speed(x, arguments.n_rounds)
+    compare_outputs(brain((46, 55, 46)), arguments.n_views)
+
+
+if __name__ == "__main__":
+    main()

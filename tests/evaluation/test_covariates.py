@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.evaluation.covariates import CovariateDesign, choose_covariates
+
+TABLE = pd.DataFrame(
+    {
+        "age": [20.0, 40.0, np.nan, 90.0],
+        "sex": ["F", "M", None, "F"],
+        "site": ["a", "b", "a", "c"],
+        "scanner": ["x", "x", "x", "x"],
+    }
+)
+TRAIN, TEST = np.array([0, 1, 2]), np.array([3])
+
+
+def test_everything_is_estimated_on_the_training_rows():
+    train, test = CovariateDesign(TABLE, ("age", "sex", "site"))(TRAIN, TEST)
+    # age, age missing | F, M, sex missing | a, b  (c was never seen)
+    np.testing.assert_array_equal(train, [[20, 0, 1, 0, 0, 1, 0], [40, 0, 0, 1, 0, 0, 1], [30, 1, 0, 0, 1, 1, 0]])
+    np.testing.assert_array_equal(test, [[90, 0, 1, 0, 0, 0, 0]])
+
+
+def test_without_covariates_one_constant_column_is_left():
+    train, test = CovariateDesign(TABLE, ())(TRAIN, TEST)
+    assert train.tolist() == [[0.0]] * 3
+    assert test.tolist() == [[0.0]]
+
+
+def test_what_cannot_be_a_covariate_is_left_out_and_said():
+    names = ("age", "sex", "site", "scanner", "tiv")
+    used, dropped = choose_covariates(TABLE, names, target="age", splits="leave-site-out")
+    assert used == ("sex",)
+    assert dropped == {
+        "age": "is the target",
+        "site": "is held out",
+        "scanner": "has fewer than two values",
+        "tiv": "is not in the table",
+    }
+    assert choose_covariates(TABLE, names, target="diagnosis", splits="stratified")[0] == ("age", "sex", "site")

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import mean_absolute_error, roc_auc_score
+
+from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
+from neurocontrast.exceptions import ConfigError, DataError, LeakageError
+from neurocontrast.provenance import subject_digest
+
+FAST = {"n_bootstraps": 200, "umap": False, "C": (1e-3, 1e-1, 10.0)}
+
+
+def evaluate(cohort, *, info=None, **options):
+    settings = EvaluationSettings(**{**FAST, **options})
+    return run_study(plan_study(cohort.table, cohort.features, settings=settings, info=info or {}))
+
+
+def codes(study) -> set[str]:
+    return {notice.code for notice in study.notices}
+
+
+@pytest.fixture(scope="module")
+def binary(make_cohort):
+    return evaluate(make_cohort(150, n_sites=4), info={"pretraining_subjects": []})
+
+
+def test_a_planted_signal_is_found_and_beats_the_baseline(binary):
+    auc, increment = binary.summary["metrics"]["auc"], binary.summary["increment"]["auc"]
+    assert auc["pooled"] > 0.9
+    assert auc["interval"][0] < auc["pooled"] < auc["interval"][1]
+    assert binary.summary["baseline"]["auc"]["pooled"] < 0.7
+    assert increment["interval"][0] > 0.1
+    assert increment["difference"] == pytest.approx(auc["pooled"] - binary.summary["baseline"]["auc"]["pooled"])
+
+
+def test_without_signal_the_auc_is_a_half(make_cohort):
+    found = []
+    for seed in range(10):
+        cohort = make_cohort(80, diagnosis=0.0, age=0.0, seed=seed)
+        summary = evaluate(cohort, seed=seed, n_bootstraps=0).summary
+        found.append(summary["metrics"]["auc_within_fold"]["pooled"])
+        assert summary["metrics"]["auc"]["interval"] is None
+    assert np.mean(found) == pytest.approx(0.5, abs=0.06)
+
+
+def test_the_figures_are_those_of_the_predictions(binary):
+    table = binary.tables["predictions"]
+    truth = table["y_true"] == "patient"
+    assert binary.summary["metrics"]["auc"]["pooled"] == pytest.approx(roc_auc_score(truth, table["y_score"]))
+    assert binary.summary["baseline"]["auc"]["pooled"] == pytest.approx(roc_auc_score(truth, table["baseline_score"]))
+    folds = binary.tables["folds"]
+    for _, fold in folds.iterrows():
+        rows = table["fold"] == fold["fold"]
+        assert fold["n_test"] == rows.sum()
+        assert fold["n_positive_test"] == truth[rows].sum()
+        assert fold["auc"] == pytest.approx(roc_auc_score(truth[rows], table["y_score"][rows]))
+    assert binary.summary["metrics"]["auc"]["mean"] == pytest.approx(folds["auc"].mean())
+    sites = binary.tables["sites"].set_index("site")
+    rows = table["site"] == "site-2"
+    assert sites.loc["site-2", "auc"] == pytest.approx(roc_auc_score(truth[rows], table["y_score"][rows]))
+    assert sites.loc["site-2", "auc_low"] < sites.loc["site-2", "auc"] < sites.loc["site-2", "auc_high"]
+
+
+def test_the_same_seed_gives_the_same_files_and_another_does_not(make_cohort, binary):
+    again = evaluate(make_cohort(150, n_sites=4), info={"pretraining_subjects": []})
+    assert again.summary == binary.summary
+    for name, table in binary.tables.items():
+        pd.testing.assert_frame_equal(table, again.tables[name])
+    other = evaluate(make_cohort(150, n_sites=4), seed=1)
+    assert other.summary["metrics"]["auc"] != binary.summary["metrics"]["auc"]
+
+
+def test_the_order_of_rows_does_not_decide_who_is_tested_with_whom(make_cohort):
+    cohort = make_cohort(60)
+    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))
+    order = np.random.default_rng(0).permutation(60)
+    shuffled = plan_study(
+        cohort.table.iloc[order].reset_index(drop=True), cohort.features[order], settings=EvaluationSettings(**FAST)
+    )
+    for a, b in zip(study.splits, shuffled.splits, strict=True):
+        assert set(study.subjects[a.test]) == set(shuffled.subjects[b.test])
+
+
+def test_all_tables_have_their_columns(binary):
+    assert {name: list(table.columns)[:7] for name, table in binary.tables.items()} == {
+        "predictions": ["participant_id", "subject_id", "session", "site", "age", "sex", "repeat"],
+        "folds": ["repeat", "fold", "n_train", "n_test", "n_positive_test", "auc", "balanced_accuracy"],
+        "sites": ["site", "n", "n_control", "n_patient", "auc", "auc_low", "auc_high"],
+        "cohort": ["site", "control", "patient", "total"],
+        "map": ["participant_id", "session", "site", "age", "sex", "target", "pc1"],
+        "scans": ["participant_id", "session", "site", "path"],
+    }
+    assert list(binary.tables["predictions"].columns)[7:] == ["fold", "y_true", "y_score", "baseline_score", "y_pred"]
+    assert binary.tables["cohort"]["total"].sum() == 150
+    assert binary.tables["scans"]["site"].nunique() == 4
+    json.dumps(binary.summary, allow_nan=False)
+
+
+def test_a_continuous_target_uses_ridge_and_leaves_itself_out_of_the_baseline(make_cohort):
+    result = evaluate(make_cohort(120, age=2.0), target="age")
+    summary = result.summary
+    assert summary["kind"] == "continuous"
+    assert summary["baseline_covariates"] == ["sex", "site"]
+    assert summary["metrics"]["r2"]["pooled"] > 0.6
+    assert summary["baseline"]["r2"]["pooled"] < 0.2
+    predictions = result.tables["predictions"]
+    expected = mean_absolute_error(predictions["y_true"], predictions["y_score"])
+    assert summary["metrics"]["mae"]["pooled"] == pytest.approx(expected)
+    assert list(result.tables["cohort"].columns) == ["site", "n", "mean", "sd", "min", "max"]
+    assert "alpha" in result.tables["folds"]
+
+
+def test_several_classes_have_a_score_each(make_cohort):
+    result = evaluate(make_cohort(180, classes=("hc", "bd", "sz"), diagnosis=1.5), n_repeats=2)
+    assert result.summary["classes"] == ["hc", "bd", "sz"]
+    assert result.summary["positive"] is None
+    predictions = result.tables["predictions"]
+    scores = predictions[["score_hc", "score_bd", "score_sz"]].to_numpy()
+    np.testing.assert_allclose(scores.sum(axis=1), 1)
+    assert len(predictions) == 2 * 180
+    own = [scores[row, ["hc", "bd", "sz"].index(name)] for row, name in enumerate(predictions["y_true"])]
+    np.testing.assert_allclose(predictions["y_score"], own)
+    assert result.summary["metrics"]["balanced_accuracy"]["pooled"] > 0.6
+
+
+def test_leaving_sites_out_drops_site_from_the_baseline_and_keeps_single_class_sites(make_cohort):
+    cohort = make_cohort(120, n_sites=4)
+    cohort.table.loc[cohort.table["site"] == "site-3", "diagnosis"] = "control"
+    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST, splits="leave-site-out"))
+    result = run_study(study)
+    assert "single_class_site" in codes(study)
+    assert result.summary["baseline_covariates"] == ["age", "sex"]
+    assert result.summary["n_folds"] == 4
+    folds = result.tables["folds"].set_index("held_out_site")
+    assert np.isnan(folds.loc["site-3", "auc"])
+    assert folds.loc["site-3", "specificity"] >= 0
+    assert result.summary["metrics"]["auc"]["n_folds_defined"] == 3
+    assert result.summary["metrics"]["auc"]["pooled"] is not None
+    note = result.tables["sites"].set_index("site").loc["site-3", "note"]
+    assert "single class (control)" in note
+
+
+def test_a_label_that_the_site_gives_away_is_warned_about_and_the_baseline_has_it(make_cohort):
+    cohort = make_cohort(160, diagnosis=0.0, site=2.0)
+    patients = (cohort.table["site"] == "site-0") ^ (np.random.default_rng(0).random(160) < 0.05)
+    cohort.table["diagnosis"] = np.where(patients, "patient", "control")
+    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))
+    assert "site_confounded" in codes(study)
+    summary = run_study(study).summary
+    assert summary["baseline"]["auc"]["pooled"] > 0.85
+    assert abs(summary["increment"]["auc"]["difference"]) < 0.1
+
+
+def test_uneven_sites_pooled_without_their_base_rates_are_warned_about(make_cohort):
+    cohort = make_cohort(200, n_sites=4, diagnosis=0.0, age=0.0)
+    share = cohort.table["site"].map({"site-0": 0.9, "site-1": 0.1, "site-2": 0.8, "site-3": 0.2})
+    drawn = np.random.default_rng(0).random(200) < share
+    cohort.table["diagnosis"] = np.where(drawn, "patient", "control")
+    summary = evaluate(cohort, splits="leave-site-out").summary
+    assert summary["baseline"]["auc"]["pooled"] < 0.35  # far under chance: nothing but base rates
+    assert summary["baseline"]["auc_within_fold"]["pooled"] == pytest.approx(0.5, abs=0.15)
+    assert any(warning["code"] == "pooled_auc_mixes_folds" for warning in summary["warnings"])
+
+
+def test_imbalance_of_age_and_sex_is_warned_about(make_cohort):
+    cohort = make_cohort(100)
+    patients = cohort.table["diagnosis"] == "patient"
+    cohort.table.loc[patients, "age"] += 20
+    cohort.table.loc[patients, "sex"] = "M"
+    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))
+    assert {"age_imbalance", "sex_imbalance"} <= codes(study)
+
+
+def test_a_balanced_cohort_has_no_such_warnings(make_cohort):
+    study = plan_study(
+        *(lambda cohort: (cohort.table, cohort.features))(make_cohort(300)),
+        settings=EvaluationSettings(**FAST),
+        info={"pretraining_subjects": []},
+    )
+    assert codes(study) == set()
+
+
+def test_rows_without_target_or_not_selected_are_counted(make_cohort):
+    cohort = make_cohort(100)
+    cohort.table.loc[:4, "diagnosis"] = None
+    n_other = int((cohort.table["site"] == "site-1").sum())
+    result = evaluate(cohort, where={"site": ["site-0", "site-2"]})
+    excluded = result.summary["n"]["excluded"]
+    assert excluded["not selected by where"] == n_other
+    assert 0 < excluded["diagnosis missing"] <= 5
+    assert result.summary["n"]["scans"] + sum(excluded.values()) == 100
+
+
+def test_leakage_concerns_only_those_who_are_evaluated(make_cohort):
+    cohort = make_cohort(90)
+    seen = cohort.table.loc[cohort.table["site"] == "site-0", "subject_id"]
+    info = {"pretraining_subjects": [subject_digest(subject) for subject in seen]}
+    with pytest.raises(LeakageError, match=f"{len(seen)} of 90 subjects"):
+        evaluate(cohort, info=info)
+    assert evaluate(cohort, info=info, where={"site": ["site-1", "site-2"]}).summary["n_overlap"] == 0
+    allowed = evaluate(cohort, info=info, allow_overlap=True).summary
+    assert allowed["n_overlap"] == len(seen)
+    assert "pretraining_overlap" in {warning["code"] for warning in allowed["warnings"]}
+
+
+def test_missing_sites_form_a_group_when_stratified(make_cohort):
+    cohort = make_cohort(60)
+    cohort.table.loc[:9, "site"] = None
+    result = evaluate(cohort)
+    assert "(no site)" in set(result.tables["cohort"]["site"])
+    assert "site_missing" in {warning["code"] for warning in result.summary["warnings"]}
+
+
+def test_tables_without_any_covariate_still_have_a_baseline(make_cohort):
+    cohort = make_cohort(60)
+    cohort.table = cohort.table[["participant_id", "diagnosis"]]
+    result = evaluate(cohort)
+    assert result.summary["baseline_covariates"] == []
+    assert result.summary["baseline"]["auc_within_fold"]["pooled"] == pytest.approx(0.5)
+    assert "baseline_empty" in {warning["code"] for warning in result.summary["warnings"]}
+
+
+def test_site_can_be_the_target(make_cohort):
+    result = evaluate(make_cohort(90, site=2.0), target="site")
+    assert result.summary["baseline_covariates"] == ["age", "sex"]
+    assert result.summary["metrics"]["balanced_accuracy"]["pooled"] > 0.8
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"target": "diagnose"}, ConfigError, "Did you mean 'diagnosis'"),
+        ({"where": {"sites": ["a"]}}, DataError, "no column 'sites'.*Did you mean 'site'"),
+        ({"where": {"site": ["site-9"]}}, DataError, "no value 'site-9'"),
+        ({"splits": "leave-site-out", "n_repeats": 3}, ConfigError, "n_repeats: .* must be 1, got 3"),
+        ({"splits": "leave-site-out", "target": "site"}, ConfigError, "held out cannot be predicted"),
+        ({"n_folds": 40}, ConfigError, "--n-folds"),
+        ({"target": "age", "n_folds": 40}, ConfigError, "need at least 80 subjects"),
+        ({"positive": "patients"}, ConfigError, "Did you mean 'patient'"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_answered_with_what_to_do(make_cohort, options, error, message):
+    with pytest.raises(error, match=message):
+        evaluate(make_cohort(60), **options)
+
+
+def test_features_that_are_no_numbers_or_all_alike_are_refused(make_cohort):
+    cohort = make_cohort(30)
+    broken = cohort.features.copy()
+    broken[3, 0] = np.nan
+    with pytest.raises(DataError, match="1 scans have NaN or infinity: sub-0003"):
+        plan_study(cohort.table, broken, settings=EvaluationSettings())
+    with pytest.raises(DataError, match="collapsed"):
+        plan_study(cohort.table, np.ones_like(broken), settings=EvaluationSettings())
+    with pytest.raises(DataError, match="share participant_id and session"):
+        plan_study(cohort.table.assign(participant_id="sub-1"), cohort.features, settings=EvaluationSettings())
+    with pytest.raises(DataError, match="'participant_id' is needed"):
+        plan_study(cohort.table.drop(columns="participant_id"), cohort.features, settings=EvaluationSettings())
+    with pytest.raises(DataError, match="found shape"):
+        plan_study(cohort.table, cohort.features[:10], settings=EvaluationSettings())

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from neurocontrast.lazy import lazy_exports
+
 if TYPE_CHECKING:
     from neurocontrast.config import load_config
     from neurocontrast.stages import check, embed, evaluate, pretrain, report, simulate
@@ -15,20 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["check", "embed", "evaluate", "load_config", "pretrain", "report", "simulate"]
 
 
+_find = lazy_exports(
+    __name__,
+    {
+        "config": ["load_config"],
+        "stages": ["check", "embed", "evaluate", "pretrain", "report", "simulate"],
+        "provenance": ["version"],
+    },
+)
+
+
 def __getattr__(name: str) -> Any:
-    if name == "load_config":
-        from neurocontrast.config import load_config
-
-        return load_config
-    if name in __all__:
-        from neurocontrast import stages
-
-        return getattr(stages, name)
-    if name == "__version__":
-        from neurocontrast.provenance import version
-
-        return version()
-    raise AttributeError(f"module 'neurocontrast' has no attribute '{name}'")
+    return _find("version")() if name == "__version__" else _find(name)
 
 
 def __dir__() -> list[str]:

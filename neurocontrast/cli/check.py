@@ -44,5 +44,5 @@ def check(
         progress=console_progress(quiet=quiet),
     )
     typer.echo(found.to_text())
-    if found.problems:
+    if not found.passed:
         raise typer.Exit(2)

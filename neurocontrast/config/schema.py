@@ -14,6 +14,7 @@ from neurocontrast.data.volumes import Normalise, Preprocessing, Shape, SpacingM
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders import EncoderSettings
 from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.settings import Settings
 from neurocontrast.training import TrainingSettings
 
@@ -79,8 +80,8 @@ class Config(Settings):
         and `evaluation` have their own.
     data, augment, encoder, objective, training
         What `pretrain` reads.
-    simulation, embedding, evaluation
-        What `simulate`, `embed` and `evaluate` read.
+    simulation, embedding, evaluation, report
+        What `simulate`, `embed`, `evaluate` and `report` read.
     """
 
     seed: Annotated[int, Field(ge=0)] = 0
@@ -92,3 +93,4 @@ class Config(Settings):
     simulation: SimulationSettings = SimulationSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    report: ReportOptions = ReportOptions()

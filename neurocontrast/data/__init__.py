@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from neurocontrast.data.cohort import Cohort, Kind, read_cohort
+from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from neurocontrast.data.cache import Prepared, VolumeCache, default_cache_folder
@@ -26,22 +27,13 @@ __all__ = [
     "split_by_subject",
 ]
 
-_LAZY = {
-    "Prepared": "cache",
-    "Preprocessing": "volumes",
-    "VolumeCache": "cache",
-    "VolumeDataset": "datasets",
-    "default_cache_folder": "cache",
-    "encode_metadata": "datasets",
-    "load_volume": "volumes",
-    "split_by_subject": "splits",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Loaded when asked for: a report needs the cohort, and neither torch nor nibabel.
-    if name in _LAZY:
-        from importlib import import_module
-
-        return getattr(import_module(f"neurocontrast.data.{_LAZY[name]}"), name)
-    raise AttributeError(f"module 'neurocontrast.data' has no attribute '{name}'")
+# Loaded when asked for: a report needs the cohort, and neither torch nor nibabel.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "cache": ["Prepared", "VolumeCache", "default_cache_folder"],
+        "datasets": ["VolumeDataset", "encode_metadata"],
+        "splits": ["split_by_subject"],
+        "volumes": ["Preprocessing", "load_volume"],
+    },
+)

@@ -1,9 +1,16 @@
 """Pretraining: the loop, its state on disk, and what it measures on the way."""
 
-from neurocontrast.training.loop import FitResult, fit
-from neurocontrast.training.metrics import alignment, effective_rank, uniformity
-from neurocontrast.training.session import AnyObjective, TrainingData, accelerator_of, check_split
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from neurocontrast.lazy import lazy_exports
 from neurocontrast.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from neurocontrast.training.loop import FitResult, fit
+    from neurocontrast.training.metrics import alignment, effective_rank, uniformity
+    from neurocontrast.training.session import AnyObjective, TrainingData, accelerator_of, check_split
 
 __all__ = [
     "AnyObjective",
@@ -17,3 +24,13 @@ __all__ = [
     "fit",
     "uniformity",
 ]
+
+# Loaded when asked for: reading a configuration needs the settings alone, and no torch.
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "loop": ["FitResult", "fit"],
+        "metrics": ["alignment", "effective_rank", "uniformity"],
+        "session": ["AnyObjective", "TrainingData", "accelerator_of", "check_split"],
+    },
+)

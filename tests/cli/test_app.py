@@ -26,7 +26,7 @@ def test_version(capsys):
         (["pretrian"], "pretrain"),
         (["pretrain", "--ou", "x"], "--out"),
         (["simulate"], "Missing argument"),
-        (["simulate", "x", "--n-subjects", "many"], "not a valid integer"),
+        (["simulate", "x", "--n-subjects", "many"], "--n-subjects"),
         (["report"], "Missing argument"),
     ],
 )

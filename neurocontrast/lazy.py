@@ -1,0 +1,33 @@
+"""Names of a package that are imported when they are first asked for.
+
+Evaluation, reports and the command line's help must neither need PyTorch nor wait for it,
+so packages that also hold what needs it export their names this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+__all__ = ["lazy_exports"]
+
+
+def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """Return a module-level ``__getattr__`` that finds a package's names in its modules.
+
+    Parameters
+    ----------
+    package : str
+        The package's own ``__name__``.
+    places : mapping of str to sequence of str
+        Module below the package → names it holds.
+    """
+    module_of = {name: module for module, names in places.items() for name in names}
+
+    def find(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        return getattr(import_module(f"{package}.{module_of[name]}"), name)
+
+    return find

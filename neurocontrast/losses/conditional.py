@@ -18,7 +18,7 @@ from neurocontrast.losses.yaware import check_kernel
 
 __all__ = ["FairCCLK", "HardNegativeCCLK", "WeaklySupervisedCCLK"]
 
-_SIMILARITIES_AT_ONCE = 2**22
+_SIMILARITIES_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from neurocontrast.kernels import Block, Categorical
 from neurocontrast.losses import tiles
-from neurocontrast.losses.core import Pool, similar_to
+from neurocontrast.losses.core import Pool
 from neurocontrast.losses.objective import Objective, check_number
 
 __all__ = ["Triplet"]
 
-_DISTANCES_AT_ONCE = 2**22
+_ALL = slice(None)
+_DISTANCES_AT_ONCE = 2**20
 
 
 class Triplet(Objective):
@@ -39,61 +41,77 @@ class Triplet(Objective):
 
     def __init__(self, label: str, *, margin: float = 0.2) -> None:
         super().__init__()
-        self.kernel = Categorical(label)
+        self.kernel: Categorical = Categorical(label)
         self.label = label
         self.margin = check_number("margin", margin, at_least=0.0)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """The one part, ``triplet``."""
-        assert self.kernel is not None
-        same = similar_to(pool, self.kernel)
-        n_rows, n_embeddings = pool.rows.shape[1], pool.cols.shape[0] * pool.cols.shape[1]
-        step = max(1, _DISTANCES_AT_ONCE // (pool.rows.shape[0] * n_embeddings))
-        blocks = [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
-        if len(blocks) == 1:
-            sums, counts = _sum_of_triplets(pool, blocks[0], same, self.margin)
-        else:
-            read = [
-                checkpoint(_sum_of_triplets, pool, i, same, self.margin, use_reentrant=False, preserve_rng_state=False)
-                for i in blocks
-            ]
-            sums, counts = (torch.stack(column) for column in zip(*read, strict=True))
-        return {"triplet": pool.total(sums) / pool.total(counts).clamp_min(1).to(sums.dtype)}
+        same = self.kernel.bind(pool.row_metadata, pool.col_metadata, dtype=pool.rows.dtype)
+        total, n_triplets = _Triplets.apply(pool.rows, pool.cols, same, self.margin, pool.offset)
+        return {"triplet": pool.total(total) / pool.total(n_triplets).clamp_min(1)}
 
     def extra_repr(self) -> str:
         """Show the label and margin."""
         return f"'{self.label}', margin={self.margin}"
 
 
-def _sum_of_triplets(pool: Pool, i: slice, same: Block, margin: float) -> tuple[Tensor, Tensor]:
-    """Return the sum of the positive losses of the anchors of samples ``i``, and their number.
+class _Triplets(torch.autograd.Function):
+    """Sum of the positive triplet losses of all anchors, and their number; the gradient is made on the way.
 
     Where the set of active triplets is known, their sum is linear in the distances: each counts once for
     every active triplet in which it pulls, minus once for every one in which it pushes.
     """
-    distances = _distances(pool, i)
-    with torch.no_grad():
-        positive, negative = _roles(pool, i, same)
-        reach = torch.where(positive, distances + margin, -torch.inf)
-        barrier = torch.where(negative, distances, torch.inf)
-        pulls = torch.searchsorted(barrier.sort(1).values, reach)
-        pushes = reach.shape[1] - torch.searchsorted(reach.sort(1).values, barrier, right=True)
-        n_triplets = pulls.sum()
-        counts = (pulls - pushes).to(distances.dtype)
-    return (counts * distances).sum() + margin * n_triplets.to(distances.dtype), n_triplets
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, cols: Tensor, same: Block, margin: float, offset: int) -> tuple[Tensor, Tensor]:
+        n_views, n_rows, d = rows.shape
+        step = max(1, _DISTANCES_AT_ONCE // (n_views * n_views * cols.shape[1]))
+        candidates = cols.reshape(-1, d)
+        of_rows, of_cols = torch.zeros_like(rows), torch.zeros_like(candidates)
+        total, n_triplets = rows.new_zeros(()), rows.new_zeros(())
+        for start in range(0, n_rows, step):
+            i = slice(start, min(start + step, n_rows))
+            anchors = rows[:, i].reshape(-1, d)
+            distances = _distances(anchors, candidates)
+            counts, active = _counts(distances, *_roles(same(i, _ALL), n_views, offset + start), margin)
+            n_triplets += active
+            total += (counts * distances).sum() + margin * active
+            slopes = counts.div_(distances).masked_fill_(distances == 0, 0).neg_()
+            of_rows[:, i] = (slopes @ candidates).view(n_views, -1, d)
+            of_cols.addmm_(slopes.T, anchors)
+        ctx.save_for_backward(of_rows, of_cols.view(cols.shape))
+        ctx.mark_non_differentiable(n_triplets)
+        return total, n_triplets
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        of_rows, of_cols = ctx.saved_tensors
+        return gradients[0] * of_rows, gradients[0] * of_cols, None, None, None
 
 
-def _roles(pool: Pool, i: slice, same: Block) -> tuple[Tensor, Tensor]:
-    """Say which candidates are positives of the anchors of samples ``i``, and which negatives."""
-    n_views = pool.rows.shape[0]
-    alike = (same(i, slice(None)) > 0).unsqueeze(1).repeat(n_views, 1, n_views, 1)
+def _distances(anchors: Tensor, candidates: Tensor) -> Tensor:
+    """L2 distances of unit vectors; 0 below what rounding can tell apart."""
+    squared = (anchors @ candidates.T).mul_(-2).add_(2)
+    return squared.masked_fill_(squared <= 4 * torch.finfo(squared.dtype).eps, 0).sqrt_()
+
+
+def _roles(same: Tensor, n_views: int, offset: int) -> tuple[Tensor, Tensor]:
+    """Say which candidates are positives of each anchor and which negatives, (V·n_i, V·n), from w of the samples."""
+    alike = (same > 0).unsqueeze(1).repeat(n_views, 1, n_views, 1)
     negative = ~alike
-    tiles.exclude(alike, pool.offset + i.start, "self", 0.0)
+    tiles.exclude(alike, offset, "self", 0.0)
     return alike.flatten(2).flatten(0, 1), negative.flatten(2).flatten(0, 1)
 
 
-def _distances(pool: Pool, i: slice) -> Tensor:
-    """L2 distances of unit vectors; 0 without gradient below what rounding can tell apart."""
-    squared = 2 - 2 * (pool.rows[:, i].flatten(0, 1) @ pool.cols.flatten(0, 1).T)
-    apart = squared > 4 * torch.finfo(squared.dtype).eps
-    return squared.where(apart, 1.0).sqrt().where(apart, 0.0)
+def _counts(distances: Tensor, positive: Tensor, negative: Tensor, margin: float) -> tuple[Tensor, Tensor]:
+    """Return how often each distance counts in the sum, and the number of active triplets."""
+    reach = (distances + margin).masked_fill_(~positive, -torch.inf)
+    barrier, order = distances.masked_fill(~negative, torch.inf).sort(1)
+    pulls = torch.searchsorted(barrier, reach)
+    # A positive reaches the negatives of rank below its number of pulls.
+    ends = torch.zeros(len(pulls), pulls.shape[1] + 1, dtype=pulls.dtype, device=pulls.device)
+    ends.scatter_add_(1, pulls, torch.ones_like(pulls))
+    pushes = pulls.shape[1] - ends[:, :-1].cumsum(1)
+    counts = pulls.scatter_add(1, order, -pushes)
+    return counts.to(distances.dtype), pulls.sum().to(distances.dtype)

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from neurocontrast.embedding.table import write_embeddings
+from neurocontrast.evaluation import EvaluationSettings
+from neurocontrast.exceptions import ConfigError, DataError, LeakageError
+from neurocontrast.provenance import subject_digest
+from neurocontrast.stages.evaluate import evaluate
+
+FAST = {"n_bootstraps": 50, "umap": False, "C": (1e-2, 1.0)}
+
+
+def write(path: Path, *, n: int = 60, **info) -> Path:
+    generator = np.random.default_rng(0)
+    codes = generator.integers(2, size=n)
+    names = [f"sub-{row:02d}" for row in range(n)]
+    table = pd.DataFrame(
+        {
+            "participant_id": names,
+            "subject_id": names,
+            "session": "",
+            "path": [f"{name}.nii.gz" for name in names],
+            "age": np.where(np.arange(n) % 9, generator.uniform(20, 80, n), np.nan),
+            "sex": generator.choice(["F", "M"], n),
+            "site": generator.choice(["london", "ucla"], n),
+            "diagnosis": np.where(codes, "patient", "control"),
+        }
+    )
+    features = (generator.normal(size=(n, 12)) + codes[:, None]).astype(np.float32)
+    content = {"format": 1, "pretraining_subjects": [subject_digest("somebody")], "simulated": True, **info}
+    write_embeddings(path, table, features, content)
+    return path
+
+
+@pytest.fixture(scope="module")
+def embeddings(tmp_path_factory) -> Path:
+    metrics = [{"epoch": 0, "train_loss": 2.0}, {"epoch": 1, "train_loss": 1.5}]
+    return write(
+        tmp_path_factory.mktemp("embeddings") / "emb.parquet",
+        run={"encoder": {"name": "densenet121"}},
+        objective={"loss": "yaware"},
+        training_metrics=metrics,
+        cohort_source="participants.tsv",
+    )
+
+
+def test_an_evaluation_is_one_folder_of_tables_and_a_summary(embeddings, tmp_path):
+    out = tmp_path / "deep" / "eval"
+    assert evaluate(embeddings, target="diagnosis", out=out, **FAST) == out
+    names = {path.name for path in out.iterdir()}
+    assert names == {
+        "evaluation.json",
+        "config.yaml",
+        *(f"{name}.tsv" for name in ("predictions", "folds", "sites", "cohort", "map", "scans", "training")),
+    }
+    assert {path.name for path in out.parent.iterdir()} == {"eval"}  # nothing temporary is left
+    summary = json.loads((out / "evaluation.json").read_text())
+    assert summary["simulated"] is True
+    assert summary["run"] == {"encoder": {"name": "densenet121"}}
+    assert summary["embeddings"]["file"] == "emb.parquet"
+    assert len(summary["embeddings"]["digest"]) == 64
+    assert summary["environment"]["neurocontrast"]
+    assert "NaN" not in (out / "evaluation.json").read_text()
+    assert str(tmp_path) not in (out / "config.yaml").read_text()
+    resolved = yaml.safe_load((out / "config.yaml").read_text())
+    assert EvaluationSettings(**resolved["evaluation"]).target == "diagnosis"
+    assert pd.read_csv(out / "training.tsv", sep="\t")["train_loss"].tolist() == [2.0, 1.5]
+    predictions = pd.read_csv(out / "predictions.tsv", sep="\t")
+    assert len(predictions) == 60
+
+
+def test_settings_and_options_are_the_same_thing(embeddings, tmp_path):
+    settings = EvaluationSettings(target="sex", seed=3, **FAST)
+    a = evaluate(embeddings, settings=settings, out=tmp_path / "a")
+    b = evaluate(embeddings, target="sex", seed=3, out=tmp_path / "b", **FAST)
+    assert (a / "predictions.tsv").read_bytes() == (b / "predictions.tsv").read_bytes()
+    c = evaluate(embeddings, target="diagnosis", settings=settings, n_folds=3, out=tmp_path / "c")
+    summary = json.loads((c / "evaluation.json").read_text())
+    assert (summary["target"], summary["seed"], summary["n_folds"]) == ("diagnosis", 3, 3)
+
+
+def test_the_map_has_umap_where_it_is_installed(embeddings, tmp_path, monkeypatch):
+    monkeypatch.setattr("neurocontrast.evaluation.tables.is_installed", lambda name: False)
+    out = evaluate(embeddings, out=tmp_path / "e", **{**FAST, "umap": True})
+    assert list(pd.read_csv(out / "map.tsv", sep="\t").columns)[-2:] == ["pc1", "pc2"]
+
+
+@pytest.mark.slow
+def test_umap_is_the_same_at_the_same_seed(embeddings, tmp_path):
+    pytest.importorskip("umap")
+    maps = [evaluate(embeddings, out=tmp_path / name, **{**FAST, "umap": True}) / "map.tsv" for name in "ab"]
+    assert "umap2" in maps[0].read_text()
+    assert maps[0].read_bytes() == maps[1].read_bytes()
+
+
+def test_an_existing_evaluation_is_replaced_only_on_request(embeddings, tmp_path):
+    out = evaluate(embeddings, out=tmp_path / "e", **FAST)
+    (out / "report.html").write_text("old")
+    with pytest.raises(ConfigError, match="--overwrite"):
+        evaluate(embeddings, out=out, **FAST)
+    evaluate(embeddings, out=out, overwrite=True, seed=1, **FAST)
+    assert not (out / "report.html").exists()
+    assert json.loads((out / "evaluation.json").read_text())["seed"] == 1
+
+
+def test_overwrite_never_removes_what_is_no_evaluation(embeddings, tmp_path):
+    precious = tmp_path / "home"
+    precious.mkdir()
+    (precious / "thesis.txt").write_text("years")
+    with pytest.raises(ConfigError, match="something else than an evaluation"):
+        evaluate(embeddings, out=precious, overwrite=True, **FAST)
+    assert (precious / "thesis.txt").read_text() == "years"
+
+
+def test_a_failure_while_writing_leaves_the_old_one(embeddings, tmp_path, monkeypatch):
+    out = evaluate(embeddings, out=tmp_path / "e", **FAST)
+    before = (out / "evaluation.json").read_bytes()
+
+    def fail(*arguments):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(sys.modules["neurocontrast.stages.evaluate"], "write_json", fail)
+    with pytest.raises(OSError, match="disk full"):
+        evaluate(embeddings, out=out, overwrite=True, seed=1, **FAST)
+    assert (out / "evaluation.json").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["e"]
+
+
+def test_warnings_are_told_before_the_work(embeddings, tmp_path):
+    told = []
+
+    class Listener:
+        def task(self, description, total, unit):
+            from neurocontrast.progress import SILENT
+
+            told.append(("task", description))
+            return SILENT.task(description, total, unit)
+
+        def message(self, text):
+            told.append(("message", text))
+
+        def warning(self, text):
+            told.append(("warning", text))
+
+    evaluate(embeddings, out=tmp_path / "e", where={"site": ["ucla"]}, progress=Listener(), **FAST)
+    kinds = [kind for kind, _ in told]
+    assert "warning" in kinds
+    assert kinds.index("warning") < kinds.index("task")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": "stratified"}, "no option 'split'.*Did you mean 'splits'"),
+        ({"splits": "leave-site-outt"}, "splits: .*'leave-site-outt'.*Did you mean 'leave-site-out'"),
+        ({"n_folds": 1}, "n_folds: .*greater than or equal to 2; got 1"),
+        ({"n_folds": "many"}, "n_folds: .*integer.*'many'"),
+        ({"confidence_level": 95}, "confidence_level: .*less than 1; got 95"),
+        ({"C": [1.0, -1.0]}, "C: must be a list of positive, finite numbers"),
+        ({"target": "diagnose"}, "Did you mean 'diagnosis'"),
+        ({"n_repeats": 2, "splits": "leave-site-out"}, "n_repeats"),
+        ({"positive": "patiens"}, "Did you mean 'patient'"),
+        ({"n_folds": 1, "seed": -1}, "(?s)n_folds.*seed"),
+    ],
+)
+def test_wrong_options_are_answered_and_nothing_is_written(embeddings, tmp_path, options, message):
+    with pytest.raises(ConfigError, match=message):
+        evaluate(embeddings, out=tmp_path / "e", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_wrong_files_are_answered(embeddings, tmp_path):
+    with pytest.raises(DataError, match="there is no file"):
+        evaluate(tmp_path / "none.parquet", out=tmp_path / "e")
+    (tmp_path / "text.parquet").write_text("hello")
+    with pytest.raises(DataError, match=r"text\.parquet"):
+        evaluate(tmp_path / "text.parquet", out=tmp_path / "e")
+    with pytest.raises(ConfigError, match="is a file"):
+        evaluate(embeddings, out=tmp_path / "text.parquet")
+
+
+def test_participants_of_pretraining_are_refused_unless_allowed(tmp_path):
+    path = write(tmp_path / "emb.parquet", pretraining_subjects=[subject_digest("sub-07"), subject_digest("sub-08")])
+    with pytest.raises(LeakageError, match=r"2 of 60 subjects .*\(sub-07, sub-08\)"):
+        evaluate(path, out=tmp_path / "e", **FAST)
+    out = evaluate(path, out=tmp_path / "e", allow_overlap=True, **FAST)
+    assert json.loads((out / "evaluation.json").read_text())["n_overlap"] == 2
+
+
+def test_an_evaluation_runs_without_torch(embeddings, tmp_path):
+    code = (
+        "import sys\n"
+        "from neurocontrast.stages.evaluate import evaluate\n"
+        f"evaluate({str(embeddings)!r}, out={str(tmp_path / 'e')!r}, n_bootstraps=0, umap=False)\n"
+        "assert not {'torch', 'monai', 'lightning'} & set(sys.modules), 'a heavy package was imported'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "e" / "evaluation.json").is_file()

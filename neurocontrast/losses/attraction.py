@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from neurocontrast.losses.repulsion import log_sum_exp
 from neurocontrast.losses.tiles import LINEAR_FROM, Gradients, Pairs, Tiles, full_precision
 
-__all__ = ["positives_against", "weighted_similarity"]
+__all__ = ["positives_against_negatives", "weighted_similarity"]
 
 
 def weighted_similarity(rows: Tensor, cols: Tensor, pairs: Pairs) -> Tensor:
@@ -27,12 +29,10 @@ class _WeightedSimilarity(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, cols: Tensor, pairs: Pairs) -> Tensor:
         (n_rows, d), n_cols = rows.shape[1:], cols.shape[1]
-        spans = list(pairs.spans(n_rows, n_cols))
         summed = rows.sum(0)
         candidates = summed if pairs.symmetric else cols.sum(0)
         pulled, totals, own = rows.new_zeros(n_rows, d), rows.new_zeros(n_rows), rows.new_zeros(n_rows)
-        block = rows
-        for i, j, for_columns in spans:
+        for i, j, for_columns in pairs.spans(n_rows, n_cols):
             block = _other_samples(pairs, i, j, own)
             pulled[i].addmm_(block, candidates[j])
             totals[i] += block.sum(1)
@@ -41,14 +41,14 @@ class _WeightedSimilarity(torch.autograd.Function):
                 totals[j] += block.sum(0)
         mass = totals.mul_(2).add_(own)
         factors = torch.where(mass > 0, pairs.scale / (2 * mass), 0)
-        ctx.save_for_backward(rows, summed, pulled, own, factors, block if len(spans) == 1 else None)
+        ctx.save_for_backward(rows, summed, pulled, own, factors)
         ctx.pairs, ctx.n_cols = pairs, n_cols
         similarity = (summed * pulled).sum(1) + (rows[0] * rows[1]).sum(1).mul_(own).mul_(2)
         return similarity.mul_(factors)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        rows, summed, pulled, own, factors, kept = ctx.saved_tensors
+        rows, summed, pulled, own, factors = ctx.saved_tensors
         pairs: Pairs = ctx.pairs
         scaled = (gradients[0] * factors).unsqueeze(1)
         of_rows = rows.flip(0).mul_(2 * own.unsqueeze(1)).add_(pulled).mul_(scaled)
@@ -56,7 +56,7 @@ class _WeightedSimilarity(torch.autograd.Function):
         of_cols = rows.new_zeros(ctx.n_cols, rows.shape[2])
         with full_precision(rows):
             for i, j, for_columns in pairs.spans(rows.shape[1], ctx.n_cols):
-                block = _other_samples(pairs, i, j, None) if kept is None else kept
+                block = _other_samples(pairs, i, j, None)
                 of_cols[j].addmm_(block.T, pulling[i])
                 if for_columns:
                     of_cols[i].addmm_(block, pulling[j])
@@ -80,13 +80,19 @@ def _other_samples(pairs: Pairs, i: slice, j: slice, own: Tensor | None) -> Tens
     return block
 
 
-def positives_against(rows: Tensor, cols: Tensor, negatives: Tensor, pairs: Pairs, epsilon: float) -> Tensor:
-    """Return Σ_{p≠i} w_ip log(1 + exp(L_i + ε − s_ip)) of every row, L the log-sum-exp of the others (w = 0).
+def positives_against_negatives(rows: Tensor, cols: Tensor, pairs: Pairs, epsilon: float) -> tuple[Tensor, Tensor]:
+    """Return Σ_p log(1 + exp(L_i + ε − s_ip)) of every row, and its number of negatives, (n_rows,).
 
-    ``negatives`` is L (V, n_rows), without gradient: it is L of these very embeddings, so its part of the
-    gradient is added here, which saves a pass over the tiles.
+    Positives are pairs with w = 1, negatives those with w = 0, L_i = log Σ_negatives exp(s_ij). L is computed
+    first, without gradient; its part of the gradient is added in the pass over positives.
     """
-    return cast(Tensor, _PositivesAgainst.apply(rows, cols, negatives, pairs, epsilon))
+    same = pairs.weights
+    assert same is not None
+    with torch.no_grad():
+        other = replace(pairs, weights=lambda i, j: same(i, j).neg_().add_(1))
+        negatives, _, n_negatives = log_sum_exp(rows, cols, other)
+    assert n_negatives is not None
+    return cast(Tensor, _PositivesAgainst.apply(rows, cols, negatives, pairs, epsilon)), n_negatives
 
 
 class _PositivesAgainst(torch.autograd.Function):
@@ -96,28 +102,27 @@ class _PositivesAgainst(torch.autograd.Function):
     def forward(ctx: Any, rows: Tensor, cols: Tensor, negatives: Tensor, pairs: Pairs, epsilon: float) -> Tensor:
         tiles = Tiles(rows, cols, pairs)
         sums, slopes = torch.zeros_like(negatives), torch.zeros_like(negatives)
-        scores = rows
-        for i, j, for_columns in tiles.spans:
+        for i, j, for_columns in tiles.spans():
             scores = tiles.similarities(i, j)
             above = _above(tiles, scores, negatives[:, i].reshape(-1, 1) + epsilon, (i, j))
             _add_softplus(above, 1, (sums[:, i], slopes[:, i]))
             if for_columns:
                 above = _above(tiles, scores, negatives[:, j].reshape(1, -1) + epsilon, (i, j))
                 _add_softplus(above, 0, (sums[:, j], slopes[:, j]))
-        ctx.save_for_backward(rows, cols, negatives, slopes, scores if tiles.is_single else None)
+        ctx.save_for_backward(rows, cols, negatives, slopes)
         ctx.pairs, ctx.epsilon = pairs, epsilon
         return sums
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None, None, None]:
-        rows, cols, negatives, slopes, kept = ctx.saved_tensors
+        rows, cols, negatives, slopes = ctx.saved_tensors
         pairs: Pairs = ctx.pairs
         (gradient,) = gradients
         with full_precision(rows):
             tiles = Tiles(rows, cols, pairs)
             collect = Gradients(tiles)
-            for i, j, _ in tiles.spans:
-                scores = tiles.similarities(i, j) if kept is None else kept
+            for i, j, _ in tiles.spans():
+                scores = tiles.similarities(i, j)
                 positive = _positives(tiles, i, j)
                 of_rows = [part[:, i].reshape(-1, 1) for part in (negatives, slopes, gradient)]
                 tile = _slopes(tiles, scores, positive, of_rows, (i, j), ctx.epsilon)

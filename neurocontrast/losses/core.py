@@ -7,7 +7,8 @@ in a single process. Every function returns one number an anchor, (V, n), or one
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Literal
 
 import torch
@@ -16,9 +17,9 @@ from torch.distributed import get_world_size
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Block, Kernel, Metadata
-from neurocontrast.losses import attraction, repulsion
+from neurocontrast.losses import attraction, dense, repulsion
 from neurocontrast.losses.gather import gather_samples, sum_over_processes
-from neurocontrast.losses.tiles import Pairs
+from neurocontrast.losses.tiles import LogSums, Pairs
 
 __all__ = [
     "Pool",
@@ -31,10 +32,11 @@ __all__ = [
     "weighted_similarity",
 ]
 
-_KEPT = 1024
-"""Embeddings up to which the whole pool is one tile, kept for the gradient."""
+_ALL = slice(None)
+_DENSE = 1024
+"""Embeddings up to which holding all similarities is faster."""
 _TILE = 512
-"""Embeddings on the side of a tile otherwise: large enough for the matrix product, small enough for the cache."""
+"""Embeddings on the side of a tile: large enough for the matrix product, small enough for the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +57,8 @@ class Pool:
         Embeddings on the side of a tile; None chooses.
     row_metadata, col_metadata : dict of Tensor
         Of the samples.
+    bound : dict
+        Kernels bound to the samples, so that two parts of a loss bind them once.
     """
 
     rows: Tensor
@@ -64,6 +68,7 @@ class Pool:
     offset: int = 0
     distributed: bool = False
     tile: int | None = None
+    bound: dict[Kernel, Block] = field(default_factory=dict)
 
     @property
     def n_samples(self) -> int:
@@ -80,15 +85,34 @@ class Pool:
         """Whether anchors and candidates are the same embeddings."""
         return self.rows is self.cols
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether all similarities are held at once."""
+        return self.cols.shape[0] * self.cols.shape[1] <= (self.tile or _DENSE)
+
+    @cached_property
+    def views(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """Rows and columns of each view alone, (n, d)."""
+        rows = self.rows.unbind(0)
+        return rows, rows if self.is_symmetric else self.cols.unbind(0)
+
     def between(self, view: int, other: int) -> Pool:
         """Anchors of one view with the candidates of one view."""
-        cols = self.cols[other : other + 1]
-        rows = cols if self.is_symmetric and view == other else self.rows[view : view + 1]
-        return replace(self, rows=rows, cols=cols)
+        rows, cols = self.views
+        candidates = cols[other].unsqueeze(0)
+        anchors = candidates if self.is_symmetric and view == other else rows[view].unsqueeze(0)
+        return replace(self, rows=anchors, cols=candidates)
+
+    def alignment(self, scale: float, view: int = 0, other: int = 1) -> Tensor:
+        """Mean similarity of the two views of a sample."""
+        rows, _ = self.views
+        similarity = torch.dot(rows[view].reshape(-1), rows[other].reshape(-1)) * (scale / self.n_samples)
+        return sum_over_processes(similarity) if self.distributed else similarity
 
     def twins(self, scale: float) -> Tensor:
         """Similarity of the two views of each sample, (n_rows,)."""
-        return (self.rows[0] * self.rows[1]).sum(1) * scale
+        rows, _ = self.views
+        return (rows[0] * rows[1]).sum(1) * scale
 
     def total(self, values: Tensor) -> Tensor:
         """Sum over the anchors of all processes."""
@@ -113,17 +137,24 @@ class Pool:
         both_ways: bool = False,
     ) -> Pairs:
         """Describe the pairs that are summed over, in tiles."""
-        tile = self.tile
-        if tile is None:
-            tile = _KEPT if self.cols.shape[0] * self.cols.shape[1] <= _KEPT else _TILE
-        side = max(1, tile // self.rows.shape[0])
+        side = max(1, (self.tile or _TILE) // self.rows.shape[0])
         return Pairs(scale, side, self.offset, excluded, weights, symmetric=self.is_symmetric, both_ways=both_ways)
 
 
 def similar_to(pool: Pool, kernel: Kernel) -> Block:
     """Bind a kernel to a pool's samples: ``block(i, j)`` of weights w ≥ 0."""
-    block = kernel.bind(pool.row_metadata, pool.col_metadata, batch=pool.col_metadata, dtype=pool.rows.dtype)
-    return block if kernel.nonnegative else lambda i, j: _refuse_negative(block(i, j))
+    if kernel not in pool.bound:
+        block = kernel.bind(pool.row_metadata, pool.col_metadata, batch=pool.col_metadata, dtype=pool.rows.dtype)
+        if not kernel.nonnegative:
+            block = partial(_refuse_negative, block)
+        if pool.is_dense:
+            block = partial(_part, block(_ALL, _ALL))
+        pool.bound[kernel] = block
+    return pool.bound[kernel]
+
+
+def _part(weights: Tensor, i: slice, j: slice) -> Tensor:
+    return weights[i, j].clone()
 
 
 def dissimilar_to(pool: Pool, kernel: Kernel) -> Block:
@@ -139,8 +170,9 @@ def dissimilar_to(pool: Pool, kernel: Kernel) -> Block:
     return block
 
 
-def _refuse_negative(weights: Tensor) -> Tensor:
+def _refuse_negative(block: Block, i: slice, j: slice) -> Tensor:
     """An error where weights are negative; on an accelerator, which is not asked, NaN: training stops there."""
+    weights = block(i, j)
     if weights.device.type == "cpu" and not torch.compiler.is_compiling():
         if (weights < 0).any():
             raise DataError(
@@ -152,7 +184,7 @@ def _refuse_negative(weights: Tensor) -> Tensor:
 
 
 def log_sum_exp(pool: Pool, scale: float, *, excluded: Literal["self", "sample"] | None = "self") -> Tensor:
-    """Return log Σ_j exp(s_ij) of every anchor, (V, n_rows); −inf where nothing is summed.
+    """Return log Σ_j exp(s_ij) of every anchor, (V, n_rows); −1e30 where nothing is summed.
 
     Parameters
     ----------
@@ -163,7 +195,7 @@ def log_sum_exp(pool: Pool, scale: float, *, excluded: Literal["self", "sample"]
     excluded : {"self", "sample", None}
         Leave out the anchor itself, all views of its sample, or nothing.
     """
-    return repulsion.log_sum_exp(pool.rows, pool.cols, pool.pairs(scale, excluded=excluded))[0]
+    return _log_sum_exp(pool, pool.pairs(scale, excluded=excluded))[0]
 
 
 def log_sum_exp_both_ways(pool: Pool, scale: float) -> tuple[Tensor, Tensor]:
@@ -171,7 +203,9 @@ def log_sum_exp_both_ways(pool: Pool, scale: float) -> tuple[Tensor, Tensor]:
 
     For one view against one view in a single process; both from the same similarities.
     """
-    return repulsion.log_sum_exp(pool.rows, pool.cols, pool.pairs(scale, both_ways=True))[:2]
+    of_rows, of_cols, _ = _log_sum_exp(pool, pool.pairs(scale, both_ways=True))
+    assert of_cols is not None
+    return of_rows, of_cols
 
 
 def weighted_log_sum_exp(pool: Pool, scale: float, weights: Block) -> tuple[Tensor, Tensor]:
@@ -184,10 +218,11 @@ def weighted_log_sum_exp(pool: Pool, scale: float, weights: Block) -> tuple[Tens
     scale : float
         1/τ.
     weights : callable
-        Blocks of b ≥ 0 between samples. Where all of an anchor's are 0 the result is −inf, without gradient.
+        Blocks of b ≥ 0 between samples. Where all of an anchor's are 0 the result is −1e30, without gradient.
     """
     pairs = pool.pairs(scale, excluded="self", weights=weights)
-    sums, _, mass = repulsion.log_sum_exp(pool.rows, pool.cols, pairs)
+    sums, _, mass = _log_sum_exp(pool, pairs)
+    assert mass is not None
     return sums, mass
 
 
@@ -203,7 +238,8 @@ def weighted_similarity(pool: Pool, scale: float, weights: Block) -> Tensor:
     weights : callable
         Blocks of w ≥ 0 between samples. Where all of an anchor's are 0 the result is 0.
     """
-    return attraction.weighted_similarity(pool.rows, pool.cols, pool.pairs(scale, weights=weights))
+    path = dense if pool.is_dense else attraction
+    return path.weighted_similarity(pool.rows, pool.cols, pool.pairs(scale, weights=weights))
 
 
 def positives_against_negatives(pool: Pool, scale: float, kernel: Kernel, epsilon: float) -> tuple[Tensor, Tensor]:
@@ -220,7 +256,10 @@ def positives_against_negatives(pool: Pool, scale: float, kernel: Kernel, epsilo
     epsilon : float
         ε.
     """
-    with torch.no_grad():
-        negatives, n_negatives = weighted_log_sum_exp(pool, scale, dissimilar_to(pool, kernel))
+    path = dense if pool.is_dense else attraction
     pairs = pool.pairs(scale, excluded="self", weights=similar_to(pool, kernel))
-    return attraction.positives_against(pool.rows, pool.cols, negatives, pairs, epsilon), n_negatives
+    return path.positives_against_negatives(pool.rows, pool.cols, pairs, epsilon)
+
+
+def _log_sum_exp(pool: Pool, pairs: Pairs) -> LogSums:
+    return (dense if pool.is_dense else repulsion).log_sum_exp(pool.rows, pool.cols, pairs)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from itertools import combinations
 
-import torch
 from torch import Tensor
 
 from neurocontrast.kernels import Metadata
@@ -56,17 +55,19 @@ class InfoNCE(Objective):
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """Alignment −s of twins, and the log-sum-exp over candidates, averaged over pairs of views."""
         scale = 1 / self.temperature
-        twins, sums = [], []
-        for a, b in combinations(range(pool.rows.shape[0]), 2):
-            twins.append((pool.rows[a] * pool.rows[b]).sum(1) * scale)
-            sums.extend(self._log_sums(pool, a, b, scale))
-        return {"alignment": -pool.mean(torch.stack(twins)), "uniformity": pool.mean(torch.stack(sums))}
+        pairs = list(combinations(range(pool.rows.shape[0]), 2))
+        twins = [pool.alignment(scale, a, b) for a, b in pairs]
+        sums = [pool.mean(log_sums) for a, b in pairs for log_sums in self._log_sums(pool, a, b, scale)]
+        return {
+            "alignment": sum(twins[1:], twins[0]) * (-1 / len(twins)),
+            "uniformity": sum(sums[1:], sums[0]) * (1 / len(sums)),
+        }
 
-    def _log_sums(self, pool: Pool, a: int, b: int, scale: float) -> list[Tensor]:
+    def _log_sums(self, pool: Pool, a: int, b: int, scale: float) -> tuple[Tensor, ...]:
         if self.symmetric and pool.is_symmetric:
-            return [sums[0] for sums in log_sum_exp_both_ways(pool.between(a, b), scale)]
+            return log_sum_exp_both_ways(pool.between(a, b), scale)
         directions = [(a, b), (b, a)] if self.symmetric else [(a, b)]
-        return [log_sum_exp(pool.between(x, y), scale, excluded=None)[0] for x, y in directions]
+        return tuple(log_sum_exp(pool.between(x, y), scale, excluded=None) for x, y in directions)
 
     def pool_bounds(self, pool: Pool) -> dict[str, Tensor]:
         """``mutual_information``: log n − L, in nats."""
@@ -89,12 +90,17 @@ class NTXent(Objective):
         See `Objective`.
     """
 
+    def value(self, pool: Pool) -> Tensor:
+        """The loss: log M cancels."""
+        scale = 1 / self.temperature
+        return pool.mean(log_sum_exp(pool, scale)) - pool.alignment(scale)
+
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """Alignment of twins, global uniformity, and log M."""
         scale = 1 / self.temperature
         log_candidates = math.log(pool.n_candidates)
         return {
-            "alignment": -pool.mean(pool.twins(scale)),
+            "alignment": -pool.alignment(scale),
             "uniformity": pool.mean(log_sum_exp(pool, scale)) - log_candidates,
             "log_candidates": pool.rows.new_full((), log_candidates),
         }

@@ -60,8 +60,7 @@ class Objective(nn.Module):
         metadata : dict of Tensor, optional
             The columns in ``columns``, one value (or row) a sample.
         """
-        first, *others = self.terms(z1, z2, metadata).values()
-        return sum(others, first)
+        return cast(Tensor, self._with_pool(self.value, z1, z2, metadata))
 
     def terms(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> dict[str, Tensor]:
         """Return the named parts that sum to the loss."""
@@ -71,6 +70,11 @@ class Objective(nn.Module):
         """Return the bounds that the loss implies, without gradient; empty where there is none."""
         with torch.no_grad():
             return self._with_pool(self.pool_bounds, z1, z2, metadata)
+
+    def value(self, pool: Pool) -> Tensor:
+        """The loss, of a pool of unit embeddings."""
+        first, *others = self.parts(pool).values()
+        return sum(others, first)
 
     @abstractmethod
     def parts(self, pool: Pool) -> dict[str, Tensor]:
@@ -142,7 +146,7 @@ class _Normalise(torch.autograd.Function):
         units, inverse = ctx.saved_tensors
         (gradient,) = gradients
         radial = (gradient * units).sum(2, keepdim=True)
-        tangent = torch.addcmul(gradient, units, radial, value=-1).mul_(inverse)
+        tangent = (units * radial).neg_().add_(gradient).mul_(inverse)
         return tuple(tangent.to(ctx.dtype).unbind(0))
 
 

@@ -11,28 +11,27 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from neurocontrast.losses.tiles import Gradients, Pairs, Tiles, full_precision, weight_mass
+from neurocontrast.losses.tiles import EMPTY, Gradients, LogSums, Pairs, Tiles, full_precision, weight_mass
 
 __all__ = ["log_sum_exp"]
 
 
-def log_sum_exp(rows: Tensor, cols: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
-    """Return log Σ_j b_ij exp(s_ij) of every row, with ``both_ways`` log Σ_i of every column, and Σ_j b_ij."""
-    return cast(tuple[Tensor, Tensor, Tensor], _LogSumExp.apply(rows, cols, pairs))
+def log_sum_exp(rows: Tensor, cols: Tensor, pairs: Pairs) -> LogSums:
+    """Return log Σ_j b_ij exp(s_ij) of every row, with ``both_ways`` log Σ_i of every column, with weights Σ_j b_ij."""
+    return cast(LogSums, _LogSumExp.apply(rows, cols, pairs))
 
 
 class _LogSumExp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, cols: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, rows: Tensor, cols: Tensor, pairs: Pairs) -> LogSums:
         tiles = Tiles(rows, cols, pairs)
         start = 0.0 if tiles.plain else -torch.inf
         of_rows = rows.new_full(rows.shape[:2], start)
         of_cols = of_rows if pairs.symmetric else cols.new_full(cols.shape[:2], start)
-        mass = rows.new_zeros(rows.shape[1] if pairs.weights else 0)
-        tile = rows
-        for i, j, for_columns in tiles.spans:
+        mass = None if pairs.weights is None else rows.new_zeros(rows.shape[1])
+        for i, j, for_columns in tiles.spans():
             weights = tiles.weights(i, j)
-            if weights is not None:
+            if weights is not None and mass is not None:
                 mass[i] += weight_mass(weights, tiles.n_views, tiles.offset(i, j))
                 if for_columns:
                     mass[j] += weights.sum(0).mul_(tiles.n_views)
@@ -44,15 +43,16 @@ class _LogSumExp(torch.autograd.Function):
             of_rows.log_()
             if not pairs.symmetric:
                 of_cols.log_()
-        ctx.save_for_backward(rows, cols, of_rows, of_cols, tile if tiles.is_single else None)
+        of_rows.clamp_min_(EMPTY)
+        ctx.save_for_backward(rows, cols, of_rows, of_cols)
         ctx.pairs = pairs
-        second = of_cols if pairs.both_ways else mass.new_empty(0)
-        ctx.mark_non_differentiable(mass, *(() if pairs.both_ways else (second,)))
-        return of_rows, second, mass
+        if mass is not None:
+            ctx.mark_non_differentiable(mass)
+        return of_rows, of_cols if pairs.both_ways else None, mass
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        rows, cols, of_rows, of_cols, kept = ctx.saved_tensors
+        rows, cols, of_rows, of_cols = ctx.saved_tensors
         pairs: Pairs = ctx.pairs
         with full_precision(rows):
             tiles = Tiles(rows, cols, pairs)
@@ -63,10 +63,10 @@ class _LogSumExp(torch.autograd.Function):
                 col_factors = row_factors
             elif pairs.both_ways:
                 col_factors = _factors(of_cols, gradients[1], tiles)
-            for i, j, _ in tiles.spans:
+            for i, j, _ in tiles.spans():
                 factors = [part[:, i].reshape(-1, 1) for part in row_factors]
                 factors += [part[:, j].reshape(-1) for part in col_factors]
-                collect.add(_derivatives(tiles, i, j, factors, kept), i, j)
+                collect.add(_derivatives(tiles, i, j, factors), i, j)
         return (*collect.result(), None)
 
 
@@ -98,22 +98,21 @@ def _add(sums: Tensor, samples: slice, tile: Tensor, dim: int, tiles: Tiles) -> 
 
 def _factors(sums: Tensor, gradient: Tensor, tiles: Tiles) -> list[Tensor]:
     """What exp(s) is multiplied with: g exp(−L) alone, or L and g apart where exp(−L) could overflow."""
-    empty = sums == -torch.inf
+    empty = sums == EMPTY
     if tiles.plain:
         return [(-sums).exp_().mul_(gradient).masked_fill_(empty, 0)]
     return [sums.masked_fill(empty, torch.inf), gradient]
 
 
-def _derivatives(tiles: Tiles, i: slice, j: slice, factors: list[Tensor], kept: Tensor | None) -> Tensor:
+def _derivatives(tiles: Tiles, i: slice, j: slice, factors: list[Tensor]) -> Tensor:
     """b_ij exp(s_ij − L_i) g_i, plus the same for the columns where there are factors for them."""
     if tiles.plain:
-        tile = _exponentials(tiles, i, j, tiles.weights(i, j)) if kept is None else kept
-        out = tiles.scratch(tile)
+        tile = _exponentials(tiles, i, j, tiles.weights(i, j))
         if len(factors) == 1:
-            return torch.mul(tile, factors[0], out=out)
-        return torch.add(*factors, out=out).mul_(tile)
-    tile = _scores(tiles, i, j, tiles.weights(i, j)) if kept is None else kept
+            return tile.mul_(factors[0])
+        return tile.mul_(torch.add(*factors, out=tiles.scratch(tile)))
+    tile = _scores(tiles, i, j, tiles.weights(i, j))
     by_row = torch.sub(tile, factors[0], out=tiles.scratch(tile)).exp_().mul_(factors[1])
     if len(factors) == 2:
         return by_row
-    return by_row.add_((tile - factors[2]).exp_().mul_(factors[3]))
+    return by_row.add_(tile.sub_(factors[2]).exp_().mul_(factors[3]))

@@ -1,28 +1,47 @@
 """How the pairs of a pool are cut in tiles, so that nothing n × n is stored.
 
 A tile of similarities is computed, reduced and dropped, and computed again for the gradient. A pool that
-fits in one tile is the dense case: its tile is kept for the gradient.
+fits in one tile takes the path of ``dense`` instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from neurocontrast.kernels import Block
 
-__all__ = ["LINEAR_FROM", "Gradients", "Pairs", "Span", "Tiles", "exclude", "full_precision", "weight_mass"]
+__all__ = [
+    "EMPTY",
+    "LINEAR_FROM",
+    "Gradients",
+    "LogSums",
+    "Pairs",
+    "Span",
+    "Tiles",
+    "exclude",
+    "full_precision",
+    "is_plain",
+    "weight_mass",
+]
 
 Span = tuple[slice, slice, bool]
 """Row samples, column samples, and whether the tile also counts for its columns' sums."""
 
+LogSums = tuple[Tensor, Tensor | None, Tensor | None]
+"""Log-sum-exp of every row (V, n_rows), where asked of every column, and with weights their sums, (n_rows,)."""
+
 LINEAR_FROM = 40.0
 """Above this, log(1 + exp(x)) is x in double precision."""
+
+EMPTY = -1e30
+"""The logarithm of a sum over nothing: as good as −∞, without its NaN."""
 
 _PLAIN_UP_TO = {torch.float32: 40.0, torch.float64: 300.0}
 """Largest 1/τ for which exp(s) and weighted sums of it stay well inside the range of the dtype."""
@@ -49,6 +68,11 @@ class Pairs:
                 yield i, j, self.both_ways or (self.symmetric and first > start)
 
 
+def is_plain(scale: float, dtype: torch.dtype) -> bool:
+    """Say whether exp(s) can be summed as it is, for all |s| ≤ ``scale``."""
+    return scale <= _PLAIN_UP_TO[dtype]
+
+
 def exclude(block: Tensor, offset: int, excluded: Literal["self", "sample"] | None, value: float) -> None:
     """Write ``value`` where a (V, n_i, V, n_j) block pairs an anchor with itself, or with any view of its sample."""
     if excluded is None or not -block.shape[1] < offset < block.shape[3]:
@@ -72,9 +96,10 @@ def weight_mass(block: Tensor, n_views: int, offset: int) -> Tensor:
     return mass
 
 
-def full_precision(tensor: Tensor) -> torch.autocast:
+def full_precision(tensor: Tensor) -> AbstractContextManager[None]:
     """Switch autocast off: similarities of 1/τ times a product need all of float32."""
-    return torch.autocast(tensor.device.type, enabled=False)
+    device = tensor.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 class Tiles:
@@ -84,9 +109,11 @@ class Tiles:
         self.rows, self.cols, self.pairs = rows, cols, pairs
         self.n_views, n_rows, self.d = rows.shape
         self.shape = (n_rows, cols.shape[1])
-        self.spans = list(pairs.spans(*self.shape))
-        self.is_single = len(self.spans) == 1
-        self.plain = pairs.scale <= _PLAIN_UP_TO[rows.dtype]
+        self.plain = is_plain(pairs.scale, rows.dtype)
+
+    def spans(self) -> Iterator[Span]:
+        """Yield the tiles of the pool."""
+        return self.pairs.spans(*self.shape)
 
     def _empty(self) -> Tensor:
         side = self.pairs.side * self.n_views
@@ -98,11 +125,11 @@ class Tiles:
 
     def row_vectors(self, i: slice) -> Tensor:
         """Embeddings of row samples, view by view."""
-        return (self.rows if self.is_single else self.rows[:, i]).reshape(-1, self.d)
+        return self.rows[:, i].reshape(-1, self.d)
 
     def col_vectors(self, j: slice) -> Tensor:
         """Embeddings of column samples, view by view."""
-        return (self.cols if self.is_single else self.cols[:, j]).reshape(-1, self.d)
+        return self.cols[:, j].reshape(-1, self.d)
 
     def similarities(self, i: slice, j: slice) -> Tensor:
         """s_ij, written over the last tile."""
@@ -139,28 +166,18 @@ class Gradients:
 
     def __init__(self, tiles: Tiles) -> None:
         self.tiles = tiles
-        self._of_rows, self._of_cols = None, None
-        if not tiles.is_single:
-            self._of_rows = torch.zeros_like(tiles.rows)
-            self._of_cols = self._of_rows if tiles.pairs.symmetric else torch.zeros_like(tiles.cols)
+        self._of_rows = torch.zeros_like(tiles.rows)
+        self._of_cols = self._of_rows if tiles.pairs.symmetric else torch.zeros_like(tiles.cols)
 
     def add(self, tile: Tensor, i: slice, j: slice) -> None:
         """Add what a tile of ∂/∂s gives to the embeddings of its rows and columns."""
         tiles = self.tiles
-        of_rows = (tile @ tiles.col_vectors(j)).view(tiles.n_views, -1, tiles.d)
-        on_diagonal = tiles.pairs.symmetric and i == j
-        of_cols = None if on_diagonal else (tile.T @ tiles.row_vectors(i)).view(tiles.n_views, -1, tiles.d)
-        if self._of_rows is None or self._of_cols is None:
-            self._of_rows, self._of_cols = of_rows, of_cols
-            return
-        self._of_rows[:, i] += of_rows
-        if of_cols is not None:
-            self._of_cols[:, j] += of_cols
+        self._of_rows[:, i] += (tile @ tiles.col_vectors(j)).view(tiles.n_views, -1, tiles.d)
+        if not (tiles.pairs.symmetric and i == j):
+            self._of_cols[:, j] += (tile.T @ tiles.row_vectors(i)).view(tiles.n_views, -1, tiles.d)
 
-    def result(self) -> tuple[Any, Any]:
+    def result(self) -> tuple[Tensor, Tensor | None]:
         """Return ∂/∂rows and ∂/∂cols; all in the first for a symmetric pool."""
-        assert self._of_rows is not None
-        of_rows = self._of_rows.mul_(self.tiles.pairs.scale)
-        if self.tiles.pairs.symmetric or self._of_cols is None:
-            return of_rows, None
-        return of_rows, self._of_cols.mul_(self.tiles.pairs.scale)
+        scale = self.tiles.pairs.scale
+        of_rows = self._of_rows.mul_(scale)
+        return of_rows, None if self.tiles.pairs.symmetric else self._of_cols.mul_(scale)

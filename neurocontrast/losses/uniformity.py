@@ -15,19 +15,15 @@ from neurocontrast.losses.yaware import check_kernel, conditional_alignment
 __all__ = ["AlignmentUniformity", "ConditionalAlignmentUniformity", "ConditionalUniformity"]
 
 
-_FLOOR = -1e30
-
-
 def conditional_uniformity(pool: Pool, kernel: Kernel, scale: float) -> Tensor:
     """Return log mean_i Σ_j (d_ij / Σ_k d_ik) exp s_ij with d = ‖w‖∞ − w, over anchors that have a dissimilar sample.
 
     This is the formula of the class, for d_ij / Σ_k d_ik = (‖w‖∞ − w_ij) / (M (‖w‖∞ − Ẑ_i)).
     """
     sums, mass = weighted_log_sum_exp(pool, scale, dissimilar_to(pool, kernel))
-    has_dissimilar = (mass > 0).expand_as(sums)
-    n_anchors = pool.total(has_dissimilar.to(sums.dtype))
-    logs = torch.where(has_dissimilar, sums - torch.where(mass > 0, mass, 1.0).log(), _FLOOR)
-    value = pool.log_total(logs) - n_anchors.clamp_min(1).log()
+    n_anchors = pool.rows.shape[0] * pool.total((mass > 0).to(mass.dtype))
+    smallest = torch.finfo(mass.dtype).tiny
+    value = pool.log_total(sums - mass.clamp_min(smallest).log_()) - n_anchors.clamp_min(1).log_()
     return torch.where(n_anchors > 0, value, 0.0)
 
 

@@ -95,6 +95,11 @@ class YAwareInfoNCE(ConditionalAlignment):
         See `Objective`.
     """
 
+    def value(self, pool: Pool) -> Tensor:
+        """The loss: log M cancels."""
+        scale = 1 / self.temperature
+        return pool.mean(log_sum_exp(pool, scale)) + conditional_alignment(pool, self.kernel, scale)
+
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """Conditional alignment, global uniformity, and log M."""
         log_candidates = math.log(pool.n_candidates)

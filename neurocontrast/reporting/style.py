@@ -120,7 +120,7 @@ class Picture:
         """Natural height on screen."""
         return round(float(self.figure.get_figheight()) * 96)
 
-    def encode(self, file_format: str, *, dpi: int = 200) -> bytes:
+    def encode(self, file_format: str, *, dpi: int = 150) -> bytes:
         """Return the figure as the bytes of an ``svg`` or ``png`` file, the same every time."""
         buffer = io.BytesIO()
         metadata = {"Date": None, "Creator": "neurocontrast"} if file_format == "svg" else {"Software": "neurocontrast"}
@@ -205,8 +205,11 @@ def _common_length(lines: list[str]) -> int:
     return next((index for index, (one, other) in enumerate(pairs) if one != other), len(min(lines)))
 
 
-def legend_below(figure: Figure, axes: Axes, *, n_columns: int = 2) -> None:
+def legend_below(figure: Figure, axes: Axes, *, n_columns: int = 2, marker_scale: float = 1.0) -> None:
     """Put the legend under the axes, where it can hide no data."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        figure.legend(handles, labels, loc="outside lower center", ncols=n_columns, handlelength=2.4, columnspacing=1.4)
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=n_columns, handlelength=2.4, columnspacing=1.4,
+            markerscale=marker_scale,
+        )  # fmt: skip

@@ -32,8 +32,7 @@ def report(
 ) -> Path:
     """Make one self-contained HTML report from an evaluation folder.
 
-    The page loads nothing from the network and runs no script. An older report at the same
-    place is replaced, once the new one is whole.
+    An older report at the same place is replaced, once the new one is whole.
 
     Parameters
     ----------
@@ -51,14 +50,14 @@ def report(
     Returns
     -------
     Path
-        The page.
+        The page, which loads nothing from the network and runs no script.
 
     Raises
     ------
     ConfigError
-        If `evaluation` is not an evaluation folder, or `out` cannot be a page.
+        If `evaluation` is no evaluation folder, or `out` cannot be a page.
     DataError
-        If one of its files is missing, damaged or of another format; the file is named.
+        If a file is missing, damaged or of another format; it is named.
 
     Examples
     --------
@@ -67,8 +66,7 @@ def report(
     """
     files = read_evaluation(evaluation)
     page = _page_path(out, files)
-    if figures_dir is not None and Path(figures_dir).is_file():
-        raise ConfigError(f"figures_dir: must be a folder, but '{figures_dir}' is a file. Give another.")
+    _check_figures_dir(figures_dir)
     sections = _build(files, ReportOptions(show_ids=show_ids), progress)
     write_text(page, render_page(files, sections))
     if figures_dir is not None:
@@ -85,6 +83,11 @@ def _page_path(out: str | os.PathLike[str] | None, files: EvaluationFiles) -> Pa
     if page.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"out: must end in .html, got '{page}'. Give for instance '{page.with_suffix('.html')}'.")
     return page
+
+
+def _check_figures_dir(figures_dir: str | os.PathLike[str] | None) -> None:
+    if figures_dir is not None and Path(figures_dir).is_file():
+        raise ConfigError(f"figures_dir: must be a folder, but '{figures_dir}' is a file. Give another.")
 
 
 def _build(files: EvaluationFiles, options: ReportOptions, progress: Progress) -> list[Section]:

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from neurocontrast.reporting.figures.groups import draw_groups, group_rows, point_size
+from neurocontrast.reporting.figures.groups import (
+    MAX_POINTS_AS_VECTORS,
+    draw_groups,
+    group_rows,
+    marker_scale,
+    point_size,
+    thin_rows,
+    thinning_text,
+)
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.style import CHANCE, WIDTH, Picture, legend_below, new_figure, plain_label, styled
 
@@ -30,7 +40,8 @@ def draw_map(files: EvaluationFiles, *, layout: str, column: str) -> Picture | N
     first, second, axis_name = MAPS[layout]
     if files.points is None or first not in files.points or second not in files.points:
         return None
-    rows = files.points[files.points[first].notna() & files.points[second].notna()].reset_index(drop=True)
+    placed = files.points[files.points[first].notna() & files.points[second].notna()]
+    rows = thin_rows(placed)
     if rows.empty:
         return None
     name = files.target if column == "target" else column
@@ -39,10 +50,10 @@ def draw_map(files: EvaluationFiles, *, layout: str, column: str) -> Picture | N
     groups = [] if continuous else group_rows(values, order=files.classes if column == "target" else None)
     figure, axes = new_figure(height=WIDTH * 0.86 + (0 if continuous else 0.11 * (len(groups) + 1)))
     if continuous:
-        _draw_continuous(axes, rows[first], rows[second], values, name)
+        _draw_continuous(figure, axes, rows[first], rows[second], values, name)
     else:
         draw_groups(axes, rows[first], rows[second], groups)
-        legend_below(figure, axes)
+        legend_below(figure, axes, marker_scale=marker_scale(len(rows)))
     axes.set(title=f"Coloured by {plain_label(name)}", xlabel=f"{axis_name} 1", ylabel=f"{axis_name} 2")
     axes.set_xticklabels([])
     axes.set_yticklabels([])
@@ -51,17 +62,19 @@ def draw_map(files: EvaluationFiles, *, layout: str, column: str) -> Picture | N
         f"map_{layout}_{column}",
         figure,
         alt=f"{layout.upper()} map of the embedding, {len(rows)} scans, coloured by {name}: {legend}.",
-        caption="",
+        caption=thinning_text(len(rows), len(placed)).strip(),
         numbers=rows[[first, second, column]].rename(columns={column: name}),
     )
 
 
-def _draw_continuous(axes: object, x: pd.Series, y: pd.Series, values: pd.Series, name: str) -> None:
+def _draw_continuous(figure: Figure, axes: Axes, x: pd.Series, y: pd.Series, values: pd.Series, name: str) -> None:
     there = values.notna()
+    many = len(x) > MAX_POINTS_AS_VECTORS
     size = point_size(len(x))
-    axes.scatter(x[~there], y[~there], s=size, marker="x", color=CHANCE, linewidth=1.0)  # type: ignore[attr-defined]
-    points = axes.scatter(  # type: ignore[attr-defined]
-        x[there], y[there], s=size, c=values[there], cmap="cividis", edgecolor="white", linewidth=0.3, alpha=0.9,
-        rasterized=len(x) > 1500,
+    axes.scatter(x[~there], y[~there], s=size, marker="x", color=CHANCE, linewidth=1.0)
+    points = axes.scatter(
+        x[there], y[there], s=size, c=values[there], cmap="cividis", edgecolor="white", alpha=0.9,
+        linewidth=0.0 if many else 0.3, rasterized=many,
     )  # fmt: skip
-    axes.figure.colorbar(points, ax=axes, label=plain_label(name), shrink=0.9)  # type: ignore[attr-defined]
+    colorbar = figure.colorbar(points, ax=axes, shrink=0.9)
+    colorbar.set_label(plain_label(name))

@@ -11,9 +11,19 @@ from matplotlib.axes import Axes
 
 from neurocontrast.reporting.style import CHANCE, MARKERS, PALETTE, distinct_labels
 
-__all__ = ["Group", "draw_groups", "group_rows"]
+__all__ = [
+    "MAX_POINTS_AS_VECTORS",
+    "Group",
+    "draw_groups",
+    "group_rows",
+    "marker_scale",
+    "point_size",
+    "thin_rows",
+    "thinning_text",
+]
 
-_MAX_POINTS_AS_VECTORS = 1500
+MAX_POINTS_AS_VECTORS = 1500
+_MAX_POINTS = 3000
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,19 @@ def group_rows(values: pd.Series, *, order: Sequence[str] | None = None, limit: 
     return groups
 
 
+def thin_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """Return as many rows as a reader can tell apart as points: chosen at random, the same every time."""
+    if len(table) <= _MAX_POINTS:
+        return table.reset_index(drop=True)
+    chosen = np.random.default_rng(0).choice(len(table), _MAX_POINTS, replace=False)
+    return table.iloc[np.sort(chosen)].reset_index(drop=True)
+
+
+def thinning_text(n_shown: int, n_all: int) -> str:
+    """Say that not all points are drawn, where that is so."""
+    return f" {n_shown:,} of the {n_all:,} scans are drawn, chosen at random." if n_shown < n_all else ""
+
+
 def draw_groups(axes: Axes, x: pd.Series, y: pd.Series, groups: Sequence[Group]) -> None:
     """Draw each group with its colour and marker; many points as an image, not as vectors."""
     n_points = len(x)
@@ -68,13 +91,18 @@ def draw_groups(axes: Axes, x: pd.Series, y: pd.Series, groups: Sequence[Group])
             marker=group.marker,
             facecolor=group.color,
             edgecolor="white" if filled else None,
-            linewidth=0.4 if filled else 1.0,
+            linewidth=(0.4 if n_points <= MAX_POINTS_AS_VECTORS else 0.0) if filled else 1.0,
             alpha=0.8,
             label=group.label,
-            rasterized=n_points > _MAX_POINTS_AS_VECTORS,
+            rasterized=n_points > MAX_POINTS_AS_VECTORS,
         )
+
+
+def marker_scale(n_points: int) -> float:
+    """Return how much larger than its points a legend's markers are drawn, to be seen."""
+    return float(np.sqrt(34 / point_size(n_points)))
 
 
 def point_size(n_points: int) -> float:
     """Return the area of a marker, smaller where there are many points."""
-    return float(np.clip(5000 / max(n_points, 1), 8, 34))
+    return float(np.clip(9000 / max(n_points, 1), 8, 34))

@@ -71,7 +71,7 @@ def _ends(interval: list | None) -> dict[str, float]:
 
 def _draw_models(axes: Axes, rows: pd.DataFrame, key: str, chance: float | None) -> None:
     metric = describe_metric(key)
-    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     for position, row in enumerate(rows.itertuples()):
         _draw_interval(axes, row, position, marker="o" if position == 0 else "D", filled=position == 0)
     if chance is not None:
@@ -92,7 +92,7 @@ def _draw_difference(axes: Axes, row: pd.Series, key: str) -> None:
     axes.set(ylim=(0.7, -0.7), xlabel=f"Difference in {describe_metric(key).name} (0 = nothing added)")
     axes.grid(axis="y", visible=False)
     axes.margins(x=0.12)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
 
 
 def _draw_interval(axes: Axes, row: object, position: int, *, marker: str, filled: bool) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from neurocontrast.reporting.figures.groups import draw_groups, group_rows
+from neurocontrast.reporting.figures.groups import draw_groups, group_rows, marker_scale, thin_rows, thinning_text
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import number_text, point_estimate
 from neurocontrast.reporting.pooling import pool_repeats
@@ -18,7 +18,8 @@ __all__ = ["draw_predicted", "draw_residuals"]
 @styled
 def draw_predicted(files: EvaluationFiles) -> Picture:
     """Draw predicted against true values by site, with the line of perfect prediction."""
-    rows = _rows(files)
+    everyone = _rows(files)
+    rows = thin_rows(everyone)
     groups = group_rows(rows["site"])
     figure, axes = new_figure(height=WIDTH + 0.1 * len(groups))
     draw_groups(axes, rows["true"], rows["predicted"], groups)
@@ -26,44 +27,46 @@ def draw_predicted(files: EvaluationFiles) -> Picture:
     high = float(max(rows["true"].max(), rows["predicted"].max()))
     axes.plot([low, high], [low, high], color=CHANCE, linestyle="--", linewidth=1.4, label="Perfect prediction")
     axes.set(xlabel=f"True {plain_label(files.target)}", ylabel=f"Predicted {plain_label(files.target)}")
-    legend_below(figure, axes)
+    legend_below(figure, axes, marker_scale=marker_scale(len(rows)))
     mae, r2 = (number_text(point_estimate(files.metrics.get(key)), digits=2) for key in ("mae", "r2"))
     return Picture(
         "predicted_true",
         figure,
         alt=(
-            f"Scatter of predicted against true {files.target} for {len(rows)} scans at {rows['site'].nunique()} "
-            f"sites. Mean absolute error {mae}, R² {r2}."
+            f"Scatter of predicted against true {files.target} for {len(everyone)} scans at "
+            f"{everyone['site'].nunique()} sites. Mean absolute error {mae}, R² {r2}."
         ),
         caption=(
             "Out-of-fold prediction against the truth; one point a scan (averaged over repeats, if any), its marker "
-            "tells the site."
+            f"tells the site.{thinning_text(len(rows), len(everyone))}"
         ),
-        numbers=rows,
+        numbers=everyone,
     )
 
 
 @styled
 def draw_residuals(files: EvaluationFiles) -> Picture:
     """Draw residuals (predicted − true) against true values, with their trend."""
-    rows = _rows(files)
+    everyone = _rows(files)
+    rows = thin_rows(everyone)
     groups = group_rows(rows["site"])
     figure, axes = new_figure(height=WIDTH + 0.1 * len(groups))
     draw_groups(axes, rows["true"], rows["residual"], groups)
     axes.axhline(0, color=CHANCE, linestyle="--", linewidth=1.4, label="No error")
-    slope = _draw_trend(axes, rows)
+    slope = _draw_trend(axes, everyone)
     axes.set(xlabel=f"True {plain_label(files.target)}", ylabel="Predicted − true")
-    legend_below(figure, axes)
+    legend_below(figure, axes, marker_scale=marker_scale(len(rows)))
     text = "" if slope is None else f" The fitted trend has slope {number_text(slope, digits=2, signed=True)}."
     return Picture(
         "residual_true",
         figure,
-        alt=f"Scatter of residuals against true {files.target} for {len(rows)} scans.{text}",
+        alt=f"Scatter of residuals against true {files.target} for {len(everyone)} scans.{text}",
         caption=(
             f"Residual against the truth.{text} A negative slope means that low values are overestimated and high ones "
             "underestimated, as every shrunken prediction does; no residual is a “gap” before that is corrected."
+            f"{thinning_text(len(rows), len(everyone))}"
         ),
-        numbers=rows,
+        numbers=everyone,
     )
 
 

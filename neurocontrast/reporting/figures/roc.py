@@ -29,6 +29,8 @@ from neurocontrast.reporting.style import (
 
 __all__ = ["draw_one_vs_rest", "draw_precision_recall", "draw_roc"]
 
+_MAX_POINTS = 1000
+
 Curve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
@@ -38,7 +40,7 @@ def _roc(truth: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _precision_recall(truth: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    precision, recall, _ = precision_recall_curve(truth, score)
+    precision, recall, _ = precision_recall_curve(truth, score, drop_intermediate=True)
     return recall, precision
 
 
@@ -161,7 +163,15 @@ def _points(rows: pd.DataFrame, column: str, positive: str, curve: Curve) -> tup
     truth = (rows["y_true"] == positive).to_numpy()
     if truth.all() or not truth.any():
         return None
-    return curve(truth, rows[column].to_numpy(dtype=float))
+    return _thin(*curve(truth, rows[column].to_numpy(dtype=float)))
+
+
+def _thin(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Keep as many points of a curve as a reader can see, its ends among them."""
+    if len(x) <= _MAX_POINTS:
+        return x, y
+    kept = np.unique(np.linspace(0, len(x) - 1, _MAX_POINTS).round().astype(int))
+    return x[kept], y[kept]
 
 
 def _pooled_points(

@@ -61,9 +61,9 @@ def explain(error: ErrorDetails, model: type[BaseModel]) -> str:
         rule = rule.replace(theirs, ours)
     names = re.findall(r"'([^']*)'", str(error.get("ctx", {}).get("expected", "")))
     near = suggestion(error["input"], names) if names and isinstance(error["input"], str) else ""
-    said = _shown(error["input"]) in rule or "Got " in rule
     # A rule about several keys says itself what was found; the whole section would only drown it.
-    found = "" if said or isinstance(error["input"], Mapping) else f", found {_shown(error['input'])}"
+    said = "got " in rule.lower() or (kind == "value_error" and isinstance(error["input"], Mapping))
+    found = "" if said else f", found {_shown(error['input'])}"
     end = "" if rule.endswith("?") else "."
     return f"{where}: {rule}{found}{end}{near}"
 

@@ -1,0 +1,79 @@
+from typing import get_args
+
+import pytest
+import torch
+
+from neurocontrast import kernels, losses
+from neurocontrast.config import build_kernel, build_objective, load_config
+from neurocontrast.config.objectives import Single
+
+KERNEL = "kernel: [{column: age, type: gaussian, sigma: 5}, {column: sex, type: categorical}]"
+METADATA = {
+    "age": torch.tensor([20.0, 30.0, 42.0, 50.0]),
+    "sex": torch.tensor([0, 1, 0, 1]),
+    "site": torch.tensor([0, 0, 1, 1]),
+}
+OBJECTIVES = {
+    "infonce": "symmetric: false",
+    "ntxent": "temperature: 0.5",
+    "yaware": KERNEL,
+    "conditional": f"{KERNEL}, uniformity_weight: 2",
+    "alignment_uniformity": "t: 3",
+    "supcon": "label: site",
+    "sincere": "label: site",
+    "epsilon_supinfonce": "label: site, epsilon: 0.1",
+    "debiased": "positive_prior: 0.2",
+    "hard_negative": "concentration: 0.5",
+    "fair_infonce": "cluster: site",
+    "triplet": "label: site, margin: 0.1",
+    "weakly_supervised_cclk": KERNEL,
+    "fair_cclk": KERNEL,
+    "hard_negative_cclk": "kernel: [{column: embedding, type: cosine}]",
+}
+
+
+def objective(text):
+    return build_objective(load_config(overrides=[f"objective={{{text}}}"]).objective)
+
+
+def test_every_loss_of_the_schema_is_tried_here():
+    assert set(OBJECTIVES) == {get_args(each.model_fields["loss"].annotation)[0] for each in get_args(Single)}
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_loss_can_be_built_and_used(name):
+    built = objective(f"loss: {name}, {OBJECTIVES[name]}")
+    z1, z2 = torch.randn(2, 4, 8, generator=torch.Generator().manual_seed(0))
+    assert built(z1, z2, METADATA).isfinite()
+    assert set(built.columns) <= set(METADATA)
+
+
+def test_settings_reach_the_loss():
+    built = objective(f"loss: conditional, temperature: 0.3, uniformity_weight: 2.5, {KERNEL}")
+    assert isinstance(built, losses.ConditionalAlignmentUniformity)
+    assert (built.temperature, built.uniformity_weight) == (0.3, 2.5)
+    assert built.columns == {"age": "continuous", "sex": "categorical"}
+
+
+def test_kernel_is_the_product_of_its_factors():
+    settings = load_config(overrides=[f"objective={{loss: yaware, {KERNEL}}}"]).objective
+    expected = kernels.Gaussian("age", sigma=5.0) * kernels.Categorical("sex")
+    torch.testing.assert_close(build_kernel(settings.kernel)(METADATA), expected(METADATA))
+
+
+def test_missing_rule_and_bandwidths_reach_the_kernel():
+    text = "{column: age, type: gaussian, sigma: silverman, missing: marginal}"
+    kernel = build_kernel(load_config(overrides=[f"objective={{loss: yaware, kernel: [{text}]}}"]).objective.kernel)
+    assert kernel.rule == "silverman"
+    assert kernel.missing == "marginal"
+    several = "{column: age, type: laplacian, sigma: [1, 2.5]}"
+    kernel = build_kernel(load_config(overrides=[f"objective={{loss: yaware, kernel: [{several}]}}"]).objective.kernel)
+    assert kernel.sigma.tolist() == [1.0, 2.5]
+
+
+def test_sum_of_objectives_has_names_and_weights():
+    parts = f"learn: {{loss: yaware, {KERNEL}}}, forget: {{loss: fair_infonce, cluster: site}}"
+    built = objective(f"loss: sum, objectives: {{{parts}}}, weights: {{forget: 0.5}}")
+    assert isinstance(built, losses.SumOfObjectives)
+    assert built.weights == {"learn": 1.0, "forget": 0.5}
+    assert built.columns == {"age": "continuous", "sex": "categorical", "site": "categorical"}

@@ -1,0 +1,228 @@
+from pathlib import Path
+
+import pytest
+
+from neurocontrast.config import Config, as_config, differences, load_config, write_config
+from neurocontrast.exceptions import ConfigError
+
+KERNEL = "[{column: age, type: gaussian, sigma: 5}, {column: sex, type: categorical}]"
+
+
+def refusal(*overrides, text="", tmp_path=None):
+    path = None
+    if text:
+        path = tmp_path / "given.yaml"
+        path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, overrides)
+    return str(caught.value)
+
+
+def test_defaults_are_the_house_s_own():
+    config = load_config()
+    assert config == Config()
+    assert config.seed == 0
+    assert config.data.shape == (121, 145, 121)
+    assert config.encoder.projection == (512, 128)
+    assert (config.training.epochs, config.training.batch_size) == (50, 64)
+    assert (config.training.learning_rate, config.training.weight_decay) == (1e-4, 5e-5)
+    assert [factor.column for factor in config.objective.kernel] == ["age", "sex"]
+
+
+def test_file_then_overrides(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("seed: 3\ntraining: {epochs: 7, learning_rate: 1e-3}\naugment: {noise: null}\n")
+    config = load_config(path, ["training.epochs=9", "data.shape=[32, 36,32]", "augment.flip.probability=0.25"])
+    assert config.seed == 3
+    assert config.training.epochs == 9
+    assert config.training.learning_rate == 1e-3
+    assert config.data.shape == (32, 36, 32)
+    assert config.augment.noise is None
+    assert config.augment.flip.probability == 0.25
+
+
+@pytest.mark.parametrize("text", ["1e-4", "1.0e-4", "0.0001", "1E-4", "+1e-4", ".1e-3", "1.e-4"])
+def test_every_way_to_write_a_float_is_a_float(text):
+    assert load_config(overrides=[f"training.learning_rate={text}"]).training.learning_rate == 1e-4
+
+
+def test_words_stay_words():
+    where = load_config(overrides=["data.where={site: [no, 01, 1_0, 12:30, 2020-01-01, on, 0x1]}"]).data.where
+    assert where == {"site": ("no", "01", "1_0", "12:30", "2020-01-01", "on", "0x1")}
+
+
+def test_list_items_and_whole_sections_can_be_overridden(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(f"objective: {{loss: yaware, kernel: {KERNEL}}}\n")
+    assert load_config(path, ["objective.kernel.0.sigma=scott"]).objective.kernel[0].sigma == "scott"
+    assert load_config(path, ["objective={loss: ntxent}"]).objective.loss == "ntxent"
+    assert "must be a position in a list of 2" in refusal(
+        "objective.kernel.2.sigma=3", text=path.read_text(), tmp_path=tmp_path
+    )
+
+
+def test_empty_file_and_empty_section_are_the_defaults(tmp_path):
+    (tmp_path / "c.yaml").write_text("# nothing yet\ntraining:\n  # epochs: 3\n")
+    assert load_config(tmp_path / "c.yaml") == Config()
+    (tmp_path / "d.yaml").write_text("")
+    assert load_config(tmp_path / "d.yaml") == Config()
+
+
+def test_missing_file_names_its_neighbours(tmp_path):
+    (tmp_path / "yaware.yaml").write_text("")
+    with pytest.raises(ConfigError, match=r"yawre\.yaml: there is no such configuration file\. .*: yaware\.yaml\."):
+        load_config(tmp_path / "yawre.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seed: 1\ntraining: {epochs: 2\n", r"not valid YAML: line 3, column 1: .*expected ',' or '}'"),
+        ("seed: 1\nseed: 2\n", r"line 2: key 'seed' stands twice \(first in line 1\)"),
+        (
+            "data:\n  shape: [1]\n  n_workers: 1\n  shape: [2]\n",
+            r"line 4: key 'shape' stands twice \(first in line 2\)",
+        ),
+        ("- 1\n", r"must hold sections .*, found a list"),
+        ("hello\n", r"must hold sections .*, found 'hello'"),
+        ("1: 2\n", r"line 1: a key must be text, found 1"),
+        (
+            "seed: !!python/object/apply:os.getcwd []\n",
+            r"not valid YAML: line 1, column 7: could not determine a constr",
+        ),
+        ("seed: \x00\n", r"not valid YAML"),
+    ],
+)
+def test_broken_yaml_is_refused_with_its_line(tmp_path, text, message):
+    import re
+
+    found = refusal(text=text, tmp_path=tmp_path)
+    assert "given.yaml: " in found
+    assert re.search(message, found)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "training.epoch=1",
+            "training.epoch: unknown key. Did you mean 'epochs'? Allowed keys: 'epochs', 'batch_size'",
+        ),
+        ("trainig.epochs=1", "trainig: unknown key. Did you mean 'training'? Allowed keys: 'seed', 'data'"),
+        ("training.epochs=ten", "training.epochs: must be a whole number, found 'ten'."),
+        ("training.epochs=1.5", "training.epochs: must be a whole number, found 1.5."),
+        ("training.epochs=true", "training.epochs: must be a whole number, found true."),
+        ("training.epochs='3'", "training.epochs: must be a whole number, found '3'."),
+        ("training.epochs=-1", "training.epochs: must be greater than or equal to 0, found -1."),
+        ("training.learning_rate=.inf", "training.learning_rate: must be a finite number, found inf."),
+        (
+            "training.optimizer=adma",
+            "training.optimizer: must be 'adam' or 'adamw', found 'adma'. Did you mean 'adam'?",
+        ),
+        ("training.devices=2", "training.devices: more than one device is not supported yet"),
+        ("training.epochs.many=1", "training.epochs: must be a whole number, found {'many': 1}."),
+        ("data=5", "data: must be a section of keys, found 5. Allowed keys: 'participants'"),
+        ("data.shape=[1,2]", "data.shape.0: must be greater than or equal to 8, found 1."),
+        ("data.shape=32", "data.shape: must be a list, found 32."),
+        ("data.where.site=london", "data.where.site: must be a list, found 'london'."),
+        ("augment.blur.sigma_voxels=[1,0.5]", "augment.blur.sigma_voxels: a range is [lowest, highest]."),
+        ("encoder.projection=[]", "encoder.projection: must have at least 1 item, found []."),
+        ("encoder.name=resnet", "encoder.name: must be 'densenet121' or 'lenet', found 'resnet'."),
+        ("=3", "--set =3: must be dotted.key=value"),
+        ("seed", "--set seed: must be dotted.key=value"),
+        ("seed=[", "--set seed=[: not valid YAML"),
+    ],
+)
+def test_each_mistake_is_named(override, message):
+    assert message in refusal(override)
+
+
+@pytest.mark.parametrize(
+    ("objective", "message"),
+    [
+        ("5", "objective: must be a section of keys, found 5."),
+        ("null", "objective: must be a section of keys, found null."),
+        ("{temperature: 1}", "objective: must be a section with the key 'loss', which is one of 'infonce', 'ntxent'"),
+        ("{loss: ntxnt}", "found 'ntxnt'. Did you mean 'ntxent'?"),
+        (
+            f"{{loss: ntxent, kernel: {KERNEL}}}",
+            "objective.kernel: unknown key. Allowed keys of 'ntxent': 'loss', 'temperature'. ('kernel' belongs to",
+        ),
+        ("{loss: yaware}", "objective.kernel: missing. Allowed keys of 'yaware': 'loss', 'kernel', 'temperature'."),
+        ("{loss: yaware, kernel: []}", "objective.kernel: must have at least 1 item"),
+        ("{loss: yaware, kernel: {column: age}}", "objective.kernel: must be a list"),
+        ("{loss: yaware, kernel: [{column: age, type: gausian}]}", "found 'gausian'. Did you mean 'gaussian'?"),
+        ("{loss: yaware, kernel: [{column: age, type: gaussian}]}", "objective.kernel.0.sigma: missing."),
+        (
+            "{loss: yaware, kernel: [{column: age, type: gaussian, sigma: 0}]}",
+            "kernel.0.sigma: must be a number above 0 (a standard deviation), 'scott' or 'silverman', found 0.",
+        ),
+        (
+            "{loss: yaware, kernel: [{column: sex, type: categorical, sigma: 3}]}",
+            "objective.kernel.0.sigma: unknown key. Allowed keys of 'categorical': 'column', 'missing', 'type'.",
+        ),
+        (
+            f"{{loss: yaware, temperature: 0, kernel: {KERNEL}}}",
+            "objective.temperature: must be greater than 0, found 0",
+        ),
+        (
+            "{loss: sum, objectives: {learn: {loss: ntxent, label: a}}}",
+            "objective.objectives.learn.label: unknown key. Allowed keys of 'ntxent'",
+        ),
+        (
+            "{loss: sum, objectives: {learn: {loss: ntxent}}, weights: {lern: 1}}",
+            "objective: weights must be by the objectives' names, 'learn', got 'lern'. Did you mean 'learn'?",
+        ),
+    ],
+)
+def test_each_mistake_in_the_objective_is_named(objective, message):
+    found = refusal(f"objective={objective}")
+    assert message in found
+    assert "\n" not in found  # one mistake, one line
+
+
+def test_all_problems_are_told_together(tmp_path):
+    found = refusal(
+        "training.epochs=-1", "encoder.nme=x", text="seed: -2\ndata: {normalise: z-score}\n", tmp_path=tmp_path
+    )
+    first, *lines = found.splitlines()
+    assert first.endswith("given.yaml with --set: 4 problems")
+    assert [line.strip().split(":")[0] for line in lines] == [
+        "seed",
+        "data.normalise",
+        "encoder.nme",
+        "training.epochs",
+    ]
+    assert "Did you mean 'zscore'?" in found
+
+
+def test_resolved_configuration_is_read_back_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = load_config(overrides=["data.participants=a/b.tsv", "objective.loss=yaware", f"objective.kernel={KERNEL}"])
+    write_config(tmp_path / "config.yaml", config)
+    again = load_config(tmp_path / "config.yaml")
+    assert again.data.participants == tmp_path / "a/b.tsv"
+    assert differences(config, again, ignore=["data.participants"]) == []
+
+
+def test_differences_are_named_by_dotted_key():
+    old, new = load_config(), load_config(overrides=["training.epochs=3", "augment.blur=null", "data.n_workers=7"])
+    found = differences(old, new, ignore=["data"])
+    assert "training.epochs: was 50, is 3" in found
+    assert any(line.startswith("augment.blur") for line in found)
+    assert not any(line.startswith("data") for line in found)
+
+
+def test_mapping_and_path_are_configurations_too(tmp_path):
+    config = as_config({"seed": 4, "data": {"participants": Path("x.tsv"), "shape": (32, 36, 32)}})
+    assert config.data.participants == Path("x.tsv")
+    assert as_config(config) is config
+    (tmp_path / "c.yaml").write_text("seed: 5")
+    assert as_config(tmp_path / "c.yaml").seed == 5
+    with pytest.raises(ConfigError, match=r"configuration: training\.epochs: must be a whole number, found 'x'"):
+        as_config({"training": {"epochs": "x"}})
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml")), ids=lambda p: p.stem)
+def test_shipped_recipes_are_valid(path):
+    load_config(path)

@@ -181,4 +181,4 @@ def _column(metadata: Metadata | None, name: str, kind: Kind, rows: Tensor) -> T
         raise DataError(f"metadata['{name}'] must be a tensor with one row a sample, n = {rows.shape[1]}; got {found}.")
     if column.device != rows.device:
         raise DataError(f"metadata['{name}'] is on {column.device}, but the embeddings are on {rows.device}; move it.")
-    return column.detach().to(rows.dtype) if kind == "continuous" else column.detach()
+    return (column.to(rows.dtype) if kind == "continuous" else column).detach()

@@ -1,0 +1,215 @@
+"""Kernels: their formulas, how they compose, what is missing, what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy.stats import gaussian_kde
+
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.kernels import Categorical, Cosine, Gaussian, Laplacian, Linear, Polynomial
+
+AGES = torch.tensor([20.0, 25.0, 60.0, 25.0], dtype=torch.float64)
+VECTORS = torch.tensor([[1.0, 2.0], [0.5, -1.0], [3.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
+SEX = torch.tensor([0, 1, 1, 0])
+NAN = float("nan")
+
+
+def _pairs(values, formula):
+    return torch.tensor([[formula(a, b) for b in values] for a in values], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "formula"),
+    [
+        (Gaussian("y", sigma=5.0), lambda a, b: math.exp(-0.5 * sum(((a - b) / 5) ** 2))),
+        (
+            Gaussian("y", sigma=[0.5, 2.0]),
+            lambda a, b: math.exp(-0.5 * (((a[0] - b[0]) / 0.5) ** 2 + ((a[1] - b[1]) / 2) ** 2)),
+        ),
+        (Laplacian("y", sigma=2.0), lambda a, b: math.exp(-sum(abs(a - b)) / 2)),
+        (Cosine("y"), lambda a, b: float(a @ b / (a.norm() * b.norm()))),
+        (Linear("y"), lambda a, b: float(a @ b)),
+        (Polynomial("y"), lambda a, b: float((a @ b + 1) ** 3)),
+        (Polynomial("y", degree=2, gamma=0.5, coef0=2.0), lambda a, b: float((0.5 * (a @ b) + 2) ** 2)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_formula(kernel, formula):
+    torch.testing.assert_close(kernel({"y": VECTORS}), _pairs(VECTORS, formula), rtol=1e-12, atol=1e-12)
+
+
+def test_one_dimension_may_be_a_vector_or_a_column():
+    kernel = Gaussian("age", sigma=5.0)
+    torch.testing.assert_close(kernel({"age": AGES}), kernel({"age": AGES[:, None]}))
+    assert kernel({"age": AGES})[0, 1].item() == pytest.approx(math.exp(-0.5))
+
+
+def test_categories_are_equal_or_not():
+    expected = torch.tensor([[1.0, 0, 0, 1], [0, 1, 1, 0], [0, 1, 1, 0], [1, 0, 0, 1]])
+    assert torch.equal(Categorical("sex")({"sex": SEX}), expected)
+
+
+def test_a_block_is_a_part_of_the_whole():
+    kernel = 2.0 * (Gaussian("age", sigma=5.0) * Categorical("sex")) + Laplacian("age", sigma=3.0)
+    rows, cols = {"age": AGES[:3], "sex": SEX[:3]}, {"age": AGES[1:], "sex": SEX[1:]}
+    torch.testing.assert_close(kernel(rows, cols), kernel({"age": AGES, "sex": SEX})[:3, 1:])
+
+
+def test_product_and_weighted_sum():
+    metadata = {"age": AGES, "sex": SEX}
+    age, sex = Gaussian("age", sigma=5.0), Categorical("sex")
+    torch.testing.assert_close((age * sex)(metadata), age(metadata) * sex(metadata))
+    torch.testing.assert_close((2.0 * age + sex)(metadata), 2 * age(metadata) + sex(metadata).double())
+    assert (age * sex).supremum == 1
+    assert (2.0 * age + 0.5 * (age * sex)).supremum == 2.5
+    assert (age * sex).columns == {"age": "continuous", "sex": "categorical"}
+
+
+def test_supremum_over_a_batch_where_there_is_none_in_general():
+    assert math.isinf(Linear("y").supremum)
+    for kernel in (Linear("y"), Polynomial("y"), Linear("y") * Gaussian("y", sigma=9.0)):
+        assert float(kernel.supremum_over({"y": VECTORS})) == pytest.approx(float(kernel({"y": VECTORS}).max()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+def test_no_float64_from_other_types(dtype):
+    kernel = Gaussian("age", sigma=5.0) * Laplacian("age", sigma=5.0) + Categorical("sex")
+    assert kernel({"age": AGES.to(dtype), "sex": SEX}).dtype == torch.float32
+
+
+def test_weights_carry_no_gradient():
+    assert not Gaussian("age", sigma=5.0)({"age": AGES.clone().requires_grad_()}).requires_grad
+
+
+def test_full_precision_under_autocast():
+    wide = torch.randn(6, 64, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = Linear("y")({"y": wide})
+    torch.testing.assert_close(half, Linear("y")({"y": wide}), rtol=0, atol=0)
+
+
+class TestBandwidth:
+    @pytest.mark.parametrize("rule", ["scott", "silverman"])
+    def test_rule_is_that_of_scipy(self, rule):
+        values = torch.randn(40, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 7
+        kernel = Gaussian("y", sigma=rule)
+        assert kernel.fit({"y": values}) is kernel
+        factor = gaussian_kde(values.T.numpy(), bw_method=rule).factor
+        torch.testing.assert_close(kernel.sigma, factor * values.std(0))
+
+    def test_missing_values_do_not_count(self):
+        some = torch.tensor([1.0, NAN, 4.0, 9.0, NAN])
+        sigma = Gaussian("y", sigma="scott").fit({"y": some}).sigma
+        torch.testing.assert_close(sigma, Gaussian("y", sigma="scott").fit({"y": some[[0, 2, 3]]}).sigma)
+
+    def test_it_is_needed_before_use_and_travels_in_the_state(self):
+        kernel = Gaussian("y", sigma="scott") * Categorical("sex")
+        metadata = {"y": VECTORS, "sex": SEX}
+        with pytest.raises(ConfigError, match="fit"):
+            kernel(metadata)
+        expected = kernel.fit(metadata)(metadata)
+        loaded = Gaussian("y", sigma="scott") * Categorical("sex")
+        loaded.load_state_dict(kernel.state_dict())
+        assert torch.equal(loaded(metadata), expected)
+
+    def test_a_number_is_not_fitted(self):
+        assert Gaussian("age", sigma=5.0).fit({"age": AGES}).sigma.item() == 5
+
+    def test_a_constant_column_is_named(self):
+        with pytest.raises(DataError, match="'age' has the same value"):
+            Gaussian("age", sigma="scott").fit({"age": torch.ones(5)})
+
+
+class TestMissing:
+    def test_is_refused_with_rows_named(self):
+        metadata = {"age": torch.tensor([20.0, NAN, 60.0]), "sex": torch.tensor([0, 1, -1])}
+        with pytest.raises(DataError, match=r"'age' is missing for 1 row: 1"):
+            Gaussian("age", sigma=5.0)(metadata)
+        with pytest.raises(DataError, match=r"'sex' is missing for 1 row: sub-3"):
+            Categorical("sex").check(metadata, names=["sub-1", "sub-2", "sub-3"])
+
+    def test_takes_the_mean_over_observed_pairs(self):
+        ages = torch.tensor([20.0, NAN, 60.0, 25.0], dtype=torch.float64)
+        seen = [0, 2, 3]
+        kernel = Gaussian("age", sigma=5.0, missing="marginal")
+        weights = kernel({"age": ages})
+        observed = Gaussian("age", sigma=5.0)({"age": ages[seen]})
+        torch.testing.assert_close(weights[seen][:, seen], observed)
+        assert torch.allclose(weights[1], observed.mean())
+        assert torch.allclose(weights[:, 1], observed.mean())
+        twice = kernel({"age": ages.repeat(2)})
+        torch.testing.assert_close(twice[:4, 4:], weights)
+
+    def test_only_the_factor_that_is_missing_is_replaced(self):
+        metadata = {"age": torch.tensor([20.0, NAN, 60.0]), "sex": torch.tensor([0, 1, -1])}
+        age, sex = Gaussian("age", sigma=5.0, missing="marginal"), Categorical("sex", missing="marginal")
+        torch.testing.assert_close((age * sex)(metadata), age(metadata) * sex(metadata))
+
+    def test_nothing_observed_has_no_say(self):
+        assert torch.equal(
+            Gaussian("age", sigma=5.0, missing="marginal")({"age": torch.full((2,), NAN)}), torch.ones(2, 2)
+        )
+
+    def test_mean_is_that_of_the_batch_and_not_of_the_block(self):
+        ages = torch.tensor([20.0, NAN, 60.0, 25.0], dtype=torch.float64)
+        kernel = Gaussian("age", sigma=5.0, missing="marginal")
+        block = kernel.bind({"age": ages[:2]}, {"age": ages}, batch={"age": ages})
+        torch.testing.assert_close(block(slice(1, 2), slice(0, 3)), kernel({"age": ages})[1:2, :3])
+
+    def test_streaming_is_exact(self, monkeypatch):
+        ages = torch.randn(11, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 5
+        ages[[2, 7]] = NAN
+        kernel = Laplacian("age", sigma=5.0, missing="marginal")
+        expected = kernel({"age": ages})
+        monkeypatch.setattr("neurocontrast.kernels.base._STREAMED_SCANS", 4)
+        torch.testing.assert_close(kernel({"age": ages}), expected, rtol=1e-14, atol=0)
+
+
+class TestRefused:
+    def test_weights_below_zero_are_found_in_the_cohort(self):
+        ages = torch.tensor([1.0, 2.0, -3.0])
+        Linear("age").check({"age": ages})
+        with pytest.raises(DataError, match=r"down to -6 .*a, c|down to -6 .*b, c"):
+            Linear("age").check({"age": ages}, names=["a", "b", "c"], nonnegative=True)
+        Linear("age").check({"age": ages.abs()}, nonnegative=True)
+
+    def test_infinite_values_are_named(self):
+        with pytest.raises(DataError, match=r"'age' is infinite for 1 row: 1"):
+            Gaussian("age", sigma=5.0).check({"age": torch.tensor([1.0, torch.inf])})
+
+    @pytest.mark.parametrize("sigma", [0.0, -1.0, NAN, [1.0, 0.0], "scot"])
+    def test_bandwidth(self, sigma):
+        with pytest.raises(ConfigError, match="sigma"):
+            Gaussian("age", sigma=sigma)
+
+    def test_near_miss_of_a_rule(self):
+        with pytest.raises(ConfigError, match="Did you mean 'silverman'"):
+            Gaussian("age", sigma="silvermann")
+
+    @pytest.mark.parametrize(("name", "value"), [("degree", 0), ("degree", 1.5), ("gamma", 0.0), ("coef0", -1.0)])
+    def test_polynomial(self, name, value):
+        with pytest.raises(ConfigError, match=name):
+            Polynomial("age", **{name: value})
+
+    def test_missing_rule(self):
+        with pytest.raises(ConfigError, match="Did you mean 'marginal'"):
+            Categorical("sex", missing="marginall")
+
+    def test_weight_in_a_sum(self):
+        with pytest.raises(ConfigError, match="weight in a sum"):
+            -1.0 * Categorical("sex")
+
+    def test_unknown_column(self):
+        with pytest.raises(DataError, match="Did you mean 'age'"):
+            Gaussian("agee", sigma=5.0)({"age": AGES})
+
+    def test_one_column_read_two_ways(self):
+        with pytest.raises(ConfigError, match="'age' is read both"):
+            Gaussian("age", sigma=5.0) * Categorical("age")
+
+    def test_bandwidths_that_do_not_fit(self):
+        with pytest.raises(DataError, match="sigma has 2 numbers"):
+            Gaussian("y", sigma=[1.0, 2.0])({"y": torch.ones(4, 3)})

@@ -1,0 +1,101 @@
+"""Losses under DistributedDataParallel, on both paths: run as a script.
+
+Written as JSON to the last argument: for each case, the largest difference of the loss and of the parameters'
+gradient from those of one process on the concatenated batch, over processes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import multiprocessing, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from neurocontrast import losses
+from neurocontrast.kernels import Categorical, Gaussian, Linear
+
+SIZES = {2: [5, 3], 4: [1, 4, 3, 2]}
+
+
+def cases(tile):
+    age = Gaussian("age", sigma=5.0, missing="marginal")
+    product = age * Categorical("sex")
+    return {
+        "infonce": losses.InfoNCE(tile=tile),
+        "ntxent": losses.NTXent(tile=tile),
+        "ntxent-cold": losses.NTXent(temperature=0.01, tile=tile),
+        "yaware": losses.YAwareInfoNCE(product, tile=tile),
+        "conditional": losses.ConditionalAlignmentUniformity(product, tile=tile),
+        "conditional-linear": losses.ConditionalAlignmentUniformity(Linear("weight"), tile=tile),
+        "wang-isola": losses.AlignmentUniformity(tile=tile),
+        "sincere": losses.SINCERE("sex", tile=tile),
+        "epsilon": losses.EpsilonSupInfoNCE("sex", tile=tile),
+        "debiased": losses.DebiasedInfoNCE(tile=tile),
+        "hard": losses.HardNegativeInfoNCE(tile=tile),
+        "fair": losses.FairInfoNCE("sex", tile=tile),
+    }
+
+
+def main() -> None:
+    world_size, result = int(sys.argv[1]), Path(sys.argv[2])
+    multiprocessing.spawn(_work, args=(world_size, result), nprocs=world_size)
+
+
+def _work(rank: int, world_size: int, result: Path) -> None:
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    rendezvous = f"file://{result.with_suffix('.rendezvous')}"
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=world_size)
+    sizes = SIZES[world_size]
+    batch = _batch(sum(sizes))
+    mine = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+    part = {name: column[mine] for name, column in batch.items()}
+    errors = {}
+    for tile in (None, 3):
+        for name, loss in cases(tile).items():
+            errors[f"{name}-{tile}"] = _compare(loss, batch, part)
+    largest = torch.tensor(list(errors.values()))
+    dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+    if rank == 0:
+        result.write_text(json.dumps(dict(zip(errors, largest.tolist(), strict=True))))
+    dist.destroy_process_group()
+
+
+def _batch(n: int) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    x1 = torch.randn(n, 6, generator=generator)
+    age = 50 + 10 * torch.randn(n, generator=generator)
+    age[n // 2] = torch.nan
+    return {
+        "x1": x1,
+        "x2": x1 + 0.5 * torch.randn(n, 6, generator=generator),
+        "age": age,
+        "weight": 1 + torch.rand(n, generator=generator),
+        "sex": torch.randint(2, (n,), generator=generator),
+    }
+
+
+def _network() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 5))
+
+
+def _compare(loss, batch, part) -> tuple[float, float]:
+    alone = _network()
+    with losses.on_this_process_only():
+        expected = loss(alone(batch["x1"]), alone(batch["x2"]), batch)
+        expected.backward()
+    together = DistributedDataParallel(_network())
+    z1, z2 = together(torch.cat([part["x1"], part["x2"]])).chunk(2)
+    value = loss(z1, z2, part)
+    value.backward()
+    pairs = zip(together.parameters(), alone.parameters(), strict=True)
+    return abs(value.item() - expected.item()), max(float((a.grad - b.grad).abs().max()) for a, b in pairs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""What the shared core promises: one number on both paths, no more memory than asked, no other precision."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+
+from neurocontrast import losses
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.kernels import Categorical, Gaussian, Linear
+
+AGE = Gaussian("age", sigma=5.0)
+
+
+def _tiled(specimen, tile):
+    loss = specimen.build()
+    if "tile" not in inspect.signature(type(loss).__init__).parameters:
+        pytest.skip("has no tiled path")
+    loss.tile = tile
+    return loss
+
+
+def _value_and_gradients(loss, z1, z2, metadata):
+    value = loss(z1, z2, metadata)
+    return (value, *torch.autograd.grad(value, (z1, z2)))
+
+
+@pytest.mark.parametrize("temperature", [None, 0.002])
+@pytest.mark.parametrize("tile", [1, 3, 6, 17])
+def test_dense_and_tiled_agree(specimen, random_batch, tile, temperature):
+    """Also at a temperature at which exponentials overflow and sums are kept as logarithms."""
+    z1, z2, metadata = random_batch(11, 5, seed=1)
+    dense, tiled = _tiled(specimen, 1000), _tiled(specimen, tile)
+    if temperature is not None:
+        dense.temperature = tiled.temperature = temperature
+    for got, expected in zip(
+        _value_and_gradients(tiled, z1, z2, metadata), _value_and_gradients(dense, z1, z2, metadata), strict=True
+    ):
+        torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-10)
+
+
+def test_gradcheck_of_the_tiled_path(specimen, random_batch):
+    z1, z2, metadata = random_batch(4, 3, seed=4, n_labels=2)
+    loss = _tiled(specimen, 3)
+    assert torch.autograd.gradcheck(lambda a, b: loss(a, b, metadata), (z1, z2), atol=1e-6, rtol=1e-5)
+
+
+def test_backward_twice_gives_the_same(specimen, random_batch):
+    z1, z2, metadata = random_batch(6, 4, seed=2)
+    for tile in (1000, 4):
+        loss = _tiled(specimen, tile)
+        value = loss(z1, z2, metadata)
+        first = torch.autograd.grad(value, z1, retain_graph=True)[0]
+        assert torch.equal(torch.autograd.grad(value, z1)[0], first)
+
+
+def test_autocast_and_half_precision_change_nothing(specimen, random_batch):
+    z1, z2, metadata = random_batch(8, 6, seed=3)
+    a, b = z1.detach().bfloat16(), z2.detach().bfloat16()
+    metadata = {name: column.float() if column.is_floating_point() else column for name, column in metadata.items()}
+    for tile in (1000, 5):
+        loss = _tiled(specimen, tile)
+        x, y = a.clone().requires_grad_(), b.clone().requires_grad_()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            value = loss(x, y, metadata)
+            value.backward()
+        exact = loss(a.float(), b.float(), metadata)
+        torch.testing.assert_close(value, exact, rtol=0, atol=0)
+        assert value.dtype == torch.float32
+        assert x.grad.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("tile", [1000, 5])
+def test_no_float64_in_a_float32_graph(specimen, random_batch, tile):
+    """Metadata in double precision must not pull the similarities up."""
+    z1, z2, metadata = random_batch(8, 6, seed=3)
+    loss = _tiled(specimen, tile)
+    x, y = z1.detach().float().requires_grad_(), z2.detach().float().requires_grad_()
+    with _Types() as types:
+        loss(x, y, metadata).backward()
+    assert torch.float64 not in {dtype for shape, dtype in types.seen if len(shape) > 1}
+
+
+class _Types(torch.utils._python_dispatch.TorchDispatchMode):
+    """Notes the type of everything that is computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, torch.Tensor):
+            self.seen.add((tuple(out.shape), out.dtype))
+        return out
+
+
+def test_tiles_hold_no_more_than_asked(random_batch):
+    z1, z2, metadata = random_batch(40, 4, seed=5)
+    with _Types() as types:
+        losses.ConditionalAlignmentUniformity(AGE, tile=16)(z1, z2, metadata).backward()
+    assert max(torch.Size(shape).numel() for shape, _ in types.seen) <= max(16 * 16, 80 * 4)
+
+
+@pytest.mark.parametrize("tile", [1000, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_collapsed_embeddings_at_a_small_temperature(specimen, random_batch, tile, dtype):
+    for n in (1, 2, 5):
+        _, _, metadata = random_batch(n, 4, seed=6)
+        loss = _tiled(specimen, tile)
+        loss.temperature = 0.01
+        z1 = torch.ones(n, 4, dtype=dtype, requires_grad=True)
+        z2 = torch.ones(n, 4, dtype=dtype, requires_grad=True)
+        for value in _value_and_gradients(loss, z1, z2, metadata):
+            assert value.isfinite().all()
+
+
+def test_a_zero_vector_has_a_finite_loss_and_no_gradient(random_batch):
+    z1, z2, metadata = random_batch(4, 3, seed=7)
+    z1 = z1.detach()
+    z1[1] = 0
+    z1.requires_grad_()
+    value, gradient, _ = _value_and_gradients(losses.YAwareInfoNCE(AGE), z1, z2, metadata)
+    assert value.isfinite()
+    assert gradient.isfinite().all()
+    assert (gradient[1] == 0).all()
+
+
+def test_missing_metadata_costs_no_scan_on_either_path(random_batch):
+    z1, z2, metadata = random_batch(9, 4, seed=8)
+    metadata["age"][[1, 4]] = torch.nan
+    with pytest.raises(DataError, match=r"'age' is missing for 2 rows: 1, 4"):
+        losses.YAwareInfoNCE(AGE)(z1, z2, metadata)
+    kernel = Gaussian("age", sigma=5.0, missing="marginal") * Categorical("sex")
+    for build in (losses.YAwareInfoNCE, losses.ConditionalAlignmentUniformity):
+        dense = _value_and_gradients(build(kernel), z1, z2, metadata)
+        tiled = _value_and_gradients(build(kernel, tile=4), z1, z2, metadata)
+        for got, expected in zip(tiled, dense, strict=True):
+            torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("tile", [None, 4])
+def test_negative_weights_are_refused(random_batch, tile):
+    z1, z2, metadata = random_batch(9, 4, seed=9)
+    metadata = {"age": torch.linspace(-1, 1, 9)}
+    for build in (losses.YAwareInfoNCE, losses.ConditionalUniformity):
+        loss = build(Linear("age"), tile=tile)
+        with pytest.raises(DataError, match="kernel goes down to -"):
+            loss(z1, z2, metadata)
+        with pytest.raises(DataError, match="at least 0"):
+            loss.check(metadata)
+
+
+class TestRefused:
+    def test_shapes(self):
+        loss = losses.NTXent()
+        with pytest.raises(DataError, match=r"z2 must match z1 in shape.*\(3, 4\)"):
+            loss(torch.ones(2, 4), torch.ones(3, 4))
+        with pytest.raises(DataError, match="z1 must be a floating-point tensor"):
+            loss(torch.ones(2, 4, dtype=torch.int64), torch.ones(2, 4))
+        with pytest.raises(DataError, match="z1 must be"):
+            loss(torch.ones(0, 4), torch.ones(0, 4))
+
+    def test_dtypes(self):
+        with pytest.raises(DataError, match="z2 must match z1"):
+            losses.NTXent()(torch.ones(2, 4), torch.ones(2, 4).half())
+
+    def test_metadata(self):
+        loss, z = losses.YAwareInfoNCE(AGE), torch.ones(2, 4)
+        with pytest.raises(DataError, match="'age', which the loss needs; metadata was not given"):
+            loss(z, z)
+        with pytest.raises(DataError, match="Did you mean 'ages'"):
+            loss(z, z, {"ages": torch.ones(2)})
+        with pytest.raises(DataError, match=r"metadata\['age'\] must be a tensor with one row a sample, n = 2"):
+            loss(z, z, {"age": torch.ones(3)})
+
+    @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), "0.1", True])
+    def test_temperature(self, temperature):
+        with pytest.raises(ConfigError, match="temperature must be a number above 0"):
+            losses.NTXent(temperature=temperature)
+
+    @pytest.mark.parametrize("tile", [0, 1.5, True])
+    def test_tile(self, tile):
+        with pytest.raises(ConfigError, match="tile"):
+            losses.NTXent(tile=tile)
+
+    def test_kernel(self):
+        with pytest.raises(ConfigError, match="kernel must be a kernel on metadata"):
+            losses.YAwareInfoNCE("age")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tile", [1000, 5])
+def test_compiled(specimen, random_batch, tile):
+    """Graph breaks are allowed; the number is not."""
+    z1, z2, metadata = random_batch(8, 6, seed=10)
+    loss = _tiled(specimen, tile)
+    expected = _value_and_gradients(loss, z1, z2, metadata)
+    torch._dynamo.reset()
+    for got, wanted in zip(
+        _value_and_gradients(torch.compile(loss, backend="aot_eager"), z1, z2, metadata), expected, strict=True
+    ):
+        torch.testing.assert_close(got, wanted)

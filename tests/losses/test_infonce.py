@@ -1,0 +1,59 @@
+"""InfoNCE across views, several views, and the bounds that are reported."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from neurocontrast import losses
+from neurocontrast.kernels import Categorical
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("tile", [None, 4])
+def test_several_views_are_averaged_over_their_pairs(random_batch, symmetric, tile):
+    a, b, _ = random_batch(7, 4, seed=0)
+    c, d, _ = random_batch(7, 4, seed=1)
+    loss = losses.InfoNCE(symmetric=symmetric, tile=tile)
+    pairs = [(a, b), (a, c), (a, d), (b, c), (b, d), (c, d)]
+    expected = sum(loss(x, y) for x, y in pairs) / 6
+    torch.testing.assert_close(loss([a, b, c, d]), expected, rtol=1e-12, atol=1e-12)
+    gradient = torch.autograd.grad(loss([a, b, c, d]), (b, c))
+    for got, wanted in zip(gradient, torch.autograd.grad(expected, (b, c)), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_a_list_of_two_views_is_two_views(random_batch):
+    a, b, _ = random_batch(5, 4)
+    assert torch.equal(losses.InfoNCE()([a, b]), losses.InfoNCE()(a, b))
+
+
+def test_bound_on_mutual_information(random_batch):
+    a, b, _ = random_batch(9, 4)
+    for loss, n in ((losses.InfoNCE(), 9), (losses.NTXent(), 17)):
+        bound = loss.bounds(a, b)["mutual_information"]
+        torch.testing.assert_close(bound, math.log(n) - loss(a, b))
+        assert not bound.requires_grad
+
+
+def test_bound_on_the_divergence(random_batch):
+    a, b, metadata = random_batch(9, 4, n_labels=2)
+    loss = losses.SINCERE("label")
+    same = Categorical("label")(metadata)
+    negatives = (2 * (1 - same).sum(1)).log().mean()
+    bound = loss.bounds(a, b, metadata)["kl_divergence"]
+    torch.testing.assert_close(bound, negatives.double() - loss(a, b, metadata))
+
+
+def test_a_loss_without_a_bound_reports_none(random_batch):
+    a, b, _ = random_batch(5, 4)
+    assert losses.AlignmentUniformity().bounds(a, b) == {}
+
+
+def test_terms_of_ntxent_name_the_decomposition(random_batch):
+    a, b, _ = random_batch(6, 4)
+    terms = losses.NTXent().terms(a, b)
+    torch.testing.assert_close(terms["uniformity"], losses.GlobalUniformity()(a, b))
+    assert terms["log_candidates"].item() == pytest.approx(math.log(11))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels import Kernel, Metadata
@@ -202,36 +202,70 @@ class HardNegativeCCLK(FairCCLK):
 
 def _read_anchors(rows: Tensor, cols: Tensor, operator: ConditionalOperator, *, scale: float, offset: int) -> _Anchors:
     """Read (n, d) anchors against (m, d) candidates; anchor i has its other view at candidate offset + i."""
-    step = max(1, _SIMILARITIES_AT_ONCE // len(cols))
-    if len(rows) <= step:
-        return _Anchors(*_read_block(rows, cols, operator, scale, offset))
-    blocks = [
-        checkpoint(
-            _read_block, rows[start : start + step], cols, operator, scale, offset + start,
-            use_reentrant=False, preserve_rng_state=False,
-        )
-        for start in range(0, len(rows), step)
-    ]  # fmt: skip
-    return _Anchors(*(torch.cat(column) for column in zip(*blocks, strict=True)))
+    return _Anchors(*_ReadAnchors.apply(rows, cols, operator, scale, offset))
 
 
-def _read_block(
-    rows: Tensor, cols: Tensor, operator: ConditionalOperator, scale: float, first: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Read the anchors of a block of rows, whose other views start at candidate ``first``.
+class _ReadAnchors(torch.autograd.Function):
+    """A block of anchors at a time, computed again for the gradient, so that no (n, m) similarities are kept.
 
     M_i has terms of both signs. They are scaled by the largest of |W_ji K_ij|, not of K_ij, so that a
-    condition whose samples are all far from the anchor does not vanish at a small temperature.
+    condition whose samples are all far from the anchor does not vanish at a small temperature. The
+    gradient of log M_i is W_ji K_ij / M_i, and 0 where M_i is clamped.
     """
-    scores = (rows * scale) @ cols.T
-    lowest, tiny = torch.finfo(scores.dtype).min, torch.finfo(scores.dtype).tiny
-    with torch.no_grad():
-        weights = operator.rows(first, first + len(rows))
-        magnitudes = weights.abs().log_().clamp_min_(lowest)
-        largest = (scores + magnitudes).amax(1, keepdim=True)
-    summed = (weights.sign() * (scores + magnitudes - largest).exp()).sum(1)
-    usable = summed > tiny
-    mean = torch.where(usable, largest[:, 0] + summed.where(usable, 1.0).log(), lowest)
-    others = scores.diagonal_scatter(scores.new_full((len(rows),), lowest), first)
-    floor = math.log(tiny)
-    return scores.diagonal(first), mean.clamp_min(floor), others.logsumexp(1), mean < floor
+
+    @staticmethod
+    def forward(
+        ctx: Any, rows: Tensor, cols: Tensor, operator: ConditionalOperator, scale: float, offset: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        lowest, tiny = torch.finfo(rows.dtype).min, torch.finfo(rows.dtype).tiny
+        own, mean, rest = (rows.new_empty(len(rows)) for _ in range(3))
+        for i in _blocks(rows, cols):
+            scores, weighed, signs = _scores(rows, cols, operator, scale, i, offset)
+            largest = weighed.amax(1)
+            summed = weighed.sub_(largest.unsqueeze(1)).exp_().mul_(signs).sum(1)
+            mean[i] = torch.where(summed > tiny, largest + summed.clamp_min(tiny).log(), lowest)
+            diagonal = scores.diagonal(offset + i.start)
+            own[i] = diagonal
+            diagonal.fill_(lowest)
+            rest[i] = scores.logsumexp(1)
+        floor = math.log(tiny)
+        clamped = mean < floor
+        mean.clamp_min_(floor)
+        ctx.save_for_backward(rows, cols, mean, rest, clamped)
+        ctx.operator, ctx.scale, ctx.offset = operator, scale, offset
+        ctx.mark_non_differentiable(clamped)
+        return own, mean, rest, clamped
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        rows, cols, mean, rest, clamped = ctx.saved_tensors
+        of_own, of_mean, of_rest = gradients[0], gradients[1].masked_fill(clamped, 0), gradients[2]
+        of_rows, of_cols = torch.zeros_like(rows), torch.zeros_like(cols)
+        with torch.autocast(rows.device.type, enabled=False):
+            for i in _blocks(rows, cols):
+                scores, weighed, signs = _scores(rows, cols, ctx.operator, ctx.scale, i, ctx.offset)
+                towards_mean = weighed.sub_(mean[i].unsqueeze(1)).masked_fill_(clamped[i].unsqueeze(1), 0).exp_()
+                towards_mean.mul_(signs).mul_(of_mean[i].unsqueeze(1))
+                slopes = scores.sub_(rest[i].unsqueeze(1)).exp_().mul_(of_rest[i].unsqueeze(1))
+                slopes.diagonal(ctx.offset + i.start).copy_(of_own[i])
+                slopes.add_(towards_mean)
+                of_rows[i] = slopes @ cols
+                of_cols.addmm_(slopes.T, rows[i])
+        return of_rows.mul_(ctx.scale), of_cols.mul_(ctx.scale), None, None, None
+
+
+def _blocks(rows: Tensor, cols: Tensor) -> list[slice]:
+    """Cut the anchors in blocks of a bounded number of similarities."""
+    step = max(1, _SIMILARITIES_AT_ONCE // len(cols))
+    return [slice(start, min(start + step, len(rows))) for start in range(0, len(rows), step)]
+
+
+def _scores(
+    rows: Tensor, cols: Tensor, operator: ConditionalOperator, scale: float, i: slice, offset: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return s, s + log|W| and the sign of W, of a block of anchors."""
+    scores = (rows[i] * scale) @ cols.T
+    weights = operator.rows(offset + i.start, offset + i.stop)
+    signs = weights.sign()
+    weighed = weights.abs().log_().clamp_min_(torch.finfo(scores.dtype).min).add_(scores)
+    return scores, weighed, signs

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from neurocontrast.kernels import Block, Categorical
-from neurocontrast.losses import tiles
 from neurocontrast.losses.core import Pool
 from neurocontrast.losses.objective import Objective, check_number
 
@@ -98,10 +97,11 @@ def _distances(anchors: Tensor, candidates: Tensor) -> Tensor:
 
 def _roles(same: Tensor, n_views: int, offset: int) -> tuple[Tensor, Tensor]:
     """Say which candidates are positives of each anchor and which negatives, (V·n_i, V·n), from w of the samples."""
-    alike = (same > 0).unsqueeze(1).repeat(n_views, 1, n_views, 1)
-    negative = ~alike
-    tiles.exclude(alike, offset, "self", 0.0)
-    return alike.flatten(2).flatten(0, 1), negative.flatten(2).flatten(0, 1)
+    alike = (same > 0).repeat(n_views, n_views)
+    anchor = torch.arange(same.shape[0], device=same.device) + offset
+    views = torch.arange(n_views, device=same.device) * same.shape[1]
+    itself = (views.unsqueeze(1) + anchor).view(-1, 1) == torch.arange(alike.shape[1], device=same.device)
+    return alike & ~itself, ~alike
 
 
 def _counts(distances: Tensor, positive: Tensor, negative: Tensor, margin: float) -> tuple[Tensor, Tensor]:

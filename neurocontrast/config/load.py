@@ -48,7 +48,13 @@ def load_config(path: str | os.PathLike[str] | None = None, overrides: Sequence[
     for override in overrides:
         content = _override(content, override)
     source = str(path) if path is not None else "configuration"
-    return _validate(content, source=f"{source} with --set" if overrides else source)
+    try:
+        return _validate(content, source=f"{source} with --set" if overrides else source)
+    except ConfigError as error:
+        if any(override.startswith("objective.loss=") for override in overrides):
+            hint = "To change the loss, replace the whole section, for instance --set 'objective={loss: ntxent}'."
+            raise ConfigError(f"{error}\n{hint}") from None
+        raise
 
 
 def as_config(config: Config | Mapping[str, Any] | str | os.PathLike[str]) -> Config:
@@ -96,6 +102,9 @@ def _override(content: dict[str, Any], override: str) -> dict[str, Any]:
         raise ConfigError(f"--set {override}: must be dotted.key=value, for instance training.epochs=10.")
     value = parse_value(text, place=f"--set {override}")
     changed = copy.deepcopy(content)
+    if parts[0] == "objective" and len(parts) > 1 and "objective" not in changed:
+        # Which keys it has depends on the loss, so a single key is meant for the default objective.
+        changed["objective"] = Config().objective.model_dump(mode="json")
     here: Any = changed
     for depth, part in enumerate(parts[:-1]):
         if isinstance(here, list):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.utils import get_total_norm
 from torch.utils.tensorboard import SummaryWriter
 
 from neurocontrast.data.batches import even_batches
@@ -164,9 +165,7 @@ def _train_batch(session: Session, rows: torch.Tensor, volumes: torch.Tensor, po
     with torch.no_grad():
         terms = session.objective.terms(z1.detach(), z2.detach(), metadata)
     session.fabric.backward(loss)
-    norm = session.fabric.clip_gradients(
-        session.forward, session.optimizer, max_norm=math.inf, error_if_nonfinite=False
-    )
+    norm = _gradient_norm(session)
     tensors = {"loss": loss, "gradient_norm": norm, **{f"term_{name}": value for name, value in terms.items()}}
     # One transfer from the device for all figures of the step.
     values = torch.stack([value.detach().float() for value in tensors.values()]).tolist()
@@ -176,6 +175,16 @@ def _train_batch(session: Session, rows: torch.Tensor, volumes: torch.Tensor, po
         _refuse(session, rows, torch.cat([z1, z2], dim=1).detach(), position, figures)
     session.optimizer.step()
     return figures
+
+
+def _gradient_norm(session: Session) -> torch.Tensor:
+    if session.settings.precision == "16-mixed":  # clipping undoes the loss scaler's factor first
+        norm = session.fabric.clip_gradients(
+            session.forward, session.optimizer, max_norm=math.inf, error_if_nonfinite=False
+        )
+        assert norm is not None
+        return norm
+    return get_total_norm(parameter.grad for parameter in session.model.parameters() if parameter.grad is not None)
 
 
 def _refuse(

@@ -61,6 +61,17 @@ def test_list_items_and_whole_sections_can_be_overridden(tmp_path):
     )
 
 
+def test_one_key_of_the_default_objective_can_be_overridden():
+    objective = load_config(overrides=["objective.temperature=0.5", "objective.kernel.0.sigma=3"]).objective
+    assert (objective.loss, objective.temperature, objective.kernel[0].sigma) == ("yaware", 0.5, 3.0)
+
+
+def test_changing_the_loss_alone_says_how():
+    found = refusal("objective.loss=ntxent")
+    assert "objective.kernel: unknown key. Allowed keys of 'ntxent': 'loss', 'temperature'." in found
+    assert found.endswith("replace the whole section, for instance --set 'objective={loss: ntxent}'.")
+
+
 def test_empty_file_and_empty_section_are_the_defaults(tmp_path):
     (tmp_path / "c.yaml").write_text("# nothing yet\ntraining:\n  # epochs: 3\n")
     assert load_config(tmp_path / "c.yaml") == Config()

@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cosine_similarity
+
+from neurocontrast.embedding import EmbeddingSettings, extract_features
+from neurocontrast.encoders import EncoderSettings, build_encoder
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.progress import SILENT
+
+
+class Images:
+    def __init__(self, n, side):
+        self.volumes = torch.randn(n, 1, side, side, side, generator=torch.Generator().manual_seed(0))
+
+    def __len__(self):
+        return len(self.volumes)
+
+    def __getitem__(self, index):
+        return {"image": self.volumes[index], "index": index}
+
+
+@pytest.fixture
+def encoder():
+    return build_encoder(EncoderSettings(name="lenet"))
+
+
+def test_features_are_the_encoder_s_in_the_order_of_the_scans(encoder):
+    images = Images(7, 8)
+    features = extract_features(encoder, images, settings=EmbeddingSettings(batch_size=3), n_readers=2)
+    assert features.shape == (7, 32)
+    assert features.dtype == np.float32
+    with torch.no_grad():
+        expected = encoder.eval()(images.volumes).numpy()
+    np.testing.assert_allclose(features, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_features_do_not_depend_on_the_batch(encoder):
+    images = Images(7, 8)
+    alone = extract_features(encoder.train(), images, settings=EmbeddingSettings(batch_size=1))
+    together = extract_features(encoder.train(), images, settings=EmbeddingSettings(batch_size=7))
+    np.testing.assert_allclose(alone, together, rtol=1e-5, atol=1e-6)
+
+
+def test_progress_hears_every_scan(encoder):
+    import contextlib
+
+    heard = []
+
+    class Task:
+        def advance(self, n=1, **shown):
+            heard.append(n)
+
+    class Listening(type(SILENT)):
+        def task(self, description, total, unit):
+            assert total == 7
+            return contextlib.nullcontext(Task())
+
+    extract_features(encoder, Images(7, 8), settings=EmbeddingSettings(batch_size=4), progress=Listening())
+    assert heard == [4, 3]
+
+
+def test_bfloat16_features_point_where_float32_s_do():
+    """DenseNet's, on the CPU: the cosine is above 0.999, also once the mean scan is taken away."""
+    encoder, images = build_encoder(EncoderSettings()), Images(6, 32)
+    exact, half = (
+        torch.from_numpy(extract_features(encoder, images, settings=EmbeddingSettings(precision=precision)))
+        for precision in ("32-true", "bf16-mixed")
+    )
+    assert cosine_similarity(exact, half).min() > 0.999
+    assert cosine_similarity(exact - exact.mean(0), half - exact.mean(0)).min() > 0.99
+    assert not torch.equal(exact, half)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_absent_gpu_is_refused(encoder):
+    with pytest.raises(ConfigError, match=r"embedding\.accelerator: 'cuda' asked for"):
+        extract_features(encoder, Images(2, 8), settings=EmbeddingSettings(accelerator="cuda"))

@@ -1,0 +1,100 @@
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from neurocontrast.embedding import read_embeddings, write_embeddings
+from neurocontrast.exceptions import DataError
+
+INFO = {"pretraining_subjects": ["ab"], "simulated": True, "training_metrics": [{"epoch": 1, "val_loss": None}]}
+
+
+def table():
+    return pd.DataFrame(
+        {
+            "participant_id": ["001", "002", "003"],
+            "subject_id": ["1", "2", "2"],
+            "session": ["", "1", "2"],
+            "path": ["/a", "/b", "/c"],
+            "age": [20.5, np.nan, 71.0],
+            "sex": pd.Series(["F", None, "M"], dtype=object),
+        }
+    )
+
+
+FEATURES = np.arange(12, dtype=np.float32).reshape(3, 4) / 7
+
+
+def test_table_features_and_description_survive(tmp_path):
+    write_embeddings(tmp_path / "e.parquet", table(), FEATURES, INFO)
+    read = read_embeddings(tmp_path / "e.parquet")
+    assert read.features.dtype == np.float32
+    np.testing.assert_array_equal(read.features, FEATURES)
+    assert read.info == {"format": 1, **INFO}
+    assert list(read.table.columns) == list(table().columns)
+    assert read.table["participant_id"].tolist() == ["001", "002", "003"]
+    np.testing.assert_array_equal(read.table["age"], [20.5, np.nan, 71.0])
+    assert read.table["sex"].isna().tolist() == [False, True, False]
+
+
+def test_columns_are_identifiers_metadata_then_features(tmp_path):
+    write_embeddings(tmp_path / "e.parquet", table(), FEATURES, INFO)
+    names = pyarrow.parquet.read_schema(tmp_path / "e.parquet").names
+    assert names[:4] == ["participant_id", "subject_id", "session", "path"]
+    assert names[-4:] == ["feature_0000", "feature_0001", "feature_0002", "feature_0003"]
+
+
+def test_a_foreign_table_with_features_can_be_read(tmp_path):
+    frame = pd.DataFrame({"participant_id": ["a", "b"], "age": [1.0, 2.0], "feature_0000": [0.5, 1.5]})
+    frame.to_parquet(tmp_path / "e.parquet")
+    read = read_embeddings(tmp_path / "e.parquet")
+    assert read.info == {}
+    assert read.table["subject_id"].tolist() == ["a", "b"]
+    assert read.table["session"].tolist() == ["", ""]
+
+
+def test_what_is_no_embeddings_table_is_refused(tmp_path):
+    with pytest.raises(DataError, match="there is no such embeddings table"):
+        read_embeddings(tmp_path / "absent.parquet")
+    (tmp_path / "text.parquet").write_text("hello")
+    with pytest.raises(DataError, match="not a readable Parquet file"):
+        read_embeddings(tmp_path / "text.parquet")
+    pd.DataFrame({"x": [1]}).to_parquet(tmp_path / "other.parquet")
+    with pytest.raises(DataError, match=r"it lacks participant_id, feature_0000 …"):
+        read_embeddings(tmp_path / "other.parquet")
+    pd.DataFrame({"participant_id": ["a"], "feature_0000": ["x"]}).to_parquet(tmp_path / "words.parquet")
+    with pytest.raises(DataError, match="feature columns must hold numbers"):
+        read_embeddings(tmp_path / "words.parquet")
+
+
+def test_features_that_are_not_finite_are_refused_by_name(tmp_path):
+    features = FEATURES.copy()
+    features[1, 2] = np.nan
+    with pytest.raises(DataError, match="not finite for 002"):
+        write_embeddings(tmp_path / "e.parquet", table(), features, INFO)
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_format_and_damaged_description_are_refused(tmp_path):
+    write_embeddings(tmp_path / "e.parquet", table(), FEATURES, INFO)
+    written = pyarrow.parquet.read_table(tmp_path / "e.parquet")
+    for text, message in ((b'{"format": 2}', "format 2 is not known"), (b"{", "description is damaged")):
+        changed = written.replace_schema_metadata({b"neurocontrast": text})
+        pyarrow.parquet.write_table(changed, tmp_path / "c.parquet")
+        with pytest.raises(DataError, match=message):
+            read_embeddings(tmp_path / "c.parquet")
+
+
+def test_the_table_is_read_without_torch(tmp_path):
+    write_embeddings(tmp_path / "e.parquet", table(), FEATURES, INFO)
+    program = (
+        "import sys, neurocontrast\n"
+        "from neurocontrast.embedding import read_embeddings\n"
+        f"read_embeddings({str(tmp_path / 'e.parquet')!r})\n"
+        "assert 'torch' not in sys.modules and 'monai' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,137 @@
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import neurocontrast
+from neurocontrast.data import Preprocessing, load_volume, read_cohort
+from neurocontrast.embedding import read_embeddings
+from neurocontrast.encoders import load_encoder
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.progress import SILENT
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cohort")
+    return neurocontrast.simulate(folder / "simulated", n_subjects=8, n_sites=2, spacing_mm=8.0, seed=6)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    return {"data": {"cache_dir": str(tmp_path_factory.mktemp("cache")), "n_workers": 1}}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, cohort, config):
+    data = {"participants": str(cohort), "spacing_mm": 10, "shape": [16, 20, 16], "normalise": "zscore-brain"}
+    settings = {
+        "data": {**config["data"], **data, "val_fraction": 0.3, "cache_dtype": "float32"},
+        "encoder": {"name": "lenet"},
+        "training": {"epochs": 1, "batch_size": 4, "accelerator": "cpu"},
+    }
+    return neurocontrast.pretrain(settings, out=tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory, run, cohort, config):
+    out = tmp_path_factory.mktemp("embedded") / "e.parquet"
+    return neurocontrast.embed(run, participants=cohort, out=out, config=config)
+
+
+def test_features_are_the_run_s_encoder_on_the_run_s_preprocessing(embedded, run, cohort):
+    read = read_embeddings(embedded)
+    encoder, contract = load_encoder(run)
+    preprocessing = Preprocessing.from_contract(contract["preprocessing"])
+    assert preprocessing.normalise == "zscore-brain"  # the run's, not today's default
+    volumes = np.stack([load_volume(path, preprocessing) for path in read_cohort(cohort).table["path"]])
+    with torch.no_grad():
+        expected = encoder(torch.from_numpy(volumes)).numpy()
+    np.testing.assert_allclose(read.features, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_one_row_a_scan_with_its_metadata(embedded, cohort):
+    read, table = read_embeddings(embedded), read_cohort(cohort).table
+    assert list(read.table.columns) == list(table.columns)
+    assert read.table["participant_id"].tolist() == table["participant_id"].tolist()
+    np.testing.assert_array_equal(read.table["age"], table["age"])
+    assert read.features.shape == (8, 32)
+
+
+def test_description_says_what_the_features_came_from(embedded, run, cohort):
+    info = read_embeddings(embedded).info
+    provenance = json.loads((run / "provenance.json").read_text())
+    assert info["format"] == 1
+    assert info["pretraining_subjects"] == provenance["pretraining_subjects"]
+    assert info["run"]["name"] == "run"
+    assert info["run"]["weights"] == load_encoder(run)[1]["weights"]
+    assert info["simulated"] is True
+    assert info["simulation"]["settings"]["seed"] == 6
+    assert info["objective"]["loss"] == "yaware"
+    assert info["training_metrics"][0]["epoch"] == 1
+    assert isinstance(info["training_metrics"][0]["train_loss"], float)
+    assert info["cohort_digest"] == read_cohort(cohort).digest()
+    assert info["cohort_source"] == "participants.tsv"
+    assert info["environment"]["neurocontrast"]
+
+
+def test_selection(run, cohort, config, tmp_path):
+    settings = {**config, "embedding": {"where": {"sex": ["F"]}}}
+    out = neurocontrast.embed(run, participants=cohort, out=tmp_path / "e.parquet", config=settings)
+    assert set(read_embeddings(out).table["sex"]) == {"F"}
+
+
+def test_an_encoder_alone_embeds_with_a_warning(run, embedded, cohort, config, tmp_path):
+    alone = tmp_path / "encoder"
+    alone.mkdir()
+    for name in ("encoder.json", "encoder.safetensors"):
+        shutil.copy(run / name, alone)
+    warnings = []
+
+    class Listening(type(SILENT)):
+        def warning(self, text):
+            warnings.append(text)
+
+    out = neurocontrast.embed(
+        alone, participants=cohort, out=tmp_path / "e.parquet", config=config, progress=Listening()
+    )
+    read = read_embeddings(out)
+    assert any("no provenance.json" in text for text in warnings)
+    assert read.info["pretraining_subjects"] is None
+    assert read.info["training_metrics"] == []
+    np.testing.assert_array_equal(read.features, read_embeddings(embedded).features)
+
+
+def test_an_existing_file_is_replaced_only_when_asked(embedded, run, cohort, config):
+    before = embedded.read_bytes()
+    with pytest.raises(ConfigError, match=r"exists\. Give another file, or replace it with --overwrite"):
+        neurocontrast.embed(run, participants=cohort, out=embedded, config=config)
+    assert embedded.read_bytes() == before
+    neurocontrast.embed(run, participants=cohort, out=embedded, config=config, overwrite=True)
+    np.testing.assert_array_equal(read_embeddings(embedded).features.shape, (8, 32))
+
+
+@pytest.mark.parametrize("name", ["e.csv", "folder"])
+def test_out_must_be_a_parquet_file(run, cohort, config, tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigError, match=r"must be a file that ends in \.parquet"):
+        neurocontrast.embed(run, participants=cohort, out=tmp_path / name, config=config)
+
+
+def test_what_is_no_run_is_refused(cohort, config, tmp_path):
+    with pytest.raises(CheckpointError, match=r"no encoder\.json there"):
+        neurocontrast.embed(tmp_path, participants=cohort, out=tmp_path / "e.parquet", config=config)
+
+
+def test_scans_that_do_not_fit_are_refused_by_name_and_nothing_is_written(run, cohort, config, tmp_path):
+    table = pd.read_csv(cohort, sep="\t", dtype=str, keep_default_na=False)
+    np.save(tmp_path / "small.npy", np.random.default_rng(0).random((9, 40, 9)).astype(np.float32))
+    table["path"] = [str(cohort.parent / path) for path in table["path"]]
+    table.loc[3, "path"] = str(tmp_path / "small.npy")
+    table.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
+    with pytest.raises(DataError, match=r"small\.npy"):
+        neurocontrast.embed(run, participants=tmp_path / "participants.tsv", out=tmp_path / "e.parquet", config=config)
+    assert not (tmp_path / "e.parquet").exists()

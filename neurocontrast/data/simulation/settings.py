@@ -43,9 +43,10 @@ class SimulationSettings(Settings):
         How far the odds of being a patient differ between sites (0: every site has the
         same expected fraction; 1: odds about e times higher or lower; 3: nearly single-class sites).
     ventricle_growth_mm : float
-        Outward movement of the ventricles' walls between 20 and 80 years.
+        Largest outward movement of the ventricles' walls between 20 and 80 years.
     age_atrophy : float
-        Fraction of the outer grey matter lost between 20 and 80 years.
+        Fraction of grey matter's signal lost between 20 and 80 years where it borders on fluid;
+        the loss of all grey matter is about a third of it.
     age_contrast_loss : float
         Fraction of the contrast of white over grey matter lost between 20 and 80 years.
     brain_age_sd_years : float
@@ -87,8 +88,8 @@ class SimulationSettings(Settings):
     sex_scale: float = Field(0.04, ge=-0.2, le=0.2)
     size_sd: float = Field(0.02, ge=0.0, le=0.1)
     focal_region: Literal["medial_temporal", "prefrontal"] = "medial_temporal"
-    focal_atrophy: Fraction = 0.28
-    patient_ageing_years: float = Field(3.0, ge=0.0, le=40.0)
+    focal_atrophy: Fraction = 0.4
+    patient_ageing_years: float = Field(6.0, ge=0.0, le=40.0)
     deformation_mm: float = Field(1.0, ge=0.0, le=5.0)
     tissue_variability: float = Field(0.07, ge=0.0, le=0.5)
 

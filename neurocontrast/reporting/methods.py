@@ -67,11 +67,13 @@ def _pretraining(files: EvaluationFiles) -> str:
     text = f"An encoder ({encoder_text(files)}) was pretrained by contrastive learning with {objective_text(objective)}"
     if objective.get("temperature") is not None:
         text += f", at temperature {value_text(objective['temperature'])}"
+    run = _run(files)
+    text += f", for {run['epochs']} epochs" if run.get("epochs") else ""
+    text += f" on {run['n_training_scans']} scans" if run.get("n_training_scans") else ""
     text += (
         ". Two random views of each scan were compared; features are taken before the projection head and were frozen."
     )
-    batchnorm = _run(files).get("batchnorm")
-    if batchnorm:
+    if run.get("batchnorm"):
         text += " Batch normalisation statistics were re-estimated on un-augmented training scans."
     return text
 

@@ -25,13 +25,21 @@ __all__ = [
 ]
 
 _LOSSES = {
-    "yaware": "y-Aware InfoNCE",
     "infonce": "InfoNCE",
     "ntxent": "NT-Xent (SimCLR)",
+    "yaware": "y-Aware InfoNCE",
     "conditional": "conditional alignment + uniformity",
-    "conditional_alignment_uniformity": "conditional alignment + uniformity",
+    "alignment_uniformity": "alignment + uniformity",
     "supcon": "SupCon",
     "sincere": "SINCERE",
+    "epsilon_supinfonce": "ε-SupInfoNCE",
+    "debiased": "debiased InfoNCE",
+    "hard_negative": "InfoNCE with hard negatives",
+    "fair_infonce": "fair InfoNCE",
+    "triplet": "triplet loss",
+    "weakly_supervised_cclk": "weakly supervised CCL-K",
+    "fair_cclk": "fair CCL-K",
+    "hard_negative_cclk": "CCL-K with hard negatives",
 }
 _ENCODERS = {"densenet121": "DenseNet121 (3D)", "lenet": "LeNet (3D)", "resnet18": "ResNet-18 (3D)"}
 _SPLITS = {
@@ -78,20 +86,27 @@ def kernel_text(kernel: Any) -> str:
         about += [
             f"{key} {value_text(value)}"
             for key, value in factor.items()
-            if key not in ("type", "column") and value is not None
+            if key not in ("type", "column") and value is not None and (key, value) != ("missing", "error")
         ]
         factors.append(f"{factor.get('column', '?')} ({', '.join(about)})")
     return " × ".join(factors)
 
 
 def objective_text(objective: Any) -> str:
-    """Name the loss and its kernel."""
+    """Name the loss and the metadata it uses."""
     if not isinstance(objective, Mapping) or not objective.get("loss"):
         return "not recorded"
     name = str(objective["loss"])
-    text = _LOSSES.get(name, name)
-    kernel = kernel_text(objective.get("kernel"))
-    return f"{text}, kernel on {kernel}" if kernel else f"{text}, no metadata"
+    parts = objective.get("objectives")
+    if isinstance(parts, Mapping):
+        weights = objective.get("weights") or {}
+        named = [f"{value_text(weights.get(key, 1))} × ({objective_text(part)})" for key, part in parts.items()]
+        return "sum of " + join_words(named)
+    text = _LOSSES.get(name, name.replace("_", " "))
+    if objective.get("kernel"):
+        return f"{text}, kernel on {kernel_text(objective['kernel'])}"
+    column = objective.get("label") or objective.get("cluster")
+    return f"{text}, groups of {column}" if column else f"{text}, no metadata"
 
 
 def encoder_text(files: EvaluationFiles) -> str:

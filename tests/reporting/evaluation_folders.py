@@ -32,13 +32,25 @@ RUN = {
     "encoder": {"name": "densenet121", "final_norm": True, "projection": [512, 128]},
     "n_features": 1024,
     "weights": {"file": "encoder.safetensors", "sha256": "ab" * 32},
-    "preprocessing": {"spacing_mm": 4.0, "shape": [46, 55, 46], "normalise": "zscore", "orientation": "RAS"},
-    "batchnorm": {"reestimated": True, "n_scans": 270},
+    "epochs": 8,
+    "n_training_scans": 270,
+    "objective": {"loss": "yaware"},
+    "preprocessing": {
+        "transform_version": 1,
+        "spacing_mm": 4.0,
+        "shape": [46, 55, 46],
+        "normalise": "zscore",
+        "orientation": "RAS",
+    },
+    "batchnorm": {"statistics": "cumulative average over un-augmented training scans", "n_scans": 270},
 }
 OBJECTIVE = {
     "loss": "yaware",
     "temperature": 0.1,
-    "kernel": [{"column": "age", "type": "gaussian", "sigma": 5.0}, {"column": "sex", "type": "categorical"}],
+    "kernel": [
+        {"column": "age", "missing": "error", "type": "gaussian", "sigma": 5.0},
+        {"column": "sex", "missing": "error", "type": "categorical"},
+    ],
 }
 WARNINGS = [
     {"code": "single_class_site", "message": "Site 'site-02' has only 'control' (9 scans)."},
@@ -266,9 +278,11 @@ def _map(first: pd.DataFrame) -> pd.DataFrame:
 
 
 def _training() -> pd.DataFrame:
-    epoch = np.arange(1, 9)
+    epoch = np.arange(1, 9)  # columns as the trainer logs them
     decay = np.exp(-epoch / 3)
     return pd.DataFrame(
-        {"epoch": epoch, "loss": 2 + 2 * decay, "alignment": 1 + decay, "uniformity": 1 + decay,
-         "val_loss": 2.2 + 1.9 * decay, "val_alignment": 1.1 + decay, "lr": 1e-4, "samples_per_second": 90.0}
+        {"epoch": epoch, "learning_rate": 1e-4, "train_loss": 2 + 2 * decay, "train_term_alignment": 1 + decay,
+         "train_term_uniformity": 1 + decay, "gradient_norm": 1.0, "val_loss": 2.2 + 1.9 * decay,
+         "val_alignment": 1.1 + decay, "val_uniformity": -2 - decay, "val_effective_rank": 9 - decay,
+         "probe_age_r2": [np.nan, 0.1] * 4, "seconds": 3.0, "volumes_per_second": 90.0}
     )  # fmt: skip

@@ -98,6 +98,11 @@ def test_objective_and_kernel():
     kernel = [{"column": "age", "type": "gaussian", "sigma": 5.0}, {"column": "sex", "type": "categorical"}]
     assert kernel_text(kernel) == "age (gaussian, sigma 5) × sex (categorical)"
     assert objective_text({"loss": "ntxent", "kernel": None}) == "NT-Xent (SimCLR), no metadata"
+    assert objective_text({"loss": "supcon", "label": "diagnosis"}) == "SupCon, groups of diagnosis"
+    parts = {"a": {"loss": "ntxent"}, "b": {"loss": "fair_cclk", "kernel": kernel[1:]}}
+    assert objective_text({"loss": "sum", "objectives": parts, "weights": {"b": 0.5}}) == (
+        "sum of 1 × (NT-Xent (SimCLR), no metadata) and 0.5 × (fair CCL-K, kernel on sex (categorical))"
+    )
     assert objective_text(None) == "not recorded"
 
 

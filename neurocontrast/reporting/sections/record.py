@@ -41,7 +41,7 @@ def build_provenance(files: EvaluationFiles, options: ReportOptions) -> Section:
                         }),
         ("Embeddings", s.get("embeddings") or {}),
         ("Objective", s.get("objective") or {}),
-        ("Encoder and preprocessing contract", s.get("run") or {}),
+        ("Encoder and preprocessing contract", {k: v for k, v in (s.get("run") or {}).items() if k != "objective"}),
         ("Simulation", s.get("simulation") or {}),
         ("Environment", s.get("environment") or {}),
     ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,7 @@ def simulate(
     progress : Progress
         Told how far the work is.
     **changes
-        Any field of `SimulationSettings`, for instance ``n_subjects=300, n_sites=8,
-        spacing_mm=4.0, seed=0, patients=0.5``; they replace those of `settings`.
+        Any field of `SimulationSettings`, for instance ``n_subjects=300``; they replace those of `settings`.
 
     Returns
     -------
@@ -52,19 +51,17 @@ def simulate(
 
     Examples
     --------
-    >>> from neurocontrast.stages.simulate import simulate
     >>> participants = simulate("cohort", n_subjects=20, n_sites=2)  # doctest: +SKIP
     """
     chosen = _settings(settings, changes)
     if n_workers < 1:
         raise ConfigError(f"n_workers must be at least 1. Got {n_workers}.")
-    target = Path(out)
+    target = Path(out).absolute()
     _check_target(target, overwrite=overwrite)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".tmp-{target.name}-", dir=target.parent))
+    temporary = _beside(target)
+    temporary.mkdir(parents=True)
     try:
         write_cohort(chosen, temporary, n_workers=n_workers, progress=progress)
-        temporary.chmod(0o777 & ~_umask())
         _put_in_place(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -112,13 +109,15 @@ def _put_in_place(temporary: Path, target: Path) -> None:
         temporary.rename(target)
         return
     # The old cohort steps aside first, so that a complete one is there at every moment but between two renames.
-    aside = Path(tempfile.mkdtemp(prefix=f".tmp-{target.name}-", dir=target.parent))
-    target.rename(aside / "replaced")
-    temporary.rename(target)
+    aside = _beside(target)
+    target.rename(aside)
+    try:
+        temporary.rename(target)
+    except OSError:
+        aside.rename(target)
+        raise
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _umask() -> int:
-    current = os.umask(0o077)
-    os.umask(current)
-    return current
+def _beside(target: Path) -> Path:
+    return target.parent / f".tmp-{target.name}-{uuid.uuid4().hex[:12]}"

@@ -6,6 +6,7 @@ and writes the files.
 """
 
 from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.split_files import read_split_file
 from neurocontrast.evaluation.study import Evaluation, Study, plan_study, run_study
 
-__all__ = ["Evaluation", "EvaluationSettings", "Study", "plan_study", "run_study"]
+__all__ = ["Evaluation", "EvaluationSettings", "Study", "plan_study", "read_split_file", "run_study"]

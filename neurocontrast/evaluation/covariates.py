@@ -18,7 +18,7 @@ Rows = npt.NDArray[np.intp]
 
 
 def choose_covariates(
-    table: pd.DataFrame, names: Sequence[str], *, target: str, splits: str
+    table: pd.DataFrame, names: Sequence[str], *, target: str, sites_held_out: bool
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the covariates that can be used, and why the others cannot.
 
@@ -29,7 +29,7 @@ def choose_covariates(
     for name in dict.fromkeys(names):
         if name == target:
             dropped[name] = "is the target"
-        elif name == "site" and splits == "leave-site-out":
+        elif name == "site" and sites_held_out:
             dropped[name] = "is held out"
         elif name not in table:
             dropped[name] = "is not in the table"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +27,8 @@ SEX_ASSOCIATION = 0.2
 """Cramér's V (bias-corrected) of sex and class."""
 AGE_DIFFERENCE = 0.3
 """Difference of mean ages between two classes, in pooled standard deviations."""
+AGE_ASSOCIATION = 0.15
+"""Root of the variance of age that several classes explain, corrected for chance; of two, 0.3 standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -198,20 +199,24 @@ def _age(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
     if target.name == "age":
         return
     first = _one_row_a_subject(table)
+    first = first[table["age"].notna().to_numpy()[first]]
     ages, codes = table["age"].to_numpy()[first], target.values[first]
-    worst = (0.0, 0, 1)
-    for a, b in combinations(range(len(target.classes)), 2):
-        worst = max(worst, (abs(standardised_difference(ages[codes == a], ages[codes == b])), a, b))
-    if worst[0] > AGE_DIFFERENCE:
-        names = [
-            f"{target.classes[code]} {np.nanmean(ages[codes == code]):.1f}"
-            for code in worst[1:]
-            if np.any(codes == code)
-        ]
+    if not len(ages):
+        return
+    if target.kind == "binary":
+        strength, limit = abs(standardised_difference(ages[codes == 0], ages[codes == 1])), AGE_DIFFERENCE
+        measure = f"{strength:.2f} standard deviations > {limit}"
+    else:
+        strength, limit = float(np.sqrt(variance_explained(ages, codes))), AGE_ASSOCIATION
+        measure = f"√ε² {strength:.2f} > {limit}"
+    if strength > limit:
+        means = ", ".join(
+            f"{target.classes[code]} {ages[codes == code].mean():.1f}" for code in np.unique(codes).astype(int)
+        )
         yield Notice(
             "age_imbalance",
-            f"Classes differ in age (means {' and '.join(names)}; {worst[0]:.2f} standard deviations > "
-            f"{AGE_DIFFERENCE}): what looks like {target.name} can be age. Compare with the baseline.",
+            f"Classes differ in age ({measure}; means {means}): what looks like {target.name} can be age. Compare with "
+            "the baseline.",
         )
 
 

@@ -28,6 +28,8 @@ class EvaluationSettings(Settings):
         Rows to keep before anything else: column → allowed values.
     splits : {"stratified", "leave-site-out"}
         How folds are made.
+    split_file : str or None
+        Folds to use instead: the ``splits.tsv`` of another evaluation of the same scans.
     n_folds, n_repeats : int
         Folds of ``stratified``, and how often they are drawn anew.
     n_inner_folds : int
@@ -59,6 +61,7 @@ class EvaluationSettings(Settings):
     positive: str | None = None
     where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     splits: Literal["stratified", "leave-site-out"] = "stratified"
+    split_file: str | None = None
     n_folds: int = Field(5, ge=2)
     n_repeats: int = Field(1, ge=1)
     n_inner_folds: int = Field(5, ge=2)

@@ -16,12 +16,14 @@ from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.notices import Notice, look_at_cohort, look_at_covariates, look_at_splits
 from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.split_files import split_table, splits_from_table
 from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out, stratified
 from neurocontrast.evaluation.summaries import fold_table, metric_summary, site_table
 from neurocontrast.evaluation.table import check_rows, row_names, select_rows, tidy_table
 from neurocontrast.evaluation.tables import cohort_table, example_scans, map_table, prediction_table
 from neurocontrast.evaluation.target import Target, read_target
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.files import digest_of
 from neurocontrast.progress import SILENT, Progress
 
 __all__ = ["Evaluation", "Study", "plan_study", "run_study"]
@@ -50,6 +52,8 @@ class Study:
         Scans that do not take part, by reason.
     n_overlap : int
         Subjects that were in pretraining too.
+    from_file : bool
+        Whether the folds were given.
     notices : list of Notice
         What a reader must know first.
     """
@@ -62,6 +66,7 @@ class Study:
     covariates: tuple[str, ...]
     excluded: dict[str, int] = field(default_factory=dict)
     n_overlap: int = 0
+    from_file: bool = False
     notices: list[Notice] = field(default_factory=list)
 
     @property
@@ -84,6 +89,7 @@ def plan_study(
     *,
     settings: EvaluationSettings,
     info: Mapping[str, Any] | None = None,
+    split_rows: pd.DataFrame | None = None,
 ) -> Study:
     """Check everything that can be checked before computing, and make the folds.
 
@@ -98,6 +104,8 @@ def plan_study(
     info : mapping, optional
         What the embeddings say of themselves; ``pretraining_subjects`` holds the digests of
         those who may not be evaluated.
+    split_rows : DataFrame, optional
+        Folds to use instead of new ones, as `read_split_file` returns them.
 
     Raises
     ------
@@ -113,8 +121,9 @@ def plan_study(
     chosen, features = tidy.iloc[rows].reset_index(drop=True), features[rows]
     n_overlap, notices = check_overlap(chosen, info or {}, allow_overlap=settings.allow_overlap)
     notices = [*notices, *check_duplicates(chosen, features, allow_overlap=settings.allow_overlap)]
-    splits = _make_splits(chosen, target, settings)
-    names, dropped = choose_covariates(chosen, settings.covariates, target=settings.target, splits=settings.splits)
+    splits = _make_splits(chosen, target, settings, split_rows)
+    leaving = any(split.held_out_site is not None for split in splits)
+    names, dropped = choose_covariates(chosen, settings.covariates, target=settings.target, sites_held_out=leaving)
     excluded = {"not selected by where": int((~kept).sum()), f"{settings.target} missing": int((~present).sum())}
     excluded = {reason: n for reason, n in excluded.items() if n}
     subjects = chosen["subject_id"].to_numpy(dtype=object)
@@ -127,7 +136,8 @@ def plan_study(
                 "excluded_missing_target", f"{int((~present).sum())} scans have no {settings.target} and are left out."
             )
         )
-    return Study(settings, chosen, features, target, splits, names, excluded, n_overlap, notices)
+    from_file = split_rows is not None
+    return Study(settings, chosen, features, target, splits, names, excluded, n_overlap, from_file, notices)
 
 
 def run_study(study: Study, *, progress: Progress = SILENT) -> Evaluation:
@@ -143,15 +153,20 @@ def run_study(study: Study, *, progress: Progress = SILENT) -> Evaluation:
         "sites": site_table(study.table, target, models, study.subjects, settings),
         "cohort": cohort_table(study.table, target),
         "map": map_table(study.table, target, study.features, seed=settings.seed, umap=settings.umap),
+        "splits": split_table(study.table, study.splits),
         "scans": example_scans(study.table, target),
     }
     notices = [*study.notices, *_look_at_results(figures, models)]
     return Evaluation(_summary(study, figures, notices), tables)
 
 
-def _make_splits(table: pd.DataFrame, target: Target, settings: EvaluationSettings) -> list[Split]:
+def _make_splits(
+    table: pd.DataFrame, target: Target, settings: EvaluationSettings, split_rows: pd.DataFrame | None
+) -> list[Split]:
     subjects = table["subject_id"].to_numpy(dtype=object)
-    if settings.splits == "leave-site-out":
+    if split_rows is not None:
+        splits = splits_from_table(split_rows, table)
+    elif settings.splits == "leave-site-out":
         if target.name == "site":
             raise ConfigError(
                 "splits: a site that is held out cannot be predicted. For target=site use splits=stratified."
@@ -217,16 +232,22 @@ def _look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold]
 
 def _summary(study: Study, figures: Mapping[str, Any], notices: list[Notice]) -> dict[str, Any]:
     settings, target = study.settings, study.target
-    leaving = settings.splits == "leave-site-out"
+    folds = (
+        split_table(study.table, study.splits)
+        .fillna("")
+        .astype(str)
+        .sort_values(["repeat", "participant_id", "session"])
+    )
     return {
         "format": 1,
         "target": target.name,
         "kind": target.kind,
         "classes": list(target.classes),
         "positive": target.positive,
-        "splits": settings.splits,
-        "n_folds": len(study.splits) if leaving else settings.n_folds,
-        "n_repeats": settings.n_repeats,
+        "splits": "file" if study.from_file else settings.splits,
+        "splits_digest": digest_of(folds.to_csv(index=False)),
+        "n_folds": 1 + max(split.fold for split in study.splits),
+        "n_repeats": 1 + max(split.repeat for split in study.splits),
         "seed": settings.seed,
         "n": {
             "scans": len(study.table),

@@ -15,7 +15,7 @@ import yaml
 from pydantic import ValidationError
 
 from neurocontrast.embedding.table import read_embeddings
-from neurocontrast.evaluation import Evaluation, EvaluationSettings, plan_study, run_study
+from neurocontrast.evaluation import Evaluation, EvaluationSettings, plan_study, read_split_file, run_study
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import digest_of_file, write_json, write_text
 from neurocontrast.progress import SILENT, Progress
@@ -76,7 +76,8 @@ def evaluate(
     if not source.is_file():
         raise DataError(f"embeddings: there is no file '{source}'. Give the --out of 'neurocontrast embed'.")
     read = read_embeddings(source)
-    study = plan_study(read.table, read.features, settings=chosen, info=read.info)
+    rows = None if chosen.split_file is None else read_split_file(chosen.split_file)
+    study = plan_study(read.table, read.features, settings=chosen, info=read.info, split_rows=rows)
     for notice in study.notices:
         progress.warning(notice.message)
     result = run_study(study, progress=progress)
@@ -145,7 +146,10 @@ def _write(folder: Path, result: Evaluation, settings: EvaluationSettings, sourc
     training = info.get("training_metrics")
     if training:
         _write_table(folder / "training.tsv", pd.DataFrame(training))
-    resolved = {"embeddings": source.name, "evaluation": settings.model_dump(mode="json")}
+    choices = settings.model_dump(mode="json")
+    if settings.split_file is not None:
+        choices["split_file"] = Path(settings.split_file).name  # results travel, and folders can name people
+    resolved = {"embeddings": source.name, "evaluation": choices}
     write_text(folder / "config.yaml", yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
     about = {
         "simulated": bool(info.get("simulated", False)),

@@ -31,7 +31,7 @@ def test_without_covariates_one_constant_column_is_left():
 
 def test_what_cannot_be_a_covariate_is_left_out_and_said():
     names = ("age", "sex", "site", "scanner", "tiv")
-    used, dropped = choose_covariates(TABLE, names, target="age", splits="leave-site-out")
+    used, dropped = choose_covariates(TABLE, names, target="age", sites_held_out=True)
     assert used == ("sex",)
     assert dropped == {
         "age": "is the target",
@@ -39,4 +39,4 @@ def test_what_cannot_be_a_covariate_is_left_out_and_said():
         "scanner": "has fewer than two values",
         "tiv": "is not in the table",
     }
-    assert choose_covariates(TABLE, names, target="diagnosis", splits="stratified")[0] == ("age", "sex", "site")
+    assert choose_covariates(TABLE, names, target="diagnosis", sites_held_out=False)[0] == ("age", "sex", "site")

@@ -93,6 +93,7 @@ def test_all_tables_have_their_columns(binary):
         "cohort": ["site", "control", "patient", "total"],
         "map": ["participant_id", "session", "site", "age", "sex", "target", "pc1"],
         "scans": ["participant_id", "session", "site", "path"],
+        "splits": ["participant_id", "session", "repeat", "fold", "held_out_site"],
     }
     assert list(binary.tables["predictions"].columns)[7:] == ["fold", "y_true", "y_score", "baseline_score", "y_pred"]
     assert binary.tables["cohort"]["total"].sum() == 150

@@ -60,7 +60,7 @@ def test_an_evaluation_is_one_folder_of_tables_and_a_summary(embeddings, tmp_pat
     assert names == {
         "evaluation.json",
         "config.yaml",
-        *(f"{name}.tsv" for name in ("predictions", "folds", "sites", "cohort", "map", "scans", "training")),
+        *(f"{name}.tsv" for name in ("predictions", "folds", "sites", "cohort", "map", "scans", "splits", "training")),
     }
     assert {path.name for path in out.parent.iterdir()} == {"eval"}  # nothing temporary is left
     summary = json.loads((out / "evaluation.json").read_text())

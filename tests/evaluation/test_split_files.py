@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from neurocontrast.evaluation import EvaluationSettings, plan_study, read_split_file, run_study
+from neurocontrast.exceptions import DataError, LeakageError
+
+FAST = {"n_bootstraps": 0, "umap": False, "C": (1e-2, 1.0)}
+
+
+def study_of(cohort, path: Path | None = None, **options):
+    rows = None if path is None else read_split_file(path)
+    return plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST, **options), split_rows=rows)
+
+
+def write(path: Path, frame: pd.DataFrame) -> Path:
+    frame.to_csv(path, sep="\t", index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def cohort(make_cohort):
+    return make_cohort(40, n_sessions=2)
+
+
+@pytest.fixture
+def folds(cohort) -> pd.DataFrame:
+    frame = cohort.table[["participant_id", "session"]].copy()
+    frame["repeat"], frame["fold"] = 0, np.tile(np.arange(40) % 4, 2)
+    return frame
+
+
+@pytest.mark.parametrize("options", [{"n_repeats": 2}, {"splits": "leave-site-out"}])
+def test_the_written_splits_are_the_same_splits_again(cohort, tmp_path, options):
+    first = study_of(cohort, **options)
+    result = run_study(first)
+    again = study_of(cohort, write(tmp_path / "splits.tsv", result.tables["splits"]))
+    for a, b in zip(first.splits, again.splits, strict=True):
+        assert (a.repeat, a.fold, a.held_out_site) == (b.repeat, b.fold, b.held_out_site)
+        np.testing.assert_array_equal(a.test, b.test)
+        np.testing.assert_array_equal(a.train, b.train)
+    repeated = run_study(again)
+    assert repeated.summary["splits"] == "file"
+    assert repeated.summary["splits_digest"] == result.summary["splits_digest"]
+    pd.testing.assert_frame_equal(repeated.tables["predictions"], result.tables["predictions"])
+    assert first.covariates == again.covariates
+
+
+def test_scans_without_a_fold_are_trained_on_and_never_tested(cohort, folds, tmp_path):
+    folds["fold"] = folds["fold"].map({0: "0", 1: "1", 2: "n/a", 3: ""})
+    study = study_of(cohort, write(tmp_path / "splits.tsv", folds))
+    assert len(study.splits) == 2
+    assert [len(split.test) for split in study.splits] == [20, 20]
+    assert [len(split.train) for split in study.splits] == [60, 60]
+    result = run_study(study)
+    assert len(result.tables["predictions"]) == 40
+    assert result.tables["sites"]["n"].sum() == 40
+
+
+def test_a_subject_in_two_folds_is_refused(cohort, folds, tmp_path):
+    folds.loc[3, "fold"] = 0
+    with pytest.raises(LeakageError, match=r"scans of 1 subjects stand in different folds \(sub-0003\)"):
+        study_of(cohort, write(tmp_path / "splits.tsv", folds))
+
+
+def test_a_subject_tested_and_trained_on_is_refused(cohort, folds, tmp_path):
+    folds["fold"] = folds["fold"].astype(object)
+    folds.loc[3, "fold"] = "n/a"
+    with pytest.raises(LeakageError, match="sub-0003"):
+        study_of(cohort, write(tmp_path / "splits.tsv", folds))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f.drop(columns="fold"), "column 'fold' is needed"),
+        (lambda f: f.rename(columns={"fold": "folds"}), "Did you mean 'folds'"),
+        (lambda f: f.assign(fold="first"), "column 'fold': must be 0, 1, 2 …, found row 2: 'first'"),
+        (lambda f: f.assign(repeat=-1), "column 'repeat'"),
+        (lambda f: f.iloc[1:], "lacks 1 of the 80 scans to evaluate .sub-0000 session 1."),
+        (lambda f: pd.concat([f, f.iloc[:1]]), "lists scans twice .sub-0000."),
+        (
+            lambda f: pd.concat([f, f.iloc[:1].assign(participant_id="sub-9999")]),
+            "1 scans that are not among those to evaluate .sub-9999 session 1.",
+        ),
+        (lambda f: f.assign(fold=f["fold"] + 1), "no scan in fold 0"),
+    ],
+)
+def test_a_wrong_split_file_is_answered(cohort, folds, tmp_path, change, message):
+    with pytest.raises(DataError, match=message):
+        study_of(cohort, write(tmp_path / "splits.tsv", change(folds)))
+
+
+def test_an_absent_split_file_is_answered(tmp_path):
+    with pytest.raises(DataError, match="there is no file"):
+        read_split_file(tmp_path / "splits.tsv")

@@ -32,7 +32,7 @@ _REQUIRED_COLUMNS = {
     "scans.tsv": ("path",),
 }
 _TEXT_COLUMNS = {"participant_id", "subject_id", "session", "site", "sex", "held_out_site", "note", "path", "y_true"}
-_TEXT_COLUMNS |= {"target", "diagnosis"}
+_TEXT_COLUMNS |= {"target", "y_pred"}
 _NUMERIC_COLUMNS = {"repeat", "fold", "age", "y_score", "baseline_score", "n", "n_train", "n_test"}
 _NUMERIC_COLUMNS |= {"pc1", "pc2", "umap1", "umap2"}
 

@@ -95,6 +95,8 @@ def _evaluation(files: EvaluationFiles) -> str:
     text += "; all sessions of a subject were kept in the same fold."
     if s.get("allow_overlap") and s.get("n_overlap"):
         text += f" {s['n_overlap']} of the subjects had also been in the pretraining cohort."
+    elif any("overlap_unknown" in str(warning) for warning in s.get("warnings") or []):
+        text += " Whether a subject had been in the pretraining cohort could not be checked."
     elif _run(files) and s.get("n_overlap") == 0:
         text += " No evaluated subject had been in the pretraining cohort."
     if files.baseline:
@@ -108,8 +110,8 @@ def _uncertainty(files: EvaluationFiles) -> str:
     bootstrap = files.summary.get("bootstrap") or {}
     if bootstrap.get("n"):
         text += (
-            f" Intervals are {float(bootstrap.get('level') or 0.95):.0%}"
-            f" percentiles of {bootstrap['n']:,} bootstrap draws of {bootstrap.get('unit', 'subject')}s from the "
+            f" Intervals hold the central {float(bootstrap.get('level') or 0.95):.0%}"
+            f" of {bootstrap['n']:,} bootstrap draws of {bootstrap.get('unit', 'subject')}s from the "
             "pooled out-of-fold predictions, with models held fixed."
         )
     seed = files.summary.get("seed")

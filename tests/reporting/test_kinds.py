@@ -81,6 +81,17 @@ def test_confusion_follows_the_decisions_of_the_evaluation(tmp_path, make):
     assert name_rule(files) == "at the threshold set in the evaluation"
 
 
+def test_classes_that_look_like_numbers(tmp_path, make, render, parse):
+    folder = make.make_binary(tmp_path / "e", classes=("0", "1"), n_boot=5)
+    table = pd.read_csv(folder / "predictions.tsv", sep="\t", dtype=str)
+    table["y_pred"] = (table["y_score"].astype(float) >= 0.5).astype(int).astype(str)
+    table.to_csv(folder / "predictions.tsv", sep="\t", index=False)
+    files = read_evaluation(folder)
+    assert count_confusion(files).sum() == files.summary["n"]["scans"]
+    assert name_rule(files) == "at the threshold 0.5"
+    assert "“1” against “0”" in parse.Page(render(folder)).text
+
+
 def test_a_curve_over_repeats_has_the_mean_area(tmp_path, make):
     import numpy as np
     from sklearn.metrics import roc_auc_score

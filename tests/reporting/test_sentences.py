@@ -89,6 +89,13 @@ def test_methods_say_what_was_run(changed):
     assert "not recorded" in " ".join(write_methods(changed(run=None, objective=None)))
 
 
+def test_methods_claim_no_check_that_was_not_made(changed):
+    text = " ".join(write_methods(changed(warnings=[{"code": "overlap_unknown", "message": "?"}])))
+    assert "could not be checked" in text
+    assert "No evaluated subject" not in text
+    assert "No evaluated subject" in " ".join(write_methods(changed()))
+
+
 def test_silences_follow_the_splits(changed):
     assert "only sites left out" in dict(list_silences(changed()))["Not other scanners."]
     assert "left out in turn" in dict(list_silences(changed(splits="leave-site-out")))["Not other scanners."]

@@ -46,6 +46,11 @@ class OutOfFold:
     strengths: list[float]
     n_not_converged: int
 
+    @property
+    def tested(self) -> npt.NDArray[np.intp]:
+        """Rows that were tested at least once; all of them unless a split file says otherwise."""
+        return np.flatnonzero((self.folds >= 0).any(axis=0))
+
 
 def cross_validate(
     design: Design,

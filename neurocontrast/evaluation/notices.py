@@ -80,6 +80,11 @@ def look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArra
                 )
             )
         found += _unseen_classes(splits, target)
+    untested = np.setdiff1d(np.arange(len(subjects)), np.concatenate([split.test for split in splits]))
+    if len(untested):
+        found.append(
+            Notice("fold_untested", f"{len(untested)} of {len(subjects)} scans are trained on only, as the folds say.")
+        )
     sat_out = {
         owner
         for split in splits

@@ -234,6 +234,7 @@ def _summary(study: Study, figures: Mapping[str, Any], notices: list[Notice]) ->
     settings, target = study.settings, study.target
     folds = (
         split_table(study.table, study.splits)
+        .astype(object)
         .fillna("")
         .astype(str)
         .sort_values(["repeat", "participant_id", "session"])

@@ -56,11 +56,14 @@ def metric_summary(
     out-of-fold predictions together (averaged over repeats), ``interval`` is of ``pooled``.
     A metric that is not defined is None and has a ``reason``.
     """
-    pooled = {name: pooled_metrics(target, model) for name, model in models.items()}
+    rows = models["embedding"].tested
+    pooled = {name: pooled_metrics(target, model, rows=rows) for name, model in models.items()}
     resamples: dict[str, dict[str, np.ndarray]] = {}
     if settings.n_bootstraps:
         seed = derive_seed("intervals", settings.seed)
-        resamples = bootstrap_metrics(target, models, subjects, n_bootstraps=settings.n_bootstraps, seed=seed)
+        resamples = bootstrap_metrics(
+            target, models, subjects, n_bootstraps=settings.n_bootstraps, seed=seed, rows=rows
+        )
     parts: dict[str, Any] = {}
     for model, (prefix, _) in zip(models, _prefixed(models), strict=True):
         parts[model] = {
@@ -69,7 +72,7 @@ def metric_summary(
                 pooled[model][name][0],
                 resamples.get(model, {}).get(name),
                 settings.confidence_level,
-                explain_undefined(target.kind, target.values, target.classes),
+                explain_undefined(target.kind, target.values[rows], target.classes),
             )
             for name in METRICS[target.kind]
         }
@@ -97,8 +100,9 @@ def site_table(
     """
     sites = table["site"].fillna(NO_SITE).to_numpy()
     rows = []
-    for site in sorted(set(sites)):
-        members = np.flatnonzero(sites == site)
+    tested = models["embedding"].tested
+    for site in sorted(set(sites[tested])):
+        members = tested[sites[tested] == site]
         row: dict[str, Any] = {"site": site, "n": len(members)}
         if target.kind != "continuous":
             counts = np.bincount(target.values[members], minlength=len(target.classes))

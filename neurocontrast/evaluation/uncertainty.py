@@ -28,13 +28,16 @@ def pooled_metrics(
 ) -> dict[str, Floats]:
     """Return metrics of the pooled out-of-fold predictions, averaged over repeats.
 
-    Within a repeat every scan counts once (or as often as its weight), whatever its fold.
+    Within a repeat every tested scan counts once (or as often as its weight), whatever its fold.
+    `rows` must hold a tested scan.
     """
     chosen = np.arange(len(target.values)) if rows is None else rows
     per_repeat = []
     for scores, decisions, folds in zip(predictions.scores, predictions.decisions, predictions.folds, strict=True):
         tested = folds[chosen] >= 0
         part = chosen[tested]
+        if not len(part):
+            continue
         per_repeat.append(
             compute_metrics(
                 target.kind,

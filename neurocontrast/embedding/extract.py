@@ -46,7 +46,7 @@ def extract_features(
     """
     settings = settings or EmbeddingSettings()
     device = _device(settings)
-    half = _is_half(settings, device)
+    half = settings.precision == "bf16-mixed"
     encoder = encoder.to(device).eval()
     features = np.empty((len(images), encoder.n_features), dtype=np.float32)
     batches = [
@@ -71,9 +71,3 @@ def _device(settings: EmbeddingSettings) -> torch.device:
     if settings.accelerator == "cuda" and not there:
         raise ConfigError("embedding.accelerator: 'cuda' asked for, but PyTorch sees no GPU here. Use 'cpu' or 'auto'.")
     return torch.device("cuda" if there and settings.accelerator != "cpu" else "cpu")
-
-
-def _is_half(settings: EmbeddingSettings, device: torch.device) -> bool:
-    if settings.precision == "auto":
-        return device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return settings.precision == "bf16-mixed"

@@ -20,13 +20,14 @@ class EmbeddingSettings(Settings):
         Rows of the table to embed: column → allowed values.
     batch_size : int
         Scans a batch; the features do not depend on it.
-    precision : {'auto', '32-true', 'bf16-mixed'}
-        ``auto`` is bf16-mixed on a GPU that has it, and 32-true elsewhere.
+    precision : {'32-true', 'bf16-mixed'}
+        bf16-mixed is faster where the device computes in it, and gives other features: on real brains
+        a DenseNet121's were at a cosine of 0.98 to those of float32.
     accelerator : {'auto', 'cpu', 'cuda'}
         ``auto`` takes a GPU where there is one.
     """
 
     where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     batch_size: Annotated[int, Field(ge=1)] = 16
-    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"

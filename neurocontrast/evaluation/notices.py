@@ -15,7 +15,7 @@ from neurocontrast.evaluation.table import NO_SITE, cell_texts
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import one_of
 
-__all__ = ["Notice", "look_at_cohort", "look_at_covariates", "look_at_splits"]
+__all__ = ["Notice", "look_at_cohort", "look_at_covariates", "look_at_missing", "look_at_splits"]
 
 FEW_SUBJECTS = 20
 """A class with fewer subjects is warned about."""
@@ -62,6 +62,13 @@ def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[
         reasons = "; ".join(f"{name} {why}" for name, why in lacking.items())
         return [Notice("baseline_incomplete", f"The baseline uses {one_of(used)} only: {reasons}.")]
     return []
+
+
+def look_at_missing(target: str, n_missing: int) -> list[Notice]:
+    """Return the warning that scans without a target are left out."""
+    if not n_missing:
+        return []
+    return [Notice("excluded_missing_target", f"{n_missing} scans have no {target} and are left out.")]
 
 
 def look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]) -> list[Notice]:

@@ -13,7 +13,7 @@ import pandas as pd
 from neurocontrast.evaluation.covariates import CovariateDesign, choose_covariates
 from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
-from neurocontrast.evaluation.notices import Notice, look_at_cohort, look_at_covariates, look_at_splits
+from neurocontrast.evaluation.notices import Notice, look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
 from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.split_files import split_table, splits_from_table
@@ -95,15 +95,12 @@ def plan_study(
 
     Parameters
     ----------
-    table : DataFrame
-        One row a scan: identifiers and metadata.
-    features : array (n, p)
-        Embedding of each scan.
+    table, features : DataFrame, array (n, p)
+        Identifiers and metadata of each scan, and its embedding.
     settings : EvaluationSettings
         What to evaluate and how.
     info : mapping, optional
-        What the embeddings say of themselves; ``pretraining_subjects`` holds the digests of
-        those who may not be evaluated.
+        What the embeddings say of themselves; ``pretraining_subjects`` holds digests.
     split_rows : DataFrame, optional
         Folds to use instead of new ones, as `read_split_file` returns them.
 
@@ -114,29 +111,26 @@ def plan_study(
     """
     tidy = tidy_table(table)
     check_rows(tidy, features)
-    kept = select_rows(tidy, settings.where)
-    chosen = tidy[kept].reset_index(drop=True)
+    kept = np.flatnonzero(select_rows(tidy, settings.where))
+    chosen = tidy.iloc[kept].reset_index(drop=True)
     target, present = read_target(chosen, settings.target, kind=settings.kind, positive=settings.positive)
-    rows = np.flatnonzero(kept)[present]
-    chosen, features = tidy.iloc[rows].reset_index(drop=True), features[rows]
-    n_overlap, notices = check_overlap(chosen, info or {}, allow_overlap=settings.allow_overlap)
-    notices = [*notices, *check_duplicates(chosen, features, allow_overlap=settings.allow_overlap)]
+    chosen, features = chosen[present].reset_index(drop=True), features[kept[present]]
+    n_overlap, overlaps = check_overlap(chosen, info or {}, allow_overlap=settings.allow_overlap)
+    duplicates = check_duplicates(chosen, features, allow_overlap=settings.allow_overlap)
     splits = _make_splits(chosen, target, settings, split_rows)
     leaving = any(split.held_out_site is not None for split in splits)
     names, dropped = choose_covariates(chosen, settings.covariates, target=settings.target, sites_held_out=leaving)
-    excluded = {"not selected by where": int((~kept).sum()), f"{settings.target} missing": int((~present).sum())}
-    excluded = {reason: n for reason, n in excluded.items() if n}
-    subjects = chosen["subject_id"].to_numpy(dtype=object)
-    notices += look_at_cohort(chosen, target, min_site_n=settings.min_site_n)
-    notices += look_at_splits(splits, target, subjects)
-    notices += look_at_covariates(names, dropped)
-    if not present.all():
-        notices.append(
-            Notice(
-                "excluded_missing_target", f"{int((~present).sum())} scans have no {settings.target} and are left out."
-            )
-        )
-    from_file = split_rows is not None
+    n_missing = int((~present).sum())
+    excluded = {"not selected by where": len(tidy) - len(kept), f"{settings.target} missing": n_missing}
+    notices = [
+        *overlaps,
+        *duplicates,
+        *look_at_cohort(chosen, target, min_site_n=settings.min_site_n),
+        *look_at_splits(splits, target, chosen["subject_id"].to_numpy(dtype=object)),
+        *look_at_covariates(names, dropped),
+        *look_at_missing(settings.target, n_missing),
+    ]
+    excluded, from_file = {reason: n for reason, n in excluded.items() if n}, split_rows is not None
     return Study(settings, chosen, features, target, splits, names, excluded, n_overlap, from_file, notices)
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import Evaluation, EvaluationSettings, plan_study, read_split_file, run_study
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.files import digest_of_file, write_json, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
@@ -43,7 +43,7 @@ def evaluate(
     out : path
         Folder to write. It appears whole, or not at all.
     target : str, optional
-        Column to predict; ``diagnosis`` by default.
+        Column to predict; that of the settings (``diagnosis``) by default.
     settings : EvaluationSettings, optional
         All choices together; `target` and `options` go before them.
     overwrite : bool, default=False
@@ -51,8 +51,7 @@ def evaluate(
     progress : Progress
         Told how far the work is.
     **options
-        Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``n_repeats``, ``seed``,
-        ``positive``, ``where``, ``n_bootstraps``, ``allow_overlap`` …
+        Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` …
 
     Returns
     -------
@@ -63,26 +62,17 @@ def evaluate(
     ------
     ConfigError, DataError, LeakageError
         For whatever cannot be evaluated as it is, before anything is written.
-
-    Examples
-    --------
-    >>> from neurocontrast import evaluate
-    >>> folder = evaluate("embeddings.parquet", target="diagnosis", out="results/diagnosis")  # doctest: +SKIP
     """
-    given = options if target is None else {**options, "target": target}
-    chosen = _settings(settings, given)
+    chosen = _settings(settings, options if target is None else {**options, "target": target})
     folder = _check_out(Path(out), overwrite=overwrite)
-    source = Path(embeddings)
-    if not source.is_file():
-        raise DataError(f"embeddings: there is no file '{source}'. Give the --out of 'neurocontrast embed'.")
-    read = read_embeddings(source)
+    read = read_embeddings(embeddings)
     rows = None if chosen.split_file is None else read_split_file(chosen.split_file)
     study = plan_study(read.table, read.features, settings=chosen, info=read.info, split_rows=rows)
     for notice in study.notices:
         progress.warning(notice.message)
     result = run_study(study, progress=progress)
     with _folder(folder) as temporary:
-        _write(temporary, result, chosen, source, read.info)
+        _write(temporary, result, chosen, Path(embeddings), read.info)
     return folder
 
 

@@ -11,14 +11,12 @@ from neurocontrast.kernels.base import Block, ColumnKernel, Kernel, Kind, Metada
 from neurocontrast.kernels.categorical import Categorical
 from neurocontrast.kernels.composite import Product, WeightedSum
 from neurocontrast.kernels.conditional import ConditionalEmbedding
-from neurocontrast.kernels.conditional import ConditionalEmbedding
 from neurocontrast.kernels.continuous import Cosine, Gaussian, Laplacian, Linear, Polynomial
 
 __all__ = [
     "Block",
     "Categorical",
     "ColumnKernel",
-    "ConditionalEmbedding",
     "ConditionalEmbedding",
     "Cosine",
     "Gaussian",

@@ -24,12 +24,9 @@ def add_clusters(
 ) -> dict[str, Tensor]:
     """Return the metadata with one more column: the k-means cluster of each sample's condition.
 
-    Call it once on the whole cohort, before training. With the new column, the cluster baselines of
-    CCL-K (Tsai et al. 2022) are ``SupCon("cluster")``, their WeaklySup-InfoNCE, and
-    ``FairInfoNCE("cluster")``.
-
-    Continuous columns are standardised, so that years and scores weigh the same; categorical columns
-    (integer codes) become one indicator a category.
+    Call it once on the whole cohort, before training: ``SupCon("cluster")`` is then the WeaklySup-InfoNCE of Tsai et
+    al. (2022), ``FairInfoNCE("cluster")`` their Fair-InfoNCE. Continuous columns are standardised, so that years
+    and scores weigh the same; categorical columns become one indicator a category.
 
     Parameters
     ----------
@@ -38,26 +35,20 @@ def add_clusters(
     columns : sequence of str
         The columns that make the condition.
     n_clusters : int
-        Number of clusters. Few: coarse groups, close to no condition for FairInfoNCE. Many: close to
-        one cluster a sample.
+        Few: coarse groups. Many: close to one sample a cluster.
     seed : int
-        Seed of the initial centres; the same seed gives the same clusters.
+        Of the initial centres; the same seed gives the same clusters.
     name : str
-        Name of the new column.
+        Of the new column, int64 (n,), 0 to ``n_clusters`` - 1.
     names : sequence of str, optional
         How a row is called in a message; its number by default.
-
-    Returns
-    -------
-    dict of str to Tensor
-        The columns given, and ``name``: int64 (n,), 0 to ``n_clusters`` - 1.
 
     Raises
     ------
     ConfigError
         A name or number that cannot be used.
     DataError
-        Missing values, all rows at once, or fewer distinct conditions than clusters.
+        Missing values, all rows at once.
     """
     from sklearn.cluster import KMeans
 

@@ -70,9 +70,7 @@ def evaluate(
     study = plan_study(read.table, read.features, settings=chosen, info=read.info, split_rows=rows)
     for notice in study.notices:
         progress.warning(notice.message)
-    result = run_study(study, progress=progress)
-    with _folder(folder) as temporary:
-        _write(temporary, result, chosen, Path(embeddings), read.info)
+    _write(folder, run_study(study, progress=progress), chosen, Path(embeddings), read.info)
     return folder
 
 
@@ -131,17 +129,29 @@ def _folder(folder: Path) -> Iterator[Path]:
 
 
 def _write(folder: Path, result: Evaluation, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:
+    with _folder(folder) as new:
+        _write_tables(new, result, info)
+        _write_choices(new, settings, source)
+        write_json(new / "evaluation.json", {**result.summary, **_origin(source, info)})
+
+
+def _write_tables(folder: Path, result: Evaluation, info: dict[str, Any]) -> None:
     for name, table in result.tables.items():
         _write_table(folder / f"{name}.tsv", table)
-    training = info.get("training_metrics")
-    if training:
-        _write_table(folder / "training.tsv", pd.DataFrame(training))
+    if info.get("training_metrics"):
+        _write_table(folder / "training.tsv", pd.DataFrame(info["training_metrics"]))
+
+
+def _write_choices(folder: Path, settings: EvaluationSettings, source: Path) -> None:
     choices = settings.model_dump(mode="json")
     if settings.split_file is not None:
         choices["split_file"] = Path(settings.split_file).name  # results travel, and folders can name people
     resolved = {"embeddings": source.name, "evaluation": choices}
     write_text(folder / "config.yaml", yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
-    about = {
+
+
+def _origin(source: Path, info: dict[str, Any]) -> dict[str, Any]:
+    return {
         "simulated": bool(info.get("simulated", False)),
         "simulation": info.get("simulation"),
         "run": info.get("run"),
@@ -155,7 +165,6 @@ def _write(folder: Path, result: Evaluation, settings: EvaluationSettings, sourc
             "environment": info.get("environment"),
         },
     }
-    write_json(folder / "evaluation.json", {**result.summary, **about})
 
 
 def _write_table(path: Path, table: pd.DataFrame) -> None:

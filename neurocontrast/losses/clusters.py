@@ -45,10 +45,8 @@ def add_clusters(
 
     Raises
     ------
-    ConfigError
-        A name or number that cannot be used.
-    DataError
-        Missing values, all rows at once.
+    ConfigError, DataError
+        A name or number that cannot be used; missing values, all rows at once.
     """
     from sklearn.cluster import KMeans
 

@@ -86,22 +86,30 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     On any error the temporary folder is removed and an existing `path` stays as it was.
     """
-    target = Path(path)
+    target = Path(path).absolute()
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".tmp-{target.name}-", dir=target.parent))
     try:
         yield temporary
         temporary.chmod(0o777 & ~_umask())
-        if target.exists():
-            # The old folder steps aside first, so that a complete one is there but between two renames.
-            aside = Path(tempfile.mkdtemp(prefix=f".tmp-{target.name}-", dir=target.parent))
-            target.rename(aside / "replaced")
-            temporary.rename(target)
-            shutil.rmtree(aside, ignore_errors=True)
-        else:
-            temporary.rename(target)
+        _take_the_place(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _take_the_place(temporary: Path, target: Path) -> None:
+    if not target.exists():
+        temporary.rename(target)
+        return
+    # The old folder steps aside first, so that a complete one is there but between two renames.
+    aside = target.parent / f"{temporary.name}-replaced"
+    target.rename(aside)
+    try:
+        temporary.rename(target)
+    except OSError:
+        aside.rename(target)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -23,6 +23,9 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", help="HTML file to write (default: report.html in the directory).")
     ] = None,
+    figures: Annotated[
+        Path | None, typer.Option("--figures", help="Folder for every figure as SVG and PNG, with its numbers as TSV.")
+    ] = None,
     show_ids: Annotated[
         bool | None, typer.Option("--show-ids/--hide-ids", help="Show participant identifiers.")
     ] = None,
@@ -34,4 +37,11 @@ def report(
     from neurocontrast import stages
 
     settings = resolve(config, overrides, {"report.show_ids": show_ids}).report
-    typer.echo(stages.report(evaluation, out=out, show_ids=settings.show_ids, progress=console_progress(quiet=quiet)))
+    written = stages.report(
+        evaluation,
+        out=out,
+        show_ids=settings.show_ids,
+        figures_dir=figures,
+        progress=console_progress(quiet=quiet),
+    )
+    typer.echo(written)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
-import uuid
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from neurocontrast.data.simulation import SimulationSettings, write_cohort
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import ConfigError, one_of, suggestion
+from neurocontrast.files import atomic_folder, check_output_folder
 from neurocontrast.progress import SILENT, Progress
 
 __all__ = ["simulate"]
@@ -57,14 +56,9 @@ def simulate(
     if n_workers < 1:
         raise ConfigError(f"n_workers must be at least 1. Got {n_workers}.")
     target = Path(out).absolute()
-    _check_target(target, overwrite=overwrite)
-    temporary = _beside(target)
-    temporary.mkdir(parents=True)
-    try:
+    check_output_folder(target, overwrite=overwrite, marker="simulation.json", what="a simulated cohort")
+    with atomic_folder(target) as temporary:
         write_cohort(chosen, temporary, n_workers=n_workers, progress=progress)
-        _put_in_place(temporary, target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return target / "participants.tsv"
 
 
@@ -88,36 +82,3 @@ def _explain(problem: Any) -> str:
     place = ".".join(str(part) for part in problem["loc"])
     rule = message.removeprefix("Input should be ")
     return f"simulation.{place} must be {rule}. Got {problem['input']!r}."
-
-
-def _check_target(target: Path, *, overwrite: bool) -> None:
-    if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise ConfigError(f"The output '{target}' must be a folder, and is something else. Give another path.")
-    if not target.is_dir() or not any(target.iterdir()):
-        return
-    if not overwrite:
-        raise ConfigError(f"The folder '{target}' is not empty. Give another, or overwrite it with --overwrite.")
-    if not (target / "simulation.json").is_file():
-        raise DataError(
-            f"The folder '{target}' is not a simulated cohort (it holds no simulation.json), so it is not overwritten. "
-            "Give another, or empty it yourself."
-        )
-
-
-def _put_in_place(temporary: Path, target: Path) -> None:
-    if not target.exists():
-        temporary.rename(target)
-        return
-    # The old cohort steps aside first, so that a complete one is there at every moment but between two renames.
-    aside = _beside(target)
-    target.rename(aside)
-    try:
-        temporary.rename(target)
-    except OSError:
-        aside.rename(target)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _beside(target: Path) -> Path:
-    return target.parent / f".tmp-{target.name}-{uuid.uuid4().hex[:12]}"

@@ -96,7 +96,7 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path):
     (tmp_path / "mine.txt").write_text("precious")
     with pytest.raises(ConfigError, match=r"not empty.*--overwrite"):
         simulate(tmp_path, SMALL)
-    with pytest.raises(DataError, match=r"not a simulated cohort"):
+    with pytest.raises(ConfigError, match=r"not a simulated cohort"):
         simulate(tmp_path, SMALL, overwrite=True)
     assert (tmp_path / "mine.txt").read_text() == "precious"
 

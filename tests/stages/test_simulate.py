@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.data.simulation import SimulationSettings
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.stages.simulate import simulate
 
 SMALL = SimulationSettings(n_subjects=6, n_sites=2, spacing_mm=8.0, seed=3)

@@ -22,8 +22,9 @@ __all__ = ["Objective", "check_number", "normalise"]
 class Objective(nn.Module):
     """A loss on two views of a batch, and optionally its metadata.
 
-    In a distributed run candidates, metadata and counts are those of all processes, and every process
-    returns the loss of the whole batch (see ``losses.gather``).
+    Under ``torch.compile`` a loss runs eagerly, between the compiled parts: its gradient is written by hand already.
+    Under autocast it computes in float32. In a distributed run candidates, metadata and counts are those of all
+    processes, and every process returns the loss of the whole batch (see ``losses.gather``).
 
     Parameters
     ----------
@@ -89,7 +90,13 @@ class Objective(nn.Module):
         if self.kernel is not None:
             self.kernel.check(metadata, names=names, nonnegative=self.needs_nonnegative)
 
+    @torch.compiler.disable
+    def _eagerly(self, use, z1, z2, metadata):  # type: ignore[no-untyped-def]
+        return self._with_pool(use, z1, z2, metadata)
+
     def _with_pool(self, use, z1, z2, metadata):  # type: ignore[no-untyped-def]
+        if torch.compiler.is_compiling():
+            return self._eagerly(use, z1, z2, metadata)
         views = _views(z1, z2)
         device = views[0].device.type
         if torch.is_autocast_enabled(device):

@@ -1,0 +1,280 @@
+"""Cost of the losses beside other libraries: forward + backward, d = 128, one thread.
+
+Every case runs in a process of its own: CPU time of the process, and peak memory above what it held when everything
+was imported and no tensor made. Peers that are not installed are left out; one that needs more than the memory limit
+is reported as such.
+
+    python benchmarks/losses.py                       # tables, and docs/images/losses_cost.svg
+    python benchmarks/losses.py --large               # ours at 131,072 embeddings as well: minutes
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+D = 128
+LIMIT_GIB = 14
+FEW = 2048
+SIZES = (128, 1024, 4096, 16384)
+LARGE = 131072
+FIGURE = Path(__file__).resolve().parent.parent / "docs" / "images" / "losses_cost.svg"
+
+OURS = (
+    "NTXent", "InfoNCE", "YAwareInfoNCE", "ConditionalAlignmentUniformity", "AlignmentUniformity", "SupCon", "SINCERE",
+    "EpsilonSupInfoNCE", "DebiasedInfoNCE", "HardNegativeInfoNCE", "FairInfoNCE",
+)  # fmt: skip
+PLAIN = ("plain NT-Xent", "plain InfoNCE", "plain y-Aware", "plain conditional", "plain SupCon", "plain SINCERE")
+PEERS = {
+    "lightly NT-Xent": "lightly",
+    "PML NT-Xent": "pytorch_metric_learning",
+    "PML SupCon": "pytorch_metric_learning",
+    "nidl InfoNCE": "nidl",
+    "nidl y-Aware": "nidl",
+}
+
+
+def ours(name: str) -> Callable:
+    from neurocontrast import kernels, losses
+
+    age = kernels.Gaussian("age", sigma=5.0)
+    arguments = {
+        "YAwareInfoNCE": (age,),
+        "ConditionalAlignmentUniformity": (age,),
+        "SupCon": ("label",),
+        "SINCERE": ("label",),
+        "EpsilonSupInfoNCE": ("label",),
+        "FairInfoNCE": ("label",),
+    }
+    return getattr(losses, name)(*arguments.get(name, ()))
+
+
+def peer(name: str) -> Callable:
+    import torch
+
+    if name == "lightly NT-Xent":
+        from lightly.loss import NTXentLoss
+
+        loss = NTXentLoss(temperature=0.1)
+        return lambda a, b, _: loss(a, b)
+    if name.startswith("PML"):
+        from pytorch_metric_learning import losses
+
+        kind = losses.NTXentLoss if name == "PML NT-Xent" else losses.SupConLoss
+        loss = kind(temperature=0.1)
+        of_scan = name == "PML NT-Xent"
+
+        def on_pool(a: torch.Tensor, b: torch.Tensor, m: dict) -> torch.Tensor:
+            labels = torch.arange(len(a)) if of_scan else m["label"]
+            return loss(torch.cat([a, b]), labels.repeat(2))
+
+        return on_pool
+    from nidl import losses
+
+    if name == "nidl InfoNCE":
+        loss = losses.InfoNCE(temperature=0.1)
+        return lambda a, b, _: loss(a, b)
+    loss = losses.YAwareInfoNCE(bandwidth=25.0, temperature=0.1)
+    return lambda a, b, m: loss(a, b, m["age"][:, None])
+
+
+def plain(name: str) -> Callable:
+    """The dense expression one would write, through autograd."""
+    import torch
+    from torch.nn import functional
+
+    def pool(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        z = functional.normalize(torch.cat([a, b]))
+        return z @ z.T / 0.1, torch.eye(len(z), dtype=torch.bool)
+
+    def gaussian(m: dict) -> torch.Tensor:
+        age = m["age"].repeat(2)
+        return torch.exp(-0.5 * ((age[:, None] - age) / 5) ** 2)
+
+    def nt_xent(a, b, _):
+        s, own = pool(a, b)
+        return functional.cross_entropy(s.masked_fill(own, -torch.inf), torch.arange(len(s)).roll(len(a)))
+
+    def infonce(a, b, _):
+        s = functional.normalize(a) @ functional.normalize(b).T / 0.1
+        twin = torch.arange(len(s))
+        return (functional.cross_entropy(s, twin) + functional.cross_entropy(s.T, twin)) / 2
+
+    def weighted(s, own, w):
+        w = w.masked_fill(own, 0)
+        w = w / w.sum(1, keepdim=True)
+        return (s.masked_fill(own, -torch.inf).logsumexp(1) - (w * s).sum(1)).mean()
+
+    def y_aware(a, b, m):
+        return weighted(*pool(a, b), gaussian(m))
+
+    def supcon(a, b, m):
+        label = m["label"].repeat(2)
+        return weighted(*pool(a, b), (label[:, None] == label).float())
+
+    def conditional(a, b, m):
+        s, own = pool(a, b)
+        w = gaussian(m)
+        apart = (1 - w).masked_fill(own, 0)
+        w = w.masked_fill(own, 0)
+        uniformity = (apart / apart.sum(1, keepdim=True) * s.exp()).sum(1).mean().log()
+        return uniformity - (w * s).sum(1).div(w.sum(1)).mean()
+
+    def sincere(a, b, m):
+        s, own = pool(a, b)
+        label = m["label"].repeat(2)
+        same = label[:, None] == label
+        negatives = s.masked_fill(same, -torch.inf).logsumexp(1, keepdim=True)
+        positives = (same & ~own).float()
+        return ((functional.softplus(negatives - s) * positives).sum(1) / positives.sum(1)).mean()
+
+    chosen = (nt_xent, infonce, y_aware, conditional, supcon, sincere)
+    return dict(zip(PLAIN, chosen, strict=True))[name]
+
+
+def build(name: str) -> Callable:
+    return ours(name) if name in OURS else plain(name) if name in PLAIN else peer(name)
+
+
+def memory() -> tuple[float, float]:
+    """Peak and present resident memory of this process, in MiB."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return tuple(int(lines[key].split()[0]) / 1024 for key in ("VmHWM", "VmRSS"))
+
+
+def run_case(name: str, n_embeddings: int) -> None:
+    """Time one loss in this process and print the result as JSON."""
+    import torch
+
+    torch.set_num_threads(1)
+    loss = build(name)
+    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_GIB << 30, LIMIT_GIB << 30))
+    _, before = memory()
+    generator = torch.Generator().manual_seed(0)
+    n = n_embeddings // 2
+    views = [torch.randn(n, D, generator=generator).requires_grad_() for _ in range(2)]
+    metadata = {
+        "age": 20 + 60 * torch.rand(n, generator=generator),
+        "label": torch.randint(10, (n,), generator=generator),
+    }
+
+    def once() -> float:
+        for view in views:
+            view.grad = None
+        start = time.process_time()
+        loss(*views, metadata).backward()
+        return time.process_time() - start
+
+    try:
+        times = [once()]
+        if n_embeddings <= FEW:
+            times = [once() for _ in range(400 if n_embeddings <= 256 else 30)][10:]
+    except (RuntimeError, MemoryError) as error:
+        if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
+            raise
+        print(json.dumps({"name": name, "n": n_embeddings, "fits": False}))
+        return
+    seconds = sorted(times)[len(times) // 4]
+    print(json.dumps({"name": name, "n": n_embeddings, "fits": True, "seconds": seconds, "mib": memory()[0] - before}))
+
+
+def measure(name: str, n_embeddings: int, repeats: int) -> dict:
+    """Run a case in fresh processes; the fastest counts, for the machine may be shared."""
+    results = []
+    for _ in range(repeats):
+        command = [sys.executable, __file__, "--case", name, str(n_embeddings)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            lines = done.stderr.strip().splitlines()
+            print(f"  {name} at {n_embeddings}: {lines[-1] if lines else 'killed'}", file=sys.stderr)
+            return {"name": name, "n": n_embeddings, "fits": False}
+        results.append(json.loads(done.stdout.strip().splitlines()[-1]))
+        if not results[-1]["fits"]:
+            return results[-1]
+    return min(results, key=lambda result: result["seconds"])
+
+
+def shown(result: dict | None) -> str:
+    if result is None:
+        return ""
+    if not result["fits"]:
+        return f"does not fit in {LIMIT_GIB} GiB"
+    seconds = result["seconds"]
+    duration = f"{seconds * 1e3:.2f} ms" if seconds < 0.1 else f"{seconds:.2f} s"
+    return f"{duration} / {result['mib']:.0f} MiB"
+
+
+def table(results: list[dict], sizes: list[int]) -> str:
+    by_case = {(result["name"], result["n"]): result for result in results}
+    lines = ["| loss | " + " | ".join(f"{n:,}" for n in sizes) + " |", "|---" * (len(sizes) + 1) + "|"]
+    for name in dict.fromkeys(result["name"] for result in results):
+        lines.append(f"| {name} | " + " | ".join(shown(by_case.get((name, n))) for n in sizes) + " |")
+    return "\n".join(lines)
+
+
+def plot(results: list[dict]) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "losses"
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    drawn = ("NTXent", "YAwareInfoNCE", "ConditionalAlignmentUniformity", "SINCERE", *PEERS)
+    for name in drawn:
+        points = [
+            (r["n"], r["seconds"], r["mib"]) for r in results if r["name"] == name and r["fits"] and r["n"] > FEW // 2
+        ]
+        if points:
+            n, seconds, mib = zip(*sorted(points), strict=True)
+            style = {"marker": "o", "linestyle": "-" if name in OURS else "--", "label": name}
+            axes[0].loglog(n, seconds, **style)
+            axes[1].loglog(n, mib, **style)
+    axes[0].set(xlabel="embeddings", ylabel="CPU seconds, forward + backward")
+    axes[1].set(xlabel="embeddings", ylabel="peak MiB above the interpreter")
+    axes[1].legend(fontsize="small")
+    FIGURE.parent.mkdir(exist_ok=True)
+    figure.savefig(FIGURE, metadata={"Date": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--case", nargs=2, metavar=("NAME", "N"), help=argparse.SUPPRESS)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--only", nargs="+", help="names of cases")
+    parser.add_argument("--repeats", type=int, default=2, help="processes a case, of which the fastest counts")
+    parser.add_argument("--large", action="store_true", help=f"four of ours at {LARGE:,} embeddings as well")
+    parser.add_argument("--results", type=Path, help="JSON lines to add to and to draw from")
+    arguments = parser.parse_args()
+    if arguments.case:
+        run_case(arguments.case[0], int(arguments.case[1]))
+        return
+    installed = [name for name, module in PEERS.items() if importlib.util.find_spec(module)]
+    names = arguments.only or [*OURS, *PLAIN, *installed]
+    cases = [(name, n) for name in names for n in arguments.sizes if name not in PLAIN or n <= 1024]
+    if arguments.large:
+        cases += [(name, LARGE) for name in ("NTXent", "YAwareInfoNCE", "ConditionalAlignmentUniformity", "SINCERE")]
+    stored = arguments.results.read_text().splitlines() if arguments.results and arguments.results.exists() else []
+    results = [json.loads(line) for line in stored]
+    for name, n in cases:
+        results.append(measure(name, n, 1 if n == LARGE else arguments.repeats))
+        print(f"{name} {n:,}: {shown(results[-1])}", file=sys.stderr, flush=True)
+        if arguments.results:
+            with arguments.results.open("a") as file:
+                file.write(json.dumps(results[-1]) + "\n")
+    print(table(results, sorted({result["n"] for result in results})))
+    plot(results)
+
+
+if __name__ == "__main__":
+    main()

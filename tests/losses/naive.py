@@ -75,6 +75,29 @@ def product(*kernels):
     return w
 
 
+def weighted_sum(*terms):
+    def w(i, j):
+        return sum(factor * kernel(i, j) for factor, kernel in terms)
+
+    return w
+
+
+def marginal(kernel, observed):
+    """A factor with a missing side takes its mean over the pairs of observed samples."""
+    present = [i for i, seen in enumerate(observed) if seen]
+    mean = sum(kernel(i, j) for i in present for j in present) / len(present) ** 2
+
+    def w(i, j):
+        return kernel(i, j) if observed[i] and observed[j] else mean
+
+    return w
+
+
+def largest(w, n):
+    """The maximum over the batch."""
+    return max(w(i, j) for i in range(n) for j in range(n))
+
+
 # ------------------------------------------------------------------ embeddings
 
 

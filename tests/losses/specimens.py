@@ -43,6 +43,8 @@ def random_batch(n: int, d: int, *, seed: int = 0, n_labels: int = 3) -> tuple[T
         "label": codes(n_labels),
         "cluster": codes(n_labels),
     }
+    metadata["partial"] = metadata["sex"].clone()
+    metadata["partial"][1::3] = -1
     return z1.requires_grad_(), z2.requires_grad_(), metadata
 
 
@@ -52,6 +54,10 @@ def _age(naive: ModuleType, m: Metadata) -> Any:
 
 def _age_by_sex(naive: ModuleType, m: Metadata) -> Any:
     return naive.product(naive.gaussian(m["age"], 5.0), naive.categorical(m["sex"]))
+
+
+def _age_or_sex(naive: ModuleType, m: Metadata) -> Any:
+    return naive.weighted_sum((2.0, _age(naive, m)), (1.0, naive.categorical(m["sex"])))
 
 
 def _embeddings(naive: ModuleType, z: Tensor) -> Tensor:
@@ -104,6 +110,29 @@ SPECIMENS = [
         "conditional-uniformity-classes",
         lambda: losses.ConditionalUniformity(kernels.Categorical("label"), temperature=0.2),
         lambda N, a, b, m: N.conditional_uniformity(a, b, N.categorical(m["label"]), 1.0, 0.2),
+    ),
+    Specimen(
+        "conditional-uniformity-of-a-sum",
+        lambda: losses.ConditionalUniformity(
+            2.0 * kernels.Gaussian("age", sigma=5.0) + kernels.Categorical("sex"), temperature=0.1
+        ),
+        lambda N, a, b, m: N.conditional_uniformity(a, b, _age_or_sex(N, m), 3.0, 0.1),
+    ),
+    Specimen(
+        "conditional-uniformity-linear",
+        lambda: losses.ConditionalUniformity(kernels.Linear("age"), temperature=0.2),
+        lambda N, a, b, m: N.conditional_uniformity(
+            a, b, N.linear(m["age"]), N.largest(N.linear(m["age"]), len(m["age"])), 0.2
+        ),
+    ),
+    Specimen(
+        "yaware-some-missing",
+        lambda: losses.YAwareInfoNCE(
+            kernels.Gaussian("age", sigma=5.0) * kernels.Categorical("partial", missing="marginal"), temperature=0.1
+        ),
+        lambda N, a, b, m: N.yaware(
+            a, b, N.product(_age(N, m), N.marginal(N.categorical(m["partial"]), (m["partial"] >= 0).tolist())), 0.1
+        ),
     ),
     Specimen(
         "conditional-alignment-uniformity",

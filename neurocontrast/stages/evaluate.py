@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +13,7 @@ from pydantic import ValidationError
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import Evaluation, EvaluationSettings, plan_study, read_split_file, run_study
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
-from neurocontrast.files import digest_of_file, write_json, write_text
+from neurocontrast.files import atomic_folder, check_output_folder, digest_of_file, write_json, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
@@ -64,7 +60,8 @@ def evaluate(
         For whatever cannot be evaluated as it is, before anything is written.
     """
     chosen = _settings(settings, options if target is None else {**options, "target": target})
-    folder = _check_out(Path(out), overwrite=overwrite)
+    folder = Path(out)
+    check_output_folder(folder, overwrite=overwrite, marker="evaluation.json", what="an evaluation")
     read = read_embeddings(embeddings)
     rows = None if chosen.split_file is None else read_split_file(chosen.split_file)
     study = plan_study(read.table, read.features, settings=chosen, info=read.info, split_rows=rows)
@@ -91,45 +88,8 @@ def _fault(fault: Any) -> str:
     return f"{place}: {fault['msg'].removeprefix('Value error, ')}; got {fault['input']!r}.{hint}"
 
 
-def _check_out(folder: Path, *, overwrite: bool) -> Path:
-    if folder.is_file():
-        raise ConfigError(f"out: must be a folder, but '{folder}' is a file. Give another.")
-    if not folder.is_dir() or not any(folder.iterdir()):
-        return folder
-    if not overwrite:
-        raise ConfigError(
-            f"out: '{folder}' exists and is not empty. Give another folder, or overwrite=True (--overwrite)."
-        )
-    if not (folder / "evaluation.json").is_file():
-        raise ConfigError(
-            f"out: '{folder}' holds something else than an evaluation and is not replaced. Give another folder."
-        )
-    return folder
-
-
-@contextlib.contextmanager
-def _folder(folder: Path) -> Iterator[Path]:
-    """Give a temporary folder beside `folder`, which takes its place when all is written."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    workplace = Path(tempfile.mkdtemp(prefix=f".tmp-{folder.name}-", dir=folder.parent))
-    new, old = workplace / "new", workplace / "old"
-    new.mkdir()  # unlike the workplace itself, with the permissions that the user's umask gives
-    try:
-        yield new
-        if folder.is_dir():
-            os.replace(folder, old)
-        try:
-            os.replace(new, folder)
-        except OSError:
-            if old.is_dir():
-                os.replace(old, folder)
-            raise
-    finally:
-        shutil.rmtree(workplace, ignore_errors=True)
-
-
 def _write(folder: Path, result: Evaluation, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:
-    with _folder(folder) as new:
+    with atomic_folder(folder) as new:
         _write_tables(new, result, info)
         _write_choices(new, settings, source)
         write_json(new / "evaluation.json", {**result.summary, **_origin(source, info)})

@@ -116,7 +116,7 @@ def test_overwrite_never_removes_what_is_no_evaluation(embeddings, tmp_path):
     precious = tmp_path / "home"
     precious.mkdir()
     (precious / "thesis.txt").write_text("years")
-    with pytest.raises(ConfigError, match="something else than an evaluation"):
+    with pytest.raises(ConfigError, match="is not an evaluation"):
         evaluate(embeddings, out=precious, overwrite=True, **FAST)
     assert (precious / "thesis.txt").read_text() == "years"
 
@@ -184,7 +184,7 @@ def test_wrong_files_are_answered(embeddings, tmp_path):
     (tmp_path / "text.parquet").write_text("hello")
     with pytest.raises(DataError, match=r"text\.parquet"):
         evaluate(tmp_path / "text.parquet", out=tmp_path / "e")
-    with pytest.raises(ConfigError, match="is a file"):
+    with pytest.raises(ConfigError, match="must be a folder"):
         evaluate(embeddings, out=tmp_path / "text.parquet")
 
 

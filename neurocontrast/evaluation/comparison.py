@@ -1,0 +1,185 @@
+"""Evaluations of different models on the same folds, compared pair by pair."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.metrics import METRICS
+from neurocontrast.evaluation.significance import corrected_resampled_t, holm
+from neurocontrast.evaluation.target import Target
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, percentile_interval, pooled_metrics
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.seeds import derive_seed
+
+__all__ = ["Evaluated", "check_comparable", "compare_models", "load_evaluated"]
+
+_KEYS = ["participant_id", "session", "repeat"]
+_SHARED = {"target": "target", "kind": "kind of target", "classes": "classes", "positive": "positive class"}
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A finished evaluation, as far as a comparison needs it.
+
+    Attributes
+    ----------
+    name : str
+        What the model is called.
+    summary : dict
+        ``evaluation.json``.
+    predictions, folds : DataFrame
+        Their tables; predictions in order of participant, session and repeat.
+    """
+
+    name: str
+    summary: dict[str, Any]
+    predictions: pd.DataFrame
+    folds: pd.DataFrame
+
+
+def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -> Evaluated:
+    """Read an evaluation folder.
+
+    Raises
+    ------
+    ConfigError
+        If it is none.
+    DataError
+        If it lacks columns that a comparison needs.
+    """
+    root = Path(folder)
+    if not (root / "evaluation.json").is_file():
+        raise ConfigError(f"evaluations: '{root}' is not the folder of an evaluation: it has no evaluation.json.")
+    try:
+        summary = json.loads((root / "evaluation.json").read_text(encoding="utf-8"))
+        text = dict.fromkeys(("participant_id", "subject_id", "session", "site", "y_pred"), str)
+        if summary["kind"] != "continuous":
+            text["y_true"] = str
+        predictions = pd.read_csv(root / "predictions.tsv", sep="\t", dtype=text, keep_default_na=False, na_values=[""])
+        folds = pd.read_csv(root / "folds.tsv", sep="\t")
+        predictions["session"] = predictions["session"].fillna("")
+        predictions = predictions.sort_values(_KEYS, ignore_index=True)
+    except (OSError, KeyError, ValueError) as error:
+        raise DataError(f"'{root}': not readable as an evaluation ({error}). Evaluate again.") from error
+    return Evaluated(name or root.name, summary, predictions, folds)
+
+
+def check_comparable(evaluations: Sequence[Evaluated]) -> None:
+    """Refuse evaluations of different targets, scans or folds: their difference would mean nothing."""
+    if len(evaluations) < 2:
+        raise ConfigError(f"evaluations: a comparison needs two or more, got {len(evaluations)}.")
+    names = [evaluation.name for evaluation in evaluations]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"names: every model needs a name of its own, but '{twice[0]}' stands twice.")
+    first = evaluations[0]
+    for other in evaluations[1:]:
+        for key, word in _SHARED.items():
+            if first.summary.get(key) != other.summary.get(key):
+                raise DataError(
+                    f"'{first.name}' and '{other.name}' have a different {word}: {first.summary.get(key)!r} and "
+                    f"{other.summary.get(key)!r}. Evaluate both alike."
+                )
+        _check_rows(first, other)
+
+
+def compare_models(
+    evaluations: Sequence[Evaluated], *, n_bootstraps: int, level: float, seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return a table of models, and one of the differences of every other model from the first.
+
+    Intervals are percentiles over resamples of subjects, the same for all models. ``p_value`` is of
+    the corrected resampled t-test (Nadeau and Bengio) over folds; ``p_adjusted`` counts the
+    comparisons of a metric (Holm). Where sites are held out, folds are no random draws, and
+    both are empty.
+    """
+    check_comparable(evaluations)
+    target, subjects = _target_of(evaluations[0])
+    models = {evaluation.name: _out_of_fold(evaluation, target) for evaluation in evaluations}
+    folds = {evaluation.name: evaluation.folds for evaluation in evaluations}
+    pooled = {name: pooled_metrics(target, model, rows=model.tested) for name, model in models.items()}
+    seed = derive_seed("compare", seed)
+    rows = models[evaluations[0].name].tested
+    drawn = bootstrap_metrics(target, models, subjects, n_bootstraps=n_bootstraps, seed=seed, rows=rows)
+    reference = evaluations[0].name
+    table, differences = [], []
+    for metric in METRICS[target.kind]:
+        for name in models:
+            low, high = percentile_interval(drawn[name][metric], level=level) or (None, None)
+            table.append({"model": name, "metric": metric, "value": pooled[name][metric][0], "low": low, "high": high})
+        found = []
+        for name in list(models)[1:]:
+            gain = drawn[name][metric] - drawn[reference][metric]
+            low, high = percentile_interval(gain, level=level) or (None, None)
+            difference = pooled[name][metric][0] - pooled[reference][metric][0]
+            row = {"metric": metric, "model": name, "reference": reference, "difference": difference}
+            found.append(row | {"low": low, "high": high} | _test_over_folds(folds[name], folds[reference], metric))
+        for row, adjusted in zip(found, holm([row["p_value"] for row in found]), strict=True):
+            differences.append(row | {"p_adjusted": adjusted})
+    return pd.DataFrame(table), pd.DataFrame(differences)
+
+
+def _check_rows(first: Evaluated, other: Evaluated) -> None:
+    same_scans = first.predictions[_KEYS].equals(other.predictions[_KEYS])
+    if not same_scans:
+        a, b = (set(map(tuple, evaluation.predictions[_KEYS].to_numpy())) for evaluation in (first, other))
+        shown = ", ".join(str(key[0]) for key in sorted(a ^ b, key=str)[:5])
+        raise DataError(
+            f"'{first.name}' and '{other.name}' tested different scans ({len(a)} and {len(b)} rows; not in both: "
+            f"{shown}). Evaluate both on the same scans, the second with split_file={first.name}/splits.tsv."
+        )
+    for column, word in (("y_true", "truth"), ("fold", "fold")):
+        differing = np.flatnonzero((first.predictions[column] != other.predictions[column]).to_numpy())
+        if len(differing):
+            name = first.predictions["participant_id"].iloc[differing[0]]
+            raise DataError(
+                f"'{first.name}' and '{other.name}' have another {word} for {len(differing)} scans (first: {name}), so "
+                f"they cannot be paired. Evaluate the second with split_file={first.name}/splits.tsv."
+            )
+
+
+def _target_of(evaluation: Evaluated) -> tuple[Target, npt.NDArray[np.object_]]:
+    summary, rows = evaluation.summary, evaluation.predictions.drop_duplicates(_KEYS[:2])
+    classes = tuple(summary["classes"])
+    if summary["kind"] == "continuous":
+        values = rows["y_true"].to_numpy(dtype=float)
+    else:
+        values = pd.Categorical(rows["y_true"], categories=classes).codes.astype(np.int64)
+    target = Target(summary["target"], summary["kind"], values, classes, summary["positive"])
+    return target, rows["subject_id"].to_numpy(dtype=object)
+
+
+def _out_of_fold(evaluation: Evaluated, target: Target) -> OutOfFold:
+    """Return predictions as arrays (repeat, scan); scans in the order of `_target_of`."""
+    table = evaluation.predictions
+    n, n_repeats = len(target.values), int(table["repeat"].max()) + 1
+    place = table.groupby(_KEYS[:2], sort=True).ngroup().to_numpy(), table["repeat"].to_numpy()
+    columns = [f"score_{name}" for name in target.classes] if target.kind == "multiclass" else ["y_score"]
+    scores = np.full((n_repeats, n, len(columns)), np.nan)
+    scores[place[1], place[0]] = table[columns].to_numpy(dtype=float)
+    decisions, folds = np.zeros((n_repeats, n), dtype=np.int64), np.full((n_repeats, n), -1, dtype=np.intp)
+    folds[place[1], place[0]] = table["fold"]
+    if target.kind != "continuous":
+        decisions[place[1], place[0]] = pd.Categorical(table["y_pred"], categories=target.classes).codes
+    return OutOfFold(scores if target.kind == "multiclass" else scores[..., 0], decisions, folds, [], 0)
+
+
+def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) -> dict[str, float | int | None]:
+    name = metric.removesuffix("_within_fold")  # within one fold, the two are one
+    model, reference = (table.sort_values(["repeat", "fold"], ignore_index=True) for table in (model, reference))
+    differences = (model[name] - reference[name]).dropna()
+    if len(differences) < 2 or model["held_out_site"].notna().any():
+        return {"n_folds": len(differences), "p_value": None}
+    sizes = model.loc[differences.index]
+    result = corrected_resampled_t(differences, n_train=sizes["n_train"].mean(), n_test=sizes["n_test"].mean())
+    return {"n_folds": len(differences), "p_value": result.p_value}

@@ -1,0 +1,124 @@
+"""Tests of two models: on one held-out set (DeLong), and over folds (Nadeau and Bengio)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+__all__ = ["Difference", "corrected_resampled_t", "delong_interval", "delong_test", "holm"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference, its standard error, the statistic and the two-sided p-value."""
+
+    difference: float
+    standard_error: float
+    statistic: float
+    p_value: float
+
+
+def delong_test(truth: npt.ArrayLike, scores_a: npt.ArrayLike, scores_b: npt.ArrayLike) -> Difference:
+    """Test whether two models have the same AUC on one held-out set (DeLong et al., 1988).
+
+    It is for a test set that no model was fitted on, one scan a subject. Out-of-fold predictions of
+    cross-validation depend on each other through their training folds: use `corrected_resampled_t`.
+
+    Parameters
+    ----------
+    truth : array (n,)
+        1 for positive scans, 0 for the others; at least two of each.
+    scores_a, scores_b : array (n,)
+        Scores of the same scans by two models.
+
+    Examples
+    --------
+    >>> result = delong_test([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], [0.2, 0.1, 0.3, 0.9])
+    >>> round(result.difference, 2)
+    -0.25
+    """
+    areas, covariance = _delong(truth, np.stack([np.asarray(scores_a, float), np.asarray(scores_b, float)]))
+    difference = float(areas[0] - areas[1])
+    variance = float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
+    error = float(np.sqrt(max(variance, 0.0)))
+    if error <= 1e-12:  # the same ranking of every pair: no evidence of a difference, or all of it
+        return Difference(difference, 0.0, 0.0 if difference == 0 else float("inf"), 1.0 if difference == 0 else 0.0)
+    z = difference / error
+    return Difference(difference, error, z, float(2 * stats.norm.sf(abs(z))))
+
+
+def delong_interval(
+    truth: npt.ArrayLike, scores: npt.ArrayLike, *, level: float = 0.95
+) -> tuple[float, tuple[float, float]]:
+    """Return the AUC on one held-out set and its interval, on the logit scale.
+
+    It stays within 0 and 1; an AUC of 0 or 1 has no spread to estimate it from, and is its own interval.
+    """
+    areas, covariance = _delong(truth, np.asarray(scores, float)[None])
+    area, error = float(areas[0]), float(np.sqrt(covariance[0, 0]))
+    if not 0 < area < 1:
+        return area, (area, area)
+    logit, slope = np.log(area / (1 - area)), 1 / (area * (1 - area))
+    reach = stats.norm.ppf((1 + level) / 2) * error * slope
+    low, high = 1 / (1 + np.exp(-(logit - reach))), 1 / (1 + np.exp(-(logit + reach)))
+    return area, (float(low), float(high))
+
+
+def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test: float) -> Difference:
+    """Test whether two models differ over (repeated) cross-validation (Nadeau and Bengio, 2003).
+
+    Training folds overlap, so the plain t-test finds differences that are not there; the variance
+    is enlarged by the size of the test folds relative to the training folds.
+
+    Parameters
+    ----------
+    differences : array (n folds,)
+        Metric of one model minus that of the other, in each fold of each repeat.
+    n_train, n_test : float
+        Mean sizes of training and test folds.
+
+    Examples
+    --------
+    >>> round(corrected_resampled_t([0.02, 0.05, 0.01, 0.04, 0.03], n_train=80, n_test=20).p_value, 3)
+    0.047
+    """
+    values = np.asarray(differences, dtype=float)
+    n = len(values)
+    if n < 2:
+        raise ValueError(f"differences: two folds or more are needed, got {n}")
+    mean = float(values.mean())
+    error = float(np.sqrt((1 / n + n_test / n_train) * values.var(ddof=1)))
+    if error == 0:
+        return Difference(mean, 0.0, 0.0 if mean == 0 else float("inf"), 1.0 if mean == 0 else 0.0)
+    t = mean / error
+    return Difference(mean, error, t, float(2 * stats.t.sf(abs(t), n - 1)))
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return p-values adjusted for how many there are (Holm, 1979); None stays None."""
+    known = sorted((value, place) for place, value in enumerate(p_values) if value is not None)
+    adjusted: list[float | None] = [None] * len(p_values)
+    highest = 0.0
+    for rank, (value, place) in enumerate(known):
+        highest = max(highest, min(1.0, value * (len(known) - rank)))
+        adjusted[place] = highest
+    return adjusted
+
+
+def _delong(truth: npt.ArrayLike, scores: Floats) -> tuple[Floats, Floats]:
+    """Return AUCs (k,) and their covariance (k, k), by midranks (Sun and Xu, 2014)."""
+    labels = np.asarray(truth).astype(bool)
+    n_positive, n_negative = int(labels.sum()), int((~labels).sum())
+    if min(n_positive, n_negative) < 2:
+        raise ValueError(f"truth: two scans of each class are needed, got {n_positive} positive, {n_negative} others")
+    ranks = stats.rankdata(scores, axis=1)
+    above = (ranks[:, labels] - stats.rankdata(scores[:, labels], axis=1)) / n_negative
+    below = 1 - (ranks[:, ~labels] - stats.rankdata(scores[:, ~labels], axis=1)) / n_positive
+    covariance = np.atleast_2d(np.cov(above)) / n_positive + np.atleast_2d(np.cov(below)) / n_negative
+    return above.mean(axis=1), covariance

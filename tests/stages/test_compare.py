@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from neurocontrast.embedding.table import write_embeddings
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.stages.compare import compare
+from neurocontrast.stages.evaluate import evaluate
+
+FAST = {"n_bootstraps": 50, "umap": False, "C": (1e-2, 1.0)}
+N = 80
+
+
+def write(path: Path, strength: float, *, rows: slice = slice(None)) -> Path:
+    generator = np.random.default_rng(0)
+    codes = generator.integers(2, size=N)
+    names = [f"sub-{row:02d}" for row in range(N)]
+    table = pd.DataFrame(
+        {
+            "participant_id": names,
+            "subject_id": names,
+            "session": "",
+            "path": "",
+            "age": generator.uniform(20, 80, N) + 5 * codes,
+            "site": generator.choice(["a", "b"], N),
+            "diagnosis": np.where(codes, "patient", "control"),
+            "stage": np.where(codes, generator.choice(["early", "late"], N), "control"),
+        }
+    )
+    noise = generator.normal(size=(N, 10))
+    features = (noise + strength * codes[:, None] * np.eye(10)[0]).astype(np.float32)
+    info = {"format": 1, "pretraining_subjects": []}
+    write_embeddings(path, table[rows].reset_index(drop=True), features[rows], info)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("models")
+    for name, strength in (("weak", 0.3), ("strong", 3.0)):
+        source = write(root / f"{name}.parquet", strength)
+        evaluate(source, out=root / name, n_repeats=2, **FAST)
+        evaluate(source, out=root / f"{name}-sites", splits="leave-site-out", **FAST)
+        evaluate(source, out=root / f"{name}-age", target="age", **FAST)
+        evaluate(source, out=root / f"{name}-stage", target="stage", **FAST)
+    return root
+
+
+def test_the_better_model_is_found(folder, tmp_path):
+    out = compare([folder / "weak", folder / "strong"], out=tmp_path / "c", n_bootstraps=200)
+    differences = pd.read_csv(out / "differences.tsv", sep="\t").set_index("metric")
+    auc = differences.loc["auc"]
+    assert (auc["model"], auc["reference"], auc["n_folds"]) == ("strong", "weak", 10)
+    assert 0 < auc["low"] < auc["difference"] < auc["high"]
+    assert auc["p_value"] < 0.05
+    models = pd.read_csv(out / "models.tsv", sep="\t").set_index(["model", "metric"])
+    pooled = json.loads((folder / "strong" / "evaluation.json").read_text())["metrics"]
+    for metric, values in pooled.items():
+        assert models.loc[("strong", metric), "value"] == pytest.approx(values["pooled"]), metric
+    assert json.loads((out / "comparison.json").read_text())["reference"] == "weak"
+
+
+@pytest.mark.parametrize("kind", ["age", "stage"])
+def test_other_targets_can_be_compared(folder, tmp_path, kind):
+    out = compare([folder / f"weak-{kind}", folder / f"strong-{kind}"], out=tmp_path / "c", n_bootstraps=50)
+    models = pd.read_csv(out / "models.tsv", sep="\t").set_index(["model", "metric"])
+    pooled = json.loads((folder / f"weak-{kind}" / "evaluation.json").read_text())["metrics"]
+    for metric, values in pooled.items():
+        assert models.loc[(f"weak-{kind}", metric), "value"] == pytest.approx(values["pooled"]), metric
+
+
+def test_a_model_does_not_differ_from_itself(folder, tmp_path):
+    out = compare([folder / "weak"] * 3, names=["a", "b", "c"], out=tmp_path / "c", n_bootstraps=50)
+    differences = pd.read_csv(out / "differences.tsv", sep="\t")
+    assert (differences["difference"] == 0).all()
+    assert (differences[["p_value", "p_adjusted"]] == 1).all().all()
+
+
+def test_held_out_sites_are_no_random_folds(folder, tmp_path):
+    out = compare([folder / "weak-sites", folder / "strong-sites"], out=tmp_path / "c", n_bootstraps=50)
+    differences = pd.read_csv(out / "differences.tsv", sep="\t")
+    assert differences["p_value"].isna().all()
+    assert differences["low"].notna().all()
+
+
+def test_what_cannot_be_paired_is_refused(folder, tmp_path):
+    with pytest.raises(DataError, match="different target: 'diagnosis' and 'age'"):
+        compare([folder / "weak", folder / "weak-age"], out=tmp_path / "c")
+    other = evaluate(folder / "weak.parquet", out=tmp_path / "seed", n_repeats=2, seed=1, **FAST)
+    with pytest.raises(DataError, match=r"another fold .*split_file=weak/splits\.tsv"):
+        compare([folder / "weak", other], out=tmp_path / "c")
+    fewer = evaluate(write(tmp_path / "fewer.parquet", 1.0, rows=slice(5, None)), out=tmp_path / "few", **FAST)
+    with pytest.raises(DataError, match=r"tested different scans.*sub-00"):
+        compare([folder / "weak", fewer], out=tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+
+
+def test_the_split_file_makes_another_seed_comparable(folder, tmp_path):
+    splits = str(folder / "weak" / "splits.tsv")
+    other = evaluate(folder / "strong.parquet", out=tmp_path / "other", split_file=splits, seed=9, **FAST)
+    assert compare([folder / "weak", other], out=tmp_path / "c", n_bootstraps=50).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"evaluations": ["weak"]}, "needs two or more, got 1"),
+        ({"evaluations": ["weak", "weak"]}, "'weak' stands twice"),
+        ({"names": ["a"]}, "one for each of the 2 evaluations is needed, got 1"),
+        ({"evaluations": ["weak", "nowhere"]}, "it has no evaluation.json"),
+        ({"n_bootstraps": 0}, "n_bootstraps must be 1 or more"),
+        ({"confidence_level": 95.0}, "confidence_level between 0 and 1"),
+    ],
+)
+def test_wrong_arguments_are_answered(folder, tmp_path, arguments, message):
+    names = arguments.pop("evaluations", ["weak", "strong"])
+    with pytest.raises(ConfigError, match=message):
+        compare([folder / name for name in names], out=tmp_path / "c", **arguments)
+
+
+def test_a_damaged_evaluation_is_named(folder, tmp_path):
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "evaluation.json").write_text("{}")
+    with pytest.raises(DataError, match="not readable as an evaluation"):
+        compare([folder / "weak", broken], out=tmp_path / "c")

@@ -59,11 +59,7 @@ def embed(
     encoder, contract = load_encoder(run)
     preprocessing = Preprocessing.from_contract(contract["preprocessing"])
     root = settings.data.images_root if images_root is None else Path(images_root)
-    cohort = read_cohort(Path(participants), images_root=root, images_pattern=settings.data.images_pattern)
-    if settings.embedding.where:
-        cohort = cohort.select(settings.embedding.where)
-    for warning in cohort.warnings:
-        progress.warning(warning)
+    cohort = _read_cohort(Path(participants), root, settings, progress)
     info = _describe(Path(run), contract, cohort, progress)
     cache = VolumeCache(settings.data.cache_dir, preprocessing, dtype=contract.get("cache_dtype", "float32"))
     n_workers = settings.data.n_workers
@@ -72,6 +68,15 @@ def embed(
     features = extract_features(encoder, images, settings=settings.embedding, n_readers=n_workers, progress=progress)
     write_embeddings(target, cohort.table, features, info)
     return target
+
+
+def _read_cohort(participants: Path, root: Path | None, settings: Config, progress: Progress) -> Cohort:
+    cohort = read_cohort(participants, images_root=root, images_pattern=settings.data.images_pattern)
+    if settings.embedding.where:
+        cohort = cohort.select(settings.embedding.where)
+    for warning in cohort.warnings:
+        progress.warning(warning)
+    return cohort
 
 
 def _check_target(out: Path, *, overwrite: bool) -> Path:

@@ -67,6 +67,12 @@ def pretrain(
     cohort = _read_cohort(settings, progress)
     if not is_new:
         check_can_continue(folder, settings, cohort)
+    _run(settings, cohort, folder, is_new=is_new, progress=progress)
+    progress.message(f"{folder}: finished.")
+    return folder
+
+
+def _run(settings: Config, cohort: Cohort, folder: Path, *, is_new: bool, progress: Progress) -> None:
     model, objective, data, categories = _prepare(settings, cohort)
     paths = [str(path) for path in cohort.table["path"]]
     assert isinstance(data.images, VolumeDataset)
@@ -88,8 +94,6 @@ def pretrain(
         progress=progress,
     )
     save_encoder(folder, model.encoder, _contract(settings, cohort, result, folder))
-    progress.message(f"{folder}: finished.")
-    return folder
 
 
 def _resolve(

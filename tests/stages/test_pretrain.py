@@ -1,6 +1,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -198,6 +199,29 @@ def test_killed_run_resumes_to_the_same_bytes(whole, settings, tmp_path):
     assert weights(out) == weights(whole)
     assert metrics(out) == metrics(whole)
     assert not list(out.rglob(".tmp-*"))
+
+
+@pytest.mark.parametrize("lost", [["encoder.json"], ["encoder.json", "encoder.safetensors"], ["metrics.csv"]])
+def test_killed_while_the_last_files_were_written(whole, settings, tmp_path, lost):
+    shutil.copytree(whole, tmp_path / "run")
+    for name in {*lost, "encoder.json"}:
+        (tmp_path / "run" / name).unlink()
+    neurocontrast.pretrain(settings(), out=tmp_path / "run", resume=True)
+    assert weights(tmp_path / "run") == weights(whole)
+    assert metrics(tmp_path / "run") == metrics(whole)
+
+
+def test_damaged_checkpoint_is_named_and_the_one_before_can_be_used(whole, settings, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    (out / "encoder.json").unlink()
+    newest = out / "checkpoints/epoch-0002.pt"
+    newest.write_bytes(newest.read_bytes()[:-1000])
+    with pytest.raises(CheckpointError, match=r"epoch-0002\.pt: the checkpoint is damaged.*Remove this file"):
+        neurocontrast.pretrain(settings(), out=out, resume=True)
+    newest.unlink()
+    neurocontrast.pretrain(settings(), out=out, resume=True)
+    assert weights(out) == weights(whole)
 
 
 def test_sigterm_saves_and_resume_without_configuration_continues(whole, settings, tmp_path):

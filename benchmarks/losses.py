@@ -194,9 +194,10 @@ def measure(name: str, n_embeddings: int, repeats: int) -> dict:
     for _ in range(repeats):
         command = [sys.executable, __file__, "--case", name, str(n_embeddings)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            lines = done.stderr.strip().splitlines()
-            print(f"  {name} at {n_embeddings}: {lines[-1] if lines else 'killed'}", file=sys.stderr)
+        if done.returncode > 0:
+            reason = done.stderr.strip().splitlines()[-1]
+            return {"name": name, "n": n_embeddings, "fits": False, "failed": reason}
+        if done.returncode < 0:  # killed for memory
             return {"name": name, "n": n_embeddings, "fits": False}
         results.append(json.loads(done.stdout.strip().splitlines()[-1]))
         if not results[-1]["fits"]:
@@ -207,6 +208,8 @@ def measure(name: str, n_embeddings: int, repeats: int) -> dict:
 def shown(result: dict | None) -> str:
     if result is None:
         return ""
+    if "failed" in result:
+        return f"failed: {result['failed']}"
     if not result["fits"]:
         return f"does not fit in {LIMIT_GIB} GiB"
     seconds = result["seconds"]

@@ -1,0 +1,50 @@
+"""Losses of a label: what a label without others means, what is counted, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from neurocontrast import losses
+from neurocontrast.exceptions import ConfigError, DataError
+
+PATHS = pytest.mark.parametrize("tile", [None, 3])
+
+
+@PATHS
+def test_a_label_of_one_scan_has_its_twin(random_batch, naive, tile):
+    z1, z2, _ = random_batch(6, 4)
+    label = torch.tensor([0, 0, 1, 2, 2, 2])
+    for loss, expected in (
+        (losses.SupCon("label", tile=tile), naive.supcon(z1, z2, label.tolist(), 0.1)),
+        (losses.SINCERE("label", tile=tile), naive.sincere(z1, z2, label.tolist(), 0.1)),
+    ):
+        torch.testing.assert_close(loss(z1, z2, {"label": label}), expected, rtol=1e-10, atol=1e-10)
+
+
+@PATHS
+def test_without_another_label_nothing_is_left_to_learn(random_batch, tile):
+    z1, z2, _ = random_batch(5, 4)
+    same = {"label": torch.zeros(5, dtype=torch.int64)}
+    sincere = losses.SINCERE("label", tile=tile)(z1, z2, same)
+    assert sincere.item() == 0
+    assert not torch.autograd.grad(sincere, z1)[0].any()
+    assert losses.EpsilonSupInfoNCE("label", epsilon=0.25, tile=tile)(z1, z2, same).item() == pytest.approx(-0.25)
+
+
+def test_margin_is_a_part_of_its_own(random_batch):
+    z1, z2, metadata = random_batch(6, 4)
+    terms = losses.EpsilonSupInfoNCE("label", epsilon=0.4).terms(z1, z2, metadata)
+    assert terms["margin"].item() == pytest.approx(-0.4)
+    assert list(losses.SINCERE("label").terms(z1, z2, metadata)) == ["contrast"]
+
+
+def test_columns_and_refusals(random_batch):
+    z1, z2, metadata = random_batch(4, 3)
+    assert losses.SINCERE("label").columns == {"label": "categorical"}
+    metadata["label"][2] = -1
+    for loss in (losses.SupCon("label"), losses.SINCERE("label"), losses.EpsilonSupInfoNCE("label")):
+        with pytest.raises(DataError, match=r"'label' is missing for 1 row: 2"):
+            loss(z1, z2, metadata)
+    with pytest.raises(ConfigError, match="epsilon must be a number of at least 0"):
+        losses.EpsilonSupInfoNCE("label", epsilon=-1)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from neurocontrast.evaluation.target import Kind
 
-__all__ = ["METRICS", "POOLED_ONLY", "compute_metrics", "decide", "explain_undefined"]
+__all__ = ["LOWER_IS_BETTER", "METRICS", "POOLED_ONLY", "compute_metrics", "decide", "explain_undefined"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -24,6 +24,9 @@ METRICS: dict[Kind, tuple[str, ...]] = {
     "continuous": ("mae", "r2", "rmse", "pearson", "spearman"),
 }  # fmt: skip
 """Names in the order in which they are written."""
+
+LOWER_IS_BETTER = frozenset({"brier", "log_loss", "mae", "rmse"})
+"""Losses and errors."""
 
 POOLED_ONLY = ("auc_within_fold",)
 """Metrics that a single fold or site does not have in a form of their own."""

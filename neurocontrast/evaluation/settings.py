@@ -44,6 +44,8 @@ class EvaluationSettings(Settings):
     covariates : tuple of str
         Columns of the baseline; those that are absent, the target, and the site where sites are
         left out, are dropped.
+    n_permutations : int
+        Repetitions of the whole procedure on labels permuted within site; 0 for no permutation test.
     n_bootstraps : int
         Resamples of subjects behind every interval; 0 for none.
     confidence_level : float
@@ -70,6 +72,7 @@ class EvaluationSettings(Settings):
     alpha: tuple[float, ...] = tuple(10.0 ** (power / 2) for power in range(-2, 13))
     threshold: Literal["half", "prevalence"] = "half"
     covariates: tuple[str, ...] = ("age", "sex", "site")
+    n_permutations: int = Field(0, ge=0)
     n_bootstraps: int = Field(2000, ge=0)
     confidence_level: float = Field(0.95, gt=0.0, lt=1.0)
     min_site_n: int = Field(10, ge=1)

@@ -14,6 +14,7 @@ from neurocontrast.evaluation.covariates import CovariateDesign, choose_covariat
 from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.notices import Notice, look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
+from neurocontrast.evaluation.permutation import permutation_p_values
 from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.split_files import split_table, splits_from_table
@@ -25,6 +26,7 @@ from neurocontrast.evaluation.target import Target, read_target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import digest_of
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.seeds import derive_seed
 
 __all__ = ["Evaluation", "Study", "plan_study", "run_study"]
 
@@ -138,9 +140,9 @@ def run_study(study: Study, *, progress: Progress = SILENT) -> Evaluation:
     """Fit the probes, and compute every table and figure of an evaluation."""
     settings, target = study.settings, study.target
     models = _predict(study, progress)
-    progress.message("Metrics, intervals and map")
     folds = fold_table(target, study.splits, models)
     figures = metric_summary(target, folds, models, study.subjects, settings)
+    figures["permutation"] = _permute(study, figures["metrics"], progress) if settings.n_permutations else None
     tables = {
         "predictions": prediction_table(study.table, target, models),
         "folds": folds,
@@ -173,22 +175,25 @@ def _make_splits(
         splits = leave_site_out(list(table["site"]), subjects, names=row_names(table, np.arange(len(table))))
     else:
         check_class_sizes(target, subjects, settings.n_folds)
-        splits = stratified(
-            target,
-            list(table["site"]),
-            subjects,
-            n_folds=settings.n_folds,
-            n_repeats=settings.n_repeats,
-            seed=settings.seed,
-        )
+        splits = _deal(table, target, settings, settings.seed)
     check_splits(splits, target, subjects)
     return splits
 
 
-def _predict(study: Study, progress: Progress) -> dict[str, OutOfFold]:
+def _deal(table: pd.DataFrame, target: Target, settings: EvaluationSettings, seed: int) -> list[Split]:
+    subjects = table["subject_id"].to_numpy(dtype=object)
+    n_folds, n_repeats = settings.n_folds, settings.n_repeats
+    return stratified(target, list(table["site"]), subjects, n_folds=n_folds, n_repeats=n_repeats, seed=seed)
+
+
+def _features_design(study: Study) -> Design:
     features = np.asarray(study.features, dtype=np.float64)
+    return lambda train, test: (features[train], features[test])
+
+
+def _predict(study: Study, progress: Progress) -> dict[str, OutOfFold]:
     designs: dict[str, Design] = {
-        "embedding": lambda train, test: (features[train], features[test]),
+        "embedding": _features_design(study),
         "baseline": CovariateDesign(study.table, study.covariates),
     }
     models = {}
@@ -203,6 +208,28 @@ def _predict(study: Study, progress: Progress) -> dict[str, OutOfFold]:
                 advance=task.advance,
             )
     return models
+
+
+def _permute(study: Study, metrics: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
+    settings, is_site = study.settings, study.target.name == "site"
+
+    def make_splits(target: Target, permutation: int) -> list[Split]:
+        if study.from_file or settings.splits != "stratified":
+            return study.splits
+        return _deal(study.table, target, settings, derive_seed("permuted-folds", settings.seed, permutation))
+
+    with progress.task("Permuting labels", settings.n_permutations, "permutation") as task:
+        p_values = permutation_p_values(
+            _features_design(study),
+            study.target,
+            make_splits,
+            sites=[None] * len(study.table) if is_site else list(study.table["site"]),
+            subjects=study.subjects,
+            settings=settings,
+            observed={name: np.nan if part["pooled"] is None else part["pooled"] for name, part in metrics.items()},
+            advance=task.advance,
+        )
+    return {"n": settings.n_permutations, "unit": "subject", "within_site": not is_site, "p_values": p_values}
 
 
 def _look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold]) -> list[Notice]:

@@ -27,6 +27,7 @@ class ProjectionHead(nn.Sequential):
 
     Examples
     --------
+    >>> import torch
     >>> ProjectionHead(1024, [512, 128])(torch.zeros(2, 1024)).shape
     torch.Size([2, 128])
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -133,13 +134,18 @@ def read_provenance(folder: Path) -> dict[str, Any]:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Read a run's ``metrics.csv``: numbers, and None where nothing was measured."""
+    """Read a run's ``metrics.csv``: finite numbers, and None where there is none."""
     path = folder / "metrics.csv"
     if not path.is_file():
         return []
     with open(path, newline="", encoding="utf-8") as stream:
-        rows = [{name: float(cell) if cell else None for name, cell in row.items()} for row in csv.DictReader(stream)]
+        rows = [{name: _number(cell) for name, cell in row.items()} for row in csv.DictReader(stream)]
     return [{**row, "epoch": int(row["epoch"] or 0)} for row in rows]
+
+
+def _number(cell: str) -> float | None:
+    number = float(cell or "nan")
+    return number if math.isfinite(number) else None
 
 
 def is_finished(folder: Path) -> bool:

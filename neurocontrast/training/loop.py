@@ -100,7 +100,8 @@ def fit(
 
 def _train(session: Session, position: Position, folder: Path, progress: Progress) -> FitResult:
     settings = session.settings
-    total = (settings.epochs - position.epoch) * len(session.data.training_rows)
+    done = sum(len(rows) for rows in _batches_of(session, position.epoch)[: position.batch])
+    total = (settings.epochs - position.epoch) * len(session.data.training_rows) - done
     with (
         deterministic(),
         StopRequest() as stop,

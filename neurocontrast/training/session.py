@@ -184,7 +184,7 @@ def accelerator_of(settings: TrainingSettings) -> str:
     if accelerator == "cpu" and settings.precision != "32-true":
         raise ConfigError(
             f"training.precision: '{settings.precision}' is for GPUs. On a CPU PyTorch's half-precision weight "
-            "gradients of 3D convolutions are wrong (measured with 2.13: NaN, or at a cosine of 0.5 to those of float32). "
+            "gradients of 3D convolutions are wrong (measured with 2.13: NaN, or a cosine of 0.5 to float32). "
             "Use '32-true'."
         )
     return accelerator

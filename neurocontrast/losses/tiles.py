@@ -89,6 +89,8 @@ def exclude(block: Tensor, offset: int, excluded: Literal["self", "sample"] | No
 def weight_mass(block: Tensor, n_views: int, offset: int) -> Tensor:
     """Σ_j b_ij over the columns' embeddings of a block (n_i, n_j) between samples, the anchor itself left out."""
     mass = block.sum(1).mul_(n_views)
+    if offset == 0 and block.shape[0] == block.shape[1]:
+        return mass.sub_(block.diagonal())
     if -block.shape[0] < offset < block.shape[1]:
         diagonal = block.diagonal(offset)
         first = max(0, -offset)

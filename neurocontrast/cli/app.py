@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from neurocontrast.cli import check, embed, evaluate, pretrain, report, simulate
+from neurocontrast.cli import check, compare, embed, evaluate, pretrain, report, simulate
 from neurocontrast.exceptions import NeurocontrastError
 
 __all__ = ["app", "main", "run"]
@@ -54,6 +54,7 @@ pretrain.register(app)
 embed.register(app)
 evaluate.register(app)
 report.register(app)
+compare.register(app)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

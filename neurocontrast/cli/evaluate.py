@@ -33,6 +33,12 @@ def evaluate(
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of splits and bootstrap.")] = None,
     positive: Annotated[str | None, typer.Option("--positive", help="Class that counts as positive.")] = None,
+    split_file: Annotated[
+        Path | None, typer.Option("--split-file", help="Folds to use again: the splits.tsv of another evaluation.")
+    ] = None,
+    n_permutations: Annotated[
+        int | None, typer.Option("--n-permutations", help="Test against labels permuted within site, so many times.")
+    ] = None,
     allow_overlap: Annotated[
         bool,
         typer.Option(
@@ -54,6 +60,8 @@ def evaluate(
         "evaluation.n_repeats": n_repeats,
         "evaluation.seed": seed,
         "evaluation.positive": positive,
+        "evaluation.split_file": None if split_file is None else str(split_file),
+        "evaluation.n_permutations": n_permutations,
         "evaluation.allow_overlap": True if allow_overlap else None,
     }
     settings = resolve(config, overrides, flags).evaluation

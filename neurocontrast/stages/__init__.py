@@ -6,25 +6,24 @@ Each is imported when it is first asked for, so that `evaluate` and `report` wor
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from neurocontrast.stages.check import check
+    from neurocontrast.stages.compare import compare
     from neurocontrast.stages.embed import embed
     from neurocontrast.stages.evaluate import evaluate
     from neurocontrast.stages.pretrain import pretrain
     from neurocontrast.stages.report import report
     from neurocontrast.stages.simulate import simulate
 
-__all__ = ["check", "embed", "evaluate", "pretrain", "report", "simulate"]
+__all__ = ["check", "compare", "embed", "evaluate", "pretrain", "report", "simulate"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(import_module(f"{__name__}.{name}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+__getattr__ = lazy_exports(__name__, {name: [name] for name in __all__})
 
 
 class _Stages(ModuleType):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import nn
@@ -16,7 +17,11 @@ __all__ = ["ContrastiveModel", "ProjectionHead", "build_model"]
 
 
 class ProjectionHead(nn.Sequential):
-    """Linear layers with rectifiers between them.
+    """Linear layers with rectifiers between them, on features standardised over the batch.
+
+    Pooled features of brains are nearly the same for everybody: what differs is a small part
+    of their mean. Without standardising, the first steps turn all embeddings towards that mean,
+    and short trainings spend their time on the way back (``benchmarks/recipe.py``).
 
     Parameters
     ----------
@@ -24,6 +29,8 @@ class ProjectionHead(nn.Sequential):
         Number of the encoder's features.
     sizes : sequence of int
         Size of each layer; the last is the size of the embedding.
+    norm : {'batch', 'none'}
+        ``batch`` standardises each feature over the batch, without parameters of its own.
 
     Examples
     --------
@@ -32,8 +39,8 @@ class ProjectionHead(nn.Sequential):
     torch.Size([2, 128])
     """
 
-    def __init__(self, n_features: int, sizes: Sequence[int]) -> None:
-        layers: list[nn.Module] = []
+    def __init__(self, n_features: int, sizes: Sequence[int], *, norm: Literal["batch", "none"] = "batch") -> None:
+        layers: list[nn.Module] = [nn.BatchNorm1d(n_features, affine=False)] if norm == "batch" else []
         for n_in, n_out in pairwise([n_features, *sizes]):
             layers += [nn.Linear(n_in, n_out), nn.ReLU()]
         super().__init__(*layers[:-1])
@@ -78,4 +85,4 @@ def build_model(settings: EncoderSettings, *, seed: int = 0) -> ContrastiveModel
     encoder = build_encoder(settings, seed=seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed("head weights", seed))
-        return ContrastiveModel(encoder, ProjectionHead(encoder.n_features, settings.projection))
+        return ContrastiveModel(encoder, ProjectionHead(encoder.n_features, settings.projection, norm=settings.projection_norm))

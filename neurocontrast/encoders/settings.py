@@ -25,8 +25,12 @@ class EncoderSettings(Settings):
     projection : tuple of int
         Sizes of the projection head's layers after the encoder's features; the last is the
         size of the embedding that the loss sees. Evaluation uses the features before the head.
+    projection_norm : {'batch', 'none'}
+        Whether the head standardises the features over the batch first, which lets short trainings
+        learn sooner; the y-Aware authors' head does not.
     """
 
     name: Literal["densenet121", "lenet"] = "densenet121"
     final_norm: bool = True
     projection: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] = (512, 128)
+    projection_norm: Literal["batch", "none"] = "batch"

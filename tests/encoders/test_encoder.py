@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from neurocontrast.encoders import EncoderSettings, build_encoder, build_model, check_shape
+from neurocontrast.encoders import EncoderSettings, ProjectionHead, build_encoder, build_model, check_shape
 from neurocontrast.exceptions import ConfigError
 
 LENET = EncoderSettings(name="lenet", projection=(16, 8))
@@ -24,7 +24,7 @@ def test_densenet_without_final_norm_lacks_that_layer_alone():
 
 def test_head_is_linear_relu_linear_of_the_configured_sizes():
     head = build_model(LENET).head
-    assert [type(layer).__name__ for layer in head] == ["Linear", "ReLU", "Linear"]
+    assert [type(layer).__name__ for layer in head] == ["BatchNorm1d", "Linear", "ReLU", "Linear"]
     assert [(layer.in_features, layer.out_features) for layer in head if hasattr(layer, "in_features")] == [
         (32, 16),
         (16, 8),
@@ -40,7 +40,7 @@ def test_weights_depend_on_the_seed_alone_and_leave_the_global_state():
     second = build_model(LENET, seed=3).state_dict()
     other = build_model(LENET, seed=4).state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
-    assert not torch.equal(first["head.0.weight"], other["head.0.weight"])
+    assert not torch.equal(first["head.1.weight"], other["head.1.weight"])
     assert not torch.equal(first["encoder.features.layers.0.weight"], other["encoder.features.layers.0.weight"])
 
 
@@ -49,3 +49,16 @@ def test_shape_below_the_networks_halvings_is_refused():
     check_shape(encoder, (8, 9, 8))
     with pytest.raises(ConfigError, match=r"data\.shape: encoder 'lenet' needs at least 8 voxels .* \[8, 7, 8\]"):
         check_shape(encoder, (8, 7, 8))
+
+
+def test_the_head_sees_standardised_features_unless_told_otherwise():
+    features = 5.0 + 0.01 * torch.randn(16, 10, generator=torch.Generator().manual_seed(0))
+    heads = {norm: ProjectionHead(10, [16, 8], norm=norm) for norm in ("batch", "none")}
+    similarity = {}
+    for norm, head in heads.items():
+        z = torch.nn.functional.normalize(head(features), dim=1)
+        similarity[norm] = float((z @ z.T).mean())
+    assert similarity["none"] > 0.99  # everybody looks the same
+    assert similarity["batch"] < 0.7
+    assert [type(layer).__name__ for layer in heads["none"]] == ["Linear", "ReLU", "Linear"]
+    assert not list(heads["batch"][0].parameters())

@@ -156,9 +156,10 @@ def check_class_sizes(target: Target, subjects: npt.ArrayLike, n_folds: int) -> 
     fitting = next((k for k in range(min(smallest, n_folds), 1, -1) if smallest - -(-smallest // k) >= 2), None)
     few = ", ".join(f"'{name}' has {n}" for name, n in short.items())
     hint = f"Set n_folds={fitting} (--n-folds {fitting})" if fitting else "Evaluate more subjects"
+    other = f", or leave the class out with where={{'{target.name}': [...]}}" if target.kind == "multiclass" else ""
     raise ConfigError(
         f"n_folds: every class of '{target.name}' needs at least as many subjects as the {n_folds} folds, and two in "
-        f"every training fold; {few}. {hint}, or leave the class out with where={{'{target.name}': [...]}}."
+        f"every training fold; {few}. {hint}{other}."
     )
 
 

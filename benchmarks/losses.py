@@ -21,6 +21,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+from torch import Tensor
+from torch.nn import functional
+
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 D = 128
@@ -60,8 +64,6 @@ def ours(name: str) -> Callable:
 
 
 def peer(name: str) -> Callable:
-    import torch
-
     if name == "lightly NT-Xent":
         from lightly.loss import NTXentLoss
 
@@ -74,7 +76,7 @@ def peer(name: str) -> Callable:
         loss = kind(temperature=0.1)
         of_scan = name == "PML NT-Xent"
 
-        def on_pool(a: torch.Tensor, b: torch.Tensor, m: dict) -> torch.Tensor:
+        def on_pool(a: Tensor, b: Tensor, m: dict) -> Tensor:
             labels = torch.arange(len(a)) if of_scan else m["label"]
             return loss(torch.cat([a, b]), labels.repeat(2))
 
@@ -88,58 +90,63 @@ def peer(name: str) -> Callable:
     return lambda a, b, m: loss(a, b, m["age"][:, None])
 
 
+def pool(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    z = functional.normalize(torch.cat([a, b]))
+    return z @ z.T / 0.1, torch.eye(len(z), dtype=torch.bool)
+
+
+def gaussian(m: dict) -> Tensor:
+    age = m["age"].repeat(2)
+    return torch.exp(-0.5 * ((age[:, None] - age) / 5) ** 2)
+
+
+def nt_xent(a, b, _):
+    s, own = pool(a, b)
+    return functional.cross_entropy(s.masked_fill(own, -torch.inf), torch.arange(len(s)).roll(len(a)))
+
+
+def infonce(a, b, _):
+    s = functional.normalize(a) @ functional.normalize(b).T / 0.1
+    twin = torch.arange(len(s))
+    return (functional.cross_entropy(s, twin) + functional.cross_entropy(s.T, twin)) / 2
+
+
+def weighted(s, own, w):
+    w = w.masked_fill(own, 0)
+    w = w / w.sum(1, keepdim=True)
+    return (s.masked_fill(own, -torch.inf).logsumexp(1) - (w * s).sum(1)).mean()
+
+
+def y_aware(a, b, m):
+    return weighted(*pool(a, b), gaussian(m))
+
+
+def supcon(a, b, m):
+    label = m["label"].repeat(2)
+    return weighted(*pool(a, b), (label[:, None] == label).float())
+
+
+def conditional(a, b, m):
+    s, own = pool(a, b)
+    w = gaussian(m)
+    apart = (1 - w).masked_fill(own, 0)
+    w = w.masked_fill(own, 0)
+    uniformity = (apart / apart.sum(1, keepdim=True) * s.exp()).sum(1).mean().log()
+    return uniformity - (w * s).sum(1).div(w.sum(1)).mean()
+
+
+def sincere(a, b, m):
+    s, own = pool(a, b)
+    label = m["label"].repeat(2)
+    same = label[:, None] == label
+    negatives = s.masked_fill(same, -torch.inf).logsumexp(1, keepdim=True)
+    positives = (same & ~own).float()
+    return ((functional.softplus(negatives - s) * positives).sum(1) / positives.sum(1)).mean()
+
+
 def plain(name: str) -> Callable:
     """The dense expression one would write, through autograd."""
-    import torch
-    from torch.nn import functional
-
-    def pool(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        z = functional.normalize(torch.cat([a, b]))
-        return z @ z.T / 0.1, torch.eye(len(z), dtype=torch.bool)
-
-    def gaussian(m: dict) -> torch.Tensor:
-        age = m["age"].repeat(2)
-        return torch.exp(-0.5 * ((age[:, None] - age) / 5) ** 2)
-
-    def nt_xent(a, b, _):
-        s, own = pool(a, b)
-        return functional.cross_entropy(s.masked_fill(own, -torch.inf), torch.arange(len(s)).roll(len(a)))
-
-    def infonce(a, b, _):
-        s = functional.normalize(a) @ functional.normalize(b).T / 0.1
-        twin = torch.arange(len(s))
-        return (functional.cross_entropy(s, twin) + functional.cross_entropy(s.T, twin)) / 2
-
-    def weighted(s, own, w):
-        w = w.masked_fill(own, 0)
-        w = w / w.sum(1, keepdim=True)
-        return (s.masked_fill(own, -torch.inf).logsumexp(1) - (w * s).sum(1)).mean()
-
-    def y_aware(a, b, m):
-        return weighted(*pool(a, b), gaussian(m))
-
-    def supcon(a, b, m):
-        label = m["label"].repeat(2)
-        return weighted(*pool(a, b), (label[:, None] == label).float())
-
-    def conditional(a, b, m):
-        s, own = pool(a, b)
-        w = gaussian(m)
-        apart = (1 - w).masked_fill(own, 0)
-        w = w.masked_fill(own, 0)
-        uniformity = (apart / apart.sum(1, keepdim=True) * s.exp()).sum(1).mean().log()
-        return uniformity - (w * s).sum(1).div(w.sum(1)).mean()
-
-    def sincere(a, b, m):
-        s, own = pool(a, b)
-        label = m["label"].repeat(2)
-        same = label[:, None] == label
-        negatives = s.masked_fill(same, -torch.inf).logsumexp(1, keepdim=True)
-        positives = (same & ~own).float()
-        return ((functional.softplus(negatives - s) * positives).sum(1) / positives.sum(1)).mean()
-
-    chosen = (nt_xent, infonce, y_aware, conditional, supcon, sincere)
-    return dict(zip(PLAIN, chosen, strict=True))[name]
+    return dict(zip(PLAIN, (nt_xent, infonce, y_aware, conditional, supcon, sincere), strict=True))[name]
 
 
 def build(name: str) -> Callable:
@@ -154,8 +161,6 @@ def memory() -> tuple[float, float]:
 
 def run_case(name: str, n_embeddings: int) -> None:
     """Time one loss in this process and print the result as JSON."""
-    import torch
-
     torch.set_num_threads(1)
     loss = build(name)
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT_GIB << 30, LIMIT_GIB << 30))

@@ -21,7 +21,7 @@ class DebiasedInfoNCE(Objective):
     """Debiased InfoNCE: NT-Xent whose negatives are corrected for those that are in truth positives.
 
     mean_i −log( e^{s⁺} / (e^{s⁺} + G_i) ), G_i = max{ (Σ_negatives e^{s_ij} − N τ⁺ e^{s⁺}) / (1 − τ⁺), N e^{−1/τ} },
-    s⁺ the similarity with the twin, N = 2n − 2 negatives (Chuang et al. 2020, eqs. 7 and 8 with one positive). Kept
+    s⁺ the similarity with the twin, N = 2n − 2 negatives (Chuang et al. 2020, with one positive). Kept
     in log space, so that a small τ stays finite.
 
     Choose it without labels, when random negatives often share the anchor's (unknown) class.
@@ -73,7 +73,7 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
     """Hard-negative InfoNCE: `DebiasedInfoNCE` in which close negatives count more.
 
     As there, with Σ_negatives e^{s_ij} replaced by Σ b_ij e^{s_ij} / mean_j b_ij, b_ij = e^{β s_ij}; the importance
-    weights b carry gradient, as in the released code (Robinson et al. 2021, eq. 4).
+    weights b carry gradient, as in the released code (Robinson et al. 2021).
 
     Choose it without labels, when most negatives are easy and training stalls.
 

@@ -39,7 +39,7 @@ class EpsilonSupInfoNCE(Objective):
     """ε-SupInfoNCE: scans of one label attract until they are closer than those of other labels by a margin.
 
     mean_i (1/|P_i|) Σ_{p∈P_i} [ −s_ip + log( exp(s_ip − ε) + Σ_{j∈N_i} exp s_ij ) ], P_i the other embeddings with the
-    anchor's label (its twin among them), N_i those of another label (Barbano et al. 2023, eq. 8). ε is subtracted
+    anchor's label (its twin among them), N_i those of another label (Barbano et al. 2023). ε is subtracted
     from the similarity after its division by τ. Without any other label in the batch the loss is −ε.
 
     Parameters
@@ -73,7 +73,7 @@ class EpsilonSupInfoNCE(Objective):
 class SINCERE(EpsilonSupInfoNCE):
     """SINCERE: scans of one label attract, scans of different labels repel, and no pair does both.
 
-    mean_i (1/|P_i|) Σ_{p∈P_i} [ −s_ip + log( exp s_ip + Σ_{j∈N_i} exp s_ij ) ] (Feeney and Hughes 2023, eq. 6), P_i and
+    mean_i (1/|P_i|) Σ_{p∈P_i} [ −s_ip + log( exp s_ip + Σ_{j∈N_i} exp s_ij ) ] (Feeney and Hughes 2023), P_i and
     N_i as in `EpsilonSupInfoNCE`. The gradient on a pair of one label is never positive, so that, unlike with
     `SupCon`, classes are not pushed apart from within. ``bounds`` reports KL ≥ mean_i log|N_i| − L (theorem 3).
 

@@ -93,7 +93,7 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
 class AlignmentUniformity(Objective):
     """Alignment and uniformity on the hypersphere, without metadata.
 
-    E‖z1 − z2‖^α + λ · (U(z1) + U(z2))/2, U(z) = log E_{i<j} exp(−t‖z_i − z_j‖²) (Wang and Isola 2020, eqs. 8 and 9).
+    E‖z1 − z2‖^α + λ · (U(z1) + U(z2))/2, U(z) = log E_{i<j} exp(−t‖z_i − z_j‖²) (Wang and Isola 2020).
     Choose it to weigh the two forces freely; near `NTXent` with τ = 1/(2t).
 
     Parameters

@@ -77,7 +77,7 @@ class YAwareInfoNCE(ConditionalAlignment):
     """y-Aware InfoNCE: scans attract as far as their metadata are alike, and all repel.
 
     mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp s_ik ) over the pool of 2n embeddings (Dufumier et al.
-    2021, eq. 1), which is conditional alignment + global uniformity + log M. Each anchor's weights sum to 1
+    2021), which is conditional alignment + global uniformity + log M. Each anchor's weights sum to 1
     (rows, not columns, are normalised: a scan of a rare age counts as much as any other).
 
     Choose it when metadata such as age should shape the representation. A bandwidth near 0 gives `NTXent`, a

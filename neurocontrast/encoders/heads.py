@@ -85,4 +85,6 @@ def build_model(settings: EncoderSettings, *, seed: int = 0) -> ContrastiveModel
     encoder = build_encoder(settings, seed=seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed("head weights", seed))
-        return ContrastiveModel(encoder, ProjectionHead(encoder.n_features, settings.projection, norm=settings.projection_norm))
+        return ContrastiveModel(
+            encoder, ProjectionHead(encoder.n_features, settings.projection, norm=settings.projection_norm)
+        )

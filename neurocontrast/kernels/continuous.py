@@ -110,6 +110,7 @@ class Gaussian(_Bandwidth):
 
     Examples
     --------
+    >>> import torch
     >>> Gaussian("age", sigma=5.0)({"age": torch.tensor([20.0, 25.0])})
     tensor([[1.0000, 0.6065],
             [0.6065, 1.0000]])

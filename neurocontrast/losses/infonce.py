@@ -37,6 +37,7 @@ class InfoNCE(Objective):
 
     Examples
     --------
+    >>> import torch
     >>> loss = InfoNCE(temperature=0.1)
     >>> loss(torch.eye(2), torch.eye(2))
     tensor(4.5417e-05)

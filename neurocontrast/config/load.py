@@ -12,7 +12,7 @@ from typing import Any
 import pydantic
 import yaml
 
-from neurocontrast.config.messages import explain_all
+from neurocontrast.config.messages import problems_of
 from neurocontrast.config.schema import Config
 from neurocontrast.config.yaml_file import parse_value, read_yaml
 from neurocontrast.exceptions import ConfigError
@@ -136,10 +136,7 @@ def _validate(content: dict[str, Any], *, source: str) -> Config:
     try:
         return Config.model_validate_json(json.dumps(plain), strict=True)
     except pydantic.ValidationError as error:
-        lines = explain_all(error.errors(), Config)
-    if len(lines) == 1:
-        raise ConfigError(f"{source}: {lines[0]}")
-    raise ConfigError(f"{source}: {len(lines)} problems\n" + "\n".join(f"  {line}" for line in lines))
+        raise problems_of(error, Config, source=source) from None
 
 
 def _as_json(value: Any) -> Any:

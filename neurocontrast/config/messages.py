@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from neurocontrast.exceptions import one_of, suggestion
+from neurocontrast.exceptions import ConfigError, one_of, suggestion
 
-__all__ = ["explain", "explain_all"]
+__all__ = ["explain", "explain_all", "problems_of", "settings_from"]
 
 _TAGS = ("loss", "type")
 _PLAINER = {
@@ -28,6 +28,29 @@ _PLAINER = {
     "a valid tuple": "a list",
 }
 _Models = list[type[BaseModel]]
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def settings_from(model: type[_Model], given: Mapping[str, Any], *, source: str) -> _Model:
+    """Return the settings that a mapping describes.
+
+    Raises
+    ------
+    ConfigError
+        With all unknown keys and wrong values together, headed by `source`.
+    """
+    try:
+        return model.model_validate(dict(given))
+    except ValidationError as error:
+        raise problems_of(error, model, source=source) from None
+
+
+def problems_of(error: ValidationError, model: type[BaseModel], *, source: str) -> ConfigError:
+    """Return the error to raise for what pydantic found."""
+    lines = explain_all(error.errors(), model)
+    if len(lines) == 1:
+        return ConfigError(f"{source}: {lines[0]}")
+    return ConfigError(f"{source}: {len(lines)} problems\n" + "\n".join(f"  {line}" for line in lines))
 
 
 def explain_all(errors: Sequence[ErrorDetails], model: type[BaseModel]) -> list[str]:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from neurocontrast.config.messages import explain_all
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.config.messages import settings_from
 from neurocontrast.settings import Settings
 
 __all__ = ["WorkflowSettings", "load_workflow"]
@@ -90,9 +89,4 @@ def load_workflow(config: Mapping[str, Any]) -> WorkflowSettings:
     ConfigError
         With every unknown key and wrong value, and what is allowed.
     """
-    given = dict(config)
-    try:
-        return WorkflowSettings.model_validate(given)
-    except ValidationError as error:
-        lines = explain_all(error.errors(), WorkflowSettings)
-    raise ConfigError("workflow configuration:\n" + "\n".join(f"  {line}" for line in lines))
+    return settings_from(WorkflowSettings, config, source="workflow configuration")

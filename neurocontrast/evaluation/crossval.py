@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.probes import Design, fit_probe

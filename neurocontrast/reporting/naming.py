@@ -45,6 +45,7 @@ _ENCODERS = {"densenet121": "DenseNet121 (3D)", "lenet": "LeNet (3D)", "resnet18
 _SPLITS = {
     "stratified": "stratified by target × site",
     "leave-site-out": "one site left out at a time",
+    "file": "read from a split file",
 }
 _ABSOLUTE_PATH = re.compile(r"(?<![\w.…])(?:/[^/\s'\"=,;:]+)+/(?=[^/\s'\"=,;:]|$|\s)")
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from pydantic import ValidationError
 
+from neurocontrast.config.messages import settings_from
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import Evaluation, EvaluationSettings, plan_study, read_split_file, run_study
-from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.files import atomic_folder, check_output_folder, digest_of_file, write_json, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
@@ -59,7 +58,9 @@ def evaluate(
     ConfigError, DataError, LeakageError
         For whatever cannot be evaluated as it is, before anything is written.
     """
-    chosen = _settings(settings, options if target is None else {**options, "target": target})
+    given = {} if settings is None else settings.model_dump()
+    given |= options if target is None else {**options, "target": target}
+    chosen = settings_from(EvaluationSettings, given, source="evaluation")
     folder = Path(out)
     check_output_folder(folder, overwrite=overwrite, marker="evaluation.json", what="an evaluation")
     read = read_embeddings(embeddings)
@@ -69,23 +70,6 @@ def evaluate(
         progress.warning(notice.message)
     _write(folder, run_study(study, progress=progress), chosen, Path(embeddings), read.info)
     return folder
-
-
-def _settings(settings: EvaluationSettings | None, options: dict[str, Any]) -> EvaluationSettings:
-    base = {} if settings is None else settings.model_dump()
-    try:
-        return EvaluationSettings.model_validate({**base, **options})
-    except ValidationError as error:
-        raise ConfigError("\n".join(_fault(fault) for fault in error.errors())) from None
-
-
-def _fault(fault: Any) -> str:
-    place = ".".join(str(part) for part in fault["loc"])
-    if fault["type"] == "extra_forbidden":
-        known = list(EvaluationSettings.model_fields)
-        return f"evaluate has no option '{place}'.{suggestion(place, known)} Options: {one_of(known)}."
-    hint = suggestion(fault["input"], ("stratified", "leave-site-out")) if place == "splits" else ""
-    return f"{place}: {fault['msg'].removeprefix('Value error, ')}; got {fault['input']!r}.{hint}"
 
 
 def _write(folder: Path, result: Evaluation, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:

@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
+from neurocontrast.config.messages import settings_from
 from neurocontrast.data.simulation import SimulationSettings, write_cohort
-from neurocontrast.exceptions import ConfigError, one_of, suggestion
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder
 from neurocontrast.progress import SILENT, Progress
 
@@ -52,7 +51,8 @@ def simulate(
     --------
     >>> participants = simulate("cohort", n_subjects=20, n_sites=2)  # doctest: +SKIP
     """
-    chosen = _settings(settings, changes)
+    given = {} if settings is None else settings.model_dump()
+    chosen = settings_from(SimulationSettings, given | changes, source="simulation")
     if n_workers < 1:
         raise ConfigError(f"n_workers must be at least 1. Got {n_workers}.")
     target = Path(out).absolute()
@@ -60,25 +60,3 @@ def simulate(
     with atomic_folder(target) as temporary:
         write_cohort(chosen, temporary, n_workers=n_workers, progress=progress)
     return target / "participants.tsv"
-
-
-def _settings(settings: SimulationSettings | None, changes: dict[str, Any]) -> SimulationSettings:
-    fields = SimulationSettings.model_fields
-    unknown = [name for name in changes if name not in fields]
-    if unknown:
-        lines = [f"'{name}' is not a setting of the simulation.{suggestion(name, fields)}" for name in unknown]
-        raise ConfigError("\n".join([*lines, f"Settings are {one_of(fields)}."]))
-    given = settings.model_dump() if settings is not None else {}
-    try:
-        return SimulationSettings.model_validate(given | changes)
-    except ValidationError as error:
-        raise ConfigError("\n".join(_explain(problem) for problem in error.errors())) from None
-
-
-def _explain(problem: Any) -> str:
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    if not problem["loc"]:
-        return message
-    place = ".".join(str(part) for part in problem["loc"])
-    rule = message.removeprefix("Input should be ")
-    return f"simulation.{place} must be {rule}. Got {problem['input']!r}."

@@ -160,11 +160,11 @@ def test_warnings_are_told_before_the_work(embeddings, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"split": "stratified"}, "no option 'split'.*Did you mean 'splits'"),
+        ({"split": "stratified"}, "split: unknown key.*Did you mean 'splits'"),
         ({"splits": "leave-site-outt"}, "splits: .*'leave-site-outt'.*Did you mean 'leave-site-out'"),
-        ({"n_folds": 1}, "n_folds: .*greater than or equal to 2; got 1"),
+        ({"n_folds": 1}, "n_folds: must be greater than or equal to 2, found 1"),
         ({"n_folds": "many"}, "n_folds: .*integer.*'many'"),
-        ({"confidence_level": 95}, "confidence_level: .*less than 1; got 95"),
+        ({"confidence_level": 95}, "confidence_level: must be less than 1, found 95"),
         ({"C": [1.0, -1.0]}, "C: must be a list of positive, finite numbers"),
         ({"target": "diagnose"}, "Did you mean 'diagnosis'"),
         ({"n_repeats": 2, "splits": "leave-site-out"}, "n_repeats"),

@@ -143,9 +143,9 @@ def test_progress_counts_subjects(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"n_subject": 3}, "'n_subject' is not a setting.*Did you mean 'n_subjects'"),
-        ({"patients": 2}, r"simulation\.patients must be less than or equal to 1\. Got 2"),
-        ({"seed": -1, "n_sites": 0}, r"(?s)simulation\.n_sites.*simulation\.seed"),
+        ({"n_subject": 3}, "n_subject: unknown key.*Did you mean 'n_subjects'"),
+        ({"patients": 2}, r"patients: must be less than or equal to 1, found 2"),
+        ({"seed": -1, "n_sites": 0}, r"(?s)2 problems.*n_sites: .*seed: "),
         ({"n_workers": 0}, "n_workers must be at least 1. Got 0"),
     ],
 )

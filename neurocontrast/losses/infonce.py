@@ -39,8 +39,8 @@ class InfoNCE(Objective):
     --------
     >>> import torch
     >>> loss = InfoNCE(temperature=0.1)
-    >>> loss(torch.eye(2), torch.eye(2))
-    tensor(4.5417e-05)
+    >>> loss(torch.eye(2, 3), torch.ones(2, 3))
+    tensor(0.6931)
     """
 
     def __init__(self, *, temperature: float = 0.1, symmetric: bool = True, tile: int | None = None) -> None:

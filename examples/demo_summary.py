@@ -30,7 +30,7 @@ print(f"  age R²          pretrained encoder     {shown(age['metrics']['r2'])}"
 print(f"                  untrained encoder      {shown(untrained_age['metrics']['r2'])}")
 print(f"                  sex + site only        {shown(age['baseline']['r2'])}")
 
-planted = json.loads((out / "clinical" / "simulation.json").read_text())
-print("\nWhat was planted in patients is written in", out / "clinical" / "simulation.json")
+planted = json.loads((out / "study" / "simulation.json").read_text())
+print("\nWhat was planted in patients is written in", out / "study" / "simulation.json")
 print({key: value for key, value in planted["settings"].items() if key.startswith(("focal", "patient_"))})
 print(f"\nReport: {out / 'run-diagnosis' / 'report.html'}")

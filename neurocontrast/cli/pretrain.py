@@ -35,5 +35,7 @@ def pretrain(
     from neurocontrast import stages
 
     flags = {"data.participants": None if participants is None else str(participants)}
-    settings = resolve(config, overrides, flags)
+    # A run that is resumed knows its own configuration, unless it is given again.
+    own = resume and config is None and not overrides and participants is None
+    settings = None if own else resolve(config, overrides, flags)
     typer.echo(stages.pretrain(settings, out=out, resume=resume, progress=console_progress(quiet=quiet)))

@@ -5,8 +5,8 @@ held-out scans of the first site and on a site that was never seen. Every method
 
     python benchmarks/real_brains.py --data ../shared/data/brains --out benchmarks/results/real_brains
 
-The folder given with --data holds participants.tsv with sites london, ucla and novosibirsk. Finished runs are kept: started
-again after a kill, it goes on. Every seed is a new hold-out, a new initialisation and new views.
+The folder given with --data holds participants.tsv with sites london, ucla and novosibirsk. Finished runs are kept:
+started again after a kill, it goes on. Every seed is a new hold-out, a new initialisation and new views.
 """
 
 from __future__ import annotations
@@ -190,9 +190,8 @@ def summarise(scores: pd.DataFrame, median_mae: dict[str, float]) -> str:
         part = scores[scores["method"] == method]
         cells = [_mean_sd(part[column]) for column in columns.values()]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    lines.append(
-        f"| median age of the pretraining scans | {median_mae['held-out']:.1f} | | | {median_mae['unseen']:.1f} | | | | |"
-    )
+    home, unseen = (f"{median_mae[part]:.1f}" for part in ("held-out", "unseen"))
+    lines.append(f"| median age of the pretraining scans | {home} | | | {unseen} | | | | |")
     return "\n".join(lines) + "\n"
 
 

@@ -45,7 +45,7 @@ def _common(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    pass
+    """Options that go before every command."""
 
 
 simulate.register(app)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,15 @@ FORMAT = 1
 KINDS = ("binary", "multiclass", "continuous")
 
 _REQUIRED_KEYS = ("format", "target", "kind", "splits", "n", "metrics")
+_SECTION, _LIST, _WHOLE = (dict, "a section of keys"), (list, "a list"), (int, "a whole number")
+_SHAPES: dict[str, tuple[type, str]] = {
+    **dict.fromkeys(("n", "metrics", "baseline", "increment", "run", "objective", "environment"), _SECTION),
+    **dict.fromkeys(("bootstrap", "embeddings", "simulation", "permutation"), _SECTION),
+    **dict.fromkeys(("classes", "warnings", "baseline_covariates"), _LIST),
+    **dict.fromkeys(("n_folds", "n_repeats", "seed", "n_overlap"), _WHOLE),
+    "target": (str, "the name of a column"),
+}
+"""What `evaluate` writes under a key, where it is not null."""
 _REQUIRED_FILES = ("evaluation.json", "predictions.tsv", "folds.tsv", "sites.tsv")
 _REQUIRED_COLUMNS = {
     "predictions.tsv": ("repeat", "fold", "y_true", "y_score"),
@@ -196,8 +205,35 @@ def _read_summary(path: Path) -> dict[str, Any]:
         raise DataError(f"{path}: missing: {one_of(missing)}. Run 'neurocontrast evaluate' again.")
     if summary["kind"] not in KINDS:
         raise DataError(f"{path}: kind must be one of {one_of(KINDS)}, found {summary['kind']!r}.")
+    problems = list(_misshapen(summary))
+    if problems:
+        raise DataError(f"{path}: {'; '.join(problems[:5])}. Run 'neurocontrast evaluate' again.")
     _check_classes(path, summary)
     return summary
+
+
+def _misshapen(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Name every key that holds something else than `evaluate` writes there."""
+    for key, (kind, word) in _SHAPES.items():
+        if summary.get(key) is not None and (not isinstance(summary[key], kind) or isinstance(summary[key], bool)):
+            yield f"'{key}' must be {word}, found {summary[key]!r:.60}"
+    for key in ("metrics", "baseline", "increment"):
+        section = summary.get(key)
+        for name, figures in section.items() if isinstance(section, dict) else ():
+            if not isinstance(figures, dict):
+                yield f"'{key}.{name}' must be a section of keys, found {figures!r:.60}"
+                continue
+            for part in ("mean", "sd", "pooled", "difference"):
+                if not _is_number(figures.get(part)):
+                    yield f"'{key}.{name}.{part}' must be a number or null, found {figures[part]!r:.60}"
+            interval = figures.get("interval")
+            pair = isinstance(interval, list) and len(interval) == 2 and all(_is_number(bound) for bound in interval)
+            if interval is not None and not pair:
+                yield f"'{key}.{name}.interval' must be two numbers or null, found {interval!r:.60}"
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _check_classes(path: Path, summary: Mapping[str, Any]) -> None:
@@ -232,7 +268,7 @@ def _read_table(path: Path, required: Sequence[str], *, continuous: bool) -> pd.
     if table.empty:
         return None
     truth = {"y_true", "target"} if continuous else set()
-    numbers = (_NUMERIC_COLUMNS | truth) & set(table.columns)
+    numbers = set(table.columns) if path.name == "cohort.tsv" else (_NUMERIC_COLUMNS | truth) & set(table.columns)
     return pd.DataFrame(
         {
             name: _convert(table[name], path, must=name in numbers, text=name in _TEXT_COLUMNS - truth)

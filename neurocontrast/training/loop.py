@@ -14,7 +14,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from neurocontrast.data.batches import even_batches
 from neurocontrast.encoders import ContrastiveModel
-from neurocontrast.exceptions import TrainingError, TrainingInterrupted
+from neurocontrast.exceptions import CheckpointError, TrainingError, TrainingInterrupted
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.interruption import Stopped, StopRequest
@@ -164,10 +164,13 @@ def _train_batch(session: Session, rows: torch.Tensor, volumes: torch.Tensor, po
     z1, z2, metadata = session.embed_views(volumes, rows, epoch=position.epoch)
     loss = session.objective(z1, z2, metadata)
     with torch.no_grad():
-        terms = session.objective.terms(z1.detach(), z2.detach(), metadata)
+        views = z1.detach(), z2.detach()
+        terms, bounds = session.objective.terms(*views, metadata), session.objective.bounds(*views, metadata)
     session.fabric.backward(loss)
     norm = _gradient_norm(session)
-    tensors = {"loss": loss, "gradient_norm": norm, **{f"term_{name}": value for name, value in terms.items()}}
+    tensors = {"loss": loss, "gradient_norm": norm}
+    tensors |= {f"term_{name}": value for name, value in terms.items()}
+    tensors |= {f"bound_{name}": value for name, value in bounds.items()}
     # One transfer from the device for all figures of the step.
     values = torch.stack([value.detach().float() for value in tensors.values()]).tolist()
     figures = dict(zip(tensors, values, strict=True))
@@ -219,11 +222,18 @@ def _restore(session: Session, folder: Path, progress: Progress) -> Position:
     if path is None:
         return Position()
     position, tensors = load_checkpoint(path)
-    session.restore(tensors)
+    try:
+        session.restore(tensors)
+        software = dict(tensors["software"])
+    except (KeyError, RuntimeError, ValueError, TypeError) as error:
+        raise CheckpointError(
+            f"{path}: the checkpoint does not fit this run ({type(error).__name__}: {error}). Is it of another run? "
+            "Remove this file to continue from the checkpoint before it, if there is one, else from the start."
+        ) from error
     differences = [
-        f"{name} was {tensors['software'].get(name)}, is {now}"
+        f"{name} was {software.get(name)}, is {now}"
         for name, now in session.software().items()
-        if tensors["software"].get(name) != now
+        if software.get(name) != now
     ]
     if differences:
         progress.warning(f"resuming elsewhere: {'; '.join(differences)}. Weights may differ in their last bits.")

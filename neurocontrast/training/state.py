@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import re
@@ -74,7 +75,11 @@ def save_checkpoint(folder: Path, position: Position, tensors: dict[str, Any], *
     """
     name = f"epoch-{position.epoch:04d}" + (f"-batch-{position.batch:06d}" if position.batch else "") + ".pt"
     with atomic_path(folder / name) as temporary:
-        torch.save({"format": _FORMAT, "position": asdict(position), **tensors}, temporary)
+        try:
+            torch.save({"format": _FORMAT, "position": asdict(position), **tensors}, temporary)
+        except RuntimeError as error:  # how PyTorch tells of a full disk
+            told = "the checkpoint cannot be written; is the disk full? Free some space and continue with --resume"
+            raise OSError(errno.EIO, told, str(temporary)) from error
     for old in _checkpoints(folder)[:-keep]:
         old.unlink(missing_ok=True)
     return folder / name

@@ -78,6 +78,8 @@ def _is_clock(name: str) -> bool:
 def _title(term: str) -> str:
     if term.startswith("term_"):
         return f"Term of the loss: {term.removeprefix('term_').replace('_', ' ')}"
+    if term.startswith("bound_"):
+        return f"Implied by the loss: {term.removeprefix('bound_').replace('_', ' ')}"
     if term.startswith("probe_"):
         column, _, metric = term.removeprefix("probe_").rpartition("_")
         return f"Linear probe: {describe_metric(metric).short} of {column.replace('_', ' ')}"

@@ -18,6 +18,7 @@ __all__ = [
     "atomic_folder",
     "atomic_path",
     "check_output_folder",
+    "check_writable",
     "digest_of",
     "digest_of_file",
     "write_json",
@@ -44,8 +45,37 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         # mkstemp makes private files; results are shared the way the user's umask says.
         temporary.chmod(0o666 & ~_umask())
         os.replace(temporary, target)
+    except OSError as error:
+        raise _named(error, temporary, target) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> None:
+    """Refuse, before any work is done, an output that could not be written in the end.
+
+    Parameters
+    ----------
+    path : path
+        File or folder that is to be written; what is missing above it would be made.
+    parameter : str
+        What gave the path, for the message.
+
+    Raises
+    ------
+    ConfigError
+        Naming the folder in which nothing can be written, and why.
+    """
+    target = Path(path).absolute()
+    there = target if target.is_dir() else next(parent for parent in target.parents if os.access(parent, os.F_OK))
+    try:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            target.lstat()  # tells of a name that is too long
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        why = f"'{there}' is no folder" if there.is_file() else f"{error.strerror} in '{there}'"
+        raise ConfigError(f"{parameter}: '{path}' cannot be written ({why}). Give another path.") from error
 
 
 def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str) -> None:
@@ -69,6 +99,7 @@ def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str
     """
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ConfigError(f"out: '{folder}' must be a folder, and is something else. Give another path.")
+    check_writable(folder)
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if not overwrite:
@@ -85,14 +116,23 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary folder beside `path` to fill; on success it takes the place of `path`.
 
     On any error the temporary folder is removed and an existing `path` stays as it was.
+    A mount point, and the folder one works in, cannot be exchanged for another: there the
+    temporary folder is inside, and its entries take their places one after another.
     """
     target = Path(path).absolute()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".tmp-{target.name}-", dir=target.parent))
+    stays = target.is_dir() and (os.path.ismount(target) or Path.cwd().is_relative_to(target.resolve()))
+    place = target if stays else target.parent
+    place.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".tmp-{target.name}-", dir=place))
     try:
         yield temporary
         temporary.chmod(0o777 & ~_umask())
-        _take_the_place(temporary, target)
+        if stays:
+            _move_in(temporary, target)
+        else:
+            _take_the_place(temporary, target)
+    except OSError as error:
+        raise _named(error, temporary, target) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -110,6 +150,22 @@ def _take_the_place(temporary: Path, target: Path) -> None:
         aside.rename(target)
         raise
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def _move_in(temporary: Path, target: Path) -> None:
+    aside = Path(tempfile.mkdtemp(prefix=".tmp-replaced-", dir=target))
+    for old in [entry for entry in target.iterdir() if entry not in (temporary, aside)]:
+        old.rename(aside / old.name)
+    for new in list(temporary.iterdir()):
+        new.rename(target / new.name)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _named(error: OSError, temporary: Path, target: Path) -> OSError:
+    """Let an error name what was to be written, instead of a temporary name or nothing."""
+    if error.errno is not None and (error.filename is None or temporary.name in str(error.filename)):
+        error.filename, error.filename2 = str(target), None
+    return error
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -19,7 +19,9 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    out: Annotated[Path, typer.Argument(help="Folder to write: participants.tsv, images/, simulation.json.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Folder to write: participants.tsv, images/, simulation.json.")
+    ],
     n_subjects: Annotated[int | None, typer.Option("--n-subjects", help="Number of subjects.")] = None,
     n_sites: Annotated[int | None, typer.Option("--n-sites", help="Number of sites.")] = None,
     spacing_mm: Annotated[float | None, typer.Option("--spacing-mm", help="Voxel size in mm.")] = None,

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import atomic_path, write_text
+from neurocontrast.files import atomic_path, check_writable, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reporting import (
     SECTIONS,
@@ -66,6 +66,7 @@ def report(
     """
     files = read_evaluation(evaluation)
     page = _page_path(out, files)
+    check_writable(page)
     _check_figures_dir(figures_dir)
     sections = _build(files, ReportOptions(show_ids=show_ids), progress)
     write_text(page, render_page(files, sections))
@@ -88,6 +89,8 @@ def _page_path(out: str | os.PathLike[str] | None, files: EvaluationFiles) -> Pa
 def _check_figures_dir(figures_dir: str | os.PathLike[str] | None) -> None:
     if figures_dir is not None and Path(figures_dir).is_file():
         raise ConfigError(f"figures_dir: must be a folder, but '{figures_dir}' is a file. Give another.")
+    if figures_dir is not None:
+        check_writable(figures_dir, parameter="figures_dir")
 
 
 def _build(files: EvaluationFiles, options: ReportOptions, progress: Progress) -> list[Section]:

@@ -130,7 +130,10 @@ def _position(part: str, values: list[Any], override: str) -> int:
 
 def _validate(content: dict[str, Any], *, source: str) -> Config:
     # Validated as JSON: lists become tuples and text becomes paths there, and nothing else is converted.
-    plain = json.loads(json.dumps(content, default=_as_json))
+    try:
+        plain = json.loads(json.dumps(content, default=_as_json))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{source}: not a tree of keys and values ({error}); a part must not hold itself.") from None
     # `training:` with nothing below it is an empty section; an objective is never meant to be empty.
     plain = {key: value for key, value in plain.items() if value is not None or key == "objective"}
     try:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from neurocontrast.data.scans import N_VOXELS_MIN, SPACING_LIMITS_MM, Scan, read_scan
 from neurocontrast.exceptions import DataError
@@ -93,8 +93,11 @@ class Preprocessing(Settings):
             )
         try:
             return cls.model_validate({key: value for key, value in contract.items() if key != "transform_version"})
-        except ValueError as error:
-            raise DataError(f"preprocessing contract: {error}") from error
+        except ValidationError as error:
+            found = "; ".join(
+                f"{'.'.join(map(str, each['loc']))}: {each['msg']}, found {each['input']!r}" for each in error.errors()
+            )
+            raise DataError(f"preprocessing contract: {found}") from error
 
     def digest(self) -> str:
         """Return a digest of the contract."""

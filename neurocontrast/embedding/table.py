@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow
 import pyarrow.parquet
 
+from neurocontrast.data.problems import shown
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path
 
@@ -114,12 +115,25 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
 
 def _info(path: Path, schema: Mapping[bytes, bytes]) -> dict[str, Any]:
     try:
-        info: dict[str, Any] = json.loads(schema.get(_KEY, b"{}"))
+        info: Any = json.loads(schema.get(_KEY, b"{}"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise DataError(f"{path}: its description is damaged ({error}). Embed the scans again.") from error
+    if not isinstance(info, dict):
+        raise DataError(f"{path}: its description must be a JSON object, found {shown(info)}. Embed the scans again.")
     if info and info.get("format") != _FORMAT:
         raise DataError(f"{path}: format {info.get('format')!r} is not known (this version reads {_FORMAT}).")
+    _check_list(path, info, "pretraining_subjects", of=str, what="digests")
+    _check_list(path, info, "training_metrics", of=dict, what="rows")
     return info
+
+
+def _check_list(path: Path, info: Mapping[str, Any], key: str, *, of: type, what: str) -> None:
+    # A damaged list of subjects would let the people of pretraining into the evaluation unseen.
+    found = info.get(key)
+    if found is not None and not (isinstance(found, list) and all(isinstance(each, of) for each in found)):
+        raise DataError(
+            f"{path}: '{key}' of its description must be a list of {what}, found {shown(found)}. Embed the scans again."
+        )
 
 
 def _plain(values: pd.Series) -> list[Any] | np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Mapping
@@ -44,7 +45,10 @@ def save_encoder(folder: str | os.PathLike[str], encoder: Encoder, contract: Map
     folder = Path(folder)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in encoder.state_dict().items()}
     with atomic_path(folder / WEIGHTS) as temporary:
-        safetensors.torch.save_file(tensors, temporary, metadata={"format": "neurocontrast encoder"})
+        try:
+            safetensors.torch.save_file(tensors, temporary, metadata={"format": "neurocontrast encoder"})
+        except safetensors.SafetensorError as error:
+            raise OSError(errno.EIO, f"the weights cannot be written ({error})", str(temporary)) from error
     write_json(
         folder / CONTRACT,
         {
@@ -83,7 +87,14 @@ def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
     missing = [key for key in ("encoder", "n_features", "weights", "preprocessing") if key not in contract]
     if missing:
         raise CheckpointError(f"{path}: lacks {', '.join(missing)}. Copy the run again.")
-    return contract
+    if not isinstance(contract["preprocessing"], dict):
+        raise CheckpointError(f"{path}: 'preprocessing' must be a section of keys. Copy the run again.")
+    weights = contract["weights"]
+    if not isinstance(weights, dict) or not all(isinstance(weights.get(key), str) for key in ("file", "sha256")):
+        raise CheckpointError(f"{path}: 'weights' must have the keys 'file' and 'sha256'. Copy the run again.")
+    if Path(weights["file"]).name != weights["file"]:
+        raise CheckpointError(f"{path}: weights.file must be a file beside it, found '{weights['file']}'.")
+    return dict(contract)
 
 
 def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, dict[str, Any]]:

@@ -18,11 +18,12 @@ from neurocontrast.evaluation.metrics import METRICS
 from neurocontrast.evaluation.significance import corrected_resampled_t, holm
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, percentile_interval, pooled_metrics
-from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["Evaluated", "check_comparable", "compare_models", "load_evaluated"]
 
+_FORMAT = 1
 _KEYS = ["participant_id", "session", "repeat"]
 _SHARED = {"target": "target", "kind": "kind of target", "classes": "classes", "positive": "positive class"}
 
@@ -62,16 +63,27 @@ def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -
         raise ConfigError(f"evaluations: '{root}' is not the folder of an evaluation: it has no evaluation.json.")
     try:
         summary = json.loads((root / "evaluation.json").read_text(encoding="utf-8"))
+        fits = isinstance(summary, dict) and summary.get("format") == _FORMAT and summary.keys() >= _SHARED.keys()
+        if not fits:
+            raise ValueError(f"evaluation.json must have format {_FORMAT} and the keys {one_of(_SHARED)}")
         text = dict.fromkeys(("participant_id", "subject_id", "session", "site", "y_pred"), str)
         if summary["kind"] != "continuous":
             text["y_true"] = str
         predictions = pd.read_csv(root / "predictions.tsv", sep="\t", dtype=text, keep_default_na=False, na_values=[""])
         folds = pd.read_csv(root / "folds.tsv", sep="\t")
+        _check_columns("predictions.tsv", predictions, {"repeat", "fold", "y_score"})
+        _check_columns("folds.tsv", folds, {"repeat", "fold", "n_train", "n_test", *METRICS[summary["kind"]]})
         predictions["session"] = predictions["session"].fillna("")
         predictions = predictions.sort_values(_KEYS, ignore_index=True)
     except (OSError, KeyError, ValueError) as error:
         raise DataError(f"'{root}': not readable as an evaluation ({error}). Evaluate again.") from error
     return Evaluated(name or root.name, summary, predictions, folds)
+
+
+def _check_columns(file: str, table: pd.DataFrame, numeric: set[str]) -> None:
+    for name in sorted(numeric & set(table.columns)):
+        if table[name].dtype.kind not in "fiu":
+            raise ValueError(f"{file}, column '{name}' must hold numbers")
 
 
 def check_comparable(evaluations: Sequence[Evaluated]) -> None:

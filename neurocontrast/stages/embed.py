@@ -11,7 +11,9 @@ from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort, Preprocessing, VolumeCache, VolumeDataset, read_cohort
 from neurocontrast.embedding import extract_features, write_embeddings
 from neurocontrast.encoders import load_encoder
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.encoders.weights import CONTRACT
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.files import check_writable
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.stages.run_folder import read_metrics, read_provenance, read_simulation
@@ -57,7 +59,7 @@ def embed(
     target = _check_target(Path(out), overwrite=overwrite)
     settings = as_config({} if config is None else config)
     encoder, contract = load_encoder(run)
-    preprocessing = Preprocessing.from_contract(contract["preprocessing"])
+    preprocessing = _preprocessing_of(Path(run), contract)
     root = settings.data.images_root if images_root is None else Path(images_root)
     cohort = _read_cohort(Path(participants), root, settings, progress)
     info = _describe(Path(run), contract, cohort, progress)
@@ -68,6 +70,13 @@ def embed(
     features = extract_features(encoder, images, settings=settings.embedding, n_readers=n_workers, progress=progress)
     write_embeddings(target, cohort.table, features, info)
     return target
+
+
+def _preprocessing_of(run: Path, contract: Mapping[str, Any]) -> Preprocessing:
+    try:
+        return Preprocessing.from_contract(contract["preprocessing"])
+    except DataError as error:
+        raise CheckpointError(f"{run / CONTRACT}: {error}") from error
 
 
 def _read_cohort(participants: Path, root: Path | None, settings: Config, progress: Progress) -> Cohort:
@@ -84,6 +93,7 @@ def _check_target(out: Path, *, overwrite: bool) -> Path:
         raise ConfigError(f"out: must be a file that ends in .parquet, got '{out}'.")
     if out.exists() and not overwrite:
         raise ConfigError(f"out: '{out}' exists. Give another file, or replace it with --overwrite.")
+    check_writable(out)
     return out
 
 

@@ -13,7 +13,7 @@ from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.encoders.weights import CONTRACT
 from neurocontrast.exceptions import CheckpointError, ConfigError
-from neurocontrast.files import write_json
+from neurocontrast.files import check_writable, write_json
 from neurocontrast.provenance import describe_environment, version
 
 __all__ = ["check_can_continue", "check_new", "is_finished", "read_metrics", "read_provenance", "start_run"]
@@ -42,6 +42,7 @@ def check_new(folder: Path, *, resume: bool) -> bool:
     """
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"out: must be a directory, but '{folder}' is a file. Give another.")
+    check_writable(folder)
     names = [path.name for path in folder.iterdir() if not path.name.startswith(".tmp-")] if folder.is_dir() else []
     if "config.yaml" in names and "provenance.json" in names:
         if not resume:
@@ -129,8 +130,26 @@ def read_simulation(cohort: Cohort) -> dict[str, Any] | None:
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:
-    """Read a run's ``provenance.json``."""
-    return _read_json(folder / "provenance.json")
+    """Read a run's ``provenance.json``.
+
+    Raises
+    ------
+    CheckpointError
+        Where it is damaged: without its subjects nobody could tell who was in pretraining.
+    """
+    path = folder / "provenance.json"
+    content = _read_json(path)
+    wanted = {"environment": dict, "cohort": dict, "pretraining_subjects": list}
+    problems = [f"'{key}'" for key, kind in wanted.items() if not isinstance(content.get(key), kind)]
+    if not problems:
+        keys = ("source", "digest", "n_scans")
+        problems += [f"'cohort.{key}'" for key in keys if key not in content["cohort"]]
+        problems += [] if "neurocontrast" in content["environment"] else ["'environment.neurocontrast'"]
+        subjects = content["pretraining_subjects"]
+        problems += [] if all(isinstance(each, str) for each in subjects) else ["'pretraining_subjects'"]
+    if problems:
+        raise CheckpointError(f"{path}: {', '.join(problems)} missing or damaged. Copy the run again.")
+    return content
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -138,9 +157,15 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     path = folder / "metrics.csv"
     if not path.is_file():
         return []
-    with open(path, newline="", encoding="utf-8") as stream:
-        rows = [{name: _number(cell) for name, cell in row.items()} for row in csv.DictReader(stream)]
-    return [{**row, "epoch": int(row["epoch"] or 0)} for row in rows]
+    try:
+        with open(path, newline="", encoding="utf-8") as stream:
+            rows = [{name: _number(cell) for name, cell in row.items()} for row in csv.DictReader(stream, strict=True)]
+        return [{**row, "epoch": int(row["epoch"] or 0)} for row in rows]
+    except (UnicodeDecodeError, ValueError, TypeError, KeyError, csv.Error) as error:
+        raise CheckpointError(
+            f"{path}: must be a table of numbers with a column 'epoch', and is damaged ({error}). Copy the run again, "
+            "or remove this file to go on without the course of its training."
+        ) from error
 
 
 def _number(cell: str) -> float | None:
@@ -155,7 +180,9 @@ def is_finished(folder: Path) -> bool:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}). Copy the run again.") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path}: must hold a JSON object, found a {type(content).__name__}. Copy the run again.")
     return content

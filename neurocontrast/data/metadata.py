@@ -58,7 +58,7 @@ def codes_of(
 
 
 def _column_of(table: pd.DataFrame, column: str) -> pd.Series:
-    if column not in table:
+    if column not in table or column == "path":
         others = [str(name) for name in table.columns if name != "path"]
         raise DataError(
             f"the table has no column '{column}'.{suggestion(column, others)} It has: {one_of(others[:30])}."

@@ -61,7 +61,7 @@ def pretrain(
     is_new = check_new(folder, resume=resume)
     settings = _resolve(config, folder, is_new=is_new)
     if not is_new and is_finished(folder):
-        check_can_continue(folder, settings, None)
+        check_can_continue(folder, settings, _read_cohort_without_images(settings))
         progress.message(f"{folder}: this run is finished; there is nothing to continue.")
         return folder
     cohort = _read_cohort(settings, progress)
@@ -101,7 +101,10 @@ def _resolve(
 ) -> Config:
     if config is None:
         if is_new:
-            raise ConfigError("config: must be given; only a run that is continued has its own.")
+            raise ConfigError(
+                f"config: there is no run in '{folder}' to continue, and only such a run has its own configuration. "
+                "Give one (--config, --participants), or the directory of a run."
+            )
         config = folder / "config.yaml"
     settings = as_config(config)
     if settings.data.participants is None:
@@ -124,6 +127,17 @@ def _read_cohort(settings: Config, progress: Progress) -> Cohort:
     return cohort
 
 
+def _read_cohort_without_images(settings: Config) -> Cohort | None:
+    """Return the cohort if its table is still there: a finished run does not need its scans any more."""
+    data = settings.data
+    if data.participants is None or not data.participants.is_file():
+        return None
+    cohort = read_cohort(
+        data.participants, images_root=data.images_root, images_pattern=data.images_pattern, check_images=False
+    )
+    return cohort.select(data.where) if data.where else cohort
+
+
 def _prepare(
     settings: Config, cohort: Cohort
 ) -> tuple[ContrastiveModel, AnyObjective, TrainingData, dict[str, list[str]]]:
@@ -133,6 +147,8 @@ def _prepare(
     objective.check(metadata, names=cohort.names())
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
     check_split(training_rows.tolist(), validation_rows.tolist())
+    if objective.kernel is not None:  # fitted again in training; here, so that a rule that cannot be used is told first
+        objective.kernel.fit({name: column[training_rows] for name, column in metadata.items()})
     model = build_model(settings.encoder, seed=settings.seed)
     check_shape(model.encoder, settings.data.shape)
     cache = VolumeCache(settings.data.cache_dir, settings.data.preprocessing, dtype=settings.data.cache_dtype)
@@ -154,8 +170,8 @@ def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
         return {}
     targets = {}
     for name in settings.training.probe_columns:
-        if name not in cohort.table:
-            columns = [str(column) for column in cohort.table.columns if column != "path"]
+        columns = [str(column) for column in cohort.table.columns if column != "path"]
+        if name not in columns:
             raise DataError(
                 f"training.probe_columns: {cohort.source.name} has no column '{name}'."
                 f"{suggestion(name, columns)} It has: {one_of(columns)}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from neurocontrast.exceptions import NeurocontrastError
 __all__ = ["app", "main", "run"]
 
 _INTERRUPTED = 130
+_OUT_OF_MEMORY = "out of memory: lower the batch size or the number of workers"
 
 app = typer.Typer(
     name="neurocontrast",
@@ -69,6 +71,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         app(args=None if arguments is None else list(arguments))
     except SystemExit as end:  # how Typer ends, usage errors (2) and interruptions included
+        if end.code == _INTERRUPTED:
+            console.print("interrupted")
         return end.code if isinstance(end.code, int) else 0
     except NeurocontrastError as error:
         _show_error(console, str(error))
@@ -77,12 +81,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
         console.print("interrupted")
         return _INTERRUPTED
     except MemoryError:
-        _show_error(console, "out of memory: lower the batch size or the number of workers")
+        _show_error(console, _OUT_OF_MEMORY)
         return 1
     except OSError as error:
         _show_error(console, _explain(error))
         return 1
     except Exception as error:
+        if isinstance(error, RuntimeError) and _tells_of_memory(str(error)):
+            _show_error(console, _OUT_OF_MEMORY)
+            return 1
         _show_unexpected(console, error)
         return 1
     return 0
@@ -90,11 +97,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> None:
     """Run the command line and leave the process with its exit code."""
+    # Ended like by Ctrl-C, so that temporary files are removed; pretraining has a handler of its own.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run())
 
 
 def _show_error(console: Console, message: str) -> None:
     console.print(Text("error: ", style="bold red") + Text(message), soft_wrap=True)
+
+
+def _tells_of_memory(message: str) -> bool:
+    # PyTorch raises RuntimeError, and torch must not be imported to compare classes.
+    return "out of memory" in message or "can't allocate memory" in message
 
 
 def _explain(error: OSError) -> str:

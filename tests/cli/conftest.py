@@ -1,0 +1,60 @@
+"""A tiny study that every command line test can use, made once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from neurocontrast.cli import run
+
+TINY = [
+    *("--set", "encoder.name=lenet", "--set", "data.spacing_mm=6", "--set", "data.shape=[32,36,32]"),
+    *("--set", "training.epochs=1", "--set", "training.batch_size=8", "--set", "data.n_workers=1"),
+]
+FEW = ["--set", "evaluation.n_bootstraps=20"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Where everything is, and what each command returned and said."""
+
+    folder: Path
+    codes: dict[str, int]
+
+    def path(self, name: str) -> str:
+        """Return a path in the study's folder."""
+        return str(self.folder / name)
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory) -> Study:
+    """The whole path through the commands, in a folder whose name has a space and an umlaut."""
+    folder = tmp_path_factory.mktemp("klinik") / "Büro zwei"
+    at = {name: str(folder / name) for name in ("healthy", "study", "RUN", "EMB.parquet", "EVAL", "AGAIN", "BOTH")}
+    healthy, people = f"{at['healthy']}/participants.tsv", f"{at['study']}/participants.tsv"
+    cache = ["--set", f"data.cache_dir={folder / 'cache'}"]
+    sizes = ["--n-sites", "2", "--spacing-mm", "6"]
+    commands = {
+        "simulate": ["simulate", at["healthy"], "--n-subjects", "16", *sizes, "--patients", "0"],
+        "simulate study": ["simulate", at["study"], "--n-subjects", "24", *sizes, "--seed", "5"],
+        "check": ["check", people, "--set", "data.n_workers=1"],
+        "pretrain": ["pretrain", "--participants", healthy, "--out", at["RUN"], *TINY, *cache],
+        "embed": ["embed", at["RUN"], "--participants", people, "--out", at["EMB.parquet"], *TINY, *cache],
+        "evaluate": [
+            "evaluate",
+            at["EMB.parquet"],
+            "--target",
+            "diagnosis",
+            "--out",
+            at["EVAL"],
+            "--n-folds",
+            "3",
+            *FEW,
+        ],
+        "evaluate again": ["evaluate", at["EMB.parquet"], "--out", at["AGAIN"], "--n-folds", "3", "--seed", "0", *FEW],
+        "report": ["report", at["EVAL"]],
+        "compare": ["compare", at["EVAL"], at["AGAIN"], "--out", at["BOTH"], *FEW],
+    }
+    return Study(folder, {name: run([*arguments, "--quiet"]) for name, arguments in commands.items()})

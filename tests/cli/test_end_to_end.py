@@ -1,0 +1,58 @@
+"""The whole path, command by command, as the README tells it."""
+
+import json
+
+import pandas as pd
+
+from neurocontrast.cli import run
+
+
+def test_every_command_succeeds_in_turn(study):
+    assert study.codes == dict.fromkeys(study.codes, 0)
+
+
+def test_every_command_leaves_its_files_and_nothing_else(study):
+    assert not list(study.folder.rglob(".tmp-*"))
+    names = {
+        "study": {"participants.tsv", "participants.json", "images", "simulation.json"},
+        "RUN": {"config.yaml", "provenance.json", "metrics.csv", "encoder.json", "encoder.safetensors"},
+        "EVAL": {"evaluation.json", "predictions.tsv", "folds.tsv", "sites.tsv", "config.yaml", "report.html"},
+        "BOTH": {"models.tsv", "differences.tsv", "comparison.json"},
+    }
+    for folder, expected in names.items():
+        assert expected <= {path.name for path in (study.folder / folder).iterdir()}
+
+
+def test_the_evaluation_holds_every_scan_once_and_says_it_is_simulated(study):
+    summary = json.loads((study.folder / "EVAL" / "evaluation.json").read_text(encoding="utf-8"))
+    assert (summary["target"], summary["kind"], summary["n"]["scans"]) == ("diagnosis", "binary", 24)
+    assert summary["simulated"]
+    assert summary["n_overlap"] == 0
+    predictions = pd.read_csv(study.folder / "EVAL" / "predictions.tsv", sep="\t")
+    assert sorted(predictions["participant_id"].unique()) == sorted(predictions["participant_id"])
+    assert predictions["y_score"].between(0, 1).all()
+
+
+def test_the_report_names_the_target_and_that_it_is_simulated(study):
+    page = (study.folder / "EVAL" / "report.html").read_text(encoding="utf-8")
+    assert "diagnosis" in page
+    assert "SIMULATED" in page.upper()
+    assert "<script" not in page
+
+
+def test_an_evaluation_of_the_same_folds_differs_by_nothing(study):
+    differences = pd.read_csv(study.folder / "BOTH" / "differences.tsv", sep="\t")
+    assert (differences["difference"].abs() < 1e-9).all()
+
+
+def test_a_folder_that_cannot_be_renamed_is_filled_in_place(study, tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    arguments = ["evaluate", study.path("EMB.parquet"), "--out", ".", "--n-folds", "3", "--quiet"]
+    few = ["--set", "evaluation.n_bootstraps=20"]
+    assert run([*arguments, *few]) == 0
+    assert (here / "evaluation.json").is_file()
+    assert run([*arguments, *few, "--overwrite"]) == 0
+    assert (here / "evaluation.json").is_file()
+    assert not list(here.glob(".tmp-*"))

@@ -1,0 +1,149 @@
+"""Wrong input ends with code 2 and one message that names the place; nothing is left half-written."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+import torch
+
+from neurocontrast.cli import run
+from neurocontrast.files import atomic_path
+
+
+def refused(arguments, capsys, *said, code=2):
+    assert run([str(argument) for argument in arguments]) == code
+    shown = capsys.readouterr().err
+    assert "unexpected" not in shown
+    assert "Traceback" not in shown
+    for text in said:
+        assert text in shown
+
+
+@pytest.fixture
+def barrier(tmp_path):
+    """A file where a folder would have to be."""
+    path = tmp_path / "barrier"
+    path.write_text("x")
+    return path
+
+
+@pytest.mark.parametrize("command", ["simulate", "pretrain", "embed", "evaluate", "report", "figures", "compare"])
+def test_an_output_that_cannot_be_written_is_refused_before_any_work(study, barrier, capsys, command):
+    people, out = study.path("study/participants.tsv"), barrier / "out"
+    arguments = {
+        "simulate": ["simulate", out],
+        "pretrain": ["pretrain", "--participants", people, "--out", out],
+        "embed": ["embed", study.path("RUN"), "--participants", people, "--out", f"{out}.parquet"],
+        "evaluate": ["evaluate", study.path("EMB.parquet"), "--out", out],
+        "report": ["report", study.path("EVAL"), "--out", f"{out}.html"],
+        "figures": ["report", study.path("EVAL"), "--figures", out],
+        "compare": ["compare", study.path("EVAL"), study.path("AGAIN"), "--out", out],
+    }
+    refused(arguments[command], capsys, "cannot be written", "barrier' is no folder")
+
+
+def test_a_configuration_that_holds_itself_is_refused(tmp_path, capsys):
+    config = tmp_path / "loop.yaml"
+    config.write_text("data: &a [*a]\n")
+    refused(["simulate", tmp_path / "out", "--config", config], capsys, "loop.yaml", "must not hold itself")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("provenance.json", "[]", "must hold a JSON object"),
+        ("provenance.json", "{}", "'pretraining_subjects'"),
+        ("metrics.csv", "epoch,a\nx,y\n", "metrics.csv"),
+        ("metrics.csv", "a\n1\n", "'epoch'"),
+    ],
+)
+def test_a_damaged_run_is_refused(study, tmp_path, capsys, file, content, said):
+    damaged = shutil.copytree(study.path("RUN"), tmp_path / "RUN")
+    (damaged / file).write_text(content)
+    out = tmp_path / "e.parquet"
+    people = study.path("study/participants.tsv")
+    refused(["embed", damaged, "--participants", people, "--out", out], capsys, file, said)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("preprocessing", "x"),
+        ("preprocessing", {"transform_version": 1, "shape": [1]}),
+        ("weights", "x"),
+        ("weights", {}),
+    ],
+)
+def test_a_damaged_encoder_description_is_refused(study, tmp_path, capsys, key, value):
+    damaged = shutil.copytree(study.path("RUN"), tmp_path / "RUN")
+    content = json.loads((damaged / "encoder.json").read_text())
+    (damaged / "encoder.json").write_text(json.dumps({**content, key: value}))
+    people = study.path("study/participants.tsv")
+    refused(["embed", damaged, "--participants", people, "--out", tmp_path / "e.parquet"], capsys, "encoder.json", key)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("pretraining_subjects", "abc"), ("pretraining_subjects", [1]), ("training_metrics", "x")]
+)
+def test_embeddings_whose_description_is_damaged_never_pass_unchecked(study, tmp_path, capsys, key, value):
+    table = pyarrow.parquet.read_table(study.path("EMB.parquet"))
+    info = json.loads(table.schema.metadata[b"neurocontrast"])
+    changed = table.replace_schema_metadata({b"neurocontrast": json.dumps({**info, key: value}).encode()})
+    pyarrow.parquet.write_table(changed, tmp_path / "e.parquet")
+    refused(["evaluate", tmp_path / "e.parquet", "--out", tmp_path / "E"], capsys, "e.parquet", key)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("classes", 3), ("metrics", {"auc": "x"}), ("metrics", {"auc": {"interval": [1]}}), ("n", 5)]
+)
+def test_a_report_of_a_damaged_evaluation_is_refused(study, tmp_path, capsys, key, value):
+    damaged = shutil.copytree(study.path("EVAL"), tmp_path / "EVAL")
+    content = json.loads((damaged / "evaluation.json").read_text())
+    (damaged / "evaluation.json").write_text(json.dumps({**content, key: value}))
+    refused(["report", damaged], capsys, "evaluation.json", f"'{key}")
+
+
+@pytest.mark.parametrize("content", ["[]", "5", "{}", '{"format": 9}'])
+def test_a_comparison_with_a_damaged_evaluation_is_refused(study, tmp_path, capsys, content):
+    damaged = shutil.copytree(study.path("EVAL"), tmp_path / "DAMAGED")
+    (damaged / "evaluation.json").write_text(content)
+    refused(["compare", study.path("EVAL"), damaged, "--out", tmp_path / "C"], capsys, "DAMAGED", "evaluation.json")
+
+
+def test_a_run_is_resumed_as_itself_only(study, tmp_path, capsys):
+    again = shutil.copytree(study.path("RUN"), tmp_path / "RUN")
+    config = ["--config", again / "config.yaml", "--out", again, "--resume"]
+    refused(["pretrain", *config, "--participants", study.path("study/participants.tsv")], capsys, "cohort: was")
+    (again / "encoder.json").unlink()
+    checkpoint = next(Path(again, "checkpoints").iterdir())
+    position = {"epoch": 1, "batch": 0, "sums": {}, "seconds": 0.0, "metrics": []}
+    torch.save({"format": 1, "position": position}, checkpoint)
+    refused(["pretrain", *config], capsys, checkpoint.name, "does not fit this run")
+
+
+def test_resuming_nothing_says_that_there_is_no_run(tmp_path, capsys):
+    refused(["pretrain", "--out", tmp_path / "none", "--resume"], capsys, "there is no run in")
+
+
+def test_a_full_disk_is_told_with_the_file_that_was_to_be_written(tmp_path):
+    with pytest.raises(OSError, match=r"whole\.txt"), atomic_path(tmp_path / "whole.txt"):
+        raise OSError(28, "No space left on device")
+    assert not list(tmp_path.iterdir())
+
+
+def test_running_out_of_memory_in_torch_is_no_defect(study, tmp_path, capsys):
+    arguments = ["pretrain", "--participants", study.path("healthy/participants.tsv"), "--out", tmp_path / "RUN"]
+    huge = ["--set", "encoder.name=lenet", "--set", "encoder.projection=[100000000,100000000]"]
+    refused([*arguments, *huge], capsys, "out of memory", code=1)
+    assert not (tmp_path / "RUN").exists()
+
+
+def test_an_interruption_says_so_and_leaves_nothing(tmp_path, capsys, monkeypatch):
+    def interrupted(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("neurocontrast.stages.simulate", interrupted)
+    refused(["simulate", tmp_path / "out"], capsys, "interrupted", code=130)

@@ -52,7 +52,7 @@ class Contrast(torch.nn.Module):
         return {"alignment": alignment, "uniformity": loss - alignment}
 
     def bounds(self, z1, z2, metadata=None):
-        return {"mutual_information": np.log(len(z1)) - self(z1, z2)}
+        return {"mutual_information": np.log(len(z1)) - self(z1, z2, metadata)}
 
 
 def views(volumes, rows, *, epoch):

@@ -24,7 +24,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 demo: setup
-	@PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/demo.sh $(DEMO)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh pipelines/demo.sh $(DEMO)
 
 # One thread a worker: two torch processes with two threads each on two cores are some ten times slower.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal

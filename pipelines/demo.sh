@@ -1,6 +1,6 @@
 #!/bin/sh
 # The main job, end to end, on simulated brains: what `make demo` runs.
-# Usage: sh examples/demo.sh [FOLDER]      (with neurocontrast on the PATH)
+# Usage: sh pipelines/demo.sh [FOLDER]      (with neurocontrast on the PATH)
 set -eu
 
 out=${1:-demo}

@@ -1,4 +1,4 @@
-"""What the demo showed: read from the evaluations that `examples/demo.sh` wrote."""
+"""What the demo showed: read from the evaluations that `pipelines/demo.sh` wrote."""
 
 import json
 import sys

@@ -203,6 +203,10 @@ class ColumnKernel(Kernel):
         """Which rows of (n, p) values have nothing missing."""
         return ~values.isnan().any(dim=1)
 
+    def is_complete(self, values: Tensor) -> bool:
+        """Whether no row of (n, p) values has anything missing."""
+        return not values.isnan().any()
+
     @abstractmethod
     def scaled(self, values: Tensor) -> Tensor:
         """What of the (n, p) values is computed once a batch, such as y/σ."""
@@ -236,10 +240,8 @@ class ColumnKernel(Kernel):
 
     def _complete(self, values: Tensor) -> Tensor:
         """Features of values of which none is missing; a missing one is an error, on accelerators NaN weights."""
-        if values.device.type == "cpu" and not torch.compiler.is_compiling():
-            observed = self.observed(values)
-            if not observed.all():
-                raise DataError(self._missing_message((~observed).nonzero()[:, 0].tolist(), None))
+        if values.device.type == "cpu" and not torch.compiler.is_compiling() and not self.is_complete(values):
+            raise DataError(self._missing_message((~self.observed(values)).nonzero()[:, 0].tolist(), None))
         return self.scaled(values)
 
     def _bind_marginal(self, rows: Tensor, cols: Tensor, batch: Metadata | None, dtype: torch.dtype) -> Block:

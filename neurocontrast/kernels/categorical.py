@@ -28,6 +28,10 @@ class Categorical(ColumnKernel):
         """Codes of at least 0; NaN and negative codes are missing."""
         return (values >= 0).all(dim=1)
 
+    def is_complete(self, values: Tensor) -> bool:
+        """Whether no code is missing."""
+        return bool((values >= 0).all())
+
     def scaled(self, values: Tensor) -> Tensor:
         """The codes; a missing one, where the device could not be asked, becomes NaN in the weights."""
         return values

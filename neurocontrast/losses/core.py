@@ -165,6 +165,8 @@ def dissimilar_to(pool: Pool, kernel: Kernel) -> Block:
 
     def block(i: slice, j: slice) -> Tensor:
         apart = similar(i, j).neg_().add_(supremum)
+        if isinstance(rounding, float):
+            return torch.threshold_(apart, rounding, 0)
         return apart.masked_fill_(apart <= rounding, 0)
 
     return block

@@ -22,7 +22,13 @@ from neurocontrast.losses.tiles import (
     weight_mass,
 )
 
-__all__ = ["log_sum_exp", "positives_against_negatives", "weighted_similarity"]
+__all__ = [
+    "gradient_of_symmetric",
+    "log_sum_exp",
+    "positives_against_negatives",
+    "similarities",
+    "weighted_similarity",
+]
 
 _ALL = slice(None)
 
@@ -36,7 +42,7 @@ class _LogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, cols: Tensor, pairs: Pairs) -> LogSums:
         plain = is_plain(pairs.scale, rows.dtype)
-        scores, by_sample = _similarities(rows, cols, pairs.scale)
+        scores, by_sample = similarities(rows, cols, pairs.scale)
         if plain:
             scores.exp_()
         mass = None
@@ -60,7 +66,7 @@ class _LogSumExp(torch.autograd.Function):
         pairs: Pairs = ctx.pairs
         if ctx.plain and pairs.symmetric:
             factors = _factors(of_rows, gradients[0])
-            return _gradient_of_symmetric(scores * (factors.unsqueeze(1) + factors), rows, pairs.scale), None, None
+            return gradient_of_symmetric(scores * (factors.unsqueeze(1) + factors), rows, pairs.scale), None, None
         tile = _slopes(scores, of_rows.view(-1, 1), gradients[0].reshape(-1, 1), ctx.plain)
         if pairs.both_ways:
             tile += _slopes(scores, of_cols.view(-1), gradients[1].reshape(-1), ctx.plain)
@@ -133,7 +139,7 @@ class _PositivesAgainstNegatives(torch.autograd.Function):
         weights = pairs.weights(_ALL, _ALL)
         n_negatives = (1 - weights).sum(1).mul_(rows.shape[0])
         positive = (weights > 0).unsqueeze(1)
-        scores, by_sample = _similarities(rows, cols, pairs.scale)
+        scores, by_sample = similarities(rows, cols, pairs.scale)
         repelled = by_sample.masked_fill(positive, -torch.inf).view_as(scores)
         negatives = repelled.logsumexp(1, keepdim=True)
         above = torch.sub(negatives + epsilon, scores)
@@ -154,7 +160,7 @@ class _PositivesAgainstNegatives(torch.autograd.Function):
         return (*_gradients(slopes * gradients[0].reshape(-1, 1), rows, cols, ctx.pairs), None, None)
 
 
-def _similarities(rows: Tensor, cols: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+def similarities(rows: Tensor, cols: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """All s_ij as (V·n_rows, V·n_cols), and the same as (V, n_rows, V, n_cols)."""
     (n_views, n_rows, d), n_cols = rows.shape, cols.shape[1]
     out = rows.new_empty(n_views * n_rows, n_views * n_cols)
@@ -166,14 +172,14 @@ def _similarities(rows: Tensor, cols: Tensor, scale: float) -> tuple[Tensor, Ten
 def _gradients(tile: Tensor, rows: Tensor, cols: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor | None]:
     """∂/∂rows and ∂/∂cols from ∂/∂s; all in the first for a symmetric pool."""
     if pairs.symmetric:
-        return _gradient_of_symmetric(tile + tile.T, rows, pairs.scale), None
+        return gradient_of_symmetric(tile + tile.T, rows, pairs.scale), None
     d = rows.shape[2]
     with full_precision(rows):
         of_rows = _product(tile, cols.view(-1, d), pairs.scale).view_as(rows)
         return of_rows, _product(tile.T, rows.view(-1, d), pairs.scale).view_as(cols)
 
 
-def _gradient_of_symmetric(tile: Tensor, rows: Tensor, scale: float) -> Tensor:
+def gradient_of_symmetric(tile: Tensor, rows: Tensor, scale: float) -> Tensor:
     """∂/∂rows from ∂/∂s_ij + ∂/∂s_ji."""
     with full_precision(rows):
         return _product(tile, rows.view(-1, rows.shape[2]), scale).view_as(rows)

@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from itertools import combinations
 
+import torch
 from torch import Tensor
 
 from neurocontrast.kernels import Metadata
 from neurocontrast.losses.core import Pool, log_sum_exp, log_sum_exp_both_ways
+from neurocontrast.losses.fused import log_sums_and_chances, pool_gradient, pool_similarities
 from neurocontrast.losses.objective import Objective
 
 __all__ = ["InfoNCE", "NTXent"]
@@ -75,6 +77,20 @@ class InfoNCE(Objective):
         parts = self.parts(pool)
         return {"mutual_information": math.log(pool.n_samples) - parts["alignment"] - parts["uniformity"]}
 
+    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of the twins along rows and columns of <z1_i, z2_j>/τ: ∂/∂s = softmax − 1 at twins."""
+        scale, n = 1 / self.temperature, pool.n_samples
+        one, other = pool.rows.unbind(0)
+        scores = torch.mm(one, other.T).mul_(scale)
+        sums, slopes = log_sums_and_chances(scores)
+        if self.symmetric:
+            backwards, chances = log_sums_and_chances(scores, dim=0)
+            sums, slopes = sums.add_(backwards).mul_(0.5), slopes.add_(chances).mul_(0.5)
+        value = sums.sub_(scores.diagonal()).mean()
+        slopes.diagonal().sub_(1)
+        slopes.mul_(scale / n)
+        return value, torch.stack((slopes @ other, slopes.T @ one))
+
 
 class NTXent(Objective):
     r"""NT-Xent, the loss of SimCLR: find the twin among all 2n − 1 other embeddings of the batch.
@@ -110,3 +126,12 @@ class NTXent(Objective):
         """``mutual_information``: log M − L, in nats."""
         parts = self.parts(pool)
         return {"mutual_information": -parts["alignment"] - parts["uniformity"]}
+
+    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of the twins among all others: ∂/∂s = softmax − 1 at twins."""
+        scale, n = 1 / self.temperature, pool.n_samples
+        scores = pool_similarities(pool.rows, scale)
+        sums, slopes = log_sums_and_chances(scores)
+        value = sums.mean() - scores.diagonal(n).mean()
+        slopes.diagonal(n).sub_(2)
+        return value, pool_gradient(slopes, pool.rows, 0.5 * scale / n)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.kernels import Kernel, Kind, Metadata
 from neurocontrast.losses.core import Pool
+from neurocontrast.losses.fused import SMALL, fused, tangent, to_unit_norm
 from neurocontrast.losses.gather import gather_samples, gather_sizes, is_distributed
 
 __all__ = ["Objective", "check_number", "normalise"]
@@ -61,7 +62,7 @@ class Objective(nn.Module):
         metadata : dict of Tensor, optional
             The columns in ``columns``, one value (or row) a sample.
         """
-        return cast(Tensor, self._with_pool(self.value, z1, z2, metadata))
+        return cast(Tensor, self._with_pool(self.value, z1, z2, metadata, self.closed_form))
 
     def terms(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> dict[str, Tensor]:
         """Return the named parts that sum to the loss."""
@@ -77,6 +78,12 @@ class Objective(nn.Module):
         first, *others = self.parts(pool).values()
         return sum(others, first)
 
+    closed_form: Callable[[Pool], tuple[Tensor, Tensor]] | None = None
+    """Where a loss has one: its value, and the gradient with respect to the units, of a small pool of two views.
+
+    A loss derived from one that has it, with other ``parts``, needs its own, or None.
+    """
+
     @abstractmethod
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """The parts of the loss, of a pool of unit embeddings."""
@@ -91,30 +98,38 @@ class Objective(nn.Module):
             self.kernel.check(metadata, names=names, nonnegative=self.needs_nonnegative)
 
     @torch.compiler.disable
-    def _eagerly(self, use, z1, z2, metadata):  # type: ignore[no-untyped-def]
-        return self._with_pool(use, z1, z2, metadata)
+    def _eagerly(self, *arguments):  # type: ignore[no-untyped-def]
+        return self._with_pool(*arguments)
 
-    def _with_pool(self, use, z1, z2, metadata):  # type: ignore[no-untyped-def]
+    def _with_pool(self, use, z1, z2, metadata, closed_form=None):  # type: ignore[no-untyped-def]
         if torch.compiler.is_compiling():
-            return self._eagerly(use, z1, z2, metadata)
+            return self._eagerly(use, z1, z2, metadata, closed_form)
         views = _views(z1, z2)
         device = views[0].device.type
         if torch.is_autocast_enabled(device):
             with torch.autocast(device, enabled=False):
-                return use(self._pool(views, metadata))
-        return use(self._pool(views, metadata))
+                return self._evaluate(use, views, metadata, closed_form)
+        return self._evaluate(use, views, metadata, closed_form)
 
-    def _pool(self, views: list[Tensor], metadata: Metadata | None) -> Pool:
+    def _evaluate(self, use, views, metadata, closed_form):  # type: ignore[no-untyped-def]
+        columns = self._columns(metadata, views[0])
+        if is_distributed():
+            return use(self._gathered(normalise(*views), columns))
+        if closed_form and len(views) == 2 and 2 * len(views[0]) <= min(self.tile or SMALL, SMALL):
+            return fused(views, lambda units: closed_form(Pool(units, units, columns, columns, tile=self.tile)))
         rows = normalise(*views)
-        columns = {name: _column(metadata, name, kind, rows) for name, kind in self.columns.items()}
-        if not is_distributed():
-            return Pool(rows, rows, columns, columns, tile=self.tile)
+        return use(Pool(rows, rows, columns, columns, tile=self.tile))
+
+    def _gathered(self, rows: Tensor, columns: Metadata) -> Pool:
         sizes = gather_sizes(rows.shape[1], rows.device)
         gather = partial(gather_samples, sizes=sizes)
         everyone = {name: gather(column) for name, column in columns.items()}
         cols = gather(rows.transpose(0, 1).contiguous()).transpose(0, 1).contiguous()
         offset = sum(sizes[: torch.distributed.get_rank()])
         return Pool(rows, cols, columns, everyone, offset=offset, distributed=True, tile=self.tile)
+
+    def _columns(self, metadata: Metadata | None, view: Tensor) -> Metadata:
+        return {name: _column(metadata, name, kind, view) for name, kind in self.columns.items()}
 
     def extra_repr(self) -> str:
         """Return the temperature, for ``print``."""
@@ -138,26 +153,25 @@ def normalise(*views: Tensor) -> Tensor:
 class _Normalise(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *views: Tensor) -> Tensor:
-        stacked = torch.stack(views)
-        if stacked.dtype != torch.float64:
-            stacked = stacked.float()
-        norms = torch.linalg.vector_norm(stacked, dim=2, keepdim=True)
-        inverse = norms.masked_fill_(norms < 1e-12, torch.inf).reciprocal_()
-        units = stacked.mul_(inverse)
-        ctx.save_for_backward(units, inverse)
+        units, norms = to_unit_norm(views)
+        ctx.save_for_backward(units, norms)
         ctx.dtype = views[0].dtype
         return units
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        units, inverse = ctx.saved_tensors
-        (gradient,) = gradients
-        radial = (gradient * units).sum(2, keepdim=True)
-        tangent = (units * radial).neg_().add_(gradient).mul_(inverse)
-        return tuple(tangent.to(ctx.dtype).unbind(0))
+        units, norms = ctx.saved_tensors
+        return tuple(tangent(gradients[0], units, norms).to(ctx.dtype).unbind(0))
+
+
+def _fit(z1: Tensor, z2: Tensor) -> bool:
+    same = z1.shape == z2.shape and z1.dtype == z2.dtype and z1.device == z2.device
+    return same and z1.ndim == 2 and len(z1) > 0 and z1.is_floating_point()
 
 
 def _views(z1: Tensor | Sequence[Tensor], z2: Tensor | None) -> list[Tensor]:
+    if isinstance(z1, Tensor) and isinstance(z2, Tensor) and _fit(z1, z2):
+        return [z1, z2]
     views = {f"z1[{k}]": z for k, z in enumerate(z1)} if not isinstance(z1, Tensor) else {"z1": z1}
     if z2 is not None:
         views["z2"] = z2
@@ -176,16 +190,18 @@ def _views(z1: Tensor | Sequence[Tensor], z2: Tensor | None) -> list[Tensor]:
     return list(views.values())
 
 
-def _column(metadata: Metadata | None, name: str, kind: Kind, rows: Tensor) -> Tensor:
+def _column(metadata: Metadata | None, name: str, kind: Kind, view: Tensor) -> Tensor:
     if metadata is None or name not in metadata:
         given = "metadata was not given" if metadata is None else f"it has {one_of(metadata) or 'none'}"
         raise DataError(
             f"metadata has no column '{name}', which the loss needs; {given}.{suggestion(name, metadata or ())}"
         )
     column = metadata[name]
-    if not isinstance(column, Tensor) or column.ndim not in (1, 2) or column.shape[0] != rows.shape[1]:
+    if not isinstance(column, Tensor) or column.ndim not in (1, 2) or len(column) != len(view):
         found = f"shape {tuple(column.shape)}" if isinstance(column, Tensor) else type(column).__name__
-        raise DataError(f"metadata['{name}'] must be a tensor with one row a sample, n = {rows.shape[1]}; got {found}.")
-    if column.device != rows.device:
-        raise DataError(f"metadata['{name}'] is on {column.device}, but the embeddings are on {rows.device}; move it.")
-    return (column.to(rows.dtype) if kind == "continuous" else column).detach()
+        raise DataError(f"metadata['{name}'] must be a tensor with one row a sample, n = {len(view)}; got {found}.")
+    if column.device != view.device:
+        raise DataError(f"metadata['{name}'] is on {column.device}, but the embeddings are on {view.device}; move it.")
+    if kind == "continuous":
+        column = column.to(torch.float64 if view.dtype == torch.float64 else torch.float32)
+    return column.detach()

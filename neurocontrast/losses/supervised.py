@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from neurocontrast.kernels import Categorical
-from neurocontrast.losses.core import Pool, positives_against_negatives
+from neurocontrast.losses.core import Pool, positives_against_negatives, similar_to
+from neurocontrast.losses.fused import log_sums_and_chances, pool_gradient, pool_similarities, shares
 from neurocontrast.losses.objective import Objective, check_number
+from neurocontrast.losses.tiles import EMPTY, LINEAR_FROM
 from neurocontrast.losses.yaware import YAwareInfoNCE
 
 __all__ = ["SINCERE", "EpsilonSupInfoNCE", "SupCon"]
@@ -68,6 +71,18 @@ class EpsilonSupInfoNCE(Objective):
     def _value_and_negatives(self, pool: Pool) -> tuple[Tensor, Tensor]:
         sums, n_negatives = positives_against_negatives(pool, 1 / self.temperature, self.kernel, self.epsilon)
         return pool.mean(sums / (pool.n_candidates - n_negatives)), n_negatives
+
+    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
+        """With x = L_i + ε − s_ip: ∂/∂s_ip = −σ(x)/|P_i|; through L_i, ∂/∂s_ij = exp(s_ij − L_i) Σ_p σ(x)/|P_i|."""
+        scale, n_anchors = 1 / self.temperature, 2 * pool.n_samples
+        pulled = shares(similar_to(pool, self.kernel))
+        scores = pool_similarities(pool.rows, scale)
+        sums, chances = log_sums_and_chances(scores.masked_fill(pulled > 0, EMPTY))
+        above = sums.add_(self.epsilon).unsqueeze(1) - scores
+        contrast = torch.dot(pulled.view(-1), functional.softplus(above, threshold=LINEAR_FROM).view(-1))
+        attracted = above.sigmoid_().mul_(pulled)
+        slopes = chances.mul_(attracted.sum(1, keepdim=True)).sub_(attracted)
+        return contrast / n_anchors - self.epsilon, pool_gradient(slopes, pool.rows, scale / n_anchors)
 
 
 class SINCERE(EpsilonSupInfoNCE):

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from neurocontrast.kernels import Kernel
-from neurocontrast.losses.core import Pool, dissimilar_to, log_sum_exp, weighted_log_sum_exp
+from neurocontrast.losses.core import Pool, dissimilar_to, log_sum_exp, similar_to, weighted_log_sum_exp
+from neurocontrast.losses.fused import log_sums_and_chances, pool_gradient, pool_similarities, shares
 from neurocontrast.losses.objective import Objective, check_number
+from neurocontrast.losses.tiles import EMPTY, weight_mass
 from neurocontrast.losses.yaware import check_kernel, conditional_alignment
 
 __all__ = ["AlignmentUniformity", "ConditionalAlignmentUniformity", "ConditionalUniformity"]
@@ -88,6 +90,23 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
         """``alignment``, and ``uniformity`` times its weight."""
         alignment = conditional_alignment(pool, self.kernel, 1 / self.temperature)
         return {"alignment": alignment, "uniformity": self.uniformity_weight * super().parts(pool)["uniformity"]}
+
+    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
+        """With shares ŵ of w and d̂ of ‖w‖∞ − w: ∂/∂s = λ softmax(s + log d̂), over all pairs at once, − ŵ/2n."""
+        scale, n = 1 / self.temperature, pool.n_samples
+        pulled = shares(similar_to(pool, self.kernel)).div_(2 * n)
+        apart = dissimilar_to(pool, self.kernel)(slice(None), slice(None))
+        mass = weight_mass(apart, 2, 0)
+        n_anchors = mass.count_nonzero().to(mass.dtype).mul_(2)
+        log_shares = apart.div_(mass.clamp_min_(torch.finfo(mass.dtype).tiny).unsqueeze(1)).log_().clamp_min_(EMPTY)
+        scores = pool_similarities(pool.rows, scale)
+        alignment = torch.dot(pulled.view(-1), scores.view(-1))
+        scores.view(2, n, 2, n).add_(log_shares.unsqueeze(1))
+        sums, chances = log_sums_and_chances(scores.view(1, -1))
+        weight = n_anchors.clamp(max=1).mul_(self.uniformity_weight)
+        value = (sums[0] - n_anchors.clamp_min_(1).log_()) * weight - alignment
+        slopes = chances.view_as(scores).mul_(weight).sub_(pulled)
+        return value, pool_gradient(slopes, pool.rows, scale)
 
 
 class AlignmentUniformity(Objective):

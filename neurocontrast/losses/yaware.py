@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels import Kernel
 from neurocontrast.losses.core import Pool, log_sum_exp, similar_to, weighted_similarity
+from neurocontrast.losses.fused import log_sums_and_chances, pool_gradient, pool_similarities, shares
 from neurocontrast.losses.objective import Objective
 
 __all__ = ["ConditionalAlignment", "GlobalUniformity", "YAwareInfoNCE"]
@@ -109,3 +111,12 @@ class YAwareInfoNCE(ConditionalAlignment):
             "uniformity": pool.mean(sums) - log_candidates,
             "log_candidates": pool.rows.new_full((), log_candidates),
         }
+
+    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
+        """With shares ŵ_ij = w_ij / Σ_k w_ik: ∂/∂s = softmax − ŵ."""
+        scale, n_anchors = 1 / self.temperature, 2 * pool.n_samples
+        pulled = shares(similar_to(pool, self.kernel))
+        scores = pool_similarities(pool.rows, scale)
+        alignment = torch.dot(pulled.view(-1), scores.view(-1))
+        sums, chances = log_sums_and_chances(scores)
+        return (sums.sum() - alignment) / n_anchors, pool_gradient(chances.sub_(pulled), pool.rows, scale / n_anchors)

@@ -41,6 +41,35 @@ def test_dense_and_tiled_agree(specimen, random_batch, tile, temperature):
         torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-10)
 
 
+@pytest.mark.parametrize("temperature", [None, 0.002])
+@pytest.mark.parametrize("n", [1, 2, 11])
+def test_one_step_agrees_with_the_sum_of_its_parts(specimen, random_batch, n, temperature):
+    z1, z2, metadata = random_batch(n, 5, seed=7)
+    loss = specimen.build()
+    if getattr(loss, "closed_form", None) is None:
+        pytest.skip("has no closed form")
+    if temperature is not None:
+        loss.temperature = temperature
+    one_step = _value_and_gradients(loss, z1, z2, metadata)
+    value = sum(loss.terms(z1, z2, metadata).values())
+    parts = (value, *torch.autograd.grad(value, (z1, z2)))
+    for got, expected in zip(one_step, parts, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-10)
+
+
+def test_one_step_where_nothing_attracts_or_nothing_repels():
+    """A linear kernel is 0 around 0, a constant column leaves nobody to push."""
+    z1, z2 = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
+    for column in (torch.tensor([0.0, 1, 2, 3, 4, 0]), torch.zeros(6), torch.ones(6)):
+        metadata = {"age": column.double()}
+        for build in (losses.YAwareInfoNCE, losses.ConditionalAlignmentUniformity):
+            loss = build(Linear("age"))
+            one_step = _value_and_gradients(loss, z1, z2, metadata)
+            loss.closed_form = None
+            for got, expected in zip(one_step, _value_and_gradients(loss, z1, z2, metadata), strict=True):
+                torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-10)
+
+
 def test_gradcheck_of_the_tiled_path(specimen, random_batch):
     z1, z2, metadata = random_batch(4, 3, seed=4, n_labels=2)
     loss = _tiled(specimen, 3)

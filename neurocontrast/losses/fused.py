@@ -21,6 +21,7 @@ from neurocontrast.losses.tiles import EMPTY, weight_mass
 __all__ = [
     "SMALL",
     "ClosedForm",
+    "find_twins",
     "fused",
     "log_sums_and_chances",
     "pool_gradient",
@@ -82,6 +83,15 @@ def pool_similarities(units: Tensor, scale: float) -> Tensor:
 def pool_gradient(slopes: Tensor, units: Tensor, scale: float) -> Tensor:
     """The gradient with respect to the units, from ∂/∂s_ij of the pool."""
     return gradient_of_symmetric(slopes + slopes.T, units, scale)
+
+
+def find_twins(scores: Tensor, units: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of the twins among an anchor's candidates, and its gradient: ∂/∂s = softmax − 1 at twins."""
+    n = units.shape[1]
+    sums, slopes = log_sums_and_chances(scores)
+    value = sums.mean() - scores.diagonal(n).mean()
+    slopes.diagonal(n).sub_(2)
+    return value, pool_gradient(slopes, units, 0.5 * scale / n)
 
 
 def log_sums_and_chances(scores: Tensor, dim: int = 1) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from neurocontrast.kernels import Metadata
 from neurocontrast.losses.core import Pool, log_sum_exp, log_sum_exp_both_ways
-from neurocontrast.losses.fused import log_sums_and_chances, pool_gradient, pool_similarities
+from neurocontrast.losses.fused import find_twins, log_sums_and_chances, pool_similarities
 from neurocontrast.losses.objective import Objective
 
 __all__ = ["InfoNCE", "NTXent"]
@@ -129,9 +129,5 @@ class NTXent(Objective):
 
     def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
         """Cross-entropy of the twins among all others: ∂/∂s = softmax − 1 at twins."""
-        scale, n = 1 / self.temperature, pool.n_samples
-        scores = pool_similarities(pool.rows, scale)
-        sums, slopes = log_sums_and_chances(scores)
-        value = sums.mean() - scores.diagonal(n).mean()
-        slopes.diagonal(n).sub_(2)
-        return value, pool_gradient(slopes, pool.rows, 0.5 * scale / n)
+        scale = 1 / self.temperature
+        return find_twins(pool_similarities(pool.rows, scale), pool.rows, scale)

@@ -11,8 +11,9 @@ from torch.nn import functional
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels import Categorical
 from neurocontrast.losses.core import Pool, log_sum_exp, similar_to, weighted_log_sum_exp
+from neurocontrast.losses.fused import find_twins, log_sums_and_chances, pool_gradient, pool_similarities
 from neurocontrast.losses.objective import Objective, check_number
-from neurocontrast.losses.tiles import LINEAR_FROM
+from neurocontrast.losses.tiles import EMPTY, LINEAR_FROM
 
 __all__ = ["DebiasedInfoNCE", "FairInfoNCE", "HardNegativeInfoNCE"]
 
@@ -68,6 +69,35 @@ class DebiasedInfoNCE(Objective):
         corrected = negatives + kept - math.log1p(-self.positive_prior)
         return torch.where(room, corrected, -torch.inf).clamp_min(floor)
 
+    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
+        """With G = (e^L − N τ⁺ e^{s⁺})/(1 − τ⁺) = e^L r/(1 − τ⁺): ∂log G/∂L = 1/r, ∂log G/∂s⁺ = 1 − 1/r."""
+        scale, n = 1 / self.temperature, pool.n_samples
+        if n == 1:
+            return pool.rows.new_zeros(()), torch.zeros_like(pool.rows)
+        log_n = math.log(pool.n_candidates - 1)
+        log_prior = math.log(self.positive_prior) if self.positive_prior else -math.inf
+        scores = pool_similarities(pool.rows, scale)
+        twins = scores.diagonal(n).repeat(2)
+        scores.view(2, n, 2, n).diagonal(0, 1, 3).fill_(EMPTY)
+        negatives, slopes = self.negatives_and_slopes(scores)
+        excess = twins + (log_n + log_prior) - negatives
+        room = excess < 0
+        remaining = excess.masked_fill_(~room, -1).expm1_().neg_()
+        corrected = negatives.add_(remaining.log()).sub_(math.log1p(-self.positive_prior))
+        floor = log_n - scale
+        active = room.logical_and_(corrected >= floor)
+        gaps = corrected.masked_fill_(~active, floor).sub_(twins)
+        above = gaps.sigmoid()
+        of_negatives = (above / remaining).mul_(active)
+        of_twins = above.masked_fill_(active, 0).add_(of_negatives)
+        slopes.mul_(of_negatives.unsqueeze(1)).diagonal(n).sub_(of_twins[:n] + of_twins[n:])
+        value = functional.softplus(gaps, threshold=LINEAR_FROM).mean()
+        return value, pool_gradient(slopes, pool.rows, 0.5 * scale / n)
+
+    def negatives_and_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Log of the sum over the negatives, (N,), and its ∂/∂s, (N, N)."""
+        return log_sums_and_chances(scores)
+
 
 class HardNegativeInfoNCE(DebiasedInfoNCE):
     """Hard-negative InfoNCE: `DebiasedInfoNCE` in which close negatives count more.
@@ -108,6 +138,15 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
         importance = log_sum_exp(pool, self.concentration * scale, excluded="sample")
         return raised - importance + math.log(pool.n_candidates - 1)
 
+    def negatives_and_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Log of the reweighted sum over the negatives, (N,), and its ∂/∂s, (N, N)."""
+        beta = self.concentration
+        if beta == 0:
+            return super().negatives_and_slopes(scores)
+        raised, slopes = log_sums_and_chances(scores * (1 + beta))
+        importance, weights = log_sums_and_chances(scores * beta)
+        return raised - importance + math.log(len(scores) - 2), slopes.mul_(1 + beta).sub_(weights, alpha=beta)
+
 
 class FairInfoNCE(Objective):
     """Fair-InfoNCE: NT-Xent whose negatives come only from the anchor's cluster, both views.
@@ -135,3 +174,11 @@ class FairInfoNCE(Objective):
         scale = 1 / self.temperature
         sums, _ = weighted_log_sum_exp(pool, scale, similar_to(pool, self.kernel))
         return {"alignment": -pool.mean(pool.twins(scale)), "uniformity": pool.mean(sums)}
+
+    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of the twins among the cluster."""
+        scale, n = 1 / self.temperature, pool.n_samples
+        apart = similar_to(pool, self.kernel)(slice(None), slice(None)) == 0
+        scores = pool_similarities(pool.rows, scale)
+        scores.view(2, n, 2, n).masked_fill_(apart.unsqueeze(1), EMPTY)
+        return find_twins(scores, pool.rows, scale)

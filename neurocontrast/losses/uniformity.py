@@ -143,6 +143,25 @@ class AlignmentUniformity(Objective):
         uniformity = (self._uniformity(pool.between(0, 0)) + self._uniformity(pool.between(1, 1))) / 2
         return {"alignment": pool.mean(distances), "uniformity": self.uniformity_weight * uniformity}
 
+    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
+        """∂/∂z1 = α ‖z1 − z2‖^(α−2) (z1 − z2)/n of alignment; of uniformity ∂/∂<z_i, z_j> = λ t softmax in a view."""
+        units, n = pool.rows, pool.n_samples
+        difference = units[0] - units[1]
+        squared = difference.square().sum(1)
+        factors = squared.pow(self.alpha / 2 - 1).masked_fill_(squared == 0, 0)
+        value = torch.dot(squared, factors) / n
+        pull = difference.mul_(factors.mul_(self.alpha / n).unsqueeze(1))
+        if n == 1:
+            return value, torch.stack((pull, -pull))
+        scores = torch.bmm(units, units.mT).mul_(2 * self.t)
+        scores.diagonal(0, 1, 2).fill_(EMPTY)
+        sums, chances = log_sums_and_chances(scores.view(2, -1))
+        uniformity = sums.mean().sub_(2 * self.t + math.log(n * (n - 1)))
+        gradient = torch.bmm(chances.view_as(scores), units).mul_(2 * self.t * self.uniformity_weight)
+        gradient[0].add_(pull)
+        gradient[1].sub_(pull)
+        return value.add_(uniformity, alpha=self.uniformity_weight), gradient
+
     def _uniformity(self, pool: Pool) -> Tensor:
         n = pool.n_samples
         if n == 1:

@@ -6,6 +6,7 @@ is reported as such.
 
     python benchmarks/losses.py                       # tables, and docs/images/losses_cost.svg
     python benchmarks/losses.py --large               # ours at 131,072 embeddings as well: minutes
+    python benchmarks/losses.py --paired              # ours and the plain expression in alternation, in one process
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import math
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -38,7 +41,6 @@ OURS = (
     "NTXent", "InfoNCE", "YAwareInfoNCE", "ConditionalAlignmentUniformity", "AlignmentUniformity", "SupCon", "SINCERE",
     "EpsilonSupInfoNCE", "DebiasedInfoNCE", "HardNegativeInfoNCE", "FairInfoNCE",
 )  # fmt: skip
-PLAIN = ("plain NT-Xent", "plain InfoNCE", "plain y-Aware", "plain conditional", "plain SupCon", "plain SINCERE")
 PEERS = {
     "lightly NT-Xent": "lightly",
     "PML NT-Xent": "pytorch_metric_learning",
@@ -96,13 +98,27 @@ def pool(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def gaussian(m: dict) -> Tensor:
-    age = m["age"].repeat(2)
-    return torch.exp(-0.5 * ((age[:, None] - age) / 5) ** 2)
+    age = m["age"]
+    return torch.exp(-0.5 * ((age[:, None] - age) / 5) ** 2).repeat(2, 2)
+
+
+def same_label(m: dict) -> Tensor:
+    label = m["label"]
+    return (label[:, None] == label).repeat(2, 2)
+
+
+def find_twin(s, others):
+    return functional.cross_entropy(s.masked_fill(~others, -torch.inf), torch.arange(len(s)).roll(len(s) // 2))
 
 
 def nt_xent(a, b, _):
     s, own = pool(a, b)
-    return functional.cross_entropy(s.masked_fill(own, -torch.inf), torch.arange(len(s)).roll(len(a)))
+    return find_twin(s, ~own)
+
+
+def fair(a, b, m):
+    s, own = pool(a, b)
+    return find_twin(s, same_label(m) & ~own)
 
 
 def infonce(a, b, _):
@@ -122,8 +138,7 @@ def y_aware(a, b, m):
 
 
 def supcon(a, b, m):
-    label = m["label"].repeat(2)
-    return weighted(*pool(a, b), (label[:, None] == label).float())
+    return weighted(*pool(a, b), same_label(m).float())
 
 
 def conditional(a, b, m):
@@ -131,26 +146,61 @@ def conditional(a, b, m):
     w = gaussian(m)
     apart = (1 - w).masked_fill(own, 0)
     w = w.masked_fill(own, 0)
-    uniformity = (apart / apart.sum(1, keepdim=True) * s.exp()).sum(1).mean().log()
-    return uniformity - (w * s).sum(1).div(w.sum(1)).mean()
+    uniformity = ((apart / apart.sum(1, keepdim=True)).log() + s).logsumexp((0, 1))
+    return uniformity - math.log(len(s)) - (w * s).sum(1).div(w.sum(1)).mean()
 
 
 def sincere(a, b, m):
     s, own = pool(a, b)
-    label = m["label"].repeat(2)
-    same = label[:, None] == label
+    same = same_label(m)
     negatives = s.masked_fill(same, -torch.inf).logsumexp(1, keepdim=True)
     positives = (same & ~own).float()
     return ((functional.softplus(negatives - s) * positives).sum(1) / positives.sum(1)).mean()
 
 
-def plain(name: str) -> Callable:
-    """The dense expression one would write, through autograd."""
-    return dict(zip(PLAIN, (nt_xent, infonce, y_aware, conditional, supcon, sincere), strict=True))[name]
+def debiased(a, b, _, tau=0.5, prior=0.1, beta=0.0):
+    z = functional.normalize(torch.cat([a, b]))
+    s, n = z @ z.T / tau, 2 * len(a) - 2
+    twins = s.diagonal(len(a)).repeat(2)
+    s = s.masked_fill(torch.eye(len(a), dtype=torch.bool).repeat(2, 2), -torch.inf)
+    negatives = s.logsumexp(1)
+    if beta:
+        negatives = ((1 + beta) * s).logsumexp(1) - (beta * s).logsumexp(1) + math.log(n)
+    corrected = (negatives.exp() - n * prior * twins.exp()) / (1 - prior)
+    return functional.softplus(corrected.clamp_min(n * math.exp(-1 / tau)).log() - twins).mean()
+
+
+def hard_negative(a, b, _):
+    return debiased(a, b, _, beta=1.0)
+
+
+def alignment_uniformity(a, b, _):
+    a, b = functional.normalize(a), functional.normalize(b)
+    spread = [torch.pdist(z).square().mul(-2).logsumexp(0) for z in (a, b)]
+    pairs = len(a) * (len(a) - 1) / 2
+    return (a - b).square().sum(1).mean() + sum(spread) / 2 - math.log(pairs)
+
+
+EXPRESSIONS = {
+    "NTXent": nt_xent,
+    "InfoNCE": infonce,
+    "YAwareInfoNCE": y_aware,
+    "ConditionalAlignmentUniformity": conditional,
+    "AlignmentUniformity": alignment_uniformity,
+    "SupCon": supcon,
+    "SINCERE": sincere,
+    "DebiasedInfoNCE": debiased,
+    "HardNegativeInfoNCE": hard_negative,
+    "FairInfoNCE": fair,
+}
+"""The dense expression one would write, through autograd: as stable as the loss, without its checks and empty cases."""
+PLAIN = tuple(f"plain {name}" for name in EXPRESSIONS)
 
 
 def build(name: str) -> Callable:
-    return ours(name) if name in OURS else plain(name) if name in PLAIN else peer(name)
+    if name in PLAIN:
+        return EXPRESSIONS[name.removeprefix("plain ")]
+    return ours(name) if name in OURS else peer(name)
 
 
 def memory() -> tuple[float, float]:
@@ -159,31 +209,49 @@ def memory() -> tuple[float, float]:
     return tuple(int(lines[key].split()[0]) / 1024 for key in ("VmHWM", "VmRSS"))
 
 
+def make_batch(n_embeddings: int) -> tuple[list[Tensor], dict]:
+    generator = torch.Generator().manual_seed(0)
+    n = n_embeddings // 2
+    views = [torch.randn(n, D, generator=generator).requires_grad_() for _ in range(2)]
+    age, label = 20 + 60 * torch.rand(n, generator=generator), torch.randint(10, (n,), generator=generator)
+    return views, {"age": age, "label": label}
+
+
+def once(loss: Callable, views: list[Tensor], metadata: dict) -> float:
+    """CPU seconds of one forward and backward."""
+    for view in views:
+        view.grad = None
+    start = time.process_time()
+    loss(*views, metadata).backward()
+    return time.process_time() - start
+
+
+def compare_paired(n_embeddings: int, repetitions: int = 1500) -> str:
+    """Ours and the plain expression in alternation, so that whatever else the machine does slows both; medians."""
+    torch.set_num_threads(1)
+    batch = make_batch(n_embeddings)
+    lines = [f"| ms at {n_embeddings:,} | ours | plain | ratio |", "|---|---|---|---|"]
+    for name, plain in EXPRESSIONS.items():
+        pair = (ours(name), plain)
+        torch.testing.assert_close(*(loss(*batch[0], batch[1]) for loss in pair), rtol=1e-4, atol=1e-5)
+        times = [[once(loss, *batch) for loss in pair] for _ in range(repetitions + 50)][50:]
+        mine, its = (1e3 * statistics.median(part) for part in zip(*times, strict=True))
+        ratio = statistics.median(a / b for a, b in times)
+        lines.append(f"| {name} | {mine:.3f} | {its:.3f} | {ratio:.2f} |")
+    return "\n".join(lines)
+
+
 def run_case(name: str, n_embeddings: int) -> None:
     """Time one loss in this process and print the result as JSON."""
     torch.set_num_threads(1)
     loss = build(name)
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT_GIB << 30, LIMIT_GIB << 30))
     _, before = memory()
-    generator = torch.Generator().manual_seed(0)
-    n = n_embeddings // 2
-    views = [torch.randn(n, D, generator=generator).requires_grad_() for _ in range(2)]
-    metadata = {
-        "age": 20 + 60 * torch.rand(n, generator=generator),
-        "label": torch.randint(10, (n,), generator=generator),
-    }
-
-    def once() -> float:
-        for view in views:
-            view.grad = None
-        start = time.process_time()
-        loss(*views, metadata).backward()
-        return time.process_time() - start
-
+    batch = make_batch(n_embeddings)
     try:
-        times = [once()]
+        times = [once(loss, *batch)]
         if n_embeddings <= FEW:
-            times = [once() for _ in range(400 if n_embeddings <= 256 else 30)][10:]
+            times = [once(loss, *batch) for _ in range(400 if n_embeddings <= 256 else 30)][10:]
     except (RuntimeError, MemoryError) as error:
         if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
             raise
@@ -262,10 +330,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", help="names of cases")
     parser.add_argument("--repeats", type=int, default=2, help="processes a case, of which the fastest counts")
     parser.add_argument("--large", action="store_true", help=f"four of ours at {LARGE:,} embeddings as well")
+    parser.add_argument("--paired", action="store_true", help="ours beside the plain expression at 128 and 1,024")
     parser.add_argument("--results", type=Path, help="JSON lines to add to and to draw from")
     arguments = parser.parse_args()
     if arguments.case:
         run_case(arguments.case[0], int(arguments.case[1]))
+        return
+    if arguments.paired:
+        print(compare_paired(128), compare_paired(1024, 50), sep="\n\n")
         return
     installed = [name for name, module in PEERS.items() if importlib.util.find_spec(module)]
     names = arguments.only or [*OURS, *PLAIN, *installed]

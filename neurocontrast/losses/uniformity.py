@@ -29,6 +29,20 @@ def conditional_uniformity(pool: Pool, kernel: Kernel, scale: float) -> Tensor:
     return torch.where(n_anchors > 0, value, 0.0)
 
 
+def uniformity_and_slopes(pool: Pool, kernel: Kernel, scores: Tensor, weight: float) -> tuple[Tensor, Tensor]:
+    """``weight`` times that, and its ∂/∂s = softmax(s + log d̂) over all pairs of a small pool; scores are used up."""
+    n = pool.n_samples
+    apart = dissimilar_to(pool, kernel)(slice(None), slice(None))
+    mass = weight_mass(apart, 2, 0)
+    n_anchors = mass.count_nonzero().to(mass.dtype).mul_(2)
+    log_shares = apart.div_(mass.clamp_min_(torch.finfo(mass.dtype).tiny).unsqueeze(1)).log_().clamp_min_(EMPTY)
+    scores.view(2, n, 2, n).add_(log_shares.unsqueeze(1))
+    sums, chances = log_sums_and_chances(scores.view(1, -1))
+    factor = n_anchors.clamp(max=1).mul_(weight)
+    value = (sums[0] - n_anchors.clamp_min_(1).log_()).mul_(factor)
+    return value, chances.view_as(scores).mul_(factor)
+
+
 class ConditionalUniformity(Objective):
     """Conditional uniformity: push scans apart as far as their metadata differ.
 
@@ -54,6 +68,12 @@ class ConditionalUniformity(Objective):
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """The one part, ``uniformity``."""
         return {"uniformity": conditional_uniformity(pool, self.kernel, 1 / self.temperature)}
+
+    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
+        """∂/∂s = softmax(s + log d̂) over all pairs at once."""
+        scale = 1 / self.temperature
+        value, slopes = uniformity_and_slopes(pool, self.kernel, pool_similarities(pool.rows, scale), 1.0)
+        return value, pool_gradient(slopes, pool.rows, scale)
 
 
 class ConditionalAlignmentUniformity(ConditionalUniformity):
@@ -92,21 +112,13 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
         return {"alignment": alignment, "uniformity": self.uniformity_weight * super().parts(pool)["uniformity"]}
 
     def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
-        """With shares ŵ of w and d̂ of ‖w‖∞ − w: ∂/∂s = λ softmax(s + log d̂), over all pairs at once, − ŵ/2n."""
-        scale, n = 1 / self.temperature, pool.n_samples
-        pulled = shares(similar_to(pool, self.kernel)).div_(2 * n)
-        apart = dissimilar_to(pool, self.kernel)(slice(None), slice(None))
-        mass = weight_mass(apart, 2, 0)
-        n_anchors = mass.count_nonzero().to(mass.dtype).mul_(2)
-        log_shares = apart.div_(mass.clamp_min_(torch.finfo(mass.dtype).tiny).unsqueeze(1)).log_().clamp_min_(EMPTY)
+        """With shares ŵ_ij = w_ij / Σ_k w_ik: ∂/∂s is λ times that of uniformity, − ŵ/2n."""
+        scale, n_anchors = 1 / self.temperature, 2 * pool.n_samples
+        pulled = shares(similar_to(pool, self.kernel)).div_(n_anchors)
         scores = pool_similarities(pool.rows, scale)
         alignment = torch.dot(pulled.view(-1), scores.view(-1))
-        scores.view(2, n, 2, n).add_(log_shares.unsqueeze(1))
-        sums, chances = log_sums_and_chances(scores.view(1, -1))
-        weight = n_anchors.clamp(max=1).mul_(self.uniformity_weight)
-        value = (sums[0] - n_anchors.clamp_min_(1).log_()) * weight - alignment
-        slopes = chances.view_as(scores).mul_(weight).sub_(pulled)
-        return value, pool_gradient(slopes, pool.rows, scale)
+        uniformity, slopes = uniformity_and_slopes(pool, self.kernel, scores, self.uniformity_weight)
+        return uniformity - alignment, pool_gradient(slopes.sub_(pulled), pool.rows, scale)
 
 
 class AlignmentUniformity(Objective):

@@ -54,6 +54,12 @@ class ConditionalAlignment(Objective):
         """The one part, ``alignment``."""
         return {"alignment": conditional_alignment(pool, self.kernel, 1 / self.temperature)}
 
+    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
+        """With shares ŵ_ij = w_ij / Σ_k w_ik: ∂/∂s = −ŵ."""
+        factor = -0.5 / (self.temperature * pool.n_samples)
+        gradient = pool_gradient(shares(similar_to(pool, self.kernel)), pool.rows, factor)
+        return 0.5 * torch.dot(gradient.view(-1), pool.rows.view(-1)), gradient
+
 
 class GlobalUniformity(Objective):
     """Global uniformity: push all scans apart, whatever their metadata.
@@ -73,6 +79,13 @@ class GlobalUniformity(Objective):
         """The one part, ``uniformity``."""
         sums = log_sum_exp(pool, 1 / self.temperature)
         return {"uniformity": pool.mean(sums) - math.log(pool.n_candidates)}
+
+    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
+        """∂/∂s = softmax."""
+        scale = 1 / self.temperature
+        sums, chances = log_sums_and_chances(pool_similarities(pool.rows, scale))
+        value = sums.mean().sub_(math.log(pool.n_candidates))
+        return value, pool_gradient(chances, pool.rows, 0.5 * scale / pool.n_samples)
 
 
 class YAwareInfoNCE(ConditionalAlignment):

@@ -23,7 +23,7 @@ pretrain() {
         --participants "$out/healthy/participants.tsv" --out "$out/$1" --set "data.cache_dir=$out/cache" \
         --set data.spacing_mm=6 --set "data.shape=[32,36,32]" --set training.probe_every=0 --set "training.epochs=$2"
 }
-pretrain run 7
+pretrain run 6
 pretrain untrained 0
 
 for network in run untrained; do

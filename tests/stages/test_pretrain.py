@@ -1,6 +1,7 @@
 import csv
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -175,29 +176,45 @@ def test_probe_columns_are_scored(settings, tmp_path):
     assert 0 <= float(metrics(run)[0]["probe_site_balanced_accuracy"]) <= 1
 
 
-def test_killed_run_resumes_to_the_same_bytes(whole, settings, tmp_path):
-    """`kill -9` a process of its own, then resume here."""
-    out = tmp_path / "run"
-    program = (
-        "import sys, torch, neurocontrast, neurocontrast.training.loop as loop, os, signal\n"
-        "torch.set_num_threads(int(sys.argv[3]))\n"
-        "save = loop.save_checkpoint\n"
-        "def save_and_die(*given, **options):\n"
-        "    save(*given, **options)\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "loop.save_checkpoint = save_and_die\n"
-        "neurocontrast.pretrain(sys.argv[1], out=sys.argv[2])\n"
-    )
-    import torch
+PROGRAM = """
+import os, signal, sys
+import torch, neurocontrast, neurocontrast.training.loop as loop
 
-    arguments = [whole / "config.yaml", out, str(torch.get_num_threads())]
-    done = subprocess.run([sys.executable, "-c", program, *arguments], check=False)
+torch.set_num_threads(1)
+if sys.argv[3] == "die":
+    save = loop.save_checkpoint
+
+    def save_and_die(*given, **options):
+        save(*given, **options)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    loop.save_checkpoint = save_and_die
+neurocontrast.pretrain(sys.argv[1], out=sys.argv[2], resume=True)
+"""
+
+
+def program(config, out, then="finish"):
+    """The command of a process that begins or continues a run."""
+    return [sys.executable, "-c", PROGRAM, str(config), str(out), then]
+
+
+@pytest.fixture(scope="module")
+def whole_apart(whole, tmp_path_factory):
+    """The run that was never killed, made by a process of its own as those that are."""
+    out = tmp_path_factory.mktemp("apart") / "whole"
+    subprocess.run(program(whole / "config.yaml", out), check=True)
+    return out
+
+
+def test_killed_run_resumes_to_the_same_bytes(whole_apart, tmp_path):
+    out, config = tmp_path / "run", whole_apart / "config.yaml"
+    done = subprocess.run(program(config, out, "die"), check=False)
     assert done.returncode == -signal.SIGKILL
     assert not (out / "encoder.json").exists()
     (out / "checkpoints/.tmp-left-epoch-0002.pt").write_text("half")
-    neurocontrast.pretrain(settings(), out=out, resume=True)
-    assert weights(out) == weights(whole)
-    assert metrics(out) == metrics(whole)
+    subprocess.run(program(config, out), check=True)
+    assert weights(out) == weights(whole_apart)
+    assert metrics(out) == metrics(whole_apart)
     assert not list(out.rglob(".tmp-*"))
 
 
@@ -348,26 +365,16 @@ def test_selection_leaves_the_others_out_of_the_run(settings, cohort, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_resumes_to_the_same_bytes(whole, tmp_path):
-    import random
-
+def test_killed_at_random_moments_resumes_to_the_same_bytes(whole_apart, tmp_path):
     moments, out = random.Random(0), tmp_path / "run"
-    command = [
-        sys.executable,
-        "-c",
-        "import sys, torch, neurocontrast; torch.set_num_threads(int(sys.argv[3]));"
-        "neurocontrast.pretrain(sys.argv[1], out=sys.argv[2], resume=True)",
-        str(whole / "config.yaml"),
-        str(out),
-        "1",
-    ]
+    command = program(whole_apart / "config.yaml", out)
     for _ in range(6):
         with subprocess.Popen(command) as process:
             time.sleep(moments.uniform(3.0, 9.0))
             process.kill()
     subprocess.run(command, check=True)
-    assert metrics(out) == metrics(whole)
-    assert weights(out) == weights(whole)
+    assert metrics(out) == metrics(whole_apart)
+    assert weights(out) == weights(whole_apart)
 
 
 def test_stages_are_functions_however_they_are_imported():

@@ -1,6 +1,7 @@
 """The Snakemake workflow: its configuration is checked, and it runs from nothing to reports."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -64,7 +65,9 @@ def test_a_wrong_configuration_is_named(changes, said):
 def _snakemake(folder, *arguments):
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "pipelines" / "Snakefile")]
     command += ["--profile", str(ROOT / "pipelines" / "profiles" / "local"), *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    # The rules call the command of the environment that runs the tests, activated or not.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ | {"PATH": path})
 
 
 @pytest.mark.slow

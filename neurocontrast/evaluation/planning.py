@@ -1,0 +1,148 @@
+"""Everything that is decided before the first probe is fitted: who, what, and in which folds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.evaluation.covariates import choose_covariates
+from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
+from neurocontrast.evaluation.notices import Notice, look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.split_files import splits_from_table
+from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out, stratified
+from neurocontrast.evaluation.table import check_rows, row_names, select_rows, tidy_table
+from neurocontrast.evaluation.target import Target, read_target
+from neurocontrast.exceptions import ConfigError
+
+__all__ = ["Study", "deal_folds", "plan_study"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything that is decided before the first probe is fitted.
+
+    Attributes
+    ----------
+    settings : EvaluationSettings
+        What was asked for.
+    table, features : DataFrame, array
+        The scans that take part, in one order.
+    target : Target
+        What is predicted.
+    splits : list of Split
+        The folds.
+    covariates : tuple of str
+        Columns of the baseline.
+    excluded : dict of str to int
+        Scans that do not take part, by reason.
+    n_overlap : int
+        Subjects that were in pretraining too.
+    from_file : bool
+        Whether the folds were given.
+    notices : list of Notice
+        What a reader must know first.
+    """
+
+    settings: EvaluationSettings
+    table: pd.DataFrame
+    features: npt.NDArray[np.floating]
+    target: Target
+    splits: list[Split]
+    covariates: tuple[str, ...]
+    excluded: dict[str, int] = field(default_factory=dict)
+    n_overlap: int = 0
+    from_file: bool = False
+    notices: list[Notice] = field(default_factory=list)
+
+    @property
+    def subjects(self) -> npt.NDArray[np.object_]:
+        """Subject of each scan."""
+        return self.table["subject_id"].to_numpy(dtype=object)
+
+
+def plan_study(
+    table: pd.DataFrame,
+    features: npt.NDArray[np.floating],
+    *,
+    settings: EvaluationSettings,
+    info: Mapping[str, Any] | None = None,
+    split_rows: pd.DataFrame | None = None,
+) -> Study:
+    """Check everything that can be checked before computing, and make the folds.
+
+    Parameters
+    ----------
+    table, features : DataFrame, array (n, p)
+        Identifiers and metadata of each scan, and its embedding.
+    settings : EvaluationSettings
+        What to evaluate and how.
+    info : mapping, optional
+        What the embeddings say of themselves; ``pretraining_subjects`` holds digests.
+    split_rows : DataFrame, optional
+        Folds to use instead of new ones, as `read_split_file` returns them.
+
+    Raises
+    ------
+    ConfigError, DataError, LeakageError
+        Each naming column, site, class or subject, and what to do.
+    """
+    tidy = tidy_table(table)
+    check_rows(tidy, features)
+    kept = np.flatnonzero(select_rows(tidy, settings.where))
+    chosen = tidy.iloc[kept].reset_index(drop=True)
+    target, present = read_target(chosen, settings.target, kind=settings.kind, positive=settings.positive)
+    chosen, features = chosen[present].reset_index(drop=True), features[kept[present]]
+    n_overlap, overlaps = check_overlap(chosen, info or {}, allow_overlap=settings.allow_overlap)
+    duplicates = check_duplicates(chosen, features, allow_overlap=settings.allow_overlap)
+    splits = _make_splits(chosen, target, settings, split_rows)
+    leaving = any(split.held_out_site is not None for split in splits)
+    names, dropped = choose_covariates(chosen, settings.covariates, target=settings.target, sites_held_out=leaving)
+    n_missing = int((~present).sum())
+    excluded = {"not selected by where": len(tidy) - len(kept), f"{settings.target} missing": n_missing}
+    notices = [
+        *overlaps,
+        *duplicates,
+        *look_at_cohort(chosen, target, min_site_n=settings.min_site_n),
+        *look_at_splits(splits, target, chosen["subject_id"].to_numpy(dtype=object)),
+        *look_at_covariates(names, dropped),
+        *look_at_missing(settings.target, n_missing),
+    ]
+    excluded, from_file = {reason: n for reason, n in excluded.items() if n}, split_rows is not None
+    return Study(settings, chosen, features, target, splits, names, excluded, n_overlap, from_file, notices)
+
+
+def _make_splits(
+    table: pd.DataFrame, target: Target, settings: EvaluationSettings, split_rows: pd.DataFrame | None
+) -> list[Split]:
+    subjects = table["subject_id"].to_numpy(dtype=object)
+    if split_rows is not None:
+        splits = splits_from_table(split_rows, table)
+    elif settings.splits == "leave-site-out":
+        if target.name == "site":
+            raise ConfigError(
+                "splits: a site that is held out cannot be predicted. For target=site use splits=stratified."
+            )
+        if settings.n_repeats > 1:
+            raise ConfigError(
+                f"n_repeats: leaving each site out gives the same folds every time, so it must be 1, got "
+                f"{settings.n_repeats}. Leave it out, or use splits=stratified."
+            )
+        splits = leave_site_out(list(table["site"]), subjects, names=row_names(table, np.arange(len(table))))
+    else:
+        check_class_sizes(target, subjects, settings.n_folds)
+        splits = deal_folds(table, target, settings, settings.seed)
+    check_splits(splits, target, subjects)
+    return splits
+
+
+def deal_folds(table: pd.DataFrame, target: Target, settings: EvaluationSettings, seed: int) -> list[Split]:
+    """Return stratified folds of a table, as many and as often as the settings say."""
+    subjects = table["subject_id"].to_numpy(dtype=object)
+    n_folds, n_repeats = settings.n_folds, settings.n_repeats
+    return stratified(target, list(table["site"]), subjects, n_folds=n_folds, n_repeats=n_repeats, seed=seed)

@@ -1,0 +1,74 @@
+"""What a study found, put together: ``evaluation.json``, and warnings that only the results can give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.notices import Notice
+from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.split_files import split_table
+from neurocontrast.files import digest_of
+
+__all__ = ["look_at_results", "study_summary"]
+
+POOLING_GAP = 0.05
+"""A pooled AUC that differs more than this from the one within folds is warned about."""
+
+
+def look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold]) -> list[Notice]:
+    """Return warnings about what was found."""
+    found = []
+    failed = sum(model.n_not_converged for model in models.values())
+    if failed:
+        found.append(Notice("not_converged", f"{failed} logistic fits stopped before they had converged."))
+    for name, part in (("embedding", "metrics"), ("baseline", "baseline")):
+        pooled, within = (figures[part].get(key, {}).get("pooled") for key in ("auc", "auc_within_fold"))
+        if pooled is not None and within is not None and abs(pooled - within) > POOLING_GAP:
+            found.append(
+                Notice(
+                    "pooled_auc_mixes_folds",
+                    f"The pooled AUC of the {name} is {pooled:.2f}, but {within:.2f} when scans are compared within "
+                    "their fold only: the classes are spread unevenly over folds, and models of different folds have "
+                    "different base rates. Read auc_within_fold, of the increment too.",
+                )
+            )
+    return found
+
+
+def study_summary(study: Study, figures: Mapping[str, Any], notices: list[Notice]) -> dict[str, Any]:
+    """Return what evaluation.json holds of a study; `figures` are its metrics and what goes with them."""
+    settings, target = study.settings, study.target
+    folds = (
+        split_table(study.table, study.splits)
+        .astype(object)
+        .fillna("")
+        .astype(str)
+        .sort_values(["repeat", "participant_id", "session"])
+    )
+    return {
+        "format": 1,
+        "target": target.name,
+        "kind": target.kind,
+        "classes": list(target.classes),
+        "positive": target.positive,
+        "splits": "file" if study.from_file else settings.splits,
+        "splits_digest": digest_of(folds.to_csv(index=False)),
+        "n_folds": 1 + max(split.fold for split in study.splits),
+        "n_repeats": 1 + max(split.repeat for split in study.splits),
+        "seed": settings.seed,
+        "n": {
+            "scans": len(study.table),
+            "subjects": int(study.table["subject_id"].nunique()),
+            "sites": int(study.table["site"].nunique()),
+            "features": int(study.features.shape[1]),
+            "excluded": study.excluded,
+        },
+        **figures,
+        "baseline_covariates": list(study.covariates),
+        "warnings": [{"code": notice.code, "message": notice.message} for notice in notices],
+        "bootstrap": {"n": settings.n_bootstraps, "unit": "subject", "level": settings.confidence_level},
+        "allow_overlap": settings.allow_overlap,
+        "n_overlap": study.n_overlap,
+    }

@@ -18,7 +18,15 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.stages.run_folder import check_can_continue, check_new, is_finished, start_run
-from neurocontrast.training import AnyObjective, FitResult, TrainingData, accelerator_of, check_split, fit
+from neurocontrast.training import (
+    AnyObjective,
+    FitResult,
+    TrainingData,
+    accelerator_of,
+    check_loggers,
+    check_split,
+    fit,
+)
 
 __all__ = ["pretrain"]
 
@@ -91,6 +99,7 @@ def _run(settings: Config, cohort: Cohort, folder: Path, *, is_new: bool, progre
         seed=settings.seed,
         folder=folder,
         resume=not is_new,
+        facts=_facts(settings),
         progress=progress,
     )
     save_encoder(folder, model.encoder, _contract(settings, cohort, result, folder))
@@ -113,6 +122,7 @@ def _resolve(
             "--set data.participants=participants.tsv."
         )
     accelerator_of(settings.training)
+    check_loggers(settings.training.loggers)
     return settings
 
 
@@ -198,6 +208,13 @@ def _contract(settings: Config, cohort: Cohort, result: FitResult, folder: Path)
         "simulated": cohort.simulated,
         "provenance": digest_of_file(folder / "provenance.json"),
     }
+
+
+def _facts(settings: Config) -> dict[str, Any]:
+    """Return what loggers note of a run: what was chosen, and no path of the user's."""
+    chosen = settings.model_dump(mode="json", include={"seed", "augment", "encoder", "objective", "training"})
+    preprocessing = settings.data.preprocessing.model_dump(mode="json")
+    return {**chosen, "data": {**preprocessing, "val_fraction": settings.data.val_fraction}}
 
 
 def _remove_leftovers(folder: Path) -> None:

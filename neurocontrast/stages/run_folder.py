@@ -25,6 +25,7 @@ _FREE_TO_DIFFER = (
     "data.cache_dir",
     "data.n_workers",
     "training.keep_checkpoints",
+    "training.loggers",
     "simulation",
     "embedding",
     "evaluation",

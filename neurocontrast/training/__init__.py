@@ -8,6 +8,7 @@ from neurocontrast.lazy import lazy_exports
 from neurocontrast.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
+    from neurocontrast.training.loggers import check_loggers
     from neurocontrast.training.loop import FitResult, fit
     from neurocontrast.training.metrics import alignment, effective_rank, uniformity
     from neurocontrast.training.session import AnyObjective, TrainingData, accelerator_of, check_split
@@ -19,6 +20,7 @@ __all__ = [
     "TrainingSettings",
     "accelerator_of",
     "alignment",
+    "check_loggers",
     "check_split",
     "effective_rank",
     "fit",
@@ -29,6 +31,7 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
+        "loggers": ["check_loggers"],
         "loop": ["FitResult", "fit"],
         "metrics": ["alignment", "effective_rank", "uniformity"],
         "session": ["AnyObjective", "TrainingData", "accelerator_of", "check_split"],

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from torch.utils.tensorboard import SummaryWriter
 
 from neurocontrast.data.batches import even_batches
 from neurocontrast.encoders import ContrastiveModel
@@ -16,7 +15,7 @@ from neurocontrast.exceptions import CheckpointError, TrainingInterrupted
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.interruption import Stopped, StopRequest
-from neurocontrast.training.metrics import write_metrics
+from neurocontrast.training.loggers import open_loggers
 from neurocontrast.training.optimizers import learning_rate_of
 from neurocontrast.training.session import AnyObjective, Session, TrainingData, Views, deterministic, start_session
 from neurocontrast.training.settings import TrainingSettings
@@ -56,6 +55,7 @@ def fit(
     seed: int,
     folder: Path,
     resume: bool = False,
+    facts: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
 ) -> FitResult:
     """Train a model in place, with a checkpoint after every epoch.
@@ -73,9 +73,9 @@ def fit(
         A loss of `neurocontrast.losses`; its kernel is fitted on the training rows here.
     views : callable
         Makes two views of a batch, for instance `neurocontrast.augment.TwoViews`.
-    data, settings, seed, folder, resume, progress
+    data, settings, seed, folder, resume, facts, progress
         What is trained on; how; the seed of the scans' order; where ``metrics.csv``,
-        ``checkpoints/`` and ``tensorboard/`` go; whether to continue; what is told.
+        ``checkpoints/`` and loggers' files go; whether to continue; what loggers note; what is told.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def fit(
     session = start_session(model, objective, views, data, settings=settings, seed=seed)
     position = _restore(session, folder, progress) if resume else Position()
     try:
-        return _train(session, position, folder, progress)
+        return _train(session, position, folder, progress, facts or {})
     except Stopped as stopped:
         path = save_checkpoint(folder / "checkpoints", position, session.tensors(), keep=settings.keep_checkpoints)
         raise TrainingInterrupted(
@@ -97,23 +97,24 @@ def fit(
         ) from None
 
 
-def _train(session: Session, position: Position, folder: Path, progress: Progress) -> FitResult:
+def _train(
+    session: Session, position: Position, folder: Path, progress: Progress, facts: Mapping[str, Any]
+) -> FitResult:
     settings = session.settings
     done = sum(len(rows) for rows in _batches_of(session, position.epoch)[: position.batch])
     total = (settings.epochs - position.epoch) * len(session.data.training_rows) - done
     with (
         deterministic(),
         StopRequest() as stop,
-        SummaryWriter(str(folder / "tensorboard"), purge_step=position.epoch + 1) as writer,
+        open_loggers(settings.loggers, folder, history=position.metrics, facts=facts, progress=progress) as log,
         progress.task("pretraining", total, "scans") as task,
     ):
-        write_metrics(folder / "metrics.csv", position.metrics)
         while position.epoch < settings.epochs:
             row = _run_epoch(session, position, stop, task)
             position.close_epoch(row)
             save_checkpoint(folder / "checkpoints", position, session.tensors(), keep=settings.keep_checkpoints)
-            write_metrics(folder / "metrics.csv", position.metrics)
-            _tell(row, writer, progress, settings)
+            log(row)
+            _tell(row, progress, settings)
             stop.check()
         batchnorm = reestimate_encoder(session, after_batch=stop.check)
         return FitResult(position.metrics, batchnorm, len(session.data.training_rows))
@@ -188,11 +189,7 @@ def _restore(session: Session, folder: Path, progress: Progress) -> Position:
     return position
 
 
-def _tell(row: dict[str, Any], writer: SummaryWriter, progress: Progress, settings: TrainingSettings) -> None:
-    for name, value in row.items():
-        if name != "epoch" and value is not None:
-            writer.add_scalar(name, value, global_step=row["epoch"])
-    writer.flush()
+def _tell(row: dict[str, Any], progress: Progress, settings: TrainingSettings) -> None:
     shown = ("train_loss", "val_loss", "val_alignment", "val_uniformity", "volumes_per_second")
     figures = ", ".join(f"{name.replace('_', ' ')} {row[name]:.4g}" for name in shown if name in row)
     probes = "".join(

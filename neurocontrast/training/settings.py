@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from neurocontrast.settings import Settings
 
@@ -23,16 +23,35 @@ class TrainingSettings(Settings):
         How often each training scan is seen; 0 keeps the initial weights (the untrained baseline).
     batch_size : int
         Scans a batch, at most: an epoch's scans are divided into batches of nearly equal size.
-    optimizer : {'adam', 'adamw'}
-        ``adam`` adds the weight decay to the gradient, ``adamw`` decouples it.
+    micro_batch_size : int or None
+        Scans that pass the encoder together; the loss is still that of the whole batch, and so is its
+        gradient (see ``training/largebatch.py``). Memory depends on this, not on `batch_size`; time
+        grows by about a third. None: the whole batch at once.
+    optimizer : {'adam', 'adamw', 'sgd', 'lars'}
+        ``adam`` adds the weight decay to the gradient, ``adamw`` decouples it; ``sgd`` has momentum;
+        ``lars`` adapts SGD's rate to each weight's norm, for large batches (You et al. 2017).
     learning_rate : float
-        Before any decay.
+        Before warm-up and decay.
     weight_decay : float
-        On every parameter.
-    schedule : {'step', 'constant'}
-        ``step`` multiplies the learning rate by `step_factor` every `step_epochs` epochs.
+        On every parameter; with ``lars`` not on biases and normalisation.
+    momentum : float or None
+        Of ``sgd`` and ``lars``; None: 0.9. The others have none to set.
+    nesterov : bool
+        Whether the momentum of ``sgd`` is Nesterov's.
+    trust_coefficient : float or None
+        Of ``lars``: the ratio of a weight's change to the weight, at a rate of 1; None: 0.001.
+    schedule : {'step', 'cosine', 'constant'}
+        ``step`` multiplies the learning rate by `step_factor` every `step_epochs` epochs; ``cosine``
+        lowers it at every step along half a cosine, from the end of the warm-up to 0 at the end.
     step_epochs, step_factor : int, float
         See `schedule`.
+    warmup_epochs : float
+        Over so many epochs the rate rises linearly to the schedule's; any schedule.
+    clip_norm : float or None
+        Gradients with a larger norm over all weights are scaled down to it.
+    ema_decay : float or None
+        Keep an exponential moving average of the weights, with this factor a step: they are
+        then measured on validation scans, probed, and saved as the encoder.
     precision : {'32-true', 'bf16-mixed', '16-mixed'}
         Of the network's forward and backward pass; the loss is always float32. Mixed
         precisions need a GPU.
@@ -47,22 +66,33 @@ class TrainingSettings(Settings):
         scored on the validation scans'; 0 never.
     probe_columns : tuple of str
         What the probe predicts: ridge for numbers, logistic regression for classes.
+    loggers : tuple of {'csv', 'tensorboard', 'mlflow', 'wandb'}
+        Where the figures of each epoch are kept; the last two are optional packages, and write
+        below the run directory unless their own environment variables name a server.
     """
 
     epochs: NonNegativeInt = 50
     batch_size: Annotated[int, Field(ge=2)] = 64
-    optimizer: Literal["adam", "adamw"] = "adam"
+    micro_batch_size: PositiveInt | None = None
+    optimizer: Literal["adam", "adamw", "sgd", "lars"] = "adam"
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0e-4
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5.0e-5
-    schedule: Literal["step", "constant"] = "step"
+    momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
+    nesterov: bool = False
+    trust_coefficient: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    schedule: Literal["step", "cosine", "constant"] = "step"
     step_epochs: PositiveInt = 10
     step_factor: Annotated[float, Field(gt=0, le=1)] = 0.9
+    warmup_epochs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
     devices: PositiveInt = 1
     keep_checkpoints: PositiveInt = 2
     probe_every: NonNegativeInt = 0
     probe_columns: tuple[str, ...] = ("age", "sex")
+    loggers: tuple[Literal["csv", "tensorboard", "mlflow", "wandb"], ...] = ("csv", "tensorboard")
 
     @field_validator("devices")
     @classmethod
@@ -73,3 +103,27 @@ class TrainingSettings(Settings):
                 "which is another loss; use 1"
             )
         return devices
+
+    @model_validator(mode="after")
+    def _read_keys_only(self) -> TrainingSettings:
+        # Not the keys of `schedule: step`: recipes give them, and another schedule may be tried on top.
+        unread = [
+            (name, owners)
+            for name, given, owners in (
+                ("momentum", self.momentum is not None, ("sgd", "lars")),
+                ("nesterov", self.nesterov, ("sgd",)),
+                ("trust_coefficient", self.trust_coefficient is not None, ("lars",)),
+            )
+            if given and self.optimizer not in owners
+        ]
+        if unread:
+            told = "; ".join(f"{name} belongs to {' and '.join(owners)}" for name, owners in unread)
+            raise ValueError(f"{told}, and nothing reads it with optimizer: {self.optimizer}; remove it")
+        if self.nesterov and self.momentum == 0:
+            raise ValueError("nesterov needs a momentum above 0, got 0; raise it, or set nesterov to false")
+        if self.epochs and self.warmup_epochs >= self.epochs:
+            raise ValueError(
+                f"warmup_epochs must be less than epochs, got {self.warmup_epochs:g} of {self.epochs}; "
+                "lower it, or train longer"
+            )
+        return self

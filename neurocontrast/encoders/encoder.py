@@ -17,8 +17,8 @@ from neurocontrast.seeds import derive_seed
 __all__ = ["Encoder", "build_encoder", "check_shape"]
 
 _NETWORKS: dict[str, Callable[[EncoderSettings], nn.Module]] = {
-    "densenet121": lambda settings: DenseNetFeatures(final_norm=settings.final_norm),
-    "lenet": lambda _: LeNetFeatures(),
+    "densenet121": lambda settings: DenseNetFeatures(final_norm=settings.final_norm, norm=settings.norm),
+    "lenet": lambda settings: LeNetFeatures(norm=settings.norm),
 }
 
 
@@ -82,7 +82,10 @@ def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
         Naming the axis and the smallest shape.
     """
     if min(shape) < encoder.smallest_shape:
+        network = f"'{encoder.settings.name}'"
+        if encoder.settings.norm == "instance":  # it needs a larger one than the others do
+            network += " with norm: instance"
         raise ConfigError(
-            f"data.shape: encoder '{encoder.settings.name}' needs at least {encoder.smallest_shape} voxels on each "
+            f"data.shape: encoder {network} needs at least {encoder.smallest_shape} voxels on each "
             f"axis, got {list(shape)}. Use a larger shape (with a smaller spacing_mm), or another encoder."
         )

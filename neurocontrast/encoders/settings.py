@@ -20,6 +20,12 @@ class EncoderSettings(Settings):
         ``densenet121`` is MONAI's 3D DenseNet with blocks of 6, 12, 24 and 16 layers, growth 32
         and 64 first features: 1024 features. ``lenet`` is a three-layer network for tests and
         first steps on tiny volumes, not for results.
+    norm : {'batch', 'group', 'instance'}
+        What the encoder normalises its feature maps over. ``batch``: the volumes that pass together,
+        as published. ``group``: groups of channels of one volume (32 of them, Wu & He 2018; 4 in
+        ``lenet``); ``instance``: each channel of one volume. With the last two a representation does
+        not depend on the other volumes, so micro-batches change nothing but memory. ``instance`` takes
+        out each map's mean, which is what is pooled: set `final_norm` to false with it.
     final_norm : bool
         Whether DenseNet normalises its last feature maps before they are pooled.
     projection : tuple of int
@@ -31,6 +37,7 @@ class EncoderSettings(Settings):
     """
 
     name: Literal["densenet121", "lenet"] = "densenet121"
+    norm: Literal["batch", "group", "instance"] = "batch"
     final_norm: bool = True
     projection: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] = (512, 128)
     projection_norm: Literal["batch", "none"] = "batch"

@@ -109,3 +109,22 @@ def test_missing_weights_are_named(saved):
     (folder / "encoder.safetensors").unlink()
     with pytest.raises(CheckpointError, match=r"encoder\.safetensors: the weights are missing"):
         load_encoder(folder)
+
+
+def test_norm_travels_with_the_weights(tmp_path):
+    volumes = torch.randn(2, 1, 16, 16, 16, generator=torch.Generator().manual_seed(0))
+    encoder = build_encoder(EncoderSettings(name="lenet", norm="group"), seed=5)
+    save_encoder(tmp_path, encoder, CONTRACT)
+    loaded, contract = load_encoder(tmp_path)
+    assert contract["encoder"]["norm"] == "group"
+    assert torch.equal(loaded(volumes), encoder(volumes))
+
+
+def test_description_from_before_there_were_norms_is_read_as_batch(saved):
+    folder, encoder = saved
+    contract = json.loads((folder / "encoder.json").read_text())
+    del contract["encoder"]["norm"]
+    (folder / "encoder.json").write_text(json.dumps(contract))
+    loaded, _ = load_encoder(folder)
+    assert loaded.settings == encoder.settings
+    assert loaded.settings.norm == "batch"

@@ -189,6 +189,8 @@ def _out_of_fold(evaluation: Evaluated, target: Target) -> OutOfFold:
 def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) -> dict[str, float | int | None]:
     name = metric.removesuffix("_within_fold")  # within one fold, the two are one
     model, reference = (table.sort_values(["repeat", "fold"], ignore_index=True) for table in (model, reference))
+    if not {name} <= set(model) & set(reference):  # a metric that older evaluations did not have
+        return {"n_folds": 0, "p_value": None}
     differences = (model[name] - reference[name]).dropna()
     if len(differences) < 2 or model["held_out_site"].notna().any():
         return {"n_folds": len(differences), "p_value": None}

@@ -6,27 +6,44 @@ of one give the metric itself. The result has shape (n resamples,), NaN where it
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 import numpy as np
 import numpy.typing as npt
 
+from neurocontrast.evaluation.recalibration import recalibration_intercept, recalibration_slope
 from neurocontrast.evaluation.target import Kind
 
-__all__ = ["LOWER_IS_BETTER", "METRICS", "POOLED_ONLY", "compute_metrics", "decide", "explain_undefined"]
+__all__ = [
+    "DESCRIPTIVE",
+    "LOWER_IS_BETTER",
+    "METRICS",
+    "POOLED_ONLY",
+    "compute_metrics",
+    "decide",
+    "explain_undefined",
+    "explain_value",
+]
 
 Floats = npt.NDArray[np.float64]
 
 METRICS: dict[Kind, tuple[str, ...]] = {
     "binary": (
         "auc", "balanced_accuracy", "average_precision", "sensitivity", "specificity", "brier", "log_loss",
-        "auc_within_fold",
+        "calibration_slope", "calibration_intercept", "auc_within_fold",
     ),
-    "multiclass": ("balanced_accuracy", "auc", "average_precision", "accuracy", "brier", "log_loss"),
-    "continuous": ("mae", "r2", "rmse", "pearson", "spearman"),
+    "multiclass": (
+        "balanced_accuracy", "auc", "average_precision", "accuracy", "brier", "log_loss", "calibration_slope",
+    ),
+    "continuous": ("mae", "r2", "rmse", "pearson", "spearman", "age_bias_slope"),
 }  # fmt: skip
 """Names in the order in which they are written."""
 
 LOWER_IS_BETTER = frozenset({"brier", "log_loss", "mae", "rmse"})
 """Losses and errors."""
+
+DESCRIPTIVE = frozenset({"calibration_slope", "calibration_intercept", "age_bias_slope"})
+"""Metrics of which neither more nor less is better: no test asks whether a permutation does as well."""
 
 POOLED_ONLY = ("auc_within_fold",)
 """Metrics that a single fold or site does not have in a form of their own."""
@@ -42,8 +59,9 @@ def compute_metrics(
     decisions: npt.NDArray[np.int64] | None = None,
     folds: npt.NDArray[np.intp] | None = None,
     weights: Floats | None = None,
+    names: Collection[str] | None = None,
 ) -> dict[str, Floats]:
-    """Return every metric of a kind of target.
+    """Return every metric of a kind of target, or those that are named.
 
     Parameters
     ----------
@@ -59,15 +77,18 @@ def compute_metrics(
         Fold of each scan, for ``auc_within_fold``; without it, all are one.
     weights : array (n resamples, n), optional
         How often each scan counts; once, by default.
+    names : collection of str, optional
+        Of `METRICS`; what is not named is not computed.
     """
+    wanted = [name for name in METRICS[kind] if names is None or name in names]
     counted = np.ones((1, len(truth))) if weights is None else np.asarray(weights, dtype=float)
     with np.errstate(invalid="ignore", divide="ignore"):
         if kind == "continuous":
-            return _continuous(truth.astype(float), scores, counted)
+            return _continuous(truth.astype(float), scores, counted, wanted)
         chosen = decide(kind, scores) if decisions is None else decisions
         if kind == "binary":
-            return _binary(truth.astype(float), scores, chosen, folds, counted)
-        return _multiclass(truth, scores, chosen, counted)
+            return _binary(truth.astype(float), scores, chosen, folds, counted, wanted)
+        return _multiclass(truth, scores, chosen, counted, wanted)
 
 
 def decide(kind: Kind, scores: Floats, *, prevalence: Floats | None = None) -> npt.NDArray[np.int64]:
@@ -88,76 +109,98 @@ def explain_undefined(kind: Kind, truth: npt.NDArray[np.generic], classes: tuple
     """Return why metrics of these scans are not defined, or None where all of them can be."""
     if kind == "continuous":
         if len(truth) < 2:
-            return "one scan: R² and correlations need two"
-        return "target does not vary: R² and correlations are not defined" if np.ptp(truth.astype(float)) == 0 else None
+            return "one scan: R², correlations and slopes need two"
+        constant = np.ptp(truth.astype(float)) == 0
+        return "target does not vary: R², correlations and slopes are not defined" if constant else None
     present = np.unique(truth).astype(int)
     if len(present) < 2:
         name = classes[present[0]] if len(present) else "no scan"
-        return f"single class ({name}): AUC, balanced accuracy and average precision are not defined"
+        return f"single class ({name}): AUC, balanced accuracy, average precision and calibration are not defined"
     return None
 
 
+def explain_value(name: str, reason: str | None) -> str:
+    """Return why one metric is not defined, given what `explain_undefined` found of the scans."""
+    if reason is not None:
+        return reason
+    if name == "calibration_slope":
+        return "the predictions separate the classes, or do not vary: no finite slope fits them"
+    return "the predictions do not vary"
+
+
 def _binary(
-    truth: Floats, scores: Floats, decisions: npt.NDArray[np.int64], folds: npt.NDArray[np.intp] | None, weights: Floats
+    truth: Floats,
+    scores: Floats,
+    decisions: npt.NDArray[np.int64],
+    folds: npt.NDArray[np.intp] | None,
+    weights: Floats,
+    names: list[str],
 ) -> dict[str, Floats]:
     hits = (decisions == truth).astype(float)
     sensitivity = (weights @ (hits * truth)) / (weights @ truth)
     specificity = (weights @ (hits * (1 - truth))) / (weights @ (1 - truth))
-    concordant, pairs = _concordance(truth, scores, weights)
     total = weights.sum(axis=1)
-    values = {
-        "auc": concordant / pairs,
-        "balanced_accuracy": (sensitivity + specificity) / 2,
-        "average_precision": _average_precision(truth, scores, weights),
-        "sensitivity": sensitivity,
-        "specificity": specificity,
-        "brier": weights @ (scores - truth) ** 2 / total,
-        "log_loss": weights @ -_log(np.where(truth == 1, scores, 1 - scores)) / total,
+    ways: dict[str, Callable[[], Floats]] = {
+        "auc": lambda: _auc(truth, scores, weights),
+        "balanced_accuracy": lambda: (sensitivity + specificity) / 2,
+        "average_precision": lambda: _average_precision(truth, scores, weights),
+        "sensitivity": lambda: sensitivity,
+        "specificity": lambda: specificity,
+        "brier": lambda: weights @ (scores - truth) ** 2 / total,
+        "log_loss": lambda: weights @ -_log(np.where(truth == 1, scores, 1 - scores)) / total,
+        "calibration_slope": lambda: recalibration_slope(truth, scores, weights),
+        "calibration_intercept": lambda: recalibration_intercept(truth, scores, weights),
+        "auc_within_fold": lambda: _auc(truth, scores, weights, folds),
     }
-    if folds is not None:
-        parts = [_concordance(truth[rows], scores[rows], weights[:, rows]) for rows in _groups(folds)]
-        concordant, pairs = (np.sum([part[side] for part in parts], axis=0) for side in (0, 1))
-    values["auc_within_fold"] = concordant / pairs
-    return {name: values[name] for name in METRICS["binary"]}
+    return {name: ways[name]() for name in names}
 
 
 def _multiclass(
-    truth: npt.NDArray[np.generic], scores: Floats, decisions: npt.NDArray[np.int64], weights: Floats
+    truth: npt.NDArray[np.generic], scores: Floats, decisions: npt.NDArray[np.int64], weights: Floats, names: list[str]
 ) -> dict[str, Floats]:
-    n_classes = scores.shape[1]
-    one_hot = np.eye(n_classes)[truth.astype(int)]
+    one_hot = np.eye(scores.shape[1])[truth.astype(int)]
     hits = (decisions == truth).astype(float)
     total = weights.sum(axis=1)
-    recalls, aucs, precisions = [], [], []
-    for code in range(n_classes):
-        member = one_hot[:, code]
-        recalls.append((weights @ (hits * member)) / (weights @ member))
-        concordant, pairs = _concordance(member, scores[:, code], weights)
-        aucs.append(concordant / pairs)
-        precisions.append(_average_precision(member, scores[:, code], weights))
-    two_or_more = np.isfinite(recalls).sum(axis=0) >= 2
-    values = {
-        "balanced_accuracy": _mean_of_present(recalls, two_or_more),
-        "auc": _mean_of_present(aucs, two_or_more),
-        "average_precision": _mean_of_present(precisions, two_or_more),
-        "accuracy": weights @ hits / total,
-        "brier": weights @ ((scores - one_hot) ** 2).sum(axis=1) / total,
-        "log_loss": weights @ -_log((scores * one_hot).sum(axis=1)) / total,
+    recalls = (weights @ (hits[:, None] * one_hot)) / (weights @ one_hot)
+
+    def over_classes(metric: Callable[[Floats, Floats, Floats], Floats]) -> Floats:
+        return _mean_of_present([metric(member, scores[:, code], weights) for code, member in enumerate(one_hot.T)])
+
+    two_or_more = np.isfinite(recalls).sum(axis=1) >= 2
+    ways: dict[str, Callable[[], Floats]] = {
+        "balanced_accuracy": lambda: _mean_of_present(list(recalls.T)),
+        "auc": lambda: over_classes(_auc),
+        "average_precision": lambda: over_classes(_average_precision),
+        "accuracy": lambda: weights @ hits / total,
+        "brier": lambda: weights @ ((scores - one_hot) ** 2).sum(axis=1) / total,
+        "log_loss": lambda: weights @ -_log((scores * one_hot).sum(axis=1)) / total,
+        "calibration_slope": lambda: over_classes(recalibration_slope),
     }
-    return {name: values[name] for name in METRICS["multiclass"]}
+    averaged = ("balanced_accuracy", "auc", "average_precision", "calibration_slope")
+    return {name: np.where(two_or_more, ways[name](), np.nan) if name in averaged else ways[name]() for name in names}
 
 
-def _continuous(truth: Floats, scores: Floats, weights: Floats) -> dict[str, Floats]:
+def _continuous(truth: Floats, scores: Floats, weights: Floats, names: list[str]) -> dict[str, Floats]:
     total = weights.sum(axis=1)
     squared = weights @ (truth - scores) ** 2
-    values = {
-        "mae": weights @ np.abs(truth - scores) / total,
-        "r2": 1 - squared / _deviations(truth[None], weights)[1],
-        "rmse": np.sqrt(squared / total),
-        "pearson": _correlation(truth[None], scores[None], weights),
-        "spearman": _correlation(_ranks(truth, weights), _ranks(scores, weights), weights),
+    ways: dict[str, Callable[[], Floats]] = {
+        "mae": lambda: weights @ np.abs(truth - scores) / total,
+        "r2": lambda: 1 - squared / _deviations(truth[None], weights)[1],
+        "rmse": lambda: np.sqrt(squared / total),
+        "pearson": lambda: _correlation(truth[None], scores[None], weights),
+        "spearman": lambda: _correlation(_ranks(truth, weights), _ranks(scores, weights), weights),
+        "age_bias_slope": lambda: _error_slope(truth[None], scores[None], weights),
     }
-    return {name: np.where(np.isfinite(values[name]), values[name], np.nan) for name in METRICS["continuous"]}
+    values = {name: ways[name]() for name in names}
+    return {name: np.where(np.isfinite(found), found, np.nan) for name, found in values.items()}
+
+
+def _auc(truth: Floats, scores: Floats, weights: Floats, folds: npt.NDArray[np.intp] | None = None) -> Floats:
+    """Return the share of pairs ranked rightly; with `folds`, of pairs of the same fold."""
+    groups = [np.arange(len(truth))] if folds is None else _groups(folds)
+    parts = [_concordance(truth[rows], scores[rows], weights[:, rows]) for rows in groups]
+    concordant, pairs = (np.sum([part[side] for part in parts], axis=0) for side in (0, 1))
+    return concordant / pairs
 
 
 def _concordance(truth: Floats, scores: Floats, weights: Floats) -> tuple[Floats, Floats]:
@@ -198,6 +241,12 @@ def _correlation(a: Floats, b: Floats, weights: Floats) -> Floats:
     return (weights * deviations_a * deviations_b).sum(axis=1) / np.sqrt(variance_a * variance_b)
 
 
+def _error_slope(truth: Floats, scores: Floats, weights: Floats) -> Floats:
+    """Return the slope of (predicted − true) on true, by least squares."""
+    deviations, squares = _deviations(truth, weights)
+    return (weights * deviations * (scores - truth)).sum(axis=1) / squares
+
+
 def _deviations(values: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Return deviations from the weighted mean, and the sum of their squares: NaN where they are rounding only."""
     deviations = values - (weights * values).sum(axis=1, keepdims=True) / weights.sum(axis=1, keepdims=True)
@@ -216,11 +265,12 @@ def _groups(folds: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
     return [np.flatnonzero(folds == fold) for fold in np.unique(folds)]
 
 
-def _mean_of_present(values: list[Floats], defined: npt.NDArray[np.bool_]) -> Floats:
+def _mean_of_present(values: list[Floats]) -> Floats:
     stacked = np.array(values)
     present = np.isfinite(stacked)
-    means = np.where(present, stacked, 0).sum(axis=0) / np.maximum(present.sum(axis=0), 1)
-    return np.where(defined, means, np.nan)
+    n_present = present.sum(axis=0)
+    means = np.where(present, stacked, 0).sum(axis=0) / np.maximum(n_present, 1)
+    return np.where(n_present > 0, means, np.nan)
 
 
 def _log(probabilities: Floats) -> Floats:

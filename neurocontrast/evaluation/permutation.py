@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neurocontrast.evaluation.crossval import cross_validate
-from neurocontrast.evaluation.metrics import LOWER_IS_BETTER
+from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER
 from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
@@ -35,7 +35,7 @@ def permutation_p_values(
     The p-value is (1 + number at least as good) / (1 + number of permutations), so it is never
     0; permutations that leave a metric undefined count as good. Every permutation makes its
     folds, chooses its penalties and fits its probes anew. A metric that is not defined on the
-    true labels has None.
+    true labels has None; one that has no better or worse (calibration) is left out.
 
     Parameters
     ----------
@@ -44,13 +44,14 @@ def permutation_p_values(
     observed : mapping of str to float
         Pooled metrics on the true labels.
     """
+    observed = {name: value for name, value in observed.items() if name not in DESCRIPTIVE}
     as_good = dict.fromkeys(observed, 0)
     for permutation in range(settings.n_permutations):
         generator = derive_generator("permutation", settings.seed, permutation)
         permuted = permute_within_site(target, sites, subjects, generator)
         splits = make_splits(permuted, permutation)
         model = cross_validate(design, permuted, splits, subjects=subjects, settings=settings)
-        found = pooled_metrics(permuted, model, rows=model.tested)
+        found = pooled_metrics(permuted, model, rows=model.tested, names=observed)
         for name, value in observed.items():
             sign = -1 if name in LOWER_IS_BETTER else 1
             # Ties must count; the slack keeps rounding from breaking them.

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.crossval import OutOfFold
-from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, compute_metrics, explain_undefined
+from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, compute_metrics, explain_undefined, explain_value
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.table import NO_SITE
@@ -72,7 +72,7 @@ def metric_summary(
                 pooled[model][name][0],
                 resamples.get(model, {}).get(name),
                 settings.confidence_level,
-                explain_undefined(target.kind, target.values[rows], target.classes),
+                explain_value(name, explain_undefined(target.kind, target.values[rows], target.classes)),
             )
             for name in METRICS[target.kind]
         }
@@ -138,7 +138,7 @@ def _note(
 
 
 def _describe(
-    folds: pd.Series | None, pooled: float, drawn: np.ndarray | None, level: float, reason: str | None
+    folds: pd.Series | None, pooled: float, drawn: np.ndarray | None, level: float, reason: str
 ) -> dict[str, Any]:
     per_fold = np.array([]) if folds is None else folds.dropna().to_numpy(dtype=float)
     value = _number(pooled)
@@ -150,7 +150,7 @@ def _describe(
         "n_folds_defined": len(per_fold),
     }
     if value is None:
-        described["reason"] = reason or "the predictions do not vary"
+        described["reason"] = reason
     return described
 
 

@@ -1,8 +1,8 @@
-"""Intervals of pooled metrics, by resampling of subjects."""
+"""Intervals of pooled metrics, by resampling of subjects or of sites."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,14 @@ _CHUNK_VALUES = 4_000_000
 
 
 def pooled_metrics(
-    target: Target, predictions: OutOfFold, *, rows: Rows | None = None, weights: Floats | None = None
+    target: Target,
+    predictions: OutOfFold,
+    *,
+    rows: Rows | None = None,
+    weights: Floats | None = None,
+    names: Collection[str] | None = None,
 ) -> dict[str, Floats]:
-    """Return metrics of the pooled out-of-fold predictions, averaged over repeats.
+    """Return metrics of the pooled out-of-fold predictions, averaged over repeats: all, or those named.
 
     Within a repeat every tested scan counts once (or as often as its weight), whatever its fold.
     `rows` must hold a tested scan.
@@ -46,6 +51,7 @@ def pooled_metrics(
                 decisions=decisions[part],
                 folds=folds[part],
                 weights=None if weights is None else weights[:, tested],
+                names=names,
             )
         )
     return {name: np.mean([values[name] for values in per_repeat], axis=0) for name in per_repeat[0]}
@@ -54,22 +60,24 @@ def pooled_metrics(
 def bootstrap_metrics(
     target: Target,
     models: dict[str, OutOfFold],
-    subjects: npt.NDArray[np.object_],
+    units: npt.NDArray[np.object_],
     *,
     n_bootstraps: int,
     seed: int,
     rows: Rows | None = None,
+    names: Collection[str] | None = None,
 ) -> dict[str, dict[str, Floats]]:
-    """Return every metric of every model on each resample of subjects.
+    """Return every metric of every model on each resample of units: subjects, or whole sites.
 
     All models see the same resamples, so differences between them are paired. What varies is
     who was tested; the fitted probes stay as they are.
     """
     chosen = np.arange(len(target.values)) if rows is None else rows
     collected: dict[str, dict[str, list[Floats]]] = {name: {} for name in models}
-    for weights in resample_counts(subjects[chosen], n_bootstraps=n_bootstraps, seed=seed):
+    for weights in resample_counts(units[chosen], n_bootstraps=n_bootstraps, seed=seed):
         for name, predictions in models.items():
-            for metric, values in pooled_metrics(target, predictions, rows=chosen, weights=weights).items():
+            found = pooled_metrics(target, predictions, rows=chosen, weights=weights, names=names)
+            for metric, values in found.items():
                 collected[name].setdefault(metric, []).append(values)
     return {
         name: {metric: np.concatenate(parts) for metric, parts in metrics.items()}
@@ -77,18 +85,18 @@ def bootstrap_metrics(
     }
 
 
-def resample_counts(subjects: npt.NDArray[np.object_], *, n_bootstraps: int, seed: int) -> Iterator[Floats]:
-    """Yield blocks of weights (resamples, scans): how often each scan's subject was drawn.
+def resample_counts(units: npt.NDArray[np.object_], *, n_bootstraps: int, seed: int) -> Iterator[Floats]:
+    """Yield blocks of weights (resamples, scans): how often each scan's unit was drawn.
 
-    As many subjects as there are are drawn with replacement, each with all of its scans.
+    As many units as there are are drawn with replacement, each with all of its scans.
     """
-    codes = np.unique(subjects, return_inverse=True)[1]
-    n_subjects = int(codes.max()) + 1
+    codes = np.unique(units, return_inverse=True)[1]
+    n_units = int(codes.max()) + 1
     generator = derive_generator("bootstrap", seed)
-    block = max(1, _CHUNK_VALUES // len(subjects))
+    block = max(1, _CHUNK_VALUES // len(units))
     for start in range(0, n_bootstraps, block):
         size = min(block, n_bootstraps - start)
-        counts = generator.multinomial(n_subjects, np.full(n_subjects, 1 / n_subjects), size=size)
+        counts = generator.multinomial(n_units, np.full(n_units, 1 / n_units), size=size)
         yield counts[:, codes].astype(float)
 
 

@@ -88,12 +88,16 @@ def test_continuous_metrics_equal_scikit_learns_and_scipys():
         assert found["rmse"][row] == pytest.approx(reference.root_mean_squared_error(a, b))
         assert found["pearson"][row] == pytest.approx(stats.pearsonr(a, b).statistic)
         assert found["spearman"][row] == pytest.approx(stats.spearmanr(a, b).statistic)
+        assert found["age_bias_slope"][row] == pytest.approx(stats.linregress(a, b - a).slope)
 
 
 def test_a_single_class_leaves_undefined_what_needs_two():
     found = compute_metrics("binary", np.ones(5, dtype=int), np.linspace(0.1, 0.9, 5))
     undefined = {name for name, values in found.items() if np.isnan(values[0])}
-    assert undefined == {"auc", "balanced_accuracy", "average_precision", "specificity", "auc_within_fold"}
+    assert undefined == {
+        *("auc", "balanced_accuracy", "average_precision", "specificity", "auc_within_fold"),
+        *("calibration_slope", "calibration_intercept"),
+    }
     assert found["sensitivity"][0] == pytest.approx(0.6)
     reason = explain_undefined("binary", np.ones(5, dtype=int), ("control", "patient"))
     assert reason is not None
@@ -106,6 +110,11 @@ def test_constant_targets_and_predictions_leave_correlations_undefined():
     assert all(np.isnan(found[name][0]) for name in ("r2", "pearson", "spearman"))
     assert "does not vary" in str(explain_undefined("continuous", truth, ()))
     assert np.isnan(compute_metrics("continuous", np.arange(6.0), truth)["pearson"][0])
+
+
+def test_a_metric_that_is_not_named_is_not_computed(binary):
+    truth, scores = binary
+    assert list(compute_metrics("binary", truth, scores, names={"brier", "auc"})) == ["auc", "brier"]
 
 
 def test_the_threshold_can_follow_prevalence():

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
-from neurocontrast.evaluation.metrics import decide
-from neurocontrast.evaluation.probes import Design, fit_probe
+from neurocontrast.evaluation.probe_kinds import fit_and_decide
+from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
@@ -35,9 +34,11 @@ class OutOfFold:
     folds : array (n_repeats, n)
         Fold in which the scan was tested; -1 where never.
     strengths : list of float
-        Chosen C or alpha of each split.
+        Chosen C, alpha or number of neighbours of each split.
     n_not_converged : int
         Fits in which the solver stopped early.
+    thresholds : list of float or None
+        From which probability on a scan was called positive, for each split; None unless the target is binary.
     """
 
     scores: Floats
@@ -45,6 +46,7 @@ class OutOfFold:
     folds: npt.NDArray[np.intp]
     strengths: list[float]
     n_not_converged: int
+    thresholds: list[float | None] = field(default_factory=list)
 
     @property
     def tested(self) -> npt.NDArray[np.intp]:
@@ -83,23 +85,17 @@ def cross_validate(
     scores = np.full(shape, np.nan)
     decisions = np.zeros((n_repeats, n), dtype=np.int64)
     folds = np.full((n_repeats, n), -1, dtype=np.intp)
-    strengths, n_not_converged = [], 0
+    strengths, thresholds, n_not_converged = [], [], 0
     for split in splits:
         seed = derive_seed("probe", settings.seed, split.repeat, split.fold)
-        # Threads cost more than they bring on matrices of this size, and change the last digits.
-        with threadpool_limits(limits=1):
-            fit = fit_probe(design, target, split.train, split.test, subjects=subjects, settings=settings, seed=seed)
-        scores[split.repeat, split.test] = fit.scores
+        decided = fit_and_decide(
+            design, target, split.train, split.test, subjects=subjects, settings=settings, seed=seed
+        )
+        scores[split.repeat, split.test] = decided.fit.scores
+        decisions[split.repeat, split.test] = decided.decisions
         folds[split.repeat, split.test] = split.fold
-        if target.kind != "continuous":
-            prevalence = _prevalence(target, split) if settings.threshold == "prevalence" else None
-            decisions[split.repeat, split.test] = decide(target.kind, fit.scores, prevalence=prevalence)
-        strengths.append(fit.strength)
-        n_not_converged += fit.n_not_converged
+        strengths.append(decided.fit.strength)
+        thresholds.append(decided.threshold)
+        n_not_converged += decided.fit.n_not_converged
         advance()
-    return OutOfFold(scores, decisions, folds, strengths, n_not_converged)
-
-
-def _prevalence(target: Target, split: Split) -> Floats:
-    counts = np.bincount(target.values[split.train], minlength=len(target.classes))
-    return np.tile(counts / counts.sum(), (len(split.test), 1))
+    return OutOfFold(scores, decisions, folds, strengths, n_not_converged, thresholds)

@@ -13,6 +13,7 @@ import pandas as pd
 from neurocontrast.evaluation.covariates import choose_covariates
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.notices import Notice, look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
+from neurocontrast.evaluation.probe_kinds import check_probe, probe_name
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.split_files import splits_from_table
 from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out, stratified
@@ -65,6 +66,11 @@ class Study:
         """Subject of each scan."""
         return self.table["subject_id"].to_numpy(dtype=object)
 
+    @property
+    def probe(self) -> str:
+        """Kind of probe: logistic, ridge, svm or knn."""
+        return probe_name(self.settings, self.target.kind)
+
 
 def plan_study(
     table: pd.DataFrame,
@@ -97,6 +103,7 @@ def plan_study(
     kept = np.flatnonzero(select_rows(tidy, settings.where))
     chosen = tidy.iloc[kept].reset_index(drop=True)
     target, present = read_target(chosen, settings.target, kind=settings.kind, positive=settings.positive)
+    check_probe(settings, target)
     chosen, features = chosen[present].reset_index(drop=True), features[kept[present]]
     n_overlap, overlaps = check_overlap(chosen, info or {}, allow_overlap=settings.allow_overlap)
     duplicates = check_duplicates(chosen, features, allow_overlap=settings.allow_overlap)

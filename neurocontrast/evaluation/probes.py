@@ -23,7 +23,7 @@ from neurocontrast.evaluation.splits import deal_subjects, subject_values
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["Design", "ProbeFit", "fit_probe", "inner_folds", "rotate", "standardise"]
+__all__ = ["Design", "ProbeFit", "fit_probe", "inner_folds", "predict_with", "rotate", "standardise"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -71,20 +71,29 @@ def fit_probe(
     inner folds; of equals, the strongest. Values of C are tried from strong to weak penalty,
     until the loss has risen three times in a row.
     """
-    classes = np.unique(target.values[train])
     pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed)
     if target.kind == "continuous":
-        values = target.values.astype(float)
-        strength = _choose_alpha(design, values, pairs, settings.alpha)
-        x_train, x_test = standardise(*design(train, test))
-        return ProbeFit(next(_ridge_path(x_train, values[train], x_test, (strength,))), strength)
-    y = np.searchsorted(classes, target.values)
-    strength, failed = _choose_c(design, y, pairs, settings.C)
+        strength, failed = _choose_alpha(design, target.values.astype(float), pairs, settings.alpha), 0
+    else:
+        codes = np.searchsorted(np.unique(target.values[train]), target.values)
+        strength, failed = _choose_c(design, codes, pairs, settings.C)
+    return predict_with(design, target, train, test, strength=strength, n_not_converged=failed)
+
+
+def predict_with(
+    design: Design, target: Target, train: Rows, test: Rows, *, strength: float, n_not_converged: int = 0
+) -> ProbeFit:
+    """Fit the training rows with a penalty that is given, and predict the test rows."""
     x_train, x_test = standardise(*design(train, test))
-    path = LogisticPath(x_train, y[train], n_classes=len(classes))
+    if target.kind == "continuous":
+        values = target.values[train].astype(float)
+        return ProbeFit(next(_ridge_path(x_train, values, x_test, (strength,))), strength)
+    classes, y = np.unique(target.values[train], return_inverse=True)
+    path = LogisticPath(x_train, y, n_classes=len(classes))
     scores = np.zeros((len(test), len(target.classes)))
     scores[:, classes] = predict_probabilities(x_test, next(path.fit((strength,))))
-    return ProbeFit(scores[:, 1] if target.kind == "binary" else scores, strength, failed + path.n_not_converged)
+    failed = n_not_converged + path.n_not_converged
+    return ProbeFit(scores[:, 1] if target.kind == "binary" else scores, strength, failed)
 
 
 def inner_folds(

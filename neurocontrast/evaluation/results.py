@@ -37,7 +37,9 @@ def look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold])
     return found
 
 
-def study_summary(study: Study, figures: Mapping[str, Any], notices: list[Notice]) -> dict[str, Any]:
+def study_summary(
+    study: Study, models: Mapping[str, OutOfFold], figures: Mapping[str, Any], notices: list[Notice]
+) -> dict[str, Any]:
     """Return what evaluation.json holds of a study; `figures` are its metrics and what goes with them."""
     settings, target = study.settings, study.target
     folds = (
@@ -58,6 +60,7 @@ def study_summary(study: Study, figures: Mapping[str, Any], notices: list[Notice
         "n_folds": 1 + max(split.fold for split in study.splits),
         "n_repeats": 1 + max(split.repeat for split in study.splits),
         "seed": settings.seed,
+        "probe": {"name": study.probe},
         "n": {
             "scans": len(study.table),
             "subjects": int(study.table["subject_id"].nunique()),
@@ -66,6 +69,7 @@ def study_summary(study: Study, figures: Mapping[str, Any], notices: list[Notice
             "excluded": study.excluded,
         },
         **figures,
+        "threshold": {"rule": settings.threshold, "values": models["embedding"].thresholds},
         "baseline_covariates": list(study.covariates),
         "warnings": [{"code": notice.code, "message": notice.message} for notice in notices],
         "bootstrap": {"n": settings.n_bootstraps, "unit": "subject", "level": settings.confidence_level},

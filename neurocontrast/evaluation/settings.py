@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
+from neurocontrast.evaluation.thresholds import parse_threshold
 from neurocontrast.settings import Settings
 
 __all__ = ["EvaluationSettings"]
@@ -32,15 +33,30 @@ class EvaluationSettings(Settings):
         Folds to use instead: the ``splits.tsv`` of another evaluation of the same scans.
     n_folds, n_repeats : int
         Folds of ``stratified``, and how often they are drawn anew.
+    test : str or None
+        An embeddings table of other people, of the same encoder: the probe fitted on all scans is
+        applied to it.
+    test_where : dict or None
+        Rows of `test` to keep; None: as `where` says.
     n_inner_folds : int
         Folds inside each training fold by which the penalty is chosen.
     seed : int
         Of folds and bootstrap.
+    probe : {"auto", "logistic", "ridge", "svm", "knn"}
+        What is fitted on the features. ``auto``: ``logistic`` for classes, ``ridge`` for numbers.
     C, alpha : tuple of float
-        Grids of the inverse penalty of logistic regression and of the penalty of ridge.
-    threshold : {"half", "prevalence"}
-        When a scan is called positive: above 0.5, or above the share of positives in the training
-        fold. Of several classes: the likeliest, or the one likeliest against its share.
+        Grids of the inverse penalty of logistic regression and the SVM, and of the penalty of ridge.
+    k : tuple of int
+        Grid of the number of neighbours of ``knn``.
+    threshold : {"half", "prevalence", "youden", "sensitivity=…", "specificity=…"} or float
+        When a scan is called positive: at 0.5, at the share of positives in the training fold, or
+        at a probability of one's own. ``youden`` (largest sensitivity + specificity), and a
+        sensitivity or specificity to reach, are chosen on inner folds of the training fold. Of
+        several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest against its share.
+    train_sizes : tuple of int
+        Numbers of training subjects of a learning curve; none by default.
+    n_draws : int
+        How often the subjects of each size are drawn in each fold.
     covariates : tuple of str
         Columns of the baseline; those that are absent, the target, and the site where sites are
         left out, are dropped.
@@ -66,11 +82,17 @@ class EvaluationSettings(Settings):
     split_file: str | None = None
     n_folds: int = Field(5, ge=2)
     n_repeats: int = Field(1, ge=1)
+    test: str | None = None
+    test_where: dict[str, tuple[str, ...]] | None = None
     n_inner_folds: int = Field(5, ge=2)
     seed: int = Field(0, ge=0)
+    probe: Literal["auto", "logistic", "ridge", "svm", "knn"] = "auto"
     C: tuple[float, ...] = tuple(10.0**power for power in range(-6, 4))
     alpha: tuple[float, ...] = tuple(10.0 ** (power / 2) for power in range(-2, 13))
-    threshold: Literal["half", "prevalence"] = "half"
+    k: tuple[int, ...] = (3, 5, 10, 20, 50)
+    threshold: float | str = "half"
+    train_sizes: tuple[int, ...] = ()
+    n_draws: int = Field(5, ge=1)
     covariates: tuple[str, ...] = ("age", "sex", "site")
     n_permutations: int = Field(0, ge=0)
     n_bootstraps: int = Field(2000, ge=0)
@@ -86,7 +108,19 @@ class EvaluationSettings(Settings):
             raise ValueError("must be a list of positive, finite numbers")
         return tuple(sorted(set(grid)))
 
-    @field_validator("where", mode="before")
+    @field_validator("k", "train_sizes")
+    @classmethod
+    def _check_counts(cls, counts: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
+        if any(count < 1 for count in counts) or (info.field_name == "k" and not counts):
+            raise ValueError("must be a list of whole numbers from 1 on")
+        return tuple(sorted(set(counts)))
+
+    @field_validator("threshold")
+    @classmethod
+    def _check_threshold(cls, threshold: float | str) -> float | str:
+        return parse_threshold(threshold)
+
+    @field_validator("where", "test_where", mode="before")
     @classmethod
     def _as_lists(cls, where: object) -> object:
         if not isinstance(where, dict):

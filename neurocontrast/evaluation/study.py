@@ -10,6 +10,7 @@ import pandas as pd
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.fitting import permutation_test, predict_out_of_fold
 from neurocontrast.evaluation.planning import Study, plan_study
+from neurocontrast.evaluation.probe_kinds import STRENGTH_NAMES
 from neurocontrast.evaluation.results import look_at_results, study_summary
 from neurocontrast.evaluation.split_files import split_table
 from neurocontrast.evaluation.summaries import fold_table, metric_summary, site_table
@@ -34,7 +35,7 @@ def run_study(study: Study, *, progress: Progress = SILENT) -> Evaluation:
     figures = metric_summary(study.target, tables["folds"], models, study.subjects, study.settings)
     figures["permutation"] = permutation_test(study, figures["metrics"], progress)
     notices = [*study.notices, *look_at_results(figures, models)]
-    return Evaluation(study_summary(study, figures, notices), tables)
+    return Evaluation(study_summary(study, models, figures, notices), tables)
 
 
 def _cohort_tables(study: Study) -> dict[str, pd.DataFrame]:
@@ -53,6 +54,6 @@ def _result_tables(study: Study, models: dict[str, OutOfFold]) -> dict[str, pd.D
     table, target, settings = study.table, study.target, study.settings
     return {
         "predictions": prediction_table(table, target, models),
-        "folds": fold_table(target, study.splits, models),
+        "folds": fold_table(target, study.splits, models, strength_name=STRENGTH_NAMES[study.probe]),
         "sites": site_table(table, target, models, study.subjects, settings),
     }

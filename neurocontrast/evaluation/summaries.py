@@ -22,8 +22,8 @@ __all__ = ["fold_table", "metric_summary", "site_table"]
 Models = dict[str, OutOfFold]
 
 
-def fold_table(target: Target, splits: list[Split], models: Models) -> pd.DataFrame:
-    """Return one row a split: sizes, metrics of the embedding and of the baseline, chosen penalty."""
+def fold_table(target: Target, splits: list[Split], models: Models, *, strength_name: str) -> pd.DataFrame:
+    """Return one row a split: sizes, metrics of the embedding and of the baseline, the chosen `strength_name`."""
     rows = []
     for number, split in enumerate(splits):
         row: dict[str, Any] = {
@@ -41,7 +41,7 @@ def fold_table(target: Target, splits: list[Split], models: Models) -> pd.DataFr
                 decisions=model.decisions[split.repeat, split.test],
             )
             row |= {prefix + name: _number(values[name][0]) for name in _fold_metrics(target)}
-        row["alpha" if target.kind == "continuous" else "C"] = models["embedding"].strengths[number]
+        row[strength_name] = models["embedding"].strengths[number]
         row["held_out_site"] = split.held_out_site
         rows.append(row)
     return pd.DataFrame(rows)

@@ -1,0 +1,136 @@
+"""Every kind of probe behind one door: fitted, its threshold chosen, its test rows decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from neurocontrast.evaluation.metrics import decide
+from neurocontrast.evaluation.neighbours import fit_neighbours, neighbour_predictions
+from neurocontrast.evaluation.probes import Design, ProbeFit, fit_probe, inner_folds, predict_with
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.svm import fit_svm, svm_inner_predictions
+from neurocontrast.evaluation.target import Kind, Target
+from neurocontrast.evaluation.thresholds import choose_threshold, needs_inner_predictions
+from neurocontrast.exceptions import ConfigError
+
+__all__ = ["STRENGTH_NAMES", "Decided", "check_probe", "fit_and_decide", "inner_predictions", "probe_name"]
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+
+STRENGTH_NAMES = {"logistic": "C", "ridge": "alpha", "svm": "C", "knn": "k"}
+"""What each kind calls the value that is chosen on inner folds."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A probe's word on its test rows.
+
+    Attributes
+    ----------
+    fit : ProbeFit
+        Scores, and the strength that was chosen.
+    decisions : array (n_test,)
+        Predicted class codes; zeros for a continuous target.
+    threshold : float or None
+        From which probability on a scan is called positive; None unless the target is binary.
+    """
+
+    fit: ProbeFit
+    decisions: npt.NDArray[np.int64]
+    threshold: float | None
+
+
+def probe_name(settings: EvaluationSettings, kind: Kind) -> str:
+    """Return the kind of probe: what ``auto`` means for a kind of target."""
+    if settings.probe != "auto":
+        return settings.probe
+    return "ridge" if kind == "continuous" else "logistic"
+
+
+def check_probe(settings: EvaluationSettings, target: Target) -> None:
+    """Refuse a probe or a threshold that a target cannot have.
+
+    Raises
+    ------
+    ConfigError
+        Saying which fit.
+    """
+    kind = "continuous" if target.kind == "continuous" else "categorical"
+    if (settings.probe, kind) in (("logistic", "continuous"), ("ridge", "categorical")):
+        others = "ridge, svm or knn" if kind == "continuous" else "logistic, svm or knn"
+        raise ConfigError(
+            f"probe: '{settings.probe}' is not for a {kind} target, and '{target.name}' is {kind}. Use {others}, or "
+            "auto."
+        )
+    if target.kind != "binary" and settings.threshold not in ("half", "prevalence"):
+        what = "continuous" if kind == "continuous" else f"of {len(target.classes)} classes"
+        raise ConfigError(
+            f"threshold: '{settings.threshold}' is for two classes, and '{target.name}' is {what}. "
+            "Use half or prevalence, or keep two classes with where."
+        )
+
+
+def fit_and_decide(
+    design: Design,
+    target: Target,
+    train: Rows,
+    test: Rows,
+    *,
+    subjects: npt.NDArray[np.object_],
+    settings: EvaluationSettings,
+    seed: int,
+) -> Decided:
+    """Fit the probe that the settings name on the training rows, and decide about the test rows."""
+    name = probe_name(settings, target.kind)
+    fit = {"svm": fit_svm, "knn": fit_neighbours}.get(name, fit_probe)
+    # Threads cost more than they bring on matrices of this size, and change the last digits.
+    with threadpool_limits(limits=1):
+        fitted = fit(design, target, train, test, subjects=subjects, settings=settings, seed=seed)
+        if target.kind == "continuous":
+            return Decided(fitted, np.zeros(len(test), dtype=np.int64), None)
+        shares = np.bincount(target.values[train], minlength=len(target.classes)) / len(train)
+        if target.kind == "multiclass":
+            prevalence = np.tile(shares, (len(test), 1)) if settings.threshold == "prevalence" else None
+            return Decided(fitted, decide(target.kind, fitted.scores, prevalence=prevalence), None)
+        truth = scores = None
+        if needs_inner_predictions(settings.threshold):
+            rows, scores = inner_predictions(
+                design, target, train, strength=fitted.strength, subjects=subjects, settings=settings, seed=seed
+            )
+            truth = target.values[rows]
+    cut = choose_threshold(settings.threshold, prevalence=float(shares[1]), truth=truth, scores=scores)
+    return Decided(fitted, (fitted.scores >= cut).astype(np.int64), cut)
+
+
+def inner_predictions(
+    design: Design,
+    target: Target,
+    train: Rows,
+    *,
+    strength: float,
+    subjects: npt.NDArray[np.object_],
+    settings: EvaluationSettings,
+    seed: int,
+) -> tuple[Rows, Floats]:
+    """Return training rows, and what probes of the chosen strength say of them that have not seen their subjects.
+
+    The inner folds are those by which the strength was chosen. Without any (a class of one subject),
+    the training rows' own scores are all there is.
+    """
+    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed) or [(train, train)]
+    name = probe_name(settings, target.kind)
+    if name == "svm":
+        rows, scores, _ = svm_inner_predictions(design, target, train, pairs, strength)
+        return rows, scores
+    parts = []
+    for fit_rows, try_rows in pairs:
+        if name == "knn":
+            parts += neighbour_predictions(design, target, fit_rows, try_rows, (int(strength),))
+        else:
+            parts.append(predict_with(design, target, fit_rows, try_rows, strength=strength).scores)
+    return np.concatenate([try_rows for _, try_rows in pairs]), np.concatenate(parts)

@@ -67,7 +67,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--n-healthy", type=int, default=1000)
     parser.add_argument("--n-clinical", type=int, default=400)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of weights, order and views")
+    parser.add_argument("--judge-seed", type=int, default=1, help="of the people that every variant is judged on")
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
     return parser.parse_args()
 
@@ -76,19 +77,21 @@ def _cohorts(options: argparse.Namespace, progress) -> dict[str, Path]:
     common = {"n_sites": 8, "spacing_mm": 6.0, "site_seed": 0}
     wanted = {
         "healthy": {"n_subjects": options.n_healthy, "patients": 0.0, "seed": 0},
-        "clinical": {"n_subjects": options.n_clinical, "patients": 0.5, "seed": 1},
+        "clinical": {"n_subjects": options.n_clinical, "patients": 0.5, "seed": options.judge_seed},
     }
     tables = {}
     for name, settings in wanted.items():
-        tables[name] = options.out / name / "participants.tsv"
+        folder = options.out / f"{name}-seed-{settings['seed']}"
+        tables[name] = folder / "participants.tsv"
         if not tables[name].is_file():
-            neurocontrast.simulate(options.out / name, **common, **settings, progress=progress)
+            neurocontrast.simulate(folder, **common, **settings, progress=progress)
     return tables
 
 
 def _judge(name: str, options: argparse.Namespace, tables: dict[str, Path], progress) -> dict[str, float]:
     folder = options.out / f"{name.replace(' ', '-')}-seed-{options.seed}-epochs-{options.epochs}"
-    done = folder / "scores.json"
+    judged = folder / f"judged-by-seed-{options.judge_seed}"
+    done = judged / "scores.json"
     if done.is_file():
         return json.loads(done.read_text())
     overrides = [
@@ -104,13 +107,14 @@ def _judge(name: str, options: argparse.Namespace, tables: dict[str, Path], prog
     start = time.perf_counter()
     run = neurocontrast.pretrain(config, out=folder / "run", resume=True, progress=progress)
     scores = {"seconds": time.perf_counter() - start}
+    judged.mkdir(exist_ok=True)
     table = neurocontrast.embed(
-        run, participants=tables["clinical"], out=folder / "features.parquet", config=config, overwrite=True
+        run, participants=tables["clinical"], out=judged / "features.parquet", config=config, overwrite=True
     )
     for target, metric in METRICS.items():
         where = {"where": {"diagnosis": ["control"]}} if target in ("age", "sex") else {}
         evaluation = neurocontrast.evaluate(
-            table, target=target, out=folder / target, n_bootstraps=0, umap=False, overwrite=True, **where
+            table, target=target, out=judged / target, n_bootstraps=0, umap=False, overwrite=True, **where
         )
         scores[target] = json.loads((evaluation / "evaluation.json").read_text())["metrics"][metric]["pooled"]
     done.write_text(json.dumps(scores))
@@ -121,7 +125,7 @@ def _judge(name: str, options: argparse.Namespace, tables: dict[str, Path], prog
 def _table(rows: dict[str, dict[str, float]], options: argparse.Namespace) -> str:
     lines = [
         f"{options.n_healthy} healthy brains to learn from, {options.n_clinical} others to judge by, "
-        f"32×36×32 voxels of 6 mm, {options.epochs} epochs, seed {options.seed}.",
+        f"32×36×32 voxels of 6 mm, {options.epochs} epochs, seed {options.seed}, judges' seed {options.judge_seed}.",
         "",
         "| variant | age R², controls | sex AUC, controls | diagnosis AUC | site balanced accuracy | seconds |",
         "|---|---|---|---|---|---|",

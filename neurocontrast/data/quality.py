@@ -11,7 +11,7 @@ import pandas as pd
 
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.parallel import map_files
-from neurocontrast.data.scans import ScanHeader, read_scan, read_scan_header
+from neurocontrast.data.scans import ScanHeader, in_memory_order, read_scan, read_scan_header
 from neurocontrast.data.volumes import Preprocessing, preprocess
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import digest_of_file
@@ -57,8 +57,9 @@ def inspect_scan(path: str | os.PathLike[str], preprocessing: Preprocessing | No
         scan = read_scan(name)
         if preprocessing is not None:
             preprocess(scan, preprocessing, name=name)
-        low, high = scan.voxels.min(), scan.voxels.max()
-        is_mask = bool(((scan.voxels == low) | (scan.voxels == high)).all())
+        voxels, *_ = in_memory_order(scan.voxels)
+        low, high = voxels.min(), voxels.max()
+        is_mask = bool(((voxels == low) | (voxels == high)).all())
         doubts = (f"it has two intensities alone ({low:g} and {high:g}); is it a mask?",) if is_mask else ()
         return Finding(name, warnings=header.warnings + doubts, header=header, digest=digest_of_file(name))
     except DataError as error:

@@ -7,6 +7,7 @@ import io
 import math
 import os
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,20 @@ from typing import Any
 import nibabel as nib
 import numpy as np
 import numpy.typing as npt
+from isal import igzip, isal_zlib
 from nibabel.affines import voxel_sizes
 
 from neurocontrast.exceptions import DataError
 
-__all__ = ["N_VOXELS_MIN", "SPACING_LIMITS_MM", "Scan", "ScanHeader", "read_scan", "read_scan_header"]
+__all__ = [
+    "N_VOXELS_MIN",
+    "SPACING_LIMITS_MM",
+    "Scan",
+    "ScanHeader",
+    "in_memory_order",
+    "read_scan",
+    "read_scan_header",
+]
 
 SPACING_LIMITS_MM = (0.1, 20.0)
 """Voxel sizes outside these are taken for a damaged header."""
@@ -89,6 +99,23 @@ def read_scan(path: str | os.PathLike[str]) -> Scan:
     return scan
 
 
+def in_memory_order(voxels: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Sequence[int], tuple[slice, ...]]:
+    """Return a view with strides that fall and none negative, which NumPy goes through several times faster.
+
+    Returns
+    -------
+    view : ndarray
+        ``voxels[flips].transpose(axes)``.
+    axes : sequence of int
+        The axes of `voxels`, slowest first.
+    flips : tuple of slice
+        What turns the axes that are stored backwards.
+    """
+    axes = sorted(range(voxels.ndim), key=lambda axis: -abs(voxels.strides[axis]))
+    flips = tuple(slice(None, None, -1 if stride < 0 else 1) for stride in voxels.strides)
+    return voxels[flips].transpose(axes), axes, flips
+
+
 def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
     """Check a scan by its header alone, without reading its voxels.
 
@@ -130,12 +157,30 @@ def _read_nifti(name: str) -> Scan:
     content = Path(name).read_bytes()
     if content.startswith(_GZIP):
         # Whole, not streamed: it is as fast, and the checksum at the end is verified.
-        content = gzip.decompress(content)
-    image = _nifti_type(name, content).from_stream(io.BytesIO(content))
-    orientation, header = _geometry(name, image.header)
-    shape = _check_shape(name, image.shape)
-    voxels = image.get_fdata(dtype=np.float32, caching="unchanged").reshape(shape, order="F")
-    return Scan(nib.orientations.apply_orientation(voxels, orientation), header.spacing_mm, header.warnings)
+        content = igzip.decompress(content)
+    header = _nifti_type(name, content).header_class.from_fileobj(io.BytesIO(content))
+    orientation, geometry = _geometry(name, header)
+    voxels = _voxels(name, content, header).reshape(_check_shape(name, header.get_data_shape()), order="F")
+    return Scan(nib.orientations.apply_orientation(voxels, orientation), geometry.spacing_mm, geometry.warnings)
+
+
+def _voxels(name: str, content: bytes, header: Any) -> npt.NDArray[np.float32]:
+    """Return the voxels as nibabel scales them; float32 voxels without a scale are not copied."""
+    shape, kind, start = header.get_data_shape(), header.get_data_dtype(), header.get_data_offset()
+    n_expected = start + math.prod(shape) * kind.itemsize
+    if len(content) < n_expected:
+        raise DataError(
+            f"{name}: the image is truncated: {n_expected} bytes are expected and {len(content)} are there. "
+            "Copy or convert it again."
+        )
+    stored = np.ndarray(shape, kind, content, start, order="F")
+    slope, intercept = header.get_slope_inter()
+    if slope in (None, 1.0) and intercept in (None, 0.0):
+        return stored.astype(np.float32, order="F", copy=False)
+    voxels = np.empty(shape, dtype=np.float32, order="F")
+    for scaled, part in zip(voxels.T, stored.T, strict=True):
+        scaled[...] = part * np.float64(slope) + np.float64(intercept)
+    return voxels
 
 
 def _nifti_type(name: str, content: bytes) -> Any:
@@ -205,7 +250,8 @@ def _check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _check_voxels(name: str, voxels: npt.NDArray[np.float32]) -> None:
-    low, high = float(voxels.min()), float(voxels.max())
+    stored, *_ = in_memory_order(voxels)
+    low, high = float(stored.min()), float(stored.max())
     if not (np.isfinite(low) and np.isfinite(high)):
         n = int(voxels.size - np.isfinite(voxels).sum())
         raise DataError(f"{name}: {n} of {voxels.size} voxels are not finite (NaN or infinity).")
@@ -220,7 +266,7 @@ def _reason(name: str, error: Exception) -> str:
         return "the image may not be read (permission denied)."
     if isinstance(error, EOFError):
         return "the image is truncated: its compressed data end too early. Copy or convert it again."
-    if isinstance(error, zlib.error | gzip.BadGzipFile):
+    if isinstance(error, zlib.error | isal_zlib.error | gzip.BadGzipFile):
         return f"the image is damaged: it cannot be decompressed ({error}). Copy or convert it again."
     if isinstance(error, OSError | ValueError) and "bytes" in str(error):
         return f"the image is truncated: {str(error).rstrip('.')}. Copy or convert it again."

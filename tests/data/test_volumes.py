@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from neurocontrast.data.scans import Scan
-from neurocontrast.data.volumes import TRANSFORM_VERSION, Preprocessing, load_volume, preprocess, resample
+from neurocontrast.data.volumes import TRANSFORM_VERSION, Preprocessing, load_volume, preprocess
 from neurocontrast.exceptions import DataError
 
 
@@ -54,39 +54,6 @@ def test_normalisation_is_monais(brain):
         np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
-def test_resampling_to_a_finer_grid_is_monais(brain):
-    monai = pytest.importorskip("monai.transforms")
-    torch = pytest.importorskip("torch")
-    from monai.data import MetaTensor
-
-    image = MetaTensor(torch.from_numpy(brain)[None], affine=torch.diag(torch.tensor([2.0, 2.0, 2.0, 1.0])))
-    expected = monai.Spacing(pixdim=(1.0, 1.0, 1.0), mode="bilinear", align_corners=True)(image).numpy()[0]
-    assert expected.shape == (47, 55, 39)  # from the first voxel's centre to the last one's
-    found = resample(brain, (2.0, 2.0, 2.0), (47, 55, 39), (1.0, 1.0, 1.0))
-    np.testing.assert_allclose(found, expected, atol=1e-2)  # of intensities up to 1900
-
-
-def test_a_linear_ramp_stays_a_linear_ramp():
-    ramp = np.broadcast_to(np.arange(40, dtype=np.float32), (20, 20, 40))
-    for spacing, n in ((1.5, 24), (2.0, 18), (0.7, 50)):
-        found = resample(ramp, (1.0, 1.0, 1.0), (12, 12, n), (spacing,) * 3)
-        expected = 19.5 + (np.arange(n) - (n - 1) / 2) * spacing
-        inner = slice(2, -2)
-        np.testing.assert_allclose(found[6, 6, inner], expected[inner], atol=1e-4)
-
-
-def test_a_coarser_grid_averages_noise_and_keeps_the_mean():
-    noise = np.random.default_rng(0).normal(100, 10, (48, 48, 48)).astype(np.float32)
-    coarse = resample(noise, (1.0, 1.0, 1.0), (12, 12, 12), (4.0, 4.0, 4.0))
-    assert abs(coarse.mean() - 100) < 0.5
-    assert coarse.std() < 1.6
-
-
-def test_fortran_and_c_order_give_the_same(brain):
-    args = (2.0, 2.0, 2.0), (20, 20, 20), (2.5, 2.5, 2.5)
-    np.testing.assert_allclose(resample(np.asfortranarray(brain), *args), resample(brain, *args), rtol=1e-5, atol=1e-3)
-
-
 def test_padding_continues_the_background(brain):
     volume = preprocess(Scan(brain - 7, (2.0, 2.0, 2.0)), keeping((30, 30, 30)))
     assert volume[0, 0, 0, 0] == -7
@@ -102,6 +69,31 @@ def test_zscore_and_zscore_of_the_brain(brain):
     assert inside[0, 0, 0, 0] == 0
     assert abs(inside[inside != 0].mean()) < 1e-4
     assert abs(inside[inside != 0].std() - 1) < 1e-4
+
+
+def test_intensities_that_float32_cannot_square_or_add_are_normalised():
+    generator = np.random.default_rng(0)
+    for scale in (1e-30, 1e30, 1e37):
+        voxels = (scale * generator.uniform(1, 2, (30, 30, 30))).astype(np.float32)
+        found = preprocess(Scan(voxels, (1.0, 1.0, 1.0)), keeping(voxels.shape, normalise="zscore"))[0]
+        exact = voxels.astype(np.float64)
+        np.testing.assert_allclose(found, (exact - exact.mean()) / exact.std(), atol=1e-4)
+
+
+def test_nothing_varies_in_the_box():
+    voxels = np.full((20, 20, 20), 5, dtype=np.float32)
+    voxels[0, 0, 0] = 1
+    for normalise in ("zscore", "zscore-brain", "none"):
+        with pytest.raises(DataError, match="nothing varies in the 19 × 19 × 19 box"):
+            preprocess(Scan(voxels, (1.0, 1.0, 1.0)), keeping((19, 19, 19), normalise=normalise))
+
+
+def test_preprocessing_changes_no_voxel_of_the_scan(brain):
+    scan = Scan(brain[::-1].copy()[::-1], (2.0, 2.0, 2.0))
+    for normalise in ("zscore", "zscore-brain"):
+        preprocess(scan, keeping(brain.shape, normalise=normalise))
+        preprocess(scan, keeping((30, 30, 30), spacing=1.7, normalise=normalise))
+    np.testing.assert_array_equal(scan.voxels, brain)
 
 
 def test_arrays_have_the_spacing_of_the_contract(brain, tmp_path):

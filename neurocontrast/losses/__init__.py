@@ -7,7 +7,7 @@ needs. See ``docs/losses.md`` for what each pulls, repels and costs.
 from neurocontrast.losses.clusters import add_clusters
 from neurocontrast.losses.combined import SumOfObjectives
 from neurocontrast.losses.conditional import FairCCLK, HardNegativeCCLK, WeaklySupervisedCCLK
-from neurocontrast.losses.gather import on_this_process_only
+from neurocontrast.collectives import on_this_process_only
 from neurocontrast.losses.infonce import InfoNCE, NTXent
 from neurocontrast.losses.negatives import DebiasedInfoNCE, FairInfoNCE, HardNegativeInfoNCE
 from neurocontrast.losses.objective import Objective

@@ -18,7 +18,7 @@ from torch.distributed import get_world_size
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Block, Kernel, Metadata
 from neurocontrast.losses import attraction, dense, repulsion
-from neurocontrast.losses.gather import gather_samples, sum_over_processes
+from neurocontrast.collectives import gather_samples, sum_over_processes
 from neurocontrast.losses.tiles import LogSums, Pairs
 
 __all__ = [

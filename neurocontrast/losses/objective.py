@@ -15,7 +15,7 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.kernels import Kernel, Kind, Metadata
 from neurocontrast.losses.core import Pool
 from neurocontrast.losses.fused import SMALL, fused, tangent, to_unit_norm
-from neurocontrast.losses.gather import gather_samples, gather_sizes, is_distributed
+from neurocontrast.collectives import gather_samples, gather_sizes, is_distributed
 
 __all__ = ["Objective", "check_number", "normalise"]
 
@@ -25,7 +25,7 @@ class Objective(nn.Module):
 
     Under ``torch.compile`` a loss runs eagerly, between the compiled parts: its gradient is written by hand already.
     Under autocast it computes in float32. In a distributed run candidates, metadata and counts are those of all
-    processes, and every process returns the loss of the whole batch (see ``losses.gather``).
+    processes, and every process returns the loss of the whole batch (see `neurocontrast.collectives`).
 
     Parameters
     ----------

@@ -8,10 +8,11 @@ from neurocontrast.lazy import lazy_exports
 from neurocontrast.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
+    from neurocontrast.training.distributed import accelerator_of, launch
     from neurocontrast.training.loggers import check_loggers
     from neurocontrast.training.loop import FitResult, fit
     from neurocontrast.training.metrics import alignment, effective_rank, uniformity
-    from neurocontrast.training.session import AnyObjective, TrainingData, accelerator_of, check_split
+    from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 
 __all__ = [
     "AnyObjective",
@@ -24,6 +25,7 @@ __all__ = [
     "check_split",
     "effective_rank",
     "fit",
+    "launch",
     "uniformity",
 ]
 
@@ -32,8 +34,9 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "loggers": ["check_loggers"],
+        "distributed": ["accelerator_of", "launch"],
         "loop": ["FitResult", "fit"],
         "metrics": ["alignment", "effective_rank", "uniformity"],
-        "session": ["AnyObjective", "TrainingData", "accelerator_of", "check_split"],
+        "session": ["AnyObjective", "TrainingData", "check_split"],
     },
 )

@@ -10,11 +10,17 @@ from typing import Any
 import numpy as np
 import torch
 from lightning_fabric import Fabric
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.optim.swa_utils import AveragedModel
 
-from neurocontrast.data.batches import Batches, Images, read_batches
+from neurocontrast.collectives import average_gradients
+from neurocontrast.data.batches import Batches, Images, even_batches, read_batches
 from neurocontrast.encoders import ContrastiveModel
+from neurocontrast.encoders.synchronised import SynchronisedBatchNorm, synchronise
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.losses import Objective, SumOfObjectives
+from neurocontrast.training.averaging import start_average
+from neurocontrast.training.distributed import Processes, launch
 from neurocontrast.training.optimizers import build_optimizer
 from neurocontrast.training.settings import TrainingSettings
 
@@ -23,7 +29,6 @@ __all__ = [
     "Session",
     "TrainingData",
     "Views",
-    "accelerator_of",
     "check_split",
     "deterministic",
     "start_session",
@@ -79,6 +84,8 @@ class Session:
     metadata: Mapping[str, torch.Tensor]
     settings: TrainingSettings
     seed: int
+    processes: Processes = field(default_factory=Processes)
+    average: AveragedModel | None = None
 
     def read(self, batches: Sequence[Sequence[int]]) -> contextlib.closing[Batches]:
         """Open batches of the data, on the device."""
@@ -90,6 +97,18 @@ class Session:
 
         return contextlib.closing(on_device())
 
+    def divided(self, batches: Sequence[Sequence[int]]) -> contextlib.AbstractContextManager[list[list[int]]]:
+        """Give this process's part of batches that only measure; whole ones where statistics need them whole."""
+        own = any(
+            isinstance(layer, _BatchNorm) and not isinstance(layer, SynchronisedBatchNorm)
+            for layer in self.model.modules()
+        )
+        return self.processes.divided(batches, whole=own)
+
+    def average_gradients(self) -> None:
+        """Make this process's gradients those of the whole batch; between the last backward pass and the step."""
+        average_gradients(self.model.parameters())
+
     def embed_views(
         self, volumes: torch.Tensor, rows: torch.Tensor, *, epoch: int
     ) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor] | None]:
@@ -100,8 +119,29 @@ class Session:
         with torch.no_grad():
             both = torch.cat(self.views(volumes, rows, epoch=epoch))
         z1, z2 = self.forward(both).float().chunk(2)
-        here = rows.to(z1.device)
-        return z1, z2, {name: column[here] for name, column in self.metadata.items()} or None
+        return z1, z2, self.metadata_of(rows)
+
+    def encode_views(self, volumes: torch.Tensor, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
+        """Return the features of both views, (2, n, n_features); with `project`, `embed_views` in two steps.
+
+        Not through Fabric's wrapper: DDP wants each forward pass to use all weights and to be
+        followed by a backward pass.
+        """
+        with torch.no_grad():
+            both = torch.cat(self.views(volumes, rows, epoch=epoch))
+        with self.fabric.autocast():
+            return self.model.encoder(both).float().unflatten(0, (2, -1))
+
+    def project(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return both views' embeddings of features (2, n, n_features)."""
+        with self.fabric.autocast():
+            z1, z2 = self.model.head(features.flatten(0, 1)).float().chunk(2)
+        return z1, z2
+
+    def metadata_of(self, rows: torch.Tensor) -> dict[str, torch.Tensor] | None:
+        """Return the columns of a batch, or None where the objective asks for none."""
+        here = rows.to(self.fabric.device)
+        return {name: column[here] for name, column in self.metadata.items()} or None
 
     def tensors(self) -> dict[str, Any]:
         """Return everything that training changes, for a checkpoint."""
@@ -110,6 +150,7 @@ class Session:
             "optimizer": self.optimizer.state_dict(),
             "objective": self.objective.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
+            **({} if self.average is None else {"average": self.average.state_dict()}),
             "software": self.software(),
         }
 
@@ -119,6 +160,8 @@ class Session:
         self.optimizer.load_state_dict(tensors["optimizer"])
         self.objective.load_state_dict(tensors["objective"])
         self.fabric.strategy.precision.load_state_dict(tensors["precision"])
+        if self.average is not None:
+            self.average.load_state_dict(tensors["average"])
 
     def software(self) -> dict[str, Any]:
         """Return what the bits of a result also depend on."""
@@ -126,6 +169,7 @@ class Session:
             "torch": str(torch.__version__),
             "device": self.fabric.device.type,
             "n_threads": torch.get_num_threads(),
+            "n_processes": self.processes.size,
         }
 
 
@@ -137,17 +181,24 @@ def start_session(
     *,
     settings: TrainingSettings,
     seed: int,
+    joined: tuple[Fabric, Processes] | None = None,
 ) -> Session:
-    """Check the data, fit the objective's kernel on the training rows, and move all to the device."""
+    """Check the data, fit the objective's kernel on the training rows, and move all to the device.
+
+    The other arguments are those of `fit`; `joined` is what `launch` returned, where that was called already.
+    """
     check_split(data.training_rows, data.validation_rows)
     objective.check(data.metadata, names=data.names)
     if objective.kernel is not None:
         training = torch.as_tensor(data.training_rows)
         objective.kernel.fit({name: column[training] for name, column in data.metadata.items()})
-    fabric = Fabric(accelerator=accelerator_of(settings), devices=settings.devices, precision=settings.precision)
-    fabric.launch()
+    fabric, processes = joined or launch(settings)
+    _check_batches(len(data.training_rows), settings, processes)
+    if processes.size > 1 and settings.sync_batchnorm:
+        synchronise(model if settings.micro_batch_size is None else model.head)
     optimizer = build_optimizer(model.parameters(), settings)
     forward, wrapped = fabric.setup(model, optimizer)
+    average = None if settings.ema_decay is None else start_average(model, settings.ema_decay)
     return Session(
         fabric=fabric,
         model=model,
@@ -159,7 +210,19 @@ def start_session(
         metadata={name: column.to(fabric.device) for name, column in data.metadata.items()},
         settings=settings,
         seed=seed,
+        processes=processes,
+        average=average,
     )
+
+
+def _check_batches(n_scans: int, settings: TrainingSettings, processes: Processes) -> None:
+    smallest = min(map(len, even_batches(range(n_scans), settings.batch_size)))
+    if smallest < processes.size:
+        raise ConfigError(
+            f"training.batch_size: an epoch's {n_scans} scans are divided into batches of {smallest} or more, and each "
+            f"of the {processes.size} processes needs at least one of every batch. Raise training.batch_size, or use "
+            "fewer devices."
+        )
 
 
 def check_split(training_rows: Sequence[int], validation_rows: Sequence[int]) -> None:
@@ -171,23 +234,6 @@ def check_split(training_rows: Sequence[int], validation_rows: Sequence[int]) ->
             "data.val_fraction leaves a single validation scan, and a contrastive loss needs two. "
             "Raise it, or set it to 0 for no validation."
         )
-
-
-def accelerator_of(settings: TrainingSettings) -> str:
-    """Return 'cpu' or 'cuda', or refuse what this machine cannot do."""
-    there = torch.cuda.is_available()
-    accelerator = settings.accelerator
-    if accelerator == "auto":
-        accelerator = "cuda" if there else "cpu"
-    if accelerator == "cuda" and not there:
-        raise ConfigError("training.accelerator: 'cuda' asked for, but PyTorch sees no GPU here. Use 'cpu' or 'auto'.")
-    if accelerator == "cpu" and settings.precision != "32-true":
-        raise ConfigError(
-            f"training.precision: '{settings.precision}' is for GPUs. On a CPU PyTorch's half-precision weight "
-            "gradients of 3D convolutions are wrong (measured with 2.13: NaN, or a cosine of 0.5 to float32). "
-            "Use '32-true'."
-        )
-    return accelerator
 
 
 @contextlib.contextmanager

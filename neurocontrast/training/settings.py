@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from neurocontrast.settings import Settings
 
@@ -58,7 +58,20 @@ class TrainingSettings(Settings):
     accelerator : {'auto', 'cpu', 'cuda'}
         ``auto`` takes a GPU where there is one.
     devices : int
-        Number of devices; 1 for now.
+        Processes on each machine, each with a GPU of its own (or a share of the CPU's threads). More
+        than one are started by the command itself, by ``torchrun`` or by ``srun``; a batch is divided
+        among them, and the loss is that of the whole batch.
+    num_nodes : int
+        Machines; more than one need ``torchrun`` or ``srun``.
+    strategy : {'auto', 'ddp'}
+        ``ddp``: every process has the whole network, and gradients are averaged. ``auto`` takes it where
+        there are several processes; ``ddp`` also where there is one, as in a group of one process.
+    sync_batchnorm : bool
+        Whether batch normalisation is over the whole batch where several processes share it, as in a
+        single process; else each has its own statistics. With `micro_batch_size`, where the encoder's
+        are those of each micro-batch, it concerns the projection head alone.
+    checkpoint_minutes : float
+        Within an epoch, a checkpoint is written every so many minutes; 0 only after epochs.
     keep_checkpoints : int
         How many of the last checkpoints stay on disk.
     probe_every : int
@@ -89,20 +102,14 @@ class TrainingSettings(Settings):
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
     devices: PositiveInt = 1
+    num_nodes: PositiveInt = 1
+    strategy: Literal["auto", "ddp"] = "auto"
+    sync_batchnorm: bool = True
+    checkpoint_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 15.0
     keep_checkpoints: PositiveInt = 2
     probe_every: NonNegativeInt = 0
     probe_columns: tuple[str, ...] = ("age", "sex")
     loggers: tuple[Literal["csv", "tensorboard", "mlflow", "wandb"], ...] = ("csv", "tensorboard")
-
-    @field_validator("devices")
-    @classmethod
-    def _one_device(cls, devices: int) -> int:
-        if devices > 1:
-            raise ValueError(
-                "more than one device is not supported yet: each would contrast its scans with its own batch only, "
-                "which is another loss; use 1"
-            )
-        return devices
 
     @model_validator(mode="after")
     def _read_keys_only(self) -> TrainingSettings:

@@ -130,7 +130,7 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path, text, message):
             "training.optimizer=adma",
             "training.optimizer: must be 'adam' or 'adamw', found 'adma'. Did you mean 'adam'?",
         ),
-        ("training.devices=2", "training.devices: more than one device is not supported yet"),
+        ("training.devices=0", "training.devices: must be at least 1"),
         ("training.epochs.many=1", "training.epochs: must be a whole number, found {'many': 1}."),
         ("data=5", "data: must be a section of keys, found 5. Allowed keys: 'participants'"),
         ("data.shape=[1,2]", "data.shape.0: must be greater than or equal to 8, found 1."),

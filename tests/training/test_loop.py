@@ -254,9 +254,9 @@ def test_too_few_scans_are_refused(tmp_path):
         run(tmp_path, given=data(validation_rows=[12]))
 
 
-def test_several_devices_are_refused():
-    with pytest.raises(ValueError, match="more than one device is not supported yet"):
-        TrainingSettings(devices=2)
+def test_other_processes_must_be_those_that_were_started(tmp_path):
+    with pytest.raises(ConfigError, match=r"training\.devices × training\.num_nodes: 2 × 1 = 2 processes, but this is 1"):
+        run(tmp_path, devices=2)
 
 
 def test_global_switches_and_random_state_are_left_alone(tmp_path):

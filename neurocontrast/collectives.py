@@ -1,14 +1,14 @@
-"""Candidates and counts of all processes of a distributed run, with the gradient that belongs to them.
+"""What the processes of a distributed run know together: samples, sums and statistics of the whole batch.
 
-Both collectives are differentiated as what they are: the gradient of the *sum over processes* of the
-losses they return. Every process returns the loss of the whole batch, so that sum is world-size times
-the loss, and after the mean over processes that DDP takes, parameter gradients equal those of one
-process on the concatenated batch.
+Collectives are differentiated as what they are: the gradient of the *sum over processes* of the
+losses they lead to. Every process returns the loss of the whole batch, so that sum is world-size times
+the loss, and after the mean over processes (`average_gradients`, or PyTorch's DDP) parameter gradients
+equal those of one process on the concatenated batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -17,14 +17,21 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-__all__ = ["gather_samples", "is_distributed", "on_this_process_only", "sum_over_processes"]
+__all__ = [
+    "average_gradients",
+    "gather_samples",
+    "gather_sizes",
+    "is_distributed",
+    "on_this_process_only",
+    "sum_over_processes",
+]
 
 _local = ContextVar("local", default=False)
 
 
 @contextmanager
 def on_this_process_only() -> Iterator[None]:
-    """Compute losses on this process's batch alone, for what not every process takes part in."""
+    """Compute on this process's batch alone, for what not every process takes part in."""
     token = _local.set(True)
     try:
         yield
@@ -33,7 +40,7 @@ def on_this_process_only() -> Iterator[None]:
 
 
 def is_distributed() -> bool:
-    """Say whether losses are computed over the batches of several processes."""
+    """Say whether losses and batch statistics are those of several processes' batches."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1 and not _local.get()
 
 
@@ -55,6 +62,23 @@ def sum_over_processes(values: Tensor) -> Tensor:
     """Sum a tensor over processes; differentiable."""
     total: Tensor = _Sum.apply(values)
     return total
+
+
+@torch.no_grad()
+def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
+    """Replace gradients by their mean over processes: those of one process on the whole batch.
+
+    One sum over one buffer, always laid out alike: PyTorch's DDP lays its buckets out anew after the
+    first step, so that a resumed run would add in another order than one that was never stopped.
+    """
+    if not is_distributed():
+        return
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
+    dist.all_reduce(flat)
+    flat /= dist.get_world_size()
+    for gradient, mean in zip(gradients, flat.split([each.numel() for each in gradients]), strict=True):
+        gradient.copy_(mean.view_as(gradient))
 
 
 class _Gather(torch.autograd.Function):

@@ -1,39 +1,50 @@
-"""Linear probes on frozen features: standardise, then logistic or ridge regression.
+"""Linear probes on frozen features: logistic regression for classes, ridge for numbers.
 
-The penalty is chosen on inner folds of the training rows, subjects kept together. Both
-models are rotation invariant, so where features outnumber scans they are fitted in the
-basis of the training scans (a QR decomposition): the same predictions from n instead of
-p coefficients.
+The penalty is chosen on inner folds of the training rows, subjects kept together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
-from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation.logistic import LogisticPath, predict_probabilities
+from neurocontrast.evaluation.linear import (
+    Fold,
+    choose_alpha,
+    choose_c,
+    logistic_scores,
+    ridge_scores,
+    rotate,
+    standardise,
+)
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["Design", "ProbeFit", "fit_probe", "inner_folds", "predict_with", "rotate", "standardise"]
+__all__ = [
+    "Design",
+    "ProbeFit",
+    "classes_decide_inner_folds",
+    "fit_label_vectors",
+    "fit_probe",
+    "inner_folds",
+    "predict_with",
+    "rotate",
+    "standardise",
+]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
+Pairs = Sequence[tuple[Rows, Rows]]
 Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
 """Gives the matrices of training and test rows; whatever it estimates, it estimates on the training rows."""
 
-N_RISES = 3
-"""Values of C are given up after the inner loss has risen this often in a row."""
-RANK_TOLERANCE = 1e-14
-"""Axes with a smaller share of the largest one's variance are rounding."""
+FEW_PER_INNER_FOLD = 5
+"""Classes with fewer subjects an inner fold than this are spread over the inner folds evenly, not by chance."""
 
 
 @dataclass(frozen=True)
@@ -72,45 +83,75 @@ def fit_probe(
     until the loss has risen three times in a row.
     """
     pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed)
+    scores, strengths, failed = fit_label_vectors(
+        design, target, target.values[:, None], train, test, pairs=pairs, settings=settings
+    )
+    return ProbeFit(scores[:, 0], float(strengths[0]), failed)
+
+
+def fit_label_vectors(
+    design: Design,
+    target: Target,
+    labels: npt.NDArray[np.generic],
+    train: Rows,
+    test: Rows,
+    *,
+    pairs: Pairs,
+    settings: EvaluationSettings,
+) -> tuple[Floats, Floats, int]:
+    """Do what `fit_probe` does for each column of `labels` (n, b), with the same inner folds.
+
+    Every column must have the classes of the target in the training rows. Returns scores
+    (n test, b) or (n test, b, classes), the chosen strengths (b,), and how many fits did not converge.
+    """
+    folds = [_fold(design, *pair) for pair in pairs]
     if target.kind == "continuous":
-        strength, failed = _choose_alpha(design, target.values.astype(float), pairs, settings.alpha), 0
+        strengths, failed = choose_alpha(folds, labels.astype(float), settings.alpha), 0
     else:
-        codes = np.searchsorted(np.unique(target.values[train]), target.values)
-        strength, failed = _choose_c(design, codes, pairs, settings.C)
-    return predict_with(design, target, train, test, strength=strength, n_not_converged=failed)
+        classes = np.unique(target.values[train])
+        codes = np.searchsorted(classes, labels)
+        strengths, failed = choose_c(folds, codes, settings.C, n_classes=len(classes))
+    del folds  # as large as the features, several times over
+    scores, failed_last = _predict(_fold(design, train, test), target, labels, strengths)
+    return scores, strengths, failed + failed_last
 
 
 def predict_with(
     design: Design, target: Target, train: Rows, test: Rows, *, strength: float, n_not_converged: int = 0
 ) -> ProbeFit:
     """Fit the training rows with a penalty that is given, and predict the test rows."""
-    x_train, x_test = standardise(*design(train, test))
+    fold = _fold(design, train, test)
+    scores, failed = _predict(fold, target, target.values[:, None], np.array([strength]))
+    return ProbeFit(scores[:, 0], strength, n_not_converged + failed)
+
+
+def classes_decide_inner_folds(target: Target, train: Rows, subjects: npt.NDArray[np.object_], *, n_folds: int) -> bool:
+    """Say whether a class is so small that inner folds must spread it evenly.
+
+    Larger classes are spread well enough by chance, and inner folds that do not look at labels
+    stay as they are when labels are permuted.
+    """
     if target.kind == "continuous":
-        values = target.values[train].astype(float)
-        return ProbeFit(next(_ridge_path(x_train, values, x_test, (strength,))), strength)
-    classes, y = np.unique(target.values[train], return_inverse=True)
-    path = LogisticPath(x_train, y, n_classes=len(classes))
-    scores = np.zeros((len(test), len(target.classes)))
-    scores[:, classes] = predict_probabilities(x_test, next(path.fit((strength,))))
-    failed = n_not_converged + path.n_not_converged
-    return ProbeFit(scores[:, 1] if target.kind == "binary" else scores, strength, failed)
+        return False
+    return _smallest_class(subject_values(target.values[train], subjects[train])) < FEW_PER_INNER_FOLD * n_folds
 
 
 def inner_folds(
     target: Target, train: Rows, subjects: npt.NDArray[np.object_], *, n_folds: int, seed: int
 ) -> list[tuple[Rows, Rows]]:
-    """Split training rows by subject, classes spread evenly; fewer folds where a class has fewer subjects.
+    """Split training rows by subject, at random.
 
-    Inner folds whose training rows lack a class are left out.
+    Where a class has fewer than five subjects a fold, classes are spread evenly, over fewer folds if
+    it has fewer subjects than folds. Inner folds whose training rows lack a class are left out.
     """
     owners = subjects[train]
     values = target.values[train]
     value_of = subject_values(values, owners, average=target.kind == "continuous")
     generator = derive_generator("inner-folds", seed)
-    if target.kind == "continuous":
-        keys, n_folds = [np.zeros(len(value_of))], min(n_folds, len(value_of))
+    if classes_decide_inner_folds(target, train, subjects, n_folds=n_folds):
+        keys, n_folds = [value_of], min(n_folds, _smallest_class(value_of))
     else:
-        keys, n_folds = [value_of], min(n_folds, int(np.unique(value_of, return_counts=True)[1].min()))
+        keys, n_folds = [np.zeros(len(value_of))], min(n_folds, len(value_of))
     if n_folds < 2:
         return []
     fold_of = deal_subjects(keys, n_folds, generator)[np.unique(owners, return_inverse=True)[1]]
@@ -120,72 +161,19 @@ def inner_folds(
     return [pair for pair in pairs if len(np.unique(target.values[pair[0]])) >= needed]
 
 
-def standardise(x_train: Floats, x_test: Floats) -> tuple[Floats, Floats]:
-    """Scale both to mean 0 and variance 1 of the training rows, then `rotate`."""
-    scaler = StandardScaler().fit(x_train)
-    return rotate(scaler.transform(x_train), scaler.transform(x_test))
+def _fold(design: Design, train: Rows, test: Rows) -> Fold:
+    return Fold(train, test, *standardise(*design(train, test)))
 
 
-def rotate(x_train: Floats, x_test: Floats) -> tuple[Floats, Floats]:
-    """Express both along the principal axes of the training rows.
-
-    An L2-penalised linear model has its coefficients in the span of its training rows, so
-    what is orthogonal to them never enters a prediction; and it does not care about rotation.
-    Axes along which the training rows do not extend are left out.
-    """
-    n, p = x_train.shape
-    if p > n:
-        basis, triangle = scipy.linalg.qr(x_train.T, mode="economic", check_finite=False)
-        x_train, x_test = triangle.T, x_test @ basis
-    variances, axes = scipy.linalg.eigh(x_train.T @ x_train, check_finite=False)
-    axes = axes[:, variances > variances[-1] * RANK_TOLERANCE]
-    return x_train @ axes, x_test @ axes
+def _predict(fold: Fold, target: Target, labels: npt.NDArray[np.generic], strengths: Floats) -> tuple[Floats, int]:
+    if target.kind == "continuous":
+        return ridge_scores(fold, labels.astype(float), strengths), 0
+    classes = np.unique(target.values[fold.train])
+    found, failed = logistic_scores(fold, np.searchsorted(classes, labels), strengths, n_classes=len(classes))
+    scores = np.zeros((*found.shape[:2], len(target.classes)))
+    scores[:, :, classes] = found
+    return (scores[:, :, 1] if target.kind == "binary" else scores), failed
 
 
-def _ridge_path(x_train: Floats, y: Floats, x_test: Floats, grid: Sequence[float]) -> Iterator[Floats]:
-    """Yield predicted values for each alpha."""
-    mean = y.mean()
-    # The columns are orthogonal, so the normal equations are diagonal.
-    variances, projected = np.einsum("ij,ij->j", x_train, x_train), x_train.T @ (y - mean)
-    for strength in grid:
-        yield mean + x_test @ (projected / (variances + strength))
-
-
-def _choose_alpha(design: Design, y: Floats, pairs: list[tuple[Rows, Rows]], grid: Sequence[float]) -> float:
-    if not pairs:
-        return grid[len(grid) // 2]
-    losses = []
-    for fit_rows, try_rows in pairs:
-        x_fit, x_try = standardise(*design(fit_rows, try_rows))
-        losses.append([np.mean((y[try_rows] - path) ** 2) for path in _ridge_path(x_fit, y[fit_rows], x_try, grid)])
-    means = np.mean(losses, axis=0)
-    return grid[int(np.flatnonzero(means <= means.min())[-1])]
-
-
-def _choose_c(
-    design: Design, y: npt.NDArray[np.intp], pairs: list[tuple[Rows, Rows]], grid: Sequence[float]
-) -> tuple[float, int]:
-    if not pairs:
-        return grid[len(grid) // 2], 0
-    paths, walks, tried = [], [], []
-    for fit_rows, try_rows in pairs:
-        x_fit, x_try = standardise(*design(fit_rows, try_rows))
-        paths.append(LogisticPath(x_fit, y[fit_rows], n_classes=int(y[fit_rows].max()) + 1))
-        walks.append(paths[-1].fit(grid))
-        tried.append((x_try, y[try_rows]))
-    means: list[float] = []
-    for _ in grid:
-        losses = [
-            _log_loss(truth, predict_probabilities(x, next(walk)))
-            for walk, (x, truth) in zip(walks, tried, strict=True)
-        ]
-        means.append(float(np.mean(losses)))
-        recent = means[-N_RISES - 1 :]
-        if len(recent) > N_RISES and all(later > sooner for sooner, later in pairwise(recent)):
-            break
-    return grid[int(np.argmin(means))], sum(path.n_not_converged for path in paths)
-
-
-def _log_loss(truth: npt.NDArray[np.intp], probabilities: Floats) -> float:
-    likely = probabilities[np.arange(len(truth)), truth]
-    return float(-np.log(np.clip(likely, np.finfo(float).eps, 1.0)).mean())
+def _smallest_class(values: npt.NDArray[np.generic]) -> int:
+    return int(np.unique(values, return_counts=True)[1].min())

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-__all__ = ["batch_statistics", "reestimate_statistics"]
+__all__ = ["batch_statistics", "reestimate_statistics", "still_statistics"]
 
 
 @contextlib.contextmanager
@@ -24,17 +24,28 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
     A validation loss is then comparable with the training loss, which sees batch statistics too.
     """
     was_training = model.training
-    layers = _layers(model)
-    tracked = [layer.track_running_stats for layer in layers]
     model.eval()
+    for layer in _layers(model):
+        layer.training = True
+    try:
+        with still_statistics(model):
+            yield
+    finally:
+        model.train(was_training)
+
+
+@contextlib.contextmanager
+def still_statistics(model: nn.Module) -> Iterator[None]:
+    """Let training-mode layers use each batch's statistics without moving the running ones."""
+    layers = [layer for layer in _layers(model) if layer.training]
+    tracked = [layer.track_running_stats for layer in layers]
     for layer in layers:
-        layer.training, layer.track_running_stats = True, False
+        layer.track_running_stats = False
     try:
         yield
     finally:
         for layer, track in zip(layers, tracked, strict=True):
             layer.track_running_stats = track
-        model.train(was_training)
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from neurocontrast.encoders import ContrastiveModel
 from neurocontrast.exceptions import CheckpointError, TrainingInterrupted
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.seeds import derive_generator
+from neurocontrast.training.averaging import averaged_weights, keep_average
+from neurocontrast.training.collapse import collapse_warning
 from neurocontrast.training.interruption import Stopped, StopRequest
 from neurocontrast.training.loggers import open_loggers
 from neurocontrast.training.optimizers import learning_rate_of
@@ -21,9 +23,18 @@ from neurocontrast.training.session import AnyObjective, Session, TrainingData, 
 from neurocontrast.training.settings import TrainingSettings
 from neurocontrast.training.state import Position, load_checkpoint, newest_checkpoint, save_checkpoint
 from neurocontrast.training.steps import train_batches
-from neurocontrast.training.validation import measure_probe, measure_validation, reestimate_encoder
+from neurocontrast.training.validation import measure_contrast, measure_probe, reestimate_encoder
 
 __all__ = ["FitResult", "fit"]
+
+_MEASURED = ("loss", "alignment", "uniformity", "effective_rank", "features_effective_rank")
+_TOLD = {
+    "learning_rate",
+    "gradient_norm",
+    "volumes_per_second",
+    *(f"{side}_{name}" for side in ("train", "val") for name in _MEASURED),
+}
+"""What the line of an epoch shows, besides the probe's scores."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +79,8 @@ def fit(
     Parameters
     ----------
     model : ContrastiveModel
-        Ends with BatchNorm statistics re-estimated on un-augmented training scans.
+        Ends with BatchNorm statistics re-estimated on un-augmented training scans; with
+        ``ema_decay``, with the average of its weights.
     objective : Objective or SumOfObjectives
         A loss of `neurocontrast.losses`; its kernel is fitted on the training rows here.
     views : callable
@@ -107,25 +119,24 @@ def _train(
         deterministic(),
         StopRequest() as stop,
         open_loggers(settings.loggers, folder, history=position.metrics, facts=facts, progress=progress) as log,
-        progress.task("pretraining", total, "scans") as task,
+        progress.task("Pretraining", total, "volumes") as task,
     ):
         while position.epoch < settings.epochs:
             row = _run_epoch(session, position, stop, task)
             position.close_epoch(row)
             save_checkpoint(folder / "checkpoints", position, session.tensors(), keep=settings.keep_checkpoints)
             log(row)
-            _tell(row, progress, settings)
+            _tell(position.metrics, progress, settings)
             stop.check()
-        batchnorm = reestimate_encoder(session, after_batch=stop.check)
+        with averaged_weights(session.model, session.average):  # a stop in here saves the trained ones
+            batchnorm = reestimate_encoder(session, after_batch=stop.check)
+        keep_average(session.model, session.average)
         return FitResult(position.metrics, batchnorm, len(session.data.training_rows))
 
 
 def _run_epoch(session: Session, position: Position, stop: StopRequest, task: Task) -> dict[str, Any]:
     """Train what is left of an epoch, then measure; `position` is whole whenever `stop` may raise."""
     settings, epoch = session.settings, position.epoch
-    learning_rate = learning_rate_of(epoch, settings)
-    for group in session.optimizer.param_groups:
-        group["lr"] = learning_rate
     batches = _batches_of(session, epoch)
     session.model.train()
     started = time.perf_counter()
@@ -141,7 +152,8 @@ def _run_epoch(session: Session, position: Position, stop: StopRequest, task: Ta
             task.advance(len(rows), epoch=f"{epoch + 1}/{settings.epochs}", **shown)
             stop.check()
     n_scans, norms = len(session.data.training_rows), position.sums["gradient_norm"]
-    row: dict[str, Any] = {"epoch": epoch + 1, "learning_rate": learning_rate}
+    rate = learning_rate_of(epoch, settings, batch=len(batches) - 1, n_batches=len(batches))
+    row: dict[str, Any] = {"epoch": epoch + 1, "learning_rate": rate}
     row |= {f"train_{name}": value / n_scans for name, value in position.sums.items() if name != "gradient_norm"}
     row |= {"gradient_norm": norms / len(batches), **_measure(session, epoch, stop)}
     row |= {
@@ -158,7 +170,7 @@ def _batches_of(session: Session, epoch: int) -> list[list[int]]:
 
 
 def _measure(session: Session, epoch: int, stop: StopRequest) -> dict[str, float | None]:
-    figures: dict[str, float | None] = {**measure_validation(session, after_batch=stop.check)}
+    figures: dict[str, float | None] = measure_contrast(session, after_batch=stop.check)
     every = session.settings.probe_every
     if every and (epoch + 1) % every == 0 and len(session.data.validation_rows):
         figures |= measure_probe(session, after_batch=stop.check)
@@ -189,10 +201,15 @@ def _restore(session: Session, folder: Path, progress: Progress) -> Position:
     return position
 
 
-def _tell(row: dict[str, Any], progress: Progress, settings: TrainingSettings) -> None:
-    shown = ("train_loss", "val_loss", "val_alignment", "val_uniformity", "volumes_per_second")
-    figures = ", ".join(f"{name.replace('_', ' ')} {row[name]:.4g}" for name in shown if name in row)
-    probes = "".join(
-        f", {name.replace('_', ' ')} {v:.3f}" for name, v in row.items() if name.startswith("probe_") and v is not None
-    )
-    progress.message(f"epoch {row['epoch']}/{settings.epochs}: {figures}{probes}")
+def _tell(metrics: Sequence[dict[str, Any]], progress: Progress, settings: TrainingSettings) -> None:
+    row, previous = metrics[-1], metrics[-2] if len(metrics) > 1 else None
+    shown = {
+        name: f"{value:.3f}" if name.startswith("probe_") else f"{value:.4g}"
+        for name, value in row.items()
+        if value is not None and (name in _TOLD or name.startswith("probe_"))
+    }
+    figures = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
+    progress.message(f"epoch {row['epoch']}/{settings.epochs}: {figures}")
+    warning = collapse_warning(row, previous)
+    if warning is not None:
+        progress.warning(warning)

@@ -1,53 +1,75 @@
-"""What is measured on validation scans between epochs."""
+"""What is measured between epochs: on validation scans, or where there are none on a batch of training scans."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 import torch
 
 from neurocontrast.data.batches import even_batches
 from neurocontrast.seeds import derive_generator
+from neurocontrast.training.averaging import averaged_weights
 from neurocontrast.training.batchnorm import batch_statistics, reestimate_statistics
+from neurocontrast.training.largebatch import parts_of
 from neurocontrast.training.metrics import alignment, effective_rank, uniformity
 from neurocontrast.training.session import Session
 
-__all__ = ["measure_probe", "measure_validation", "reestimate_encoder"]
+__all__ = ["measure_contrast", "measure_probe", "reestimate_encoder"]
 
 _VALIDATION_EPOCH = -1
 _MOST_SCANS_OF_STATISTICS = 1000
 
 
 @torch.no_grad()
-def measure_validation(session: Session, *, after_batch: Callable[[], None]) -> dict[str, float]:
-    """Return loss, alignment, uniformity and effective rank on the validation scans.
+def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> dict[str, float | None]:
+    """Return loss, alignment, uniformity and effective ranks on the validation scans.
 
     The views are keyed by an epoch of their own, so they are the same after every epoch, and
     a change of the curve is a change of the network. Batches have their own statistics, as
-    in training; the loss is the mean over batches of at most `batch_size` scans.
+    in training; the loss is the mean over batches of at most `batch_size` scans. Without validation
+    scans all but the loss are measured on as many training scans as a batch has, always the same.
+    Ranks are None for two scans, which are on a line whatever the network does.
     """
-    rows_of_all = session.data.validation_rows
+    rows_of_all, prefix = session.data.validation_rows, "val"
     if not len(rows_of_all):
-        return {}
-    total, first, second = 0.0, [], []
+        drawn = derive_generator("measured", session.seed).permutation(len(session.data.training_rows))
+        rows_of_all = [session.data.training_rows[place] for place in np.sort(drawn[: session.settings.batch_size])]
+        prefix = "train"
+    total, seen = 0.0, []
     with (
+        averaged_weights(session.model, session.average),
         batch_statistics(session.model),
-        session.read(even_batches(rows_of_all, session.settings.batch_size)) as batches,
     ):
-        for rows, volumes in batches:
-            z1, z2, metadata = session.embed_views(volumes, rows, epoch=_VALIDATION_EPOCH)
-            total += session.objective(z1, z2, metadata).item() * len(rows)
-            first.append(z1.cpu())
-            second.append(z2.cpu())
-            after_batch()
-    z1, z2 = torch.cat(first), torch.cat(second)
+        batches = even_batches(rows_of_all, session.settings.batch_size)
+        for rows, features in _encoded(session, batches, after_batch=after_batch):
+            z1, z2 = session.project(features)
+            total += session.objective(z1, z2, session.metadata_of(rows)).item() * len(rows)
+            seen.append((features.cpu(), z1.cpu(), z2.cpu()))
+    features, z1, z2 = (torch.cat(parts, dim=-2) for parts in zip(*seen, strict=True))
+    ranks = [effective_rank(x).item() if len(z1) > 2 else None for x in (torch.cat([z1, z2]), features.flatten(0, 1))]
     return {
-        "val_loss": total / len(rows_of_all),
-        "val_alignment": alignment(z1, z2).item(),
-        "val_uniformity": (uniformity(z1).item() + uniformity(z2).item()) / 2,
-        "val_effective_rank": effective_rank(torch.cat([z1, z2])).item(),
+        **({"val_loss": total / len(rows_of_all)} if prefix == "val" else {}),
+        f"{prefix}_alignment": alignment(z1, z2).item(),
+        f"{prefix}_uniformity": (uniformity(z1).item() + uniformity(z2).item()) / 2,
+        f"{prefix}_effective_rank": ranks[0],
+        f"{prefix}_features_effective_rank": ranks[1],
     }
+
+
+def _encoded(
+    session: Session, batches: Sequence[Sequence[int]], *, after_batch: Callable[[], None]
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield rows (n,) and both views' features (2, n, n_features) batch by batch, encoded as in training."""
+    parts = [parts_of(batch, session.settings.micro_batch_size) for batch in batches]
+    with session.read([part for each in parts for part in each]) as reading:
+        for batch, each in zip(batches, parts, strict=True):
+            encoded = []
+            for rows, volumes in islice(reading, len(each)):
+                encoded.append(session.encode_views(volumes, rows, epoch=_VALIDATION_EPOCH))
+                after_batch()
+            yield torch.tensor(batch), torch.cat(encoded, dim=1)
 
 
 def reestimate_encoder(session: Session, *, after_batch: Callable[[], None]) -> dict[str, object]:
@@ -59,35 +81,47 @@ def reestimate_encoder(session: Session, *, after_batch: Callable[[], None]) -> 
     if len(rows) > _MOST_SCANS_OF_STATISTICS:
         drawn = derive_generator("batchnorm", session.seed).permutation(len(rows))
         rows = rows[np.sort(drawn[:_MOST_SCANS_OF_STATISTICS])]
-    with session.read(even_batches(rows, session.settings.batch_size)) as batches:
+    with session.read(even_batches(rows, _n_together(session))) as batches:
         return reestimate_statistics(
             session.model.encoder, (volumes for _, volumes in batches), after_batch=after_batch
         )
+
+
+def _n_together(session: Session) -> int:
+    """Return how many volumes pass the encoder at a time: no more than the views of training's."""
+    micro = session.settings.micro_batch_size
+    return session.settings.batch_size if micro is None else min(session.settings.batch_size, 2 * micro)
 
 
 @torch.no_grad()
 def measure_probe(session: Session, *, after_batch: Callable[[], None]) -> dict[str, float | None]:
     """Fit linear models on the training scans' features and score them on the validation scans'.
 
-    Features are those that would be saved now: statistics re-estimated, no augmentation.
+    Features are those that would be saved now: averaged weights, statistics re-estimated, no augmentation.
     """
-    reestimate_encoder(session, after_batch=after_batch)
-    features = {}
-    for split, rows in (("train", session.data.training_rows), ("val", session.data.validation_rows)):
-        parts = []
-        session.model.eval()
-        with session.read(even_batches(rows, session.settings.batch_size)) as batches:
-            for _, volumes in batches:
-                parts.append(session.model.encoder(volumes).cpu())
-                after_batch()
-        features[split] = torch.cat(parts).numpy().astype(np.float64)
-    session.model.train()
+    with averaged_weights(session.model, session.average):
+        features = _features_of_splits(session, after_batch=after_batch)
     figures: dict[str, float | None] = {}
     for name, values in session.data.targets.items():
         train, val = values[list(session.data.training_rows)], values[list(session.data.validation_rows)]
         score = _score_number if values.dtype.kind == "f" else _score_class
         figures |= {f"probe_{name}_{key}": value for key, value in score(features, train, val).items()}
     return figures
+
+
+def _features_of_splits(session: Session, *, after_batch: Callable[[], None]) -> dict[str, np.ndarray]:
+    reestimate_encoder(session, after_batch=after_batch)
+    features = {}
+    for split, rows in (("train", session.data.training_rows), ("val", session.data.validation_rows)):
+        parts = []
+        session.model.eval()
+        with session.read(even_batches(rows, _n_together(session))) as batches:
+            for _, volumes in batches:
+                parts.append(session.model.encoder(volumes).cpu())
+                after_batch()
+        features[split] = torch.cat(parts).numpy().astype(np.float64)
+    session.model.train()
+    return features
 
 
 def _score_number(features: dict[str, np.ndarray], train: np.ndarray, val: np.ndarray) -> dict[str, float | None]:

@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     ProgressColumn,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -24,6 +25,7 @@ from neurocontrast.progress import Progress, Task
 __all__ = ["console_progress"]
 
 _SECONDS_BETWEEN_LINES = 15.0
+_SECONDS_OF_SPEED = 3600.0
 
 
 def console_progress(*, quiet: bool = False) -> Progress:
@@ -59,34 +61,60 @@ class _Rate(ProgressColumn):
         return Text("" if speed is None else f"{speed:.3g} {task.fields['unit']}/s", style="cyan")
 
 
+class _Display(RichBar):
+    """Bars, and below them each task's figures on a line of their own, so that a narrow terminal cuts none off."""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield self.make_tasks_table(self.tasks)
+        for task in self.tasks:
+            if task.fields["shown"] and not task.finished:
+                yield Text(f"  {task.fields['shown']}", style="dim")
+
+
 class _Bars(_Messages):
     """A bar for each task, with speed, time left and the task's figures."""
 
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._display: RichBar | None = None
+
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Task]:
+        if self._display is not None:  # a task within a task: one display shows both
+            identifier = self._display.add_task(description, total=total, unit=unit, shown="")
+            try:
+                yield _BarTask(self._display, identifier)
+            finally:
+                self._display.remove_task(identifier)
+            return
         columns = (
             TextColumn("{task.description}", markup=False),
-            BarColumn(),
+            BarColumn(bar_width=None),
             MofNCompleteColumn(),
             _Rate(),
             TimeElapsedColumn(),
+            TextColumn("left", style="dim"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[shown]}", markup=False, style="dim"),
         )
-        with RichBar(*columns, console=self._console) as bar:
-            yield _BarTask(bar, description, total, unit)
+        # Over an hour, not Rich's 30 seconds: one large batch can take longer than that.
+        period = _SECONDS_OF_SPEED
+        with _Display(*columns, console=self._console, expand=True, speed_estimate_period=period) as display:
+            self._display = display
+            try:
+                yield _BarTask(display, display.add_task(description, total=total, unit=unit, shown=""))
+            finally:
+                self._display = None
 
 
 class _BarTask:
-    def __init__(self, bar: RichBar, description: str, total: int | None, unit: str) -> None:
-        self._bar = bar
-        self._id = bar.add_task(description, total=total, unit=unit, shown="")
+    def __init__(self, display: RichBar, identifier: TaskID) -> None:
+        self._display, self._id = display, identifier
 
     def advance(self, n: int = 1, **shown: float | str) -> None:
         if shown:
-            self._bar.update(self._id, advance=n, shown=_shown(shown))
+            self._display.update(self._id, advance=n, shown=_shown(shown))
         else:
-            self._bar.update(self._id, advance=n)
+            self._display.update(self._id, advance=n)
 
 
 class _Lines(_Messages):

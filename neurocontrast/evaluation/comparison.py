@@ -18,6 +18,7 @@ from neurocontrast.evaluation.metrics import METRICS
 from neurocontrast.evaluation.significance import corrected_resampled_t, holm
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, percentile_interval, pooled_metrics
+from neurocontrast.evaluation.units import choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_seed
 
@@ -110,19 +111,21 @@ def compare_models(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return a table of models, and one of the differences of every other model from the first.
 
-    Intervals are percentiles over resamples of subjects, the same for all models. ``p_value`` is of
+    Intervals are percentiles over resamples, the same for all models, of what the first evaluation
+    resampled: subjects, or sites. ``p_value`` is of
     the corrected resampled t-test (Nadeau and Bengio) over folds; ``p_adjusted`` counts the
     comparisons of a metric (Holm). Where sites are held out, folds are no random draws, and
     both are empty.
     """
     check_comparable(evaluations)
-    target, subjects = _target_of(evaluations[0])
+    target, rows_of_scans = _target_of(evaluations[0])
+    units = _units_of(evaluations[0], rows_of_scans)
     models = {evaluation.name: _out_of_fold(evaluation, target) for evaluation in evaluations}
     folds = {evaluation.name: evaluation.folds for evaluation in evaluations}
     pooled = {name: pooled_metrics(target, model, rows=model.tested) for name, model in models.items()}
     seed = derive_seed("compare", seed)
     rows = models[evaluations[0].name].tested
-    drawn = bootstrap_metrics(target, models, subjects, n_bootstraps=n_bootstraps, seed=seed, rows=rows)
+    drawn = bootstrap_metrics(target, models, units, n_bootstraps=n_bootstraps, seed=seed, rows=rows)
     reference = evaluations[0].name
     table, differences = [], []
     for metric in METRICS[target.kind]:
@@ -160,7 +163,15 @@ def _check_rows(first: Evaluated, other: Evaluated) -> None:
             )
 
 
-def _target_of(evaluation: Evaluated) -> tuple[Target, npt.NDArray[np.object_]]:
+def _units_of(evaluation: Evaluated, scans: pd.DataFrame) -> npt.NDArray[np.object_]:
+    sites = scans["site"].astype(object).where(scans["site"].notna(), None).tolist()
+    unit = evaluation.summary.get("bootstrap", {}).get("unit", "subject")
+    subjects = scans["subject_id"].to_numpy(dtype=object)
+    return choose_units(unit, sites, subjects, target=evaluation.summary["target"]).labels
+
+
+def _target_of(evaluation: Evaluated) -> tuple[Target, pd.DataFrame]:
+    """Return the target, and the rows of the predictions that hold each scan once."""
     summary, rows = evaluation.summary, evaluation.predictions.drop_duplicates(_KEYS[:2])
     classes = tuple(summary["classes"])
     if summary["kind"] == "continuous":
@@ -168,7 +179,7 @@ def _target_of(evaluation: Evaluated) -> tuple[Target, npt.NDArray[np.object_]]:
     else:
         values = pd.Categorical(rows["y_true"], categories=classes).codes.astype(np.int64)
     target = Target(summary["target"], summary["kind"], values, classes, summary["positive"])
-    return target, rows["subject_id"].to_numpy(dtype=object)
+    return target, rows
 
 
 def _out_of_fold(evaluation: Evaluated, target: Target) -> OutOfFold:

@@ -19,6 +19,7 @@ from neurocontrast.evaluation.split_files import splits_from_table
 from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out, stratified
 from neurocontrast.evaluation.table import check_rows, row_names, select_rows, tidy_table
 from neurocontrast.evaluation.target import Target, read_target
+from neurocontrast.evaluation.units import Units, choose_units
 from neurocontrast.exceptions import ConfigError
 
 __all__ = ["Study", "deal_folds", "plan_study"]
@@ -40,6 +41,8 @@ class Study:
         The folds.
     covariates : tuple of str
         Columns of the baseline.
+    units : Units
+        What a bootstrap resamples.
     excluded : dict of str to int
         Scans that do not take part, by reason.
     n_overlap : int
@@ -56,6 +59,7 @@ class Study:
     target: Target
     splits: list[Split]
     covariates: tuple[str, ...]
+    units: Units
     excluded: dict[str, int] = field(default_factory=dict)
     n_overlap: int = 0
     from_file: bool = False
@@ -110,18 +114,21 @@ def plan_study(
     splits = _make_splits(chosen, target, settings, split_rows)
     leaving = any(split.held_out_site is not None for split in splits)
     names, dropped = choose_covariates(chosen, settings.covariates, target=settings.target, sites_held_out=leaving)
+    subjects, sites = chosen["subject_id"].to_numpy(dtype=object), list(chosen["site"])
+    units = choose_units(settings.bootstrap_unit, sites, subjects, target=target.name)
     n_missing = int((~present).sum())
     excluded = {"not selected by where": len(tidy) - len(kept), f"{settings.target} missing": n_missing}
     notices = [
         *overlaps,
         *duplicates,
         *look_at_cohort(chosen, target, min_site_n=settings.min_site_n),
-        *look_at_splits(splits, target, chosen["subject_id"].to_numpy(dtype=object)),
+        *look_at_splits(splits, target, subjects),
         *look_at_covariates(names, dropped),
         *look_at_missing(settings.target, n_missing),
+        *units.notices,
     ]
     excluded, from_file = {reason: n for reason, n in excluded.items() if n}, split_rows is not None
-    return Study(settings, chosen, features, target, splits, names, excluded, n_overlap, from_file, notices)
+    return Study(settings, chosen, features, target, splits, names, units, excluded, n_overlap, from_file, notices)
 
 
 def _make_splits(

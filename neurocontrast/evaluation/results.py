@@ -72,7 +72,12 @@ def study_summary(
         "threshold": {"rule": settings.threshold, "values": models["embedding"].thresholds},
         "baseline_covariates": list(study.covariates),
         "warnings": [{"code": notice.code, "message": notice.message} for notice in notices],
-        "bootstrap": {"n": settings.n_bootstraps, "unit": "subject", "level": settings.confidence_level},
+        "bootstrap": {
+            "n": settings.n_bootstraps,
+            "unit": study.units.name,
+            "n_units": study.units.n,
+            "level": settings.confidence_level,
+        },
         "allow_overlap": settings.allow_overlap,
         "n_overlap": study.n_overlap,
     }

@@ -63,11 +63,16 @@ class EvaluationSettings(Settings):
     n_permutations : int
         Repetitions of the whole procedure on labels permuted within site; 0 for no permutation test.
     n_bootstraps : int
-        Resamples of subjects behind every interval; 0 for none.
+        Resamples behind every interval; 0 for none.
+    bootstrap_unit : {"auto", "subject", "site"}
+        What is resampled. ``auto``: whole sites where there are 20 or more and every scan has one,
+        else subjects.
     confidence_level : float
         Of every interval.
     min_site_n : int
-        Sites with fewer subjects are warned about, and have no interval.
+        Sites with fewer subjects are warned about, and have no interval, as have smaller groups.
+    age_bands : tuple of float
+        Edges, in years, of the groups of ``groups.tsv``; a band holds its lower edge. None: no bands.
     umap : bool
         Whether the map has UMAP coordinates too, if umap-learn is installed.
     allow_overlap : bool
@@ -96,8 +101,10 @@ class EvaluationSettings(Settings):
     covariates: tuple[str, ...] = ("age", "sex", "site")
     n_permutations: int = Field(0, ge=0)
     n_bootstraps: int = Field(2000, ge=0)
+    bootstrap_unit: Literal["auto", "subject", "site"] = "auto"
     confidence_level: float = Field(0.95, gt=0.0, lt=1.0)
     min_site_n: int = Field(10, ge=1)
+    age_bands: tuple[float, ...] = (18.0, 30.0, 45.0, 60.0, 75.0)
     umap: bool = True
     allow_overlap: bool = False
 
@@ -114,6 +121,13 @@ class EvaluationSettings(Settings):
         if any(count < 1 for count in counts) or (info.field_name == "k" and not counts):
             raise ValueError("must be a list of whole numbers from 1 on")
         return tuple(sorted(set(counts)))
+
+    @field_validator("age_bands")
+    @classmethod
+    def _check_edges(cls, edges: tuple[float, ...]) -> tuple[float, ...]:
+        if any(not 0.0 < edge < float("inf") for edge in edges) or sorted(set(edges)) != list(edges):
+            raise ValueError("must be positive numbers of years in rising order")
+        return edges
 
     @field_validator("threshold")
     @classmethod

@@ -7,13 +7,15 @@ from typing import Any
 
 import pandas as pd
 
+from neurocontrast.evaluation.calibration import calibration_table
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.fitting import permutation_test, predict_out_of_fold
+from neurocontrast.evaluation.groups import group_table, site_table
 from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.probe_kinds import STRENGTH_NAMES
 from neurocontrast.evaluation.results import look_at_results, study_summary
 from neurocontrast.evaluation.split_files import split_table
-from neurocontrast.evaluation.summaries import fold_table, metric_summary, site_table
+from neurocontrast.evaluation.summaries import fold_table, metric_summary
 from neurocontrast.evaluation.tables import cohort_table, example_scans, map_table, prediction_table
 from neurocontrast.progress import SILENT, Progress
 
@@ -32,7 +34,7 @@ def run_study(study: Study, *, progress: Progress = SILENT) -> Evaluation:
     """Fit the probes, and compute every table and figure of an evaluation."""
     models = predict_out_of_fold(study, progress)
     tables = _cohort_tables(study) | _result_tables(study, models)
-    figures = metric_summary(study.target, tables["folds"], models, study.subjects, study.settings)
+    figures = metric_summary(study.target, tables["folds"], models, study.units.labels, study.settings)
     figures["permutation"] = permutation_test(study, figures["metrics"], progress)
     notices = [*study.notices, *look_at_results(figures, models)]
     return Evaluation(study_summary(study, models, figures, notices), tables)
@@ -51,9 +53,13 @@ def _cohort_tables(study: Study) -> dict[str, pd.DataFrame]:
 
 def _result_tables(study: Study, models: dict[str, OutOfFold]) -> dict[str, pd.DataFrame]:
     """Return the tables of out-of-fold predictions and of figures made from them."""
-    table, target, settings = study.table, study.target, study.settings
-    return {
+    table, target, settings, subjects = study.table, study.target, study.settings, study.subjects
+    tables = {
         "predictions": prediction_table(table, target, models),
         "folds": fold_table(target, study.splits, models, strength_name=STRENGTH_NAMES[study.probe]),
-        "sites": site_table(table, target, models, study.subjects, settings),
+        "sites": site_table(table, target, models, subjects, settings),
+        "groups": group_table(table, target, models, subjects, study.units, settings),
     }
+    if target.kind != "continuous":
+        tables["calibration"] = calibration_table(target, models, subjects, level=settings.confidence_level)
+    return tables

@@ -12,12 +12,11 @@ from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, compute_metrics, explain_undefined, explain_value
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.table import NO_SITE
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, percentile_interval, pooled_metrics
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["fold_table", "metric_summary", "site_table"]
+__all__ = ["fold_table", "metric_summary"]
 
 Models = dict[str, OutOfFold]
 
@@ -48,12 +47,13 @@ def fold_table(target: Target, splits: list[Split], models: Models, *, strength_
 
 
 def metric_summary(
-    target: Target, folds: pd.DataFrame, models: Models, subjects: npt.NDArray[np.object_], settings: EvaluationSettings
+    target: Target, folds: pd.DataFrame, models: Models, units: npt.NDArray[np.object_], settings: EvaluationSettings
 ) -> dict[str, Any]:
     """Return ``metrics``, ``baseline`` and ``increment`` of evaluation.json.
 
     ``mean`` and ``sd`` are over the folds in which a metric is defined, ``pooled`` is of all
-    out-of-fold predictions together (averaged over repeats), ``interval`` is of ``pooled``.
+    out-of-fold predictions together (averaged over repeats), ``interval`` is of ``pooled``, over
+    resamples of `units` (the subject or site of each scan).
     A metric that is not defined is None and has a ``reason``.
     """
     rows = models["embedding"].tested
@@ -61,9 +61,7 @@ def metric_summary(
     resamples: dict[str, dict[str, np.ndarray]] = {}
     if settings.n_bootstraps:
         seed = derive_seed("intervals", settings.seed)
-        resamples = bootstrap_metrics(
-            target, models, subjects, n_bootstraps=settings.n_bootstraps, seed=seed, rows=rows
-        )
+        resamples = bootstrap_metrics(target, models, units, n_bootstraps=settings.n_bootstraps, seed=seed, rows=rows)
     parts: dict[str, Any] = {}
     for model, (prefix, _) in zip(models, _prefixed(models), strict=True):
         parts[model] = {
@@ -85,56 +83,6 @@ def metric_summary(
             "interval": _interval(drawn, difference, settings.confidence_level),
         }
     return {"metrics": parts["embedding"], "baseline": parts["baseline"], "increment": increment}
-
-
-def site_table(
-    table: pd.DataFrame,
-    target: Target,
-    models: Models,
-    subjects: npt.NDArray[np.object_],
-    settings: EvaluationSettings,
-) -> pd.DataFrame:
-    """Return one row a site: counts, pooled out-of-fold metrics with intervals, the baseline's, and a note.
-
-    Intervals resample the subjects of the site; a site with fewer than ``min_site_n`` has none.
-    """
-    sites = table["site"].fillna(NO_SITE).to_numpy()
-    rows = []
-    tested = models["embedding"].tested
-    for site in sorted(set(sites[tested])):
-        members = tested[sites[tested] == site]
-        row: dict[str, Any] = {"site": site, "n": len(members)}
-        if target.kind != "continuous":
-            counts = np.bincount(target.values[members], minlength=len(target.classes))
-            row |= {f"n_{name}": int(count) for name, count in zip(target.classes, counts, strict=True)}
-        drawn: dict[str, np.ndarray] = {}
-        if settings.n_bootstraps and len(set(subjects[members])) >= settings.min_site_n:
-            drawn = bootstrap_metrics(
-                target,
-                {"embedding": models["embedding"]},
-                subjects,
-                n_bootstraps=settings.n_bootstraps,
-                seed=derive_seed("site-intervals", settings.seed, site),
-                rows=members,
-            )["embedding"]
-        pooled = {name: pooled_metrics(target, model, rows=members) for name, model in models.items()}
-        for name in _fold_metrics(target):
-            value = _number(pooled["embedding"][name][0])
-            low, high = _interval(drawn.get(name), value, settings.confidence_level) or (None, None)
-            row |= {name: value, f"{name}_low": low, f"{name}_high": high}
-        row |= {f"baseline_{name}": _number(pooled["baseline"][name][0]) for name in _fold_metrics(target)}
-        row["note"] = _note(target, members, subjects, settings)
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def _note(
-    target: Target, members: npt.NDArray[np.intp], subjects: npt.NDArray[np.object_], settings: EvaluationSettings
-) -> str | None:
-    reason = explain_undefined(target.kind, target.values[members], target.classes)
-    n = len(set(subjects[members]))
-    small = f"fewer than {settings.min_site_n} subjects ({n}): no interval" if n < settings.min_site_n else None
-    return "; ".join(text for text in (reason, small) if text) or None
 
 
 def _describe(

@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -77,26 +77,28 @@ def open_loggers(
     progress : Progress
         Warned when MLflow or Weights & Biases fail: training goes on without them.
     """
-    with ExitStack() as stack:
-        loggers = {name: _open(name, folder, history, facts or {}) for name in dict.fromkeys(names)}
-        finished = False
-        stack.callback(lambda: [_close(name, loggers[name], finished, progress) for name in list(loggers)])
+    loggers = {name: _open(name, folder, history, facts or {}) for name in dict.fromkeys(names)}
+    finished = False
 
-        def log(row: Row) -> None:
-            for name, logger in list(loggers.items()):
-                try:
-                    logger.log(row)
-                except Exception as error:
-                    if name not in _EXTRAS:
-                        raise
-                    del loggers[name]
-                    progress.warning(
-                        f"{name} failed in epoch {row['epoch']} ({error}); it is told no more of this run, and "
-                        "training goes on."
-                    )
+    def log(row: Row) -> None:
+        for name, logger in list(loggers.items()):
+            try:
+                logger.log(row)
+            except Exception as error:
+                if name not in _EXTRAS:
+                    raise
+                del loggers[name]
+                progress.warning(
+                    f"{name} failed in epoch {row['epoch']} ({error}); it is told no more of this run, and training "
+                    "goes on."
+                )
 
+    try:
         yield log
         finished = True
+    finally:
+        for name, logger in loggers.items():
+            _close(name, logger, finished, progress)
 
 
 def _close(name: str, logger: Logger, finished: bool, progress: Progress) -> None:

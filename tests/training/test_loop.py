@@ -1,4 +1,3 @@
-import csv
 import math
 import os
 import signal
@@ -6,36 +5,12 @@ import signal
 import numpy as np
 import pytest
 import torch
-from tiny import N_SCANS, Contrast, Images, data, model, run, settings, views
+from tiny import N_SCANS, Contrast, Images, after, data, model, rows_of, run, settings, views, weights
 
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingInterrupted
 from neurocontrast.progress import SILENT
 from neurocontrast.training import TrainingSettings, fit
-
-TIMING = ("seconds", "volumes_per_second")
-
-
-def rows_of(folder):
-    with open(folder / "metrics.csv", newline="") as stream:
-        return [{k: v for k, v in row.items() if k not in TIMING} for row in csv.DictReader(stream)]
-
-
-def weights(folder):
-    return (folder / "encoder.safetensors").read_bytes()
-
-
-def after(n_batches, action):
-    """Views that act when they are asked for the n-th batch."""
-    calls = []
-
-    def acting(volumes, rows, *, epoch):
-        calls.append(epoch)
-        if len(calls) == n_batches:
-            action()
-        return views(volumes, rows, epoch=epoch)
-
-    return acting
 
 
 def test_training_lowers_the_loss_and_ends_in_a_loadable_encoder(tmp_path):
@@ -255,7 +230,9 @@ def test_too_few_scans_are_refused(tmp_path):
 
 
 def test_other_processes_must_be_those_that_were_started(tmp_path):
-    with pytest.raises(ConfigError, match=r"training\.devices × training\.num_nodes: 2 × 1 = 2 processes, but this is 1"):
+    with pytest.raises(
+        ConfigError, match=r"training\.devices × training\.num_nodes: 2 × 1 = 2 processes, but this is 1"
+    ):
         run(tmp_path, devices=2)
 
 

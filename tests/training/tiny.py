@@ -1,5 +1,6 @@
 """A training run small enough for a fraction of a second; run as a program, it can be killed."""
 
+import csv
 import sys
 from pathlib import Path
 
@@ -102,6 +103,32 @@ def run(folder, *, resume=False, objective=None, made_views=views, given=None, p
     )
     save_encoder(folder, trained.encoder, {"preprocessing": {}, "batchnorm": result.batchnorm})
     return trained, result
+
+
+TIMING = ("seconds", "volumes_per_second")
+
+
+def rows_of(folder):
+    """Return what ``metrics.csv`` says, but for the time it took."""
+    with open(folder / "metrics.csv", newline="") as stream:
+        return [{k: v for k, v in row.items() if k not in TIMING} for row in csv.DictReader(stream)]
+
+
+def weights(folder):
+    return (folder / "encoder.safetensors").read_bytes()
+
+
+def after(n_batches, action):
+    """Views that act when they are asked for the n-th batch."""
+    calls = []
+
+    def acting(volumes, rows, *, epoch):
+        calls.append(epoch)
+        if len(calls) == n_batches:
+            action()
+        return views(volumes, rows, epoch=epoch)
+
+    return acting
 
 
 if __name__ == "__main__":

@@ -1,0 +1,267 @@
+"""Micro-batches give the gradient, the figures and the run of the whole batch, in the memory of one of them."""
+
+import os
+import signal
+
+import pytest
+import torch
+from lightning_fabric import Fabric
+from lightning_fabric.plugins import MixedPrecision
+from tiny import N_SCANS, Contrast, Images, after, data, rows_of, run, settings, views, weights
+from torch import nn
+
+from neurocontrast import losses
+from neurocontrast.encoders import ContrastiveModel, EncoderSettings, build_model
+from neurocontrast.exceptions import TrainingError, TrainingInterrupted
+from neurocontrast.kernels import Categorical, Gaussian
+from neurocontrast.training.distributed import Processes
+from neurocontrast.training.largebatch import drawing, parts_of
+from neurocontrast.training.session import start_session
+from neurocontrast.training.state import Position
+from neurocontrast.training.steps import train_batches
+
+ROWS = [3, 0, 9, 4, 7, 1, 8]
+METADATA = {
+    "age": torch.linspace(20, 80, N_SCANS),
+    "sex": torch.arange(N_SCANS) % 2,
+    "label": torch.arange(N_SCANS) % 3,
+}
+OBJECTIVES = {
+    "NT-Xent": lambda: losses.NTXent(temperature=0.5),
+    "NT-Xent in tiles": lambda: losses.NTXent(temperature=0.5, tile=4),
+    "y-Aware": lambda: losses.YAwareInfoNCE(Gaussian("age", sigma=10.0) * Categorical("sex"), temperature=0.5),
+    "conditional": lambda: losses.ConditionalAlignmentUniformity(Gaussian("age", sigma=10.0), temperature=0.5),
+    "SupCon": lambda: losses.SupCon("label", temperature=0.5),
+    "CCL-K": lambda: losses.WeaklySupervisedCCLK(Gaussian("age", sigma=10.0), temperature=0.5),
+    "sum": lambda: losses.SumOfObjectives(
+        {"learn": losses.YAwareInfoNCE(Gaussian("age", sigma=10.0)), "forget": losses.FairCCLK(Categorical("sex"))},
+        weights={"forget": 0.5},
+    ),
+}
+
+
+def network(norm="group", name="lenet", seed=0):
+    return build_model(EncoderSettings(name=name, norm=norm, projection=(16, 8)), seed=seed)
+
+
+def start(model, micro, *, objective=None, given=None, made_views=views, joined=None, **changes):
+    changed = settings(batch_size=len(ROWS), micro_batch_size=micro, **changes)
+    content = given or data(metadata=METADATA)
+    return start_session(
+        model,
+        objective or OBJECTIVES["y-Aware"](),
+        made_views,
+        content,
+        settings=changed,
+        seed=7,
+        joined=joined,
+    )
+
+
+def step(model, micro, **how):
+    """Take one step; return the gradients it was taken with, and its figures."""
+    session = start(model, micro, **how)
+    ((_, figures),) = train_batches(session, [ROWS], Position())
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()]), figures
+
+
+def relative(found, expected):
+    return ((found - expected).norm() / expected.norm()).item()
+
+
+@pytest.mark.parametrize(
+    ("n", "micro", "sizes"), [(5, 2, [2, 2, 1]), (6, 4, [3, 3]), (4, None, [4]), (3, 9, [3]), (3, 1, [1] * 3)]
+)
+def test_parts_are_even_and_keep_the_order(n, micro, sizes):
+    parts = parts_of(range(n), micro)
+    assert [len(part) for part in parts] == sizes
+    assert [row for part in parts for row in part] == list(range(n))
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("micro", [1, 3])
+def test_gradient_and_figures_are_those_of_the_whole_batch(name, micro):
+    whole, figures = step(network(), None, objective=OBJECTIVES[name]())
+    parts, again = step(network(), micro, objective=OBJECTIVES[name]())
+    assert relative(parts, whole) < 1e-5
+    assert again == pytest.approx(figures, rel=1e-4, abs=1e-6)
+    assert figures["gradient_norm"] == pytest.approx(whole.norm().item(), rel=1e-5)
+
+
+class LargerImages(Images):
+    def __getitem__(self, index):
+        generator = torch.Generator().manual_seed(index)
+        return {"image": torch.randn(1, 32, 32, 32, generator=generator) + index / N_SCANS, "index": index}
+
+
+def shifted(volumes, rows, *, epoch):
+    return volumes + 0.1, volumes.flip(2) - 0.1
+
+
+@pytest.mark.parametrize("frozen", [False, True], ids=["group norm", "batch norm in evaluation mode"])
+def test_gradient_of_densenet_is_that_of_the_whole_batch(frozen):
+    def one(micro):
+        model = network("batch" if frozen else "group", "densenet121")
+        if frozen:
+            with torch.no_grad():
+                model.encoder(torch.randn(2, 1, 32, 32, 32, generator=torch.Generator().manual_seed(0)))
+            model.encoder.eval()
+        given = data(images=LargerImages(), metadata=METADATA)
+        return step(model, micro, given=given, made_views=shifted)[0]
+
+    assert relative(one(3), one(None)) < 1e-5
+
+
+def test_batch_norm_sees_micro_batches_and_moves_its_running_statistics_once():
+    model = network("batch")
+    found, _ = step(model, 3)
+    reference = network("batch")
+    session = start(reference, None)
+    features = []
+    for part in parts_of(ROWS, 3):  # all micro-batches in one graph: what the two passes must amount to
+        volumes = torch.stack([Images()[row]["image"] for row in part])
+        features.append(session.encode_views(volumes, torch.tensor(part), epoch=0))
+    z1, z2 = session.project(torch.cat(features, dim=1))
+    session.objective(z1, z2, session.metadata_of(torch.tensor(ROWS))).backward()
+    assert relative(found, torch.cat([p.grad.flatten() for p in reference.parameters()])) < 1e-5
+    assert relative(found, step(network("batch"), None)[0]) > 1e-2  # which is not the gradient of the whole batch
+    statistics = {name: buffer for name, buffer in reference.named_buffers() if "batches" not in name}
+    torch.testing.assert_close({name: dict(model.named_buffers())[name] for name in statistics}, statistics)
+    counts = {name: int(buffer) for name, buffer in model.named_buffers() if "batches" in name}
+    assert counts == {name: 1 if name.startswith("head") else 3 for name in counts}
+    assert all(module.track_running_stats for module in model.modules() if isinstance(module, nn.BatchNorm3d))
+
+
+def with_dropout():
+    model = network()
+    model.encoder.features.layers.append(nn.Dropout(0.5))
+    return model
+
+
+def test_both_passes_draw_the_same_dropout_and_views():
+    def random_views(volumes, rows, *, epoch):
+        return volumes + torch.rand_like(volumes), volumes + torch.rand_like(volumes)
+
+    model = with_dropout()
+    torch.manual_seed(0)
+    untouched = torch.random.get_rng_state()
+    found, _ = step(model, 3, made_views=random_views)
+    assert torch.equal(torch.random.get_rng_state(), untouched)
+    reference = with_dropout()
+    session = start(reference, None, made_views=random_views)
+    features = []
+    for number, part in enumerate(parts_of(ROWS, 3)):
+        volumes = torch.stack([Images()[row]["image"] for row in part])
+        with drawing(session, Position(), number):
+            features.append(session.encode_views(volumes, torch.tensor(part), epoch=0))
+    z1, z2 = session.project(torch.cat(features, dim=1))
+    session.objective(z1, z2, session.metadata_of(torch.tensor(ROWS))).backward()
+    expected = torch.cat([p.grad.flatten() for p in reference.parameters()])
+    assert relative(found, expected) < 1e-5
+    assert relative(step(with_dropout(), 3, made_views=random_views)[0], found) == 0
+    torch.manual_seed(1)  # a global state the step does not read
+    assert relative(step(with_dropout(), 3, made_views=random_views)[0], found) == 0
+
+
+def test_dropout_of_a_resumed_run_is_that_of_the_uninterrupted_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("tiny.model", with_dropout)
+    for name, micro in (("direct", None), ("parts", 2)):
+        run(tmp_path / name, micro_batch_size=micro)
+        with pytest.raises(TrainingInterrupted):
+            interrupt = after(3, lambda: os.kill(os.getpid(), signal.SIGINT))
+            run(tmp_path / "cut" / name, made_views=interrupt, micro_batch_size=micro)
+        torch.rand(5)
+        run(tmp_path / "cut" / name, resume=True, micro_batch_size=micro)
+        assert weights(tmp_path / "cut" / name) == weights(tmp_path / name)
+        assert rows_of(tmp_path / "cut" / name) == rows_of(tmp_path / name)
+
+
+def test_clipping_scales_the_gradient_of_the_whole_batch():
+    whole, figures = step(network(), None)
+    limit = figures["gradient_norm"] / 4
+    for micro in (None, 2):
+        clipped, again = step(network(), micro, clip_norm=limit)
+        assert relative(clipped, whole / 4) < 1e-5
+        assert again["gradient_norm"] == pytest.approx(figures["gradient_norm"], rel=1e-5)  # before clipping
+        unclipped, _ = step(network(), micro, clip_norm=limit * 5)
+        assert relative(unclipped, whole) < 1e-5
+
+
+class Linear(nn.Module):
+    """An encoder that half precision computes alike on a CPU."""
+
+    n_features = 32
+
+    def __init__(self):
+        super().__init__()
+        self.map = nn.Linear(512, self.n_features)
+
+    def forward(self, volumes):
+        return self.map(volumes.flatten(1)).relu()
+
+
+@pytest.mark.parametrize("limit", [None, 0.01])
+def test_the_loss_scaler_scales_once(limit):
+    def one(micro, precision):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            model = ContrastiveModel(Linear(), nn.Linear(32, 8))
+        plugins = [] if precision == "32-true" else [MixedPrecision(precision, "cpu")]
+        joined = Fabric(accelerator="cpu", plugins=plugins), Processes()
+        return step(model, micro, joined=joined, precision=precision, clip_norm=limit)
+
+    (half, of_half), (parts, of_parts) = one(None, "16-mixed"), one(2, "16-mixed")
+    full, of_full = one(None, "32-true")
+    assert relative(half, full) < 0.02
+    assert relative(parts, full) < 0.02
+    assert of_half["gradient_norm"] == pytest.approx(of_full["gradient_norm"], rel=0.02)
+    assert of_parts["gradient_norm"] == pytest.approx(of_full["gradient_norm"], rel=0.02)
+
+
+def test_run_of_micro_batches_is_the_run_of_whole_batches_to_rounding(tmp_path, monkeypatch):
+    monkeypatch.setattr("tiny.model", network)
+    (whole, of_whole), (parts, of_parts) = (
+        run(tmp_path / str(micro), micro_batch_size=micro, batch_size=10, epochs=3, optimizer="sgd", learning_rate=0.1)
+        for micro in (None, 3)
+    )
+    for first, second in zip(of_whole.metrics, of_parts.metrics, strict=True):
+        for name in set(first) - {"seconds", "volumes_per_second"}:
+            assert second[name] == pytest.approx(first[name], rel=1e-3, abs=1e-5), name
+    torch.testing.assert_close(parts.state_dict(), whole.state_dict(), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("validation_rows", [(), range(10, N_SCANS)])
+def test_no_more_volumes_than_a_micro_batchs_two_views_pass_the_encoder(tmp_path, monkeypatch, validation_rows):
+    seen = []
+
+    def watched():
+        model = network("batch")
+        model.encoder.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+        return model
+
+    monkeypatch.setattr("tiny.model", watched)
+    given = data(validation_rows=list(validation_rows))
+    run(tmp_path, given=given, batch_size=10, micro_batch_size=2, epochs=1, probe_every=1)
+    assert max(seen) == 4
+
+
+def test_images_are_read_a_micro_batch_at_a_time(tmp_path):
+    held = []
+
+    def counting(volumes, rows, *, epoch):
+        held.append(len(volumes))
+        return views(volumes, rows, epoch=epoch)
+
+    run(tmp_path, made_views=counting, batch_size=10, micro_batch_size=3, epochs=1, given=data(validation_rows=()))
+    assert held[:8] == [3, 3, 2, 2, 3, 3, 2, 2]  # twice: features, then gradients
+
+
+def test_non_finite_scan_is_named_before_weights_change(tmp_path):
+    with pytest.raises(TrainingError, match=r"the loss is nan in epoch 1, batch 1 .*sub-03"):
+        run(tmp_path, given=data(images=Images(broken=[3])), batch_size=10, micro_batch_size=2)
+    model = network("group")
+    model.head[0] = nn.Identity()  # a normalisation over the batch would spread a scan's NaN to all
+    before = [parameter.clone() for parameter in model.parameters()]
+    with pytest.raises(TrainingError, match=r"Embeddings that are not finite: sub-03\. Scans of the batch: sub-03, "):
+        step(model, 2, given=data(images=Images(broken=[3])), objective=Contrast())
+    assert all(torch.equal(now, then) for now, then in zip(model.parameters(), before, strict=True))

@@ -22,6 +22,7 @@ __all__ = [
     "gather_samples",
     "gather_sizes",
     "is_distributed",
+    "of_all_processes",
     "on_this_process_only",
     "sum_over_processes",
 ]
@@ -56,6 +57,11 @@ def gather_samples(samples: Tensor, sizes: list[int]) -> Tensor:
     """Concatenate (n, …) tensors of all processes, whose n may differ; differentiable."""
     gathered: Tensor = _Gather.apply(samples, sizes)
     return gathered
+
+
+def of_all_processes(samples: Tensor) -> Tensor:
+    """Concatenate (n, …) tensors of all processes, as `gather_samples`; in one process the tensor itself."""
+    return gather_samples(samples, gather_sizes(len(samples), samples.device)) if is_distributed() else samples
 
 
 def sum_over_processes(values: Tensor) -> Tensor:

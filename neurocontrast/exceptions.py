@@ -12,8 +12,10 @@ __all__ = [
     "LeakageError",
     "MissingDependencyError",
     "NeurocontrastError",
+    "OtherProcessEnded",
     "TrainingError",
     "TrainingInterrupted",
+    "TrainingSuspended",
     "one_of",
     "suggestion",
 ]
@@ -59,6 +61,28 @@ class TrainingError(NeurocontrastError):
 
 class TrainingInterrupted(TrainingError):
     """Training was asked to stop, saved its state, and can be resumed."""
+
+
+class TrainingSuspended(TrainingInterrupted):
+    """Training was asked by SIGUSR1 to make room, and is to be started again; its exit code says so to a scheduler."""
+
+    exit_code = 75
+
+
+class OtherProcessEnded(TrainingError):
+    """Another process of a distributed run has ended, and this one with it; the other says why.
+
+    Parameters
+    ----------
+    message : str
+        What is known here.
+    exit_code : int
+        That of the run, as far as it is known.
+    """
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 def suggestion(name: str, allowed: Iterable[str]) -> str:

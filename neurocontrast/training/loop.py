@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lightning_fabric import Fabric
+
 from neurocontrast.data.batches import even_batches
 from neurocontrast.encoders import ContrastiveModel
-from neurocontrast.exceptions import CheckpointError, TrainingInterrupted
+from neurocontrast.exceptions import TrainingInterrupted, TrainingSuspended
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.averaging import averaged_weights, keep_average
+from neurocontrast.training.checkpoints import Checkpoints
 from neurocontrast.training.collapse import collapse_warning
+from neurocontrast.training.distributed import Processes
 from neurocontrast.training.interruption import Stopped, StopRequest
 from neurocontrast.training.loggers import open_loggers
 from neurocontrast.training.optimizers import learning_rate_of
 from neurocontrast.training.session import AnyObjective, Session, TrainingData, Views, deterministic, start_session
 from neurocontrast.training.settings import TrainingSettings
-from neurocontrast.training.state import Position, load_checkpoint, newest_checkpoint, save_checkpoint
+from neurocontrast.training.state import Position
 from neurocontrast.training.steps import train_batches
 from neurocontrast.training.validation import measure_contrast, measure_probe, reestimate_encoder
 
@@ -68,8 +73,10 @@ def fit(
     resume: bool = False,
     facts: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
+    contract: Mapping[str, Any] | None = None,
+    joined: tuple[Fabric, Processes] | None = None,
 ) -> FitResult:
-    """Train a model in place, with a checkpoint after every epoch.
+    """Train a model in place, with a checkpoint after every epoch, and within one every `checkpoint_minutes`.
 
     An epoch sees every training scan once, in an order keyed by (seed, epoch), in batches of
     nearly equal size. With `resume`, it continues from the newest checkpoint in
@@ -88,6 +95,10 @@ def fit(
     data, settings, seed, folder, resume, facts, progress
         What is trained on; how; the seed of the scans' order; where ``metrics.csv``,
         ``checkpoints/`` and loggers' files go; whether to continue; what loggers note; what is told.
+    contract : mapping, optional
+        What must travel with an encoder; where given, weights alone lie beside the checkpoints.
+    joined : tuple, optional
+        What `launch` returned, where it was called already.
 
     Raises
     ------
@@ -96,13 +107,17 @@ def fit(
     TrainingError
         On a non-finite loss or gradient; the last checkpoint stays.
     """
-    session = start_session(model, objective, views, data, settings=settings, seed=seed)
-    position = _restore(session, folder, progress) if resume else Position()
+    session = start_session(model, objective, views, data, settings=settings, seed=seed, joined=joined)
+    heard = progress if session.processes.is_first else SILENT
+    checkpoints = Checkpoints(session, folder, contract=contract, progress=heard)
+    position = checkpoints.restore() if resume else Position()
     try:
-        return _train(session, position, folder, progress, facts or {})
+        return _train(session, position, checkpoints, folder, heard, facts or {})
     except Stopped as stopped:
-        path = save_checkpoint(folder / "checkpoints", position, session.tensors(), keep=settings.keep_checkpoints)
-        raise TrainingInterrupted(
+        path = checkpoints.save(position)
+        session.processes.wait_for_all()  # a launcher may end the others when the first process has ended
+        kind = TrainingSuspended if stopped.signal == signal.SIGUSR1 else TrainingInterrupted
+        raise kind(
             f"stopped by {stopped} after {position.epoch} of {settings.epochs} epochs"
             + (f" and {position.batch} batches" if position.batch else "")
             + f"; saved as {path}. The same command with --resume continues as if nothing had happened."
@@ -110,21 +125,27 @@ def fit(
 
 
 def _train(
-    session: Session, position: Position, folder: Path, progress: Progress, facts: Mapping[str, Any]
+    session: Session,
+    position: Position,
+    checkpoints: Checkpoints,
+    folder: Path,
+    progress: Progress,
+    facts: Mapping[str, Any],
 ) -> FitResult:
     settings = session.settings
     done = sum(len(rows) for rows in _batches_of(session, position.epoch)[: position.batch])
     total = (settings.epochs - position.epoch) * len(session.data.training_rows) - done
+    loggers = settings.loggers if session.processes.is_first else ()
     with (
         deterministic(),
-        StopRequest() as stop,
-        open_loggers(settings.loggers, folder, history=position.metrics, facts=facts, progress=progress) as log,
+        StopRequest(session.processes.largest) as stop,
+        open_loggers(loggers, folder, history=position.metrics, facts=facts, progress=progress) as log,
         progress.task("Pretraining", total, "volumes") as task,
     ):
         while position.epoch < settings.epochs:
-            row = _run_epoch(session, position, stop, task)
+            row = _run_epoch(session, position, checkpoints, stop, task)
             position.close_epoch(row)
-            save_checkpoint(folder / "checkpoints", position, session.tensors(), keep=settings.keep_checkpoints)
+            checkpoints.save(position)
             log(row)
             _tell(position.metrics, progress, settings)
             stop.check()
@@ -134,7 +155,9 @@ def _train(
         return FitResult(position.metrics, batchnorm, len(session.data.training_rows))
 
 
-def _run_epoch(session: Session, position: Position, stop: StopRequest, task: Task) -> dict[str, Any]:
+def _run_epoch(
+    session: Session, position: Position, checkpoints: Checkpoints, stop: StopRequest, task: Task
+) -> dict[str, Any]:
     """Train what is left of an epoch, then measure; `position` is whole whenever `stop` may raise."""
     settings, epoch = session.settings, position.epoch
     batches = _batches_of(session, epoch)
@@ -150,6 +173,7 @@ def _run_epoch(session: Session, position: Position, stop: StopRequest, task: Ta
             position.seconds, started = position.seconds + now - started, now
             shown = {name: value for name, value in figures.items() if name != "gradient_norm"}
             task.advance(len(rows), epoch=f"{epoch + 1}/{settings.epochs}", **shown)
+            checkpoints.save_if_due(position)
             stop.check()
     n_scans, norms = len(session.data.training_rows), position.sums["gradient_norm"]
     rate = learning_rate_of(epoch, settings, batch=len(batches) - 1, n_batches=len(batches))
@@ -175,30 +199,6 @@ def _measure(session: Session, epoch: int, stop: StopRequest) -> dict[str, float
     if every and (epoch + 1) % every == 0 and len(session.data.validation_rows):
         figures |= measure_probe(session, after_batch=stop.check)
     return figures
-
-
-def _restore(session: Session, folder: Path, progress: Progress) -> Position:
-    path = newest_checkpoint(folder / "checkpoints")
-    if path is None:
-        return Position()
-    position, tensors = load_checkpoint(path)
-    try:
-        session.restore(tensors)
-        software = dict(tensors["software"])
-    except (KeyError, RuntimeError, ValueError, TypeError) as error:
-        raise CheckpointError(
-            f"{path}: the checkpoint does not fit this run ({type(error).__name__}: {error}). Is it of another run? "
-            "Remove this file to continue from the checkpoint before it, if there is one, else from the start."
-        ) from error
-    differences = [
-        f"{name} was {software.get(name)}, is {now}"
-        for name, now in session.software().items()
-        if software.get(name) != now
-    ]
-    if differences:
-        progress.warning(f"resuming elsewhere: {'; '.join(differences)}. Weights may differ in their last bits.")
-    progress.message(f"continuing from {path.name} ({position.epoch} epochs done)")
-    return position
 
 
 def _tell(metrics: Sequence[dict[str, Any]], progress: Progress, settings: TrainingSettings) -> None:

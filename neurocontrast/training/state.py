@@ -6,6 +6,7 @@ import errno
 import os
 import pickle
 import re
+import shutil
 import zipfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,10 +17,14 @@ import torch
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import atomic_path
 
-__all__ = ["Position", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
+__all__ = ["DamagedCheckpoint", "Position", "checkpoints_of", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
 
 _FORMAT = 1
 _NAME = re.compile(r"epoch-(\d+)(?:-batch-(\d+))?\.pt")
+
+
+class DamagedCheckpoint(CheckpointError):
+    """A checkpoint whose bytes are not those that were written."""
 
 
 @dataclass
@@ -78,16 +83,15 @@ def save_checkpoint(folder: Path, position: Position, tensors: dict[str, Any], *
         try:
             torch.save({"format": _FORMAT, "position": asdict(position), **tensors}, temporary)
         except RuntimeError as error:  # how PyTorch tells of a full disk
-            told = "the checkpoint cannot be written; is the disk full? Free some space and continue with --resume"
-            raise OSError(errno.EIO, told, str(temporary)) from error
-    for old in _checkpoints(folder)[:-keep]:
+            raise _cannot_write(folder, temporary, error) from error
+    for old in checkpoints_of(folder)[:-keep]:
         old.unlink(missing_ok=True)
     return folder / name
 
 
 def newest_checkpoint(folder: str | os.PathLike[str]) -> Path | None:
     """Return the checkpoint that has come furthest, or None."""
-    found = _checkpoints(Path(folder))
+    found = checkpoints_of(Path(folder))
     return found[-1] if found else None
 
 
@@ -103,15 +107,17 @@ def load_checkpoint(path: Path) -> tuple[Position, dict[str, Any]]:
 
     Raises
     ------
+    DamagedCheckpoint
+        Where its content is not what was written.
     CheckpointError
-        Where the file is damaged or of another format.
+        Where it is of another format.
     """
     advice = "Remove this file to continue from the checkpoint before it, if there is one, else from the start."
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()  # torch.load does not compare the checksums
         if damaged is not None:
-            raise CheckpointError(f"{path}: the checkpoint is damaged (in '{damaged}'). {advice}")
+            raise DamagedCheckpoint(f"{path}: the checkpoint is damaged (in '{damaged}'). {advice}")
         content = torch.load(path, map_location="cpu", weights_only=True)
         if content["format"] != _FORMAT:
             raise CheckpointError(f"{path}: checkpoint format {content['format']!r} is not known to this version.")
@@ -125,12 +131,29 @@ def load_checkpoint(path: Path) -> tuple[Position, dict[str, Any]]:
         LookupError,
         TypeError,
     ) as error:
-        raise CheckpointError(
+        raise DamagedCheckpoint(
             f"{path}: the checkpoint is damaged ({type(error).__name__} while reading). {advice}"
         ) from error
     return position, content
 
 
-def _checkpoints(folder: Path) -> list[Path]:
+def checkpoints_of(folder: Path) -> list[Path]:
+    """Return a folder's checkpoints, the one that has come furthest last."""
     names = [(match, path) for path in folder.glob("epoch-*.pt") if (match := _NAME.fullmatch(path.name))]
     return [path for _, path in sorted(names, key=lambda item: (int(item[0][1]), int(item[0][2] or 0)))]
+
+
+def _cannot_write(folder: Path, temporary: Path, error: RuntimeError) -> OSError:
+    """Say what PyTorch, which hides the system's error, could not do."""
+    cause = error.__context__
+    if isinstance(cause, OSError) and cause.errno:
+        return OSError(cause.errno, f"{cause.strerror}. {_whole(folder)}", str(temporary))
+    free = shutil.disk_usage(folder).free / 2**20
+    told = f"the checkpoint cannot be written; is the disk full ({free:.0f} MiB free)? {_whole(folder)}"
+    return OSError(errno.EIO, told, str(temporary))
+
+
+def _whole(folder: Path) -> str:
+    there = checkpoints_of(folder)
+    kept = f"{there[-1].name} is whole" if there else "There is none before it"
+    return f"{kept}. Make room and continue with --resume"

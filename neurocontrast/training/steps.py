@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from neurocontrast.collectives import of_all_processes
 from neurocontrast.exceptions import TrainingError
 from neurocontrast.training.largebatch import backward_in_parts, drawing, parts_of
 from neurocontrast.training.optimizers import learning_rate_of
@@ -22,7 +23,7 @@ __all__ = ["train_batches"]
 def train_batches(
     session: Session, batches: Sequence[Sequence[int]], position: Position
 ) -> Generator[tuple[Sequence[int], dict[str, float]], None, None]:
-    """Take one step a batch; yield the batch's rows and figures after it.
+    """Take one step a batch; yield the rows of the whole batch, and its figures, after it.
 
     The weights have changed when a batch is yielded, and change no further until the next is asked for.
 
@@ -36,14 +37,15 @@ def train_batches(
         Where the run stands; the caller counts each batch after it was yielded.
     """
     n_batches = position.batch + len(batches)
-    parts = [parts_of(batch, session.settings.micro_batch_size) for batch in batches]
+    shares = [session.processes.share(batch) for batch in batches]
+    parts = [parts_of(share, session.settings.micro_batch_size) for share in shares]
     with session.read([part for each in parts for part in each * min(2, len(each))]) as reading:
-        for batch, each in zip(batches, parts, strict=True):
+        for batch, share, each in zip(batches, shares, parts, strict=True):
             rate = learning_rate_of(position.epoch, session.settings, batch=position.batch, n_batches=n_batches)
             for group in session.optimizer.param_groups:
                 group["lr"] = rate
             session.optimizer.zero_grad(set_to_none=True)
-            rows = torch.tensor(batch)
+            rows = torch.tensor(share)
             if len(each) == 1:
                 contrasted = _backward(session, *next(reading), position)
             else:
@@ -110,6 +112,7 @@ def _clip(session: Session) -> Tensor:
 
 
 def _refuse(session: Session, rows: Tensor, z: Tensor, position: Position, figures: dict[str, float]) -> None:
+    rows, z = of_all_processes(rows.to(z.device)), of_all_processes(z)
     names = [session.data.names[row] for row in rows.tolist()]
     broken = [name for name, fine in zip(names, z.isfinite().all(dim=1).tolist(), strict=True) if not fine]
     what = "loss" if not math.isfinite(figures["loss"]) else "gradient norm"

@@ -8,6 +8,7 @@ from itertools import islice
 import numpy as np
 import torch
 
+from neurocontrast.collectives import of_all_processes
 from neurocontrast.data.batches import even_batches
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.averaging import averaged_weights
@@ -38,15 +39,18 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
         rows_of_all = [session.data.training_rows[place] for place in np.sort(drawn[: session.settings.batch_size])]
         prefix = "train"
     total, seen = 0.0, []
+    batches = even_batches(rows_of_all, session.settings.batch_size)
     with (
         averaged_weights(session.model, session.average),
         batch_statistics(session.model),
+        session.divided(batches) as shares,
     ):
-        batches = even_batches(rows_of_all, session.settings.batch_size)
-        for rows, features in _encoded(session, batches, after_batch=after_batch):
+        encoded = _encoded(session, shares, after_batch=after_batch)
+        for batch, (rows, features) in zip(batches, encoded, strict=True):
             z1, z2 = session.project(features)
-            total += session.objective(z1, z2, session.metadata_of(rows)).item() * len(rows)
-            seen.append((features.cpu(), z1.cpu(), z2.cpu()))
+            total += session.objective(z1, z2, session.metadata_of(rows)).item() * len(batch)
+            everyones = [of_all_processes(part) for part in (features.transpose(0, 1), z1, z2)]
+            seen.append((everyones[0].transpose(0, 1).cpu(), everyones[1].cpu(), everyones[2].cpu()))
     features, z1, z2 = (torch.cat(parts, dim=-2) for parts in zip(*seen, strict=True))
     ranks = [effective_rank(x).item() if len(z1) > 2 else None for x in (torch.cat([z1, z2]), features.flatten(0, 1))]
     return {
@@ -68,8 +72,8 @@ def _encoded(
             encoded = []
             for rows, volumes in islice(reading, len(each)):
                 encoded.append(session.encode_views(volumes, rows, epoch=_VALIDATION_EPOCH))
-                after_batch()
             yield torch.tensor(batch), torch.cat(encoded, dim=1)
+            after_batch()  # not after each micro-batch, of which processes may have different numbers
 
 
 def reestimate_encoder(session: Session, *, after_batch: Callable[[], None]) -> dict[str, object]:
@@ -81,10 +85,14 @@ def reestimate_encoder(session: Session, *, after_batch: Callable[[], None]) -> 
     if len(rows) > _MOST_SCANS_OF_STATISTICS:
         drawn = derive_generator("batchnorm", session.seed).permutation(len(rows))
         rows = rows[np.sort(drawn[:_MOST_SCANS_OF_STATISTICS])]
-    with session.read(even_batches(rows, _n_together(session))) as batches:
-        return reestimate_statistics(
+    with (
+        session.divided(even_batches(rows, _n_together(session))) as shares,
+        session.read(shares) as batches,
+    ):
+        record = reestimate_statistics(
             session.model.encoder, (volumes for _, volumes in batches), after_batch=after_batch
         )
+    return {**record, "n_scans": len(rows) if record["n_batches"] else 0}
 
 
 def _n_together(session: Session) -> int:
@@ -102,6 +110,8 @@ def measure_probe(session: Session, *, after_batch: Callable[[], None]) -> dict[
     with averaged_weights(session.model, session.average):
         features = _features_of_splits(session, after_batch=after_batch)
     figures: dict[str, float | None] = {}
+    if not session.processes.is_first:
+        return figures
     for name, values in session.data.targets.items():
         train, val = values[list(session.data.training_rows)], values[list(session.data.validation_rows)]
         score = _score_number if values.dtype.kind == "f" else _score_class
@@ -115,9 +125,12 @@ def _features_of_splits(session: Session, *, after_batch: Callable[[], None]) ->
     for split, rows in (("train", session.data.training_rows), ("val", session.data.validation_rows)):
         parts = []
         session.model.eval()
-        with session.read(even_batches(rows, _n_together(session))) as batches:
+        with (
+            session.processes.divided(even_batches(rows, _n_together(session))) as shares,
+            session.read(shares) as batches,
+        ):
             for _, volumes in batches:
-                parts.append(session.model.encoder(volumes).cpu())
+                parts.append(of_all_processes(session.model.encoder(volumes)).cpu())
                 after_batch()
         features[split] = torch.cat(parts).numpy().astype(np.float64)
     session.model.train()

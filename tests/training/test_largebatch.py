@@ -167,8 +167,8 @@ def test_dropout_of_a_resumed_run_is_that_of_the_uninterrupted_one(tmp_path, mon
     monkeypatch.setattr("tiny.model", with_dropout)
     for name, micro in (("direct", None), ("parts", 2)):
         run(tmp_path / name, micro_batch_size=micro)
+        interrupt = after(3, lambda: os.kill(os.getpid(), signal.SIGINT))
         with pytest.raises(TrainingInterrupted):
-            interrupt = after(3, lambda: os.kill(os.getpid(), signal.SIGINT))
             run(tmp_path / "cut" / name, made_views=interrupt, micro_batch_size=micro)
         torch.rand(5)
         run(tmp_path / "cut" / name, resume=True, micro_batch_size=micro)

@@ -5,8 +5,23 @@ Pure NumPy, pandas and scikit-learn. `plan_study` checks everything and makes th
 and writes the files.
 """
 
+from neurocontrast.evaluation.external import External, plan_external
+from neurocontrast.evaluation.fitted import FittedProbe
+from neurocontrast.evaluation.probe_files import load_probe, save_probe
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.split_files import read_split_file
 from neurocontrast.evaluation.study import Evaluation, Study, plan_study, run_study
 
-__all__ = ["Evaluation", "EvaluationSettings", "Study", "plan_study", "read_split_file", "run_study"]
+__all__ = [
+    "Evaluation",
+    "EvaluationSettings",
+    "External",
+    "FittedProbe",
+    "Study",
+    "load_probe",
+    "plan_external",
+    "plan_study",
+    "read_split_file",
+    "run_study",
+    "save_probe",
+]

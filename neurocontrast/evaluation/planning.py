@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.covariates import choose_covariates
+from neurocontrast.evaluation.draws import check_train_sizes
+from neurocontrast.evaluation.flow import flow_table
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.notices import Notice, look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
 from neurocontrast.evaluation.probe_kinds import check_probe, probe_name
@@ -51,6 +53,8 @@ class Study:
         Whether the folds were given.
     notices : list of Notice
         What a reader must know first.
+    flow : DataFrame
+        How many scans came in, which were left out and why.
     """
 
     settings: EvaluationSettings
@@ -64,6 +68,7 @@ class Study:
     n_overlap: int = 0
     from_file: bool = False
     notices: list[Notice] = field(default_factory=list)
+    flow: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def subjects(self) -> npt.NDArray[np.object_]:
@@ -102,33 +107,84 @@ def plan_study(
     ConfigError, DataError, LeakageError
         Each naming column, site, class or subject, and what to do.
     """
-    tidy = tidy_table(table)
-    check_rows(tidy, features)
-    kept = np.flatnonzero(select_rows(tidy, settings.where))
-    chosen = tidy.iloc[kept].reset_index(drop=True)
-    target, present = read_target(chosen, settings.target, kind=settings.kind, positive=settings.positive)
-    check_probe(settings, target)
-    chosen, features = chosen[present].reset_index(drop=True), features[kept[present]]
+    scans = _choose_scans(table, features, settings)
+    chosen, target = scans.table, scans.target
     n_overlap, overlaps = check_overlap(chosen, info or {}, allow_overlap=settings.allow_overlap)
-    duplicates = check_duplicates(chosen, features, allow_overlap=settings.allow_overlap)
+    duplicates = check_duplicates(chosen, scans.features, allow_overlap=settings.allow_overlap)
     splits = _make_splits(chosen, target, settings, split_rows)
+    check_train_sizes(chosen, target, splits, settings)
     leaving = any(split.held_out_site is not None for split in splits)
     names, dropped = choose_covariates(chosen, settings.covariates, target=settings.target, sites_held_out=leaving)
     subjects, sites = chosen["subject_id"].to_numpy(dtype=object), list(chosen["site"])
     units = choose_units(settings.bootstrap_unit, sites, subjects, target=target.name)
-    n_missing = int((~present).sum())
-    excluded = {"not selected by where": len(tidy) - len(kept), f"{settings.target} missing": n_missing}
     notices = [
         *overlaps,
         *duplicates,
         *look_at_cohort(chosen, target, min_site_n=settings.min_site_n),
         *look_at_splits(splits, target, subjects),
         *look_at_covariates(names, dropped),
-        *look_at_missing(settings.target, n_missing),
+        *look_at_missing(settings.target, scans.excluded.get(f"{settings.target} missing", 0)),
         *units.notices,
     ]
-    excluded, from_file = {reason: n for reason, n in excluded.items() if n}, split_rows is not None
-    return Study(settings, chosen, features, target, splits, names, units, excluded, n_overlap, from_file, notices)
+    return Study(
+        settings,
+        chosen,
+        scans.features,
+        target,
+        splits,
+        names,
+        units,
+        excluded=scans.excluded,
+        n_overlap=n_overlap,
+        from_file=split_rows is not None,
+        notices=notices,
+        flow=scans.flow(splits, info or {}),
+    )
+
+
+@dataclass(frozen=True)
+class _Scans:
+    """Scans that take part, out of all that there are."""
+
+    everything: pd.DataFrame
+    rows: npt.NDArray[np.intp]
+    selected: npt.NDArray[np.bool_]
+    table: pd.DataFrame
+    features: npt.NDArray[np.floating]
+    target: Target
+
+    @property
+    def excluded(self) -> dict[str, int]:
+        counts = {
+            "not selected by where": int((~self.selected).sum()),
+            f"{self.target.name} missing": int(self.selected.sum()) - len(self.rows),
+        }
+        return {reason: n for reason, n in counts.items() if n}
+
+    def flow(self, splits: list[Split], info: Mapping[str, Any]) -> pd.DataFrame:
+        present, tested = np.zeros((2, len(self.everything)), dtype=bool)
+        present[self.rows] = True
+        tested[self.rows[np.unique(np.concatenate([split.test for split in splits]))]] = True
+        return flow_table(
+            self.everything,
+            info=info,
+            selected=self.selected,
+            present=present,
+            tested=tested,
+            target=self.target.name,
+        )
+
+
+def _choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], settings: EvaluationSettings) -> _Scans:
+    tidy = tidy_table(table)
+    check_rows(tidy, features)
+    selected = select_rows(tidy, settings.where)
+    kept = np.flatnonzero(selected)
+    chosen = tidy.iloc[kept].reset_index(drop=True)
+    target, present = read_target(chosen, settings.target, kind=settings.kind, positive=settings.positive)
+    check_probe(settings, target)
+    rows = kept[present]
+    return _Scans(tidy, rows, selected, chosen[present].reset_index(drop=True), features[rows], target)
 
 
 def _make_splits(

@@ -38,7 +38,12 @@ def look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold])
 
 
 def study_summary(
-    study: Study, models: Mapping[str, OutOfFold], figures: Mapping[str, Any], notices: list[Notice]
+    study: Study,
+    models: Mapping[str, OutOfFold],
+    figures: Mapping[str, Any],
+    notices: list[Notice],
+    *,
+    stored: bool,
 ) -> dict[str, Any]:
     """Return what evaluation.json holds of a study; `figures` are its metrics and what goes with them."""
     settings, target = study.settings, study.target
@@ -60,7 +65,7 @@ def study_summary(
         "n_folds": 1 + max(split.fold for split in study.splits),
         "n_repeats": 1 + max(split.repeat for split in study.splits),
         "seed": settings.seed,
-        "probe": {"name": study.probe},
+        "probe": {"name": study.probe, "stored": stored},
         "n": {
             "scans": len(study.table),
             "subjects": int(study.table["subject_id"].nunique()),

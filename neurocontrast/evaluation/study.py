@@ -9,8 +9,12 @@ import pandas as pd
 
 from neurocontrast.evaluation.calibration import calibration_table
 from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.external import External
+from neurocontrast.evaluation.external_results import run_external
+from neurocontrast.evaluation.fitted import FittedProbe, fit_on_all
 from neurocontrast.evaluation.fitting import permutation_test, predict_out_of_fold
 from neurocontrast.evaluation.groups import group_table, site_table
+from neurocontrast.evaluation.learning import learning_curve
 from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.probe_kinds import STRENGTH_NAMES
 from neurocontrast.evaluation.results import look_at_results, study_summary
@@ -24,20 +28,39 @@ __all__ = ["Evaluation", "Study", "plan_study", "run_study"]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Result of an evaluation: a JSON-ready summary, and tables by name."""
+    """Result of an evaluation: a JSON-ready summary, tables by name, and the probe fitted on all scans."""
 
     summary: dict[str, Any]
     tables: dict[str, pd.DataFrame]
+    probe: FittedProbe | None = None
 
 
-def run_study(study: Study, *, progress: Progress = SILENT) -> Evaluation:
-    """Fit the probes, and compute every table and figure of an evaluation."""
+def run_study(
+    study: Study, *, external: External | None = None, encoder: str | None = None, progress: Progress = SILENT
+) -> Evaluation:
+    """Fit the probes, and compute every table and figure of an evaluation.
+
+    Parameters
+    ----------
+    study : Study
+        As `plan_study` returned it.
+    external : External, optional
+        A test set of other people, as `plan_external` returned it.
+    encoder : str, optional
+        Digest of the encoder that made the features, for the probe to remember.
+    progress : Progress
+        Told how far the work is.
+    """
     models = predict_out_of_fold(study, progress)
     tables = _cohort_tables(study) | _result_tables(study, models)
     figures = metric_summary(study.target, tables["folds"], models, study.units.labels, study.settings)
     figures["permutation"] = permutation_test(study, figures["metrics"], progress)
-    notices = [*study.notices, *look_at_results(figures, models)]
-    return Evaluation(study_summary(study, models, figures, notices), tables)
+    figures["learning_curve"], curve = learning_curve(study, progress)
+    figures["external"], tested = run_external(external, progress=progress)
+    probe = fit_on_all(study, encoder=encoder)[1]
+    notices = [*study.notices, *(external.notices if external else ()), *look_at_results(figures, models)]
+    tables |= tested if curve is None else {**tested, "learning_curve": curve}
+    return Evaluation(study_summary(study, models, figures, notices, stored=probe is not None), tables, probe)
 
 
 def _cohort_tables(study: Study) -> dict[str, pd.DataFrame]:
@@ -45,6 +68,7 @@ def _cohort_tables(study: Study) -> dict[str, pd.DataFrame]:
     table, target, settings = study.table, study.target, study.settings
     return {
         "cohort": cohort_table(table, target),
+        "flow": study.flow,
         "map": map_table(table, target, study.features, seed=settings.seed, umap=settings.umap),
         "splits": split_table(table, study.splits),
         "scans": example_scans(table, target),

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC, LinearSVR
 
-from neurocontrast.evaluation.platt import Platt, fit_platt
 from neurocontrast.evaluation.linear import N_RISES, standardise
+from neurocontrast.evaluation.platt import Platt, fit_platt
 from neurocontrast.evaluation.probes import Design, ProbeFit, inner_folds
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.target import Target

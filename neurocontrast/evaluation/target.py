@@ -13,7 +13,7 @@ import pandas as pd
 from neurocontrast.evaluation.table import cell_texts
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
-__all__ = ["CONTROL_NAMES", "Kind", "Target", "choose_positive", "read_target"]
+__all__ = ["CONTROL_NAMES", "Kind", "Target", "choose_positive", "encode_target", "read_target"]
 
 Kind = Literal["binary", "multiclass", "continuous"]
 
@@ -91,6 +91,49 @@ def read_target(
         return _continuous(table, name, numbers, present, positive), present
     kept = [text for text in texts if text is not None]
     return _categorical(table.loc[present, "subject_id"], name, kept, positive), present
+
+
+def encode_target(table: pd.DataFrame, like: Target, *, parameter: str) -> tuple[Target, npt.NDArray[np.bool_]]:
+    """Return the target of another table in the classes of one that was read, and which rows have it.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The other table.
+    like : Target
+        What was read of the first.
+    parameter : str
+        What gave the table, for messages.
+
+    Raises
+    ------
+    DataError
+        If the column is absent or empty, or holds a class, or a text, that `like` does not know.
+    """
+    if like.name not in table:
+        raise DataError(
+            f"{parameter}: the table has no column '{like.name}', the target.{suggestion(like.name, table.columns)}"
+        )
+    texts = cell_texts(table[like.name])
+    present = np.array([text is not None for text in texts], dtype=bool)
+    if not present.any():
+        raise DataError(f"{parameter}: '{like.name}' is missing in all {len(table)} scans: there is nothing to test.")
+    kept = [text for text in texts if text is not None]
+    if like.kind == "continuous":
+        numbers = pd.to_numeric(pd.Series(kept, dtype=object), errors="coerce").to_numpy(dtype=float)
+        wrong = sorted({text for text, number in zip(kept, numbers, strict=True) if not np.isfinite(number)})
+        if wrong:
+            raise DataError(f"{parameter}: '{like.name}' must be finite numbers, found {one_of(wrong[:5])}.")
+        return Target(like.name, like.kind, numbers), present
+    unknown = pd.Series([text for text in kept if text not in like.classes], dtype=object).value_counts()
+    if len(unknown):
+        found = ", ".join(f"'{name}' in {n} scans" for name, n in unknown.items())
+        raise DataError(
+            f"{parameter}: '{like.name}' has classes that were not trained on ({found}); the probe knows "
+            f"{one_of(like.classes)}. Write them alike, or leave these scans out with evaluation.test_where."
+        )
+    codes = np.array([like.classes.index(text) for text in kept], dtype=np.int64)
+    return Target(like.name, like.kind, codes, like.classes, like.positive), present
 
 
 def choose_positive(classes: tuple[str, ...] | list[str]) -> str:

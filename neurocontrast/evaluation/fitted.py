@@ -1,0 +1,179 @@
+"""A probe fitted on all scans of an evaluation: a few arrays that can be applied to other embeddings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+from scipy.special import expit, softmax
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
+
+from neurocontrast.evaluation.fitting import features_design
+from neurocontrast.evaluation.linear import RANK_TOLERANCE
+from neurocontrast.evaluation.logistic import LogisticPath
+from neurocontrast.evaluation.metrics import decide
+from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.platt import Platt
+from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide
+from neurocontrast.evaluation.probes import inner_folds
+from neurocontrast.evaluation.svm import fit_machine, svm_inner_predictions
+from neurocontrast.evaluation.target import Kind
+from neurocontrast.provenance import subject_digest
+from neurocontrast.seeds import derive_seed
+
+__all__ = ["FittedProbe", "final_seed", "fit_on_all"]
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class FittedProbe:
+    """Standardisation and coefficients of a linear probe, and what its numbers mean.
+
+    Attributes
+    ----------
+    name : str
+        logistic, ridge or svm.
+    target : str
+        What it predicts.
+    kind : {"binary", "multiclass", "continuous"}
+        How.
+    classes : tuple of str
+        Of two the positive one last.
+    strength : float
+        C or alpha, chosen by inner folds of all scans.
+    threshold : float, "half" or "prevalence"
+        From which probability on a scan is positive; of several classes, how one is decided for.
+    mean, scale : array (p,)
+        Of the features it was fitted on.
+    coefficients, intercept : array (p, k), (k,)
+        For standardised features; one column of two classes and of numbers, else one a class.
+    shares : array (n classes,)
+        Of the classes among the scans it was fitted on.
+    platt : Platt or None
+        Makes decision values of an SVM into probabilities.
+    encoder : str or None
+        Digest of the encoder's weights; None where the embeddings do not say.
+    trained_on : frozenset of str
+        Digests of the subjects it was fitted on.
+    n_scans : int
+        That it was fitted on.
+    """
+
+    name: str
+    target: str
+    kind: Kind
+    classes: tuple[str, ...]
+    strength: float
+    threshold: float | str
+    mean: Floats
+    scale: Floats
+    coefficients: Floats
+    intercept: Floats
+    shares: Floats
+    platt: Platt | None = None
+    encoder: str | None = None
+    trained_on: frozenset[str] = field(default_factory=frozenset)
+    n_scans: int = 0
+
+    @property
+    def n_features(self) -> int:
+        """Number of features that it needs."""
+        return len(self.mean)
+
+    def predict(self, features: npt.NDArray[np.floating]) -> Floats:
+        """Return probabilities of the positive class (n,), of each class (n, n classes), or predicted numbers (n,)."""
+        x = (np.asarray(features, dtype=np.float64) - self.mean) / self.scale
+        margins = x @ self.coefficients + self.intercept
+        if self.kind == "continuous":
+            return margins[:, 0]
+        if self.platt is not None:
+            two = margins.shape[1] == 1
+            scores = self.platt.probabilities(np.column_stack([np.zeros(len(x)), margins[:, 0]]) if two else margins)
+            return scores[:, 1] if two else scores
+        return expit(margins[:, 0]) if margins.shape[1] == 1 else softmax(margins, axis=1)
+
+    def decide(self, scores: Floats) -> npt.NDArray[np.int64]:
+        """Return the class codes of scores that `predict` gave."""
+        if self.kind == "binary":
+            return (scores >= float(self.threshold)).astype(np.int64)
+        prevalence = np.tile(self.shares, (len(scores), 1)) if self.threshold == "prevalence" else None
+        return decide(self.kind, scores, prevalence=prevalence)
+
+
+def final_seed(study: Study) -> int:
+    """Return the seed of the inner folds of the probe that is fitted on all scans."""
+    return derive_seed("final-probe", study.settings.seed)
+
+
+def fit_on_all(study: Study, *, encoder: str | None) -> tuple[Decided, FittedProbe | None]:
+    """Fit the probe on all scans of a study.
+
+    Its strength is chosen by inner folds of all scans. Nearest neighbours are no few arrays but the
+    scans themselves, so there is no probe then.
+
+    Returns
+    -------
+    decided : Decided
+        What the probe says of the scans it was fitted on.
+    probe : FittedProbe or None
+        To be stored; it says the same.
+    """
+    target, settings, rows = study.target, study.settings, np.arange(len(study.table))
+    decided = fit_and_decide(
+        features_design(study), target, rows, rows, subjects=study.subjects, settings=settings, seed=final_seed(study)
+    )
+    if study.probe == "knn":
+        return decided, None
+    scaler = StandardScaler().fit(np.asarray(study.features, dtype=np.float64))
+    with threadpool_limits(limits=1):
+        found = _coefficients(study, scaler, decided.fit.strength)
+    n_classes = len(target.classes)
+    shares = np.zeros(0) if target.kind == "continuous" else np.bincount(target.values, minlength=n_classes) / len(rows)
+    return decided, FittedProbe(
+        name=study.probe,
+        target=target.name,
+        kind=target.kind,
+        classes=target.classes,
+        strength=decided.fit.strength,
+        threshold=settings.threshold if decided.threshold is None else decided.threshold,
+        mean=scaler.mean_,
+        scale=scaler.scale_,
+        shares=shares,
+        encoder=encoder,
+        trained_on=frozenset(subject_digest(subject) for subject in set(study.subjects)),
+        n_scans=len(rows),
+        **found,
+    )
+
+
+def _coefficients(study: Study, scaler: StandardScaler, strength: float) -> dict[str, Any]:
+    """Fit along the principal axes, as probes are, and turn the coefficients back to the features."""
+    target, rows = study.target, np.arange(len(study.table))
+    x = scaler.transform(np.asarray(study.features, dtype=np.float64))
+    _, lengths, axes = scipy.linalg.svd(x, full_matrices=False, check_finite=False)
+    axes = axes[lengths**2 > lengths[0] ** 2 * RANK_TOLERANCE].T
+    rotated = x @ axes
+    if study.probe == "svm":
+        return _svm_coefficients(study, rotated, axes, strength)
+    if study.probe == "ridge":
+        mean, values = float(target.values.mean()), target.values.astype(float)
+        solved = (rotated.T @ (values - mean)) / (np.einsum("ij,ij->j", rotated, rotated) + strength)
+        return {"coefficients": axes @ solved[:, None], "intercept": np.array([mean])}
+    codes = target.values[rows].astype(np.intp)
+    solved = next(LogisticPath(rotated, codes, n_classes=len(target.classes)).fit((strength,)))
+    return {"coefficients": axes @ solved[:-1], "intercept": solved[-1]}
+
+
+def _svm_coefficients(study: Study, rotated: Floats, axes: Floats, strength: float) -> dict[str, Any]:
+    target, settings, rows = study.target, study.settings, np.arange(len(study.table))
+    machine = fit_machine(rotated, target, rows, strength)
+    found: dict[str, Any] = {"coefficients": axes @ machine.coefficients, "intercept": machine.intercept}
+    if target.kind != "continuous":
+        pairs = inner_folds(target, rows, study.subjects, n_folds=settings.n_inner_folds, seed=final_seed(study))
+        found["platt"] = svm_inner_predictions(features_design(study), target, rows, pairs, strength)[2]
+    return found

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from neurocontrast.cli import check, compare, embed, evaluate, pretrain, report, simulate
+from neurocontrast.cli import check, compare, embed, evaluate, predict, pretrain, report, simulate
 from neurocontrast.exceptions import NeurocontrastError
 
 __all__ = ["app", "main", "run"]
@@ -55,6 +55,7 @@ check.register(app)
 pretrain.register(app)
 embed.register(app)
 evaluate.register(app)
+predict.register(app)
 report.register(app)
 compare.register(app)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from neurocontrast.cli.cohort import show_plan
 from neurocontrast.cli.options import ConfigOption, OverwriteOption, QuietOption, SetOption, resolve
 from neurocontrast.cli.progress import console_progress
 
@@ -36,6 +39,28 @@ def evaluate(
     split_file: Annotated[
         Path | None, typer.Option("--split-file", help="Folds to use again: the splits.tsv of another evaluation.")
     ] = None,
+    test: Annotated[
+        Path | None,
+        typer.Option("--test", metavar="EMB2.parquet", help="Other people, by the same run: tested once, at the end."),
+    ] = None,
+    probe: Annotated[
+        str | None, typer.Option("--probe", metavar="auto|logistic|ridge|svm|knn", help="What is fitted.")
+    ] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            "--threshold",
+            metavar="RULE",
+            help="half, prevalence, youden, sensitivity=0.9, specificity=0.9, or a probability.",
+        ),
+    ] = None,
+    train_sizes: Annotated[
+        str | None,
+        typer.Option("--train-sizes", metavar="100,200,...", help="Learning curve: numbers of training subjects."),
+    ] = None,
+    n_draws: Annotated[
+        int | None, typer.Option("--n-draws", help="How often the subjects of each size are drawn in each fold.")
+    ] = None,
     n_permutations: Annotated[
         int | None, typer.Option("--n-permutations", help="Test against labels permuted within site, so many times.")
     ] = None,
@@ -61,11 +86,28 @@ def evaluate(
         "evaluation.seed": seed,
         "evaluation.positive": positive,
         "evaluation.split_file": None if split_file is None else str(split_file),
+        "evaluation.test": None if test is None else str(test),
+        "evaluation.probe": probe,
+        "evaluation.threshold": threshold,
+        "evaluation.train_sizes": None if train_sizes is None else _sizes(train_sizes),
+        "evaluation.n_draws": n_draws,
         "evaluation.n_permutations": n_permutations,
         "evaluation.allow_overlap": True if allow_overlap else None,
     }
     settings = resolve(config, overrides, flags).evaluation
+    console = Console(stderr=True, quiet=quiet, highlight=False)
     written = stages.evaluate(
-        embeddings, settings=settings, out=out, overwrite=overwrite, progress=console_progress(quiet=quiet)
+        embeddings,
+        settings=settings,
+        out=out,
+        overwrite=overwrite,
+        on_plan=partial(show_plan, console=console),
+        progress=console_progress(quiet=quiet),
     )
     typer.echo(written)
+
+
+def _sizes(text: str) -> list[int | str]:
+    # What is no number stays as it is: the settings say what is wrong with it.
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return [int(part) if part.isdecimal() else part for part in parts]

@@ -177,7 +177,7 @@ def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], li
         elif _is_number(study.table[name]) != _is_number(chosen[name]):
             rows = row_names(chosen, [0])
             raise DataError(
-                f"test: column '{name}' holds numbers in one table and text in the other ({rows[0]} of the test table has "
+                f"test: column '{name}' holds numbers in one table and text in the other ({rows[0]} has "
                 f"'{chosen[name].iloc[0]}'). Write it alike in both, or leave it out of covariates."
             )
         else:

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from neurocontrast.stages.compare import compare
     from neurocontrast.stages.embed import embed
     from neurocontrast.stages.evaluate import evaluate
+    from neurocontrast.stages.predict import predict
     from neurocontrast.stages.pretrain import pretrain
     from neurocontrast.stages.report import report
     from neurocontrast.stages.simulate import simulate
 
-__all__ = ["check", "compare", "embed", "evaluate", "pretrain", "report", "simulate"]
+__all__ = ["check", "compare", "embed", "evaluate", "predict", "pretrain", "report", "simulate"]
 
 
 __getattr__ = lazy_exports(__name__, {name: [name] for name in __all__})

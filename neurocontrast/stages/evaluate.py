@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,19 @@ import yaml
 
 from neurocontrast.config.messages import settings_from
 from neurocontrast.embedding.table import read_embeddings
-from neurocontrast.evaluation import Evaluation, EvaluationSettings, plan_study, read_split_file, run_study
+from neurocontrast.evaluation import (
+    Evaluation,
+    EvaluationSettings,
+    External,
+    Study,
+    plan_external,
+    plan_study,
+    read_split_file,
+    run_study,
+    save_probe,
+)
+from neurocontrast.evaluation.encoders import encoder_digest
+from neurocontrast.evaluation.probe_files import FOLDER as PROBE_FOLDER
 from neurocontrast.files import atomic_folder, check_output_folder, digest_of_file, write_json, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
@@ -26,6 +39,7 @@ def evaluate(
     target: str | None = None,
     settings: EvaluationSettings | None = None,
     overwrite: bool = False,
+    on_plan: Callable[[Study, External | None], None] = lambda _study, _external: None,
     progress: Progress = SILENT,
     **options: Any,
 ) -> Path:
@@ -43,6 +57,9 @@ def evaluate(
         All choices together; `target` and `options` go before them.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
+    on_plan : callable
+        Given the plan, and that of the external test set if there is one, before anything is computed:
+        who is evaluated, in which folds, and what to be warned of.
     progress : Progress
         Told how far the work is.
     **options
@@ -66,17 +83,33 @@ def evaluate(
     read = read_embeddings(embeddings)
     rows = None if chosen.split_file is None else read_split_file(chosen.split_file)
     study = plan_study(read.table, read.features, settings=chosen, info=read.info, split_rows=rows)
-    for notice in study.notices:
+    external = _plan_external(study, read.info)
+    on_plan(study, external)
+    for notice in [*study.notices, *(external.notices if external else ())]:
         progress.warning(notice.message)
-    _write(folder, run_study(study, progress=progress), chosen, Path(embeddings), read.info)
+    result = run_study(study, external=external, encoder=encoder_digest(read.info), progress=progress)
+    _write(folder, result, chosen, Path(embeddings), read.info)
     return folder
+
+
+def _plan_external(study: Study, info: dict[str, Any]) -> External | None:
+    if study.settings.test is None:
+        return None
+    read = read_embeddings(study.settings.test)
+    return plan_external(study, read.table, read.features, info=read.info, training_info=info)
 
 
 def _write(folder: Path, result: Evaluation, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:
     with atomic_folder(folder) as new:
         _write_tables(new, result, info)
+        if result.probe is not None:
+            save_probe(new / PROBE_FOLDER, result.probe)
         _write_choices(new, settings, source)
-        write_json(new / "evaluation.json", {**result.summary, **_origin(source, info)})
+        summary = {**result.summary, **_origin(source, info)}
+        if settings.test is not None:
+            test = Path(settings.test)
+            summary["external"] = {"file": test.name, "digest": digest_of_file(test), **summary["external"]}
+        write_json(new / "evaluation.json", summary)
 
 
 def _write_tables(folder: Path, result: Evaluation, info: dict[str, Any]) -> None:
@@ -88,8 +121,9 @@ def _write_tables(folder: Path, result: Evaluation, info: dict[str, Any]) -> Non
 
 def _write_choices(folder: Path, settings: EvaluationSettings, source: Path) -> None:
     choices = settings.model_dump(mode="json")
-    if settings.split_file is not None:
-        choices["split_file"] = Path(settings.split_file).name  # results travel, and folders can name people
+    for key in ("split_file", "test"):
+        if choices[key] is not None:
+            choices[key] = Path(choices[key]).name  # results travel, and folders can name people
     resolved = {"embeddings": source.name, "evaluation": choices}
     write_text(folder / "config.yaml", yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-__all__ = ["Batches", "Images", "even_batches", "read_batches"]
+__all__ = ["Batches", "Images", "ImagesInPlace", "even_batches", "read_batches"]
 
 _BATCHES_AHEAD = 2
 
@@ -27,6 +29,17 @@ class Images(Protocol):
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor | int]:
         """Return ``{"image": Tensor (1, D, H, W), "index": int}``."""
+
+
+@runtime_checkable
+class ImagesInPlace(Protocol):
+    """Images that are read straight into a batch, in the precision they are kept in."""
+
+    volume_shape: tuple[int, ...]
+    volume_dtype: np.dtype[Any]
+
+    def read_into(self, out: npt.NDArray[Any], index: int) -> None:
+        """Read one volume into an array of `volume_shape` and `volume_dtype`."""
 
 
 def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
@@ -52,13 +65,13 @@ def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list
 def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers: int = 1) -> Batches:
     """Read batches in their order while the caller computes on the one before.
 
-    Threads, not processes: the reading is memory-mapped arrays and conversions that release
-    the interpreter, a batch needs no copy between processes, and nothing is left behind
-    when the process is killed.
+    Threads, not processes: reading releases the interpreter, a batch needs no copy between
+    processes, and nothing is left behind when the process is killed. The memory of a batch is used
+    again for a later one once nothing of the batch is referred to any more.
 
     Parameters
     ----------
-    images : Images
+    images : Images or ImagesInPlace
         The dataset.
     batches : iterable of sequences of int
         Rows of each batch.
@@ -70,28 +83,85 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
     rows : Tensor (n,), int64
         The rows of the batch.
     volumes : Tensor (n, 1, D, H, W)
-        Their images.
+        Their images; in the precision they are kept in where the dataset is `ImagesInPlace`
+        (`Encoder` and `TwoViews` widen them on their device).
     """
+    memory = _Memory(images.volume_shape, images.volume_dtype) if isinstance(images, ImagesInPlace) else None
     if n_readers == 0:
         for rows in batches:
-            yield torch.tensor(rows), torch.stack([_image(images, row) for row in rows])
+            yield _read(_Batch(images, rows, memory))
         return
     pool = ThreadPoolExecutor(n_readers, thread_name_prefix="read")
     upcoming = iter(batches)
-    waiting: deque[tuple[Sequence[int], list[Future[torch.Tensor]]]] = deque()
+    waiting: deque[tuple[_Batch, list[Future[None]]]] = deque()
     try:
         while True:
             for rows in islice(upcoming, _BATCHES_AHEAD - len(waiting)):
-                waiting.append((rows, [pool.submit(_image, images, row) for row in rows]))
+                batch = _Batch(images, rows, memory)
+                waiting.append((batch, [pool.submit(batch.read, place) for place in range(len(rows))]))
+                del batch
             if not waiting:
                 return
-            rows, pending = waiting.popleft()
-            yield torch.tensor(rows), torch.stack([future.result() for future in pending])
+            # Nothing here may refer to the batch while the caller has it: its memory would be kept longer.
+            yield _await(*waiting.popleft())
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _image(images: Images, row: int) -> torch.Tensor:
-    image = images[int(row)]["image"]
-    assert isinstance(image, torch.Tensor)
-    return image
+class _Memory:
+    """Blocks for batches; one is taken again when no array or tensor refers to its last use.
+
+    Fresh memory is the dearest part of reading: the kernel clears it page by page.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._shape, self._dtype = shape, dtype
+        self._free: deque[npt.NDArray[Any]] = deque()
+
+    def take(self, n: int) -> npt.NDArray[Any]:
+        while self._free:
+            block = self._free.popleft()
+            if len(block) >= n:
+                break
+        else:
+            block = np.empty((n, *self._shape), self._dtype)
+        batch = block[:n]
+        weakref.finalize(batch, self._free.append, block).atexit = False
+        return batch
+
+
+class _Batch:
+    """A batch while it is read: straight into its memory, or volume by volume to be stacked."""
+
+    def __init__(self, images: Images, rows: Sequence[int], memory: _Memory | None) -> None:
+        self.rows = rows
+        self._images = images
+        self._array = None if memory is None else memory.take(len(rows))
+        self._volumes: dict[int, torch.Tensor] = {}
+
+    def read(self, place: int) -> None:
+        row = int(self.rows[place])
+        if self._array is not None:
+            assert isinstance(self._images, ImagesInPlace)
+            self._images.read_into(self._array[place], row)
+            return
+        image = self._images[row]["image"]
+        assert isinstance(image, torch.Tensor)
+        self._volumes[place] = image
+
+    def finish(self) -> tuple[torch.Tensor, torch.Tensor]:
+        if self._array is not None:
+            return torch.tensor(self.rows), torch.from_numpy(self._array)
+        return torch.tensor(self.rows), torch.stack([self._volumes[place] for place in range(len(self.rows))])
+
+
+def _read(batch: _Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    for place in range(len(batch.rows)):
+        batch.read(place)
+    return batch.finish()
+
+
+def _await(batch: _Batch, pending: list[Future[None]]) -> tuple[torch.Tensor, torch.Tensor]:
+    for future in pending:
+        future.result()
+    return batch.finish()

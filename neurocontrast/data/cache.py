@@ -13,7 +13,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from neurocontrast.data.entries import open_entry, settled_signature_of, signature_of, write_entry
+from neurocontrast.data.entries import (
+    Signature,
+    holds_entry,
+    read_entry,
+    settled_signature_of,
+    signature_of,
+    write_entry,
+)
 from neurocontrast.data.parallel import map_files
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.volumes import Preprocessing, load_volume
@@ -43,7 +50,7 @@ def default_cache_folder() -> Path:
 
 
 class VolumeCache:
-    """Volumes of one preprocessing, each in a memory-mapped file.
+    """Volumes of one preprocessing, each in a file of its own.
 
     An entry belongs to the resolved path of its scan, to the preprocessing contract (with the
     version of the transform) and to `dtype`. It is used only while the scan's size, modification
@@ -76,6 +83,7 @@ class VolumeCache:
         self.shape = (1, *preprocessing.shape)
         root = Path(folder).expanduser().absolute() if folder is not None else default_cache_folder()
         self.folder = root / f"{preprocessing.digest()[:16]}-{dtype}"
+        self._known: dict[str, tuple[tuple[int, int], Path]] = {}
 
     @property
     def n_bytes(self) -> int:
@@ -92,7 +100,7 @@ class VolumeCache:
             Or when the disk is full, which ends the work at once.
         """
         unique = list(dict.fromkeys(os.fspath(path) for path in paths))
-        missing = [path for path in unique if self._valid_entry(path) is None]
+        missing = [path for path in unique if not self._holds(path)]
         if not missing:
             return Prepared(len(unique), 0)
         self._open_folder(n_missing=len(missing))
@@ -106,7 +114,7 @@ class VolumeCache:
         return Prepared(len(unique) - len(missing), len(missing))
 
     def read(self, path: str | Path) -> npt.NDArray[Any]:
-        """Return a scan's volume, ``(1, *shape)``, as a private memory map: what is written to it stays in memory.
+        """Return a scan's volume, ``(1, *shape)``, in the precision of the cache.
 
         A scan without a valid entry is preprocessed now.
 
@@ -115,26 +123,59 @@ class VolumeCache:
         DataError
             Naming the scan, where it is absent or cannot be used.
         """
+        volume = np.empty(self.shape, self.dtype)
+        self.read_into(volume, path)
+        return volume
+
+    def read_into(self, out: npt.NDArray[Any], path: str | Path) -> None:
+        """Read a scan's volume as `read` does, into memory that is there already.
+
+        Parameters
+        ----------
+        out : ndarray
+            ``(1, *shape)`` of the cache's dtype, contiguous.
+        path : str or Path
+            The scan.
+        """
+        if out.shape != self.shape or out.dtype != self.dtype or not out.flags.c_contiguous:
+            raise DataError(
+                f"a volume of this cache is a contiguous array {self.shape} of {self.dtype}, "
+                f"got {'one' if out.flags.c_contiguous else 'a strided one'} {out.shape} of {out.dtype}."
+            )
         name = os.fspath(path)
-        entry = self._valid_entry(name)
-        if entry is None:
-            self._open_folder(n_missing=1)
-            self._make(name)
-            entry = self._valid_entry(name)
-        if entry is None:
+        if self._read_entry(name, out):
+            return
+        self._open_folder(n_missing=1)
+        self._make(name)
+        if not self._read_entry(name, out):
             raise DataError(f"{name}: the scan or its entry in {self.folder} keeps changing while it is read.")
-        return entry
+
+    def _read_entry(self, path: str, out: npt.NDArray[Any]) -> bool:
+        found = self._locate(path)
+        return found is not None and read_entry(*found, out)
+
+    def _holds(self, path: str) -> bool:
+        found = self._locate(path)
+        return found is not None and holds_entry(*found, n_bytes=self.n_bytes)
+
+    def _locate(self, path: str) -> tuple[Path, Signature] | None:
+        """Return where a scan's entry belongs and the scan's signature, or None where there is no scan."""
+        try:
+            status = Path(path).stat()
+        except OSError:
+            return None
+        # Resolving a path takes longer than anything here but the reading. The same file needs it once; a link
+        # that leads elsewhere now leads to another inode.
+        inode = status.st_dev, status.st_ino
+        known_inode, entry = self._known.get(path, (None, None))
+        if entry is None or known_inode != inode:
+            entry = self._entry_path(path)
+            self._known[path] = inode, entry
+        return entry, Signature.of_status(status)
 
     def _entry_path(self, path: str) -> Path:
         key = digest_of("volume", os.path.realpath(path))
         return self.folder / key[:2] / f"{key}.npy"
-
-    def _valid_entry(self, path: str) -> npt.NDArray[Any] | None:
-        try:
-            source = signature_of(path)
-        except OSError:
-            return None
-        return open_entry(self._entry_path(path), source, shape=self.shape, dtype=self.dtype)
 
     def _make_or_say_why(self, path: str) -> str | None:
         try:

@@ -1,21 +1,22 @@
-"""One file of the cache: a memory-mappable ``.npy`` that knows which scan it was made from."""
+"""One file of the cache: a ``.npy`` that knows which scan it was made from."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import time
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from isal import isal_zlib
 
 from neurocontrast.files import atomic_path
 
-__all__ = ["Signature", "open_entry", "settled_signature_of", "signature_of", "write_entry"]
+__all__ = ["Signature", "holds_entry", "read_entry", "settled_signature_of", "signature_of", "write_entry"]
 
 _MAGIC = b"NCVOL\x00\x01\x00"
 # size, mtime, ctime of the scan; modification time of the entry; CRC-32 of the array's bytes.
@@ -35,6 +36,11 @@ class Signature:
     mtime_ns: int
     ctime_ns: int
 
+    @classmethod
+    def of_status(cls, status: os.stat_result) -> Signature:
+        """Return the signature of a file whose status is known."""
+        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
 
 def signature_of(path: str | os.PathLike[str]) -> Signature:
     """Return the signature of the file a path leads to.
@@ -44,8 +50,7 @@ def signature_of(path: str | os.PathLike[str]) -> Signature:
     OSError
         Where there is no such file.
     """
-    status = Path(path).stat()
-    return Signature(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return Signature.of_status(Path(path).stat())
 
 
 def settled_signature_of(path: str | os.PathLike[str]) -> Signature:
@@ -69,38 +74,74 @@ def write_entry(path: Path, array: npt.NDArray[Any], source: Signature) -> None:
     with atomic_path(path) as temporary:
         with open(temporary, "wb") as stream:
             np.lib.format.write_array(stream, array, allow_pickle=False)
-            stream.write(_trailer(source, stamp, zlib.crc32(array.data.cast("B"))))
+            stream.write(_trailer(source, stamp, isal_zlib.crc32(array.data.cast("B"))))
         os.utime(temporary, ns=(stamp, stamp))
 
 
-def open_entry(
-    path: Path, source: Signature, *, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> npt.NDArray[Any] | None:
-    """Return the entry's array as a private memory map, or None where it must be made again.
+def read_entry(path: Path, source: Signature, out: npt.NDArray[Any]) -> bool:
+    """Fill an array from an entry; False where the entry must be made again.
 
     It must have been made from this very source, be whole, and be as it was written: where
     the file's modification time is not the recorded one its checksum decides.
+
+    Parameters
+    ----------
+    path : Path
+        The entry.
+    source : Signature
+        Of the scan as it is now.
+    out : ndarray
+        Contiguous, of the shape and type that was written. It may hold anything where False is returned.
     """
+    return _visit(path, source, n_bytes=out.nbytes, buffer=out.data.cast("B"))
+
+
+def holds_entry(path: Path, source: Signature, *, n_bytes: int) -> bool:
+    """Tell whether `read_entry` would fill an array; voxels are read only where the checksum must decide."""
+    return _visit(path, source, n_bytes=n_bytes, buffer=None)
+
+
+def _visit(path: Path, source: Signature, *, n_bytes: int, buffer: memoryview | None) -> bool:
     try:
-        with open(path, "rb") as stream:
-            status = os.fstat(stream.fileno())
-            start = status.st_size - _TRAILER.size
-            n_bytes = int(np.prod(shape)) * dtype.itemsize
-            trailer = os.pread(stream.fileno(), _TRAILER.size, max(start, 0))
-            if len(trailer) != _TRAILER.size or start < n_bytes:
-                return None
-            magic, size, mtime_ns, ctime_ns, stamp, checksum = _TRAILER.unpack(trailer)
-            if magic != _MAGIC or Signature(size, mtime_ns, ctime_ns) != source:
-                return None
-            array = np.memmap(stream, dtype=dtype, mode="c", offset=start - n_bytes, shape=shape)
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return None
-    if status.st_mtime_ns != stamp:
-        if zlib.crc32(array.data.cast("B")) != checksum:
-            return None
-        # Copied, for instance to a faster disk: remember that it was found intact.
-        os.utime(path, ns=(stamp, stamp))
-    return array
+        return False
+    try:
+        status = os.fstat(file)
+        start = status.st_size - _TRAILER.size - n_bytes
+        trailer = os.pread(file, _TRAILER.size, max(start + n_bytes, 0))
+        if start < 0 or len(trailer) != _TRAILER.size:
+            return False
+        magic, size, mtime_ns, ctime_ns, stamp, checksum = _TRAILER.unpack(trailer)
+        if magic != _MAGIC or Signature(size, mtime_ns, ctime_ns) != source:
+            return False
+        is_touched = status.st_mtime_ns != stamp
+        if is_touched and buffer is None:
+            buffer = memoryview(bytearray(n_bytes))
+        if buffer is not None and not _fill(buffer, file, start):
+            return False
+        if is_touched and buffer is not None:
+            if isal_zlib.crc32(buffer) != checksum:
+                return False
+            # Copied, for instance to a faster disk: remember that it was found intact, where that is allowed.
+            with contextlib.suppress(OSError):
+                os.utime(path, ns=(stamp, stamp))
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+
+
+def _fill(buffer: memoryview, file: int, start: int) -> bool:
+    # One plain read into memory that is there already: a map of the file costs a fault a page, and a copy.
+    n_filled = 0
+    while n_filled < len(buffer):
+        n_read = os.preadv(file, [buffer[n_filled:]], start + n_filled)
+        if n_read == 0:
+            return False
+        n_filled += n_read
+    return True
 
 
 def _trailer(source: Signature, stamp: int, checksum: int) -> bytes:

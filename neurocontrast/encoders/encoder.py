@@ -49,6 +49,8 @@ class Encoder(nn.Module):
 
     def forward(self, volumes: torch.Tensor) -> torch.Tensor:
         """Map volumes (n, 1, D, H, W) to representations (n, n_features)."""
+        # The cache keeps volumes in half precision; they are widened here, on the device that computes.
+        volumes = volumes.to(next(self.parameters()).dtype)
         # A mean, not adaptive pooling: its backward pass is deterministic on every device.
         return self.features(volumes).mean(dim=(2, 3, 4))
 

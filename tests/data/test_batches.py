@@ -1,5 +1,6 @@
 import threading
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,6 +19,20 @@ class Images:
             raise OSError("no such scan")
         self.read.append(index)
         return {"image": torch.full((1, 2, 2, 2), float(index)), "index": index}
+
+
+class ImagesInPlace(Images):
+    volume_shape = (1, 40, 40, 40)
+    volume_dtype = np.dtype(np.float16)
+
+    def __getitem__(self, index):
+        raise AssertionError("read in place instead")
+
+    def read_into(self, out, index):
+        if index == self.broken:
+            raise OSError("no such scan")
+        self.read.append(index)
+        out[:] = index
 
 
 @pytest.mark.parametrize(
@@ -49,7 +64,31 @@ def test_reading_stays_a_little_ahead_and_ends_when_closed():
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("read")]
 
 
+@pytest.mark.parametrize("images", [Images, ImagesInPlace])
 @pytest.mark.parametrize("n_readers", [0, 2])
-def test_an_error_of_reading_reaches_the_caller(n_readers):
+def test_an_error_of_reading_reaches_the_caller(n_readers, images):
     with pytest.raises(OSError, match="no such scan"):
-        list(read_batches(Images(broken=4), [[1, 2], [3, 4]], n_readers=n_readers))
+        list(read_batches(images(broken=4), [[1, 2], [3, 4]], n_readers=n_readers))
+
+
+@pytest.mark.parametrize("n_readers", [0, 1, 3])
+def test_batches_read_in_place_keep_their_precision_and_stay_while_they_are_held(n_readers):
+    given = [[3, 1], [8, 0, 2], [5], [7, 6, 4]]
+    read = list(read_batches(ImagesInPlace(), given, n_readers=n_readers))
+    assert [rows.tolist() for rows, _ in read] == given
+    for rows, volumes in read:
+        assert volumes.dtype == torch.float16
+        assert volumes.shape == (len(rows), 1, 40, 40, 40)
+        assert (volumes == rows[:, None, None, None, None]).all()
+
+
+@pytest.mark.parametrize("n_readers", [0, 1])
+def test_memory_is_used_again_once_a_batch_is_let_go(n_readers):
+    places = []
+    held = None
+    for rows, volumes in read_batches(ImagesInPlace(100), [[row, row + 1] for row in range(40)], n_readers=n_readers):
+        if rows[0] == 5:
+            held = volumes[1].flatten()  # a view of the batch keeps all of it
+        places.append(volumes.data_ptr())
+    assert len(set(places)) <= 5
+    assert (held == 6).all()

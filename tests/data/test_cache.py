@@ -52,7 +52,6 @@ def test_what_is_read_is_the_volume(scans, tmp_path, dtype):
     prepared = cache.prepare(scans, n_workers=0)
     assert (prepared.n_reused, prepared.n_made) == (0, 5)
     volume = cache.read(scans[0])
-    assert isinstance(volume, np.memmap)
     assert volume.dtype == dtype
     expected = load_volume(scans[0], CONTRACT)
     np.testing.assert_allclose(
@@ -61,6 +60,30 @@ def test_what_is_read_is_the_volume(scans, tmp_path, dtype):
     volume[:] = 0
     np.testing.assert_allclose(cache.read(scans[0]), expected, rtol=1e-3, atol=1e-6)
     assert np.load(entries_of(cache)[0]).shape == (1, 20, 22, 16)
+
+
+def test_a_volume_is_read_into_memory_that_is_there(scans, cache):
+    batch = np.full((2, *cache.shape), np.nan, dtype=np.float16)
+    cache.read_into(batch[1], scans[0])
+    np.testing.assert_array_equal(batch[1], cache.read(scans[0]))
+    assert np.isnan(batch[0]).all()
+    for wrong in (np.empty(cache.shape, np.float32), batch, np.empty((*cache.shape, 2), np.float16)[..., 0]):
+        with pytest.raises(DataError, match=r"a contiguous array \(1, 20, 22, 16\) of float16, got"):
+            cache.read_into(wrong, scans[0])
+
+
+def test_a_cache_that_may_not_be_written_is_read(scans, cache, monkeypatch):
+    cache.prepare(scans, n_workers=0)
+    for entry in entries_of(cache):
+        os.utime(entry)  # as a copy would be
+
+    def refuse(*given, **named):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "utime", refuse)
+    monkeypatch.setattr(cache_module, "write_entry", refuse)
+    for path in scans:
+        assert np.isfinite(cache.read(path)).all()
 
 
 def test_worker_processes_make_the_same_entries(scans, tmp_path, brain, write_nifti):

@@ -16,6 +16,13 @@ def test_densenet121_gives_1024_features_and_a_128_embedding():
     assert n_parameters == 11_242_624  # blocks of 6, 12, 24, 16; growth 32; 64 first features; no classifier
 
 
+def test_volumes_in_half_precision_are_widened():
+    encoder = build_encoder(LENET).eval()
+    volumes = torch.randn(2, 1, 16, 16, 16).half()
+    assert torch.equal(encoder(volumes), encoder(volumes.float()))
+    assert encoder.half()(volumes.float()).dtype == torch.float16
+
+
 def test_densenet_without_final_norm_lacks_that_layer_alone():
     with_norm = build_encoder(EncoderSettings()).state_dict().keys()
     without = build_encoder(EncoderSettings(final_norm=False)).state_dict().keys()

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
+from neurocontrast.evaluation.neighbours import neighbour_predictions, neighbour_weights
+from neurocontrast.evaluation.platt import fit_platt
+from neurocontrast.evaluation.probe_kinds import fit_and_decide, inner_predictions
+from neurocontrast.evaluation.probes import inner_folds
+from neurocontrast.evaluation.target import Target
+from neurocontrast.exceptions import ConfigError
+
+FAST = {"n_bootstraps": 0, "umap": False, "C": (1e-4, 1e-2, 1.0), "n_inner_folds": 3}
+CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ()}
+
+
+def make(kind: str, *, n: int = 120, p: int = 15, signal: float = 1.0, seed: int = 0):
+    generator = np.random.default_rng(seed)
+    features = generator.normal(size=(n, p)) * np.exp(generator.normal(size=p))
+    hidden = signal * features[:, 0] / features[:, 0].std() + generator.normal(size=n)
+    subjects = np.array([f"s{row // 2}" for row in range(n)], dtype=object)
+    if kind == "continuous":
+        return features, Target("age", "continuous", 50 + 10 * hidden), subjects
+    classes = CLASSES[kind]
+    codes = np.searchsorted(np.quantile(hidden, np.arange(1, len(classes)) / len(classes)), hidden)
+    return features, Target("dx", kind, codes, classes, "patient" if kind == "binary" else None), subjects
+
+
+def design_of(features):
+    return lambda train, test: (features[train], features[test])
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
+def test_neighbours_are_those_of_scikit_learn(kind):
+    features, target, _ = make(kind)
+    train, test = np.arange(90), np.arange(90, 120)
+    scaler = StandardScaler().fit(features[train])
+    x_train, x_test = scaler.transform(features[train]), scaler.transform(features[test])
+    for k, found in zip(
+        (1, 7, 90), neighbour_predictions(design_of(features), target, train, test, (1, 7, 500)), strict=True
+    ):
+        model = (KNeighborsRegressor if kind == "continuous" else KNeighborsClassifier)(k, weights="distance")
+        model.fit(x_train, target.values[train])
+        if kind == "continuous":
+            np.testing.assert_allclose(found, model.predict(x_test), rtol=1e-9)
+            continue
+        # One neighbour more that has the classes of the training rows keeps probabilities from 0 and 1.
+        shares = np.bincount(target.values[train]) / 90
+        expected = (k * model.predict_proba(x_test) + shares) / (k + 1)
+        np.testing.assert_allclose(found, expected[:, 1] if kind == "binary" else expected, atol=1e-9)
+
+
+def test_equally_far_neighbours_share_their_places_so_that_order_does_not_decide():
+    x_train = np.array([[0.0], [1.0], [1.0], [-1.0], [5.0]])
+    weights = neighbour_weights(x_train, np.array([[0.2]]), (2,))[0][0]
+    # One place is left for the two scans at 1.0: the nearest (at 0.2) has weight 1/0.2, they share 1/0.8.
+    np.testing.assert_allclose(weights, np.array([5.0, 0.625, 0.625, 0.0, 0.0]) / 6.25)
+    same = neighbour_weights(x_train, np.array([[1.0]]), (3,))[0][0]
+    np.testing.assert_allclose(same, [0, 0.5, 0.5, 0, 0])  # at distance zero: nothing is left to the third
+    order = np.random.default_rng(0).permutation(5)
+    np.testing.assert_allclose(neighbour_weights(x_train[order], np.array([[0.2]]), (2,))[0][0], weights[order])
+
+
+def test_the_machine_is_the_plain_one_of_scikit_learn_in_its_order_of_scans():
+    features, target, subjects = make("binary", p=40)
+    train, test = np.arange(90), np.arange(90, 120)
+    settings = EvaluationSettings(probe="svm", **{**FAST, "C": (1e-2,)})
+    decided = fit_and_decide(design_of(features), target, train, test, subjects=subjects, settings=settings, seed=1)
+    scaler = StandardScaler().fit(features[train])
+    plain = LinearSVC(C=1e-2, dual=False, tol=1e-8, max_iter=10_000)
+    plain.fit(scaler.transform(features[train]), target.values[train])
+    decisions = plain.decision_function(scaler.transform(features[test]))
+    logits = np.log(decided.fit.scores / (1 - decided.fit.scores))
+    slope, bias = np.polyfit(decisions, logits, 1)
+    assert slope > 0
+    np.testing.assert_allclose(logits, slope * decisions + bias, atol=1e-4)
+    assert decided.fit.n_not_converged == 0
+
+
+def test_probabilities_of_the_machine_are_fitted_on_scans_it_has_not_seen():
+    """With more features than scans, a machine separates its training scans: fitted on these, it would be certain."""
+    features, target, subjects = make("binary", n=120, p=300, signal=0.0)
+    settings = EvaluationSettings(probe="svm", **{**FAST, "C": (1.0,)})
+    decided = fit_and_decide(
+        design_of(features), target, np.arange(90), np.arange(90, 120), subjects=subjects, settings=settings, seed=0
+    )
+    assert decided.fit.scores.min() > 0.15
+    assert decided.fit.scores.max() < 0.85
+
+
+def test_platt_is_a_logistic_regression_and_never_turns_the_order_round():
+    generator = np.random.default_rng(0)
+    codes = np.repeat([0, 1], 2000)
+    decisions = generator.normal(size=4000) + 1.5 * codes
+    stacked = np.column_stack([np.zeros(4000), decisions])
+    found = fit_platt(stacked, codes)
+    plain = LogisticRegression(C=1e6).fit(decisions[:, None], codes)
+    assert found.slope == pytest.approx(plain.coef_[0, 0], rel=0.02)
+    turned = fit_platt(-stacked, codes)
+    scores = turned.probabilities(-stacked)[:, 1]
+    assert turned.slope > 0
+    assert roc_auc_score(codes, scores) == pytest.approx(roc_auc_score(codes, -decisions))
+    assert np.ptp(scores) < 0.05
+
+
+@pytest.mark.parametrize("probe", ["svm", "knn"])
+@pytest.mark.parametrize("target", ["diagnosis", "age"])
+def test_other_probes_find_a_planted_signal_and_have_a_baseline_of_their_kind(make_cohort, probe, target):
+    cohort = make_cohort(120, n_features=8, diagnosis=1.0, age=1.5)
+    study = plan_study(
+        cohort.table, cohort.features, settings=EvaluationSettings(target=target, probe=probe, k=(3, 10), **FAST)
+    )
+    result = run_study(study)
+    metric, least = ("auc", 0.8) if target == "diagnosis" else ("r2", 0.4)
+    assert result.summary["metrics"][metric]["pooled"] > least
+    assert result.summary["increment"][metric]["difference"] > 0.2
+    assert result.summary["probe"]["name"] == probe
+    column = {"svm": "C", "knn": "k"}[probe]
+    assert set(result.tables["folds"][column]) <= set(study.settings.C if probe == "svm" else study.settings.k)
+
+
+def test_several_classes_have_probabilities_by_every_probe(make_cohort):
+    cohort = make_cohort(150, n_features=8, classes=("hc", "bd", "sz"), diagnosis=1.5)
+    for probe in ("logistic", "svm", "knn"):
+        settings = EvaluationSettings(probe=probe, **FAST)
+        result = run_study(plan_study(cohort.table, cohort.features, settings=settings))
+        scores = result.tables["predictions"][["score_hc", "score_bd", "score_sz"]].to_numpy()
+        np.testing.assert_allclose(scores.sum(axis=1), 1)
+        assert result.summary["metrics"]["balanced_accuracy"]["pooled"] > 0.55
+
+
+@pytest.mark.parametrize("probe", ["logistic", "svm", "knn"])
+def test_inner_predictions_are_of_probes_that_have_not_seen_the_subject(probe):
+    """Labels that only a subject's own other scan gives away are not found."""
+    generator = np.random.default_rng(0)
+    features = np.repeat(generator.normal(size=(60, 30)), 2, axis=0) + 0.01 * generator.normal(size=(120, 30))
+    codes = np.repeat(generator.permutation(np.arange(60) % 2), 2)
+    target = Target("dx", "binary", codes, CLASSES["binary"], "patient")
+    subjects = np.array([f"s{row // 2}" for row in range(120)], dtype=object)
+    settings = EvaluationSettings(probe=probe, **FAST)
+    rows, scores = inner_predictions(
+        design_of(features), target, np.arange(120), strength=1.0, subjects=subjects, settings=settings, seed=0
+    )
+    assert sorted(rows) == list(range(120))
+    assert abs(roc_auc_score(codes[rows], scores) - 0.5) < 0.3
+    pairs = inner_folds(target, np.arange(120), subjects, n_folds=3, seed=0)
+    assert all(not set(subjects[a]) & set(subjects[b]) for a, b in pairs)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"probe": "logistic", "target": "age"}, "'logistic' is not for a continuous target.*ridge, svm or knn"),
+        ({"probe": "ridge"}, "'ridge' is not for a categorical target.*logistic, svm or knn"),
+        ({"threshold": "youden", "target": "age"}, "threshold: 'youden' is for two classes, and 'age' is continuous"),
+        ({"threshold": 0.3, "target": "site"}, "'0.3' is for two classes, and 'site' is of 3 classes"),
+    ],
+)
+def test_probes_and_thresholds_that_do_not_fit_the_target_are_refused(make_cohort, options, message):
+    cohort = make_cohort(60)
+    with pytest.raises(ConfigError, match=message):
+        plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**{**FAST, **options}))

@@ -21,6 +21,7 @@ __all__ = [
     "Columns",
     "Facts",
     "Items",
+    "Numbered",
     "Paragraph",
     "Pictures",
     "Section",
@@ -45,6 +46,15 @@ class Items:
     block: ClassVar[str] = "items"
     items: Sequence[tuple[str, str]]
     role: str = ""
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A numbered list: references."""
+
+    block: ClassVar[str] = "numbered"
+    title: str
+    items: Sequence[tuple[int, str]]
 
 
 @dataclass(frozen=True)
@@ -76,12 +86,17 @@ class Cards:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table; `reason` says why a value is absent, `detail` stands under it in small print."""
+    """One cell of a table.
+
+    `reason` says why a value is absent, `detail` stands under it in small print, and `links` are
+    sections of the page with their titles.
+    """
 
     text: str
     reason: str = ""
     heading: bool = False
     detail: str = ""
+    links: Sequence[tuple[str, str]] = ()
 
     @property
     def absent(self) -> bool:
@@ -109,10 +124,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Figures set side by side where there is room."""
+    """Figures set side by side where there is room; `wide` ones one under another."""
 
     block: ClassVar[str] = "pictures"
     pictures: Sequence[Picture]
+    wide: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,7 +149,7 @@ class Columns:
     right: Sequence[Block]
 
 
-Block = Paragraph | Items | Facts | Cards | Table | Pictures | Code | Columns
+Block = Paragraph | Items | Numbered | Facts | Cards | Table | Pictures | Code | Columns
 
 
 @dataclass(frozen=True)

@@ -2,48 +2,56 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from neurocontrast.exceptions import ConfigError, DataError, one_of
+from neurocontrast.files import digest_of_file
+from neurocontrast.reporting.reading import read_table
+from neurocontrast.reporting.summary import FORMAT, KINDS, read_json, read_summary
 
-__all__ = ["FORMAT", "KINDS", "EvaluationFiles", "read_evaluation"]
+__all__ = ["FORMAT", "KINDS", "EvaluationFiles", "Explanation", "external_part", "read_evaluation"]
 
-FORMAT = 1
-"""The format of evaluation.json that this version reads."""
-
-KINDS = ("binary", "multiclass", "continuous")
-
-_REQUIRED_KEYS = ("format", "target", "kind", "splits", "n", "metrics")
-_SECTION, _LIST, _WHOLE = (dict, "a section of keys"), (list, "a list"), (int, "a whole number")
-_SHAPES: dict[str, tuple[type, str]] = {
-    **dict.fromkeys(("n", "metrics", "baseline", "increment", "run", "objective", "environment"), _SECTION),
-    **dict.fromkeys(("bootstrap", "embeddings", "simulation", "permutation"), _SECTION),
-    **dict.fromkeys(("classes", "warnings", "baseline_covariates"), _LIST),
-    **dict.fromkeys(("n_folds", "n_repeats", "seed", "n_overlap"), _WHOLE),
-    "target": (str, "the name of a column"),
-}
-"""What `evaluate` writes under a key, where it is not null."""
 _REQUIRED_FILES = ("evaluation.json", "predictions.tsv", "folds.tsv", "sites.tsv")
-_REQUIRED_COLUMNS = {
-    "predictions.tsv": ("repeat", "fold", "y_true", "y_score"),
-    "folds.tsv": ("repeat", "fold", "n_train", "n_test"),
-    "sites.tsv": ("site", "n"),
-    "cohort.tsv": ("site",),
-    "map.tsv": ("pc1", "pc2"),
-    "training.tsv": (),
-    "scans.tsv": ("path",),
+_TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "predictions": ("predictions.tsv", ("repeat", "fold", "y_true", "y_score")),
+    "folds": ("folds.tsv", ("repeat", "fold", "n_train", "n_test")),
+    "sites": ("sites.tsv", ("site", "n")),
+    "cohort": ("cohort.tsv", ("site",)),
+    "points": ("map.tsv", ("pc1", "pc2")),
+    "training": ("training.tsv", ()),
+    "scans": ("scans.tsv", ("path",)),
+    "flow": ("flow.tsv", ("step", "n_scans")),
+    "groups": ("groups.tsv", ("group_by", "group", "n")),
+    "calibration": ("calibration.tsv", ("model", "n", "mean_predicted", "observed")),
+    "confounds": ("confounds.tsv", ("column", "metric", "value")),
+    "dependence": ("hsic.tsv", ("column", "hsic")),
+    "learning": ("learning_curve.tsv", ("n_train",)),
+    "external_predictions": ("external_predictions.tsv", ("y_true", "y_score")),
+    "external_sites": ("external_sites.tsv", ("site", "n")),
 }
-_TEXT_COLUMNS = {"participant_id", "subject_id", "session", "site", "sex", "held_out_site", "note", "path", "y_true"}
-_TEXT_COLUMNS |= {"target", "y_pred"}
-_NUMERIC_COLUMNS = {"repeat", "fold", "age", "y_score", "baseline_score", "n", "n_train", "n_test"}
-_NUMERIC_COLUMNS |= {"pc1", "pc2", "umap1", "umap2"}
+"""Each table by its name here: the file, and the columns without which it means nothing."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What ``neurocontrast explain`` found: where in the brain the prediction comes from.
+
+    Attributes
+    ----------
+    about : mapping
+        ``explain.json``.
+    map_path : Path
+        The map, a NIfTI file.
+    """
+
+    about: Mapping[str, Any]
+    map_path: Path
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,15 @@ class EvaluationFiles:
         The tables that every evaluation has.
     cohort, points, training, scans : DataFrame or None
         ``cohort.tsv``, ``map.tsv``, ``training.tsv`` and ``scans.tsv``; None where absent or empty.
+    flow, groups, calibration, confounds, dependence, learning : DataFrame or None
+        ``flow.tsv``, ``groups.tsv``, ``calibration.tsv``, ``confounds.tsv``, ``hsic.tsv`` and
+        ``learning_curve.tsv``.
+    external_predictions, external_sites : DataFrame or None
+        Predictions and sites of the external test set.
+    probe : mapping or None
+        ``probe/probe.json``: the probe fitted on all scans.
+    explanation : Explanation or None
+        What the folder ``explanation`` holds.
     config_text : str or None
         ``config.yaml`` as it stands.
     """
@@ -73,6 +90,16 @@ class EvaluationFiles:
     points: pd.DataFrame | None = None
     training: pd.DataFrame | None = None
     scans: pd.DataFrame | None = None
+    flow: pd.DataFrame | None = None
+    groups: pd.DataFrame | None = None
+    calibration: pd.DataFrame | None = None
+    confounds: pd.DataFrame | None = None
+    dependence: pd.DataFrame | None = None
+    learning: pd.DataFrame | None = None
+    external_predictions: pd.DataFrame | None = None
+    external_sites: pd.DataFrame | None = None
+    probe: Mapping[str, Any] | None = None
+    explanation: Explanation | None = None
     config_text: str | None = None
 
     @property
@@ -125,6 +152,16 @@ class EvaluationFiles:
         """Whether the scans are simulated."""
         return bool(self.summary.get("simulated"))
 
+    @property
+    def level(self) -> float:
+        """Share that intervals hold."""
+        return float((self.summary.get("bootstrap") or {}).get("level") or 0.95)
+
+    @property
+    def key(self) -> str:
+        """A secret of this evaluation: the digest of its predictions, which are no part of the report."""
+        return digest_of_file(self.folder / "predictions.tsv")
+
 
 def read_evaluation(folder: str | os.PathLike[str]) -> EvaluationFiles:
     """Read and check an evaluation folder.
@@ -143,7 +180,7 @@ def read_evaluation(folder: str | os.PathLike[str]) -> EvaluationFiles:
     """
     root = Path(folder)
     _check_is_evaluation(root)
-    summary = _read_summary(root / "evaluation.json")
+    summary = read_summary(root / "evaluation.json")
     missing = [name for name in _REQUIRED_FILES if not (root / name).is_file()]
     if missing:
         raise DataError(
@@ -151,25 +188,54 @@ def read_evaluation(folder: str | os.PathLike[str]) -> EvaluationFiles:
             "Run 'neurocontrast evaluate' again; its files belong together."
         )
     continuous = summary["kind"] == "continuous"
-    tables = {
-        name: _read_table(root / name, columns, continuous=continuous) for name, columns in _REQUIRED_COLUMNS.items()
+    tables: dict[str, Any] = {
+        name: read_table(root / file, columns, continuous=continuous) for name, (file, columns) in _TABLES.items()
     }
-    if tables["predictions.tsv"] is None:
+    if tables["predictions"] is None:
         raise DataError(f"{root / 'predictions.tsv'}: no predictions in it. Run 'neurocontrast evaluate' again.")
-    config = root / "config.yaml"
-    empty = pd.DataFrame()
+    tables |= {name: pd.DataFrame() for name in ("folds", "sites") if tables[name] is None}
+    config, probe = root / "config.yaml", root / "probe" / "probe.json"
     return EvaluationFiles(
         folder=root,
         summary=summary,
-        predictions=tables["predictions.tsv"],
-        folds=empty if tables["folds.tsv"] is None else tables["folds.tsv"],
-        sites=empty if tables["sites.tsv"] is None else tables["sites.tsv"],
-        cohort=tables["cohort.tsv"],
-        points=tables["map.tsv"],
-        training=tables["training.tsv"],
-        scans=tables["scans.tsv"],
+        **tables,
+        probe=read_json(probe) if probe.is_file() else None,
+        explanation=_read_explanation(root / "explanation"),
         config_text=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else None,
     )
+
+
+def external_part(files: EvaluationFiles) -> EvaluationFiles | None:
+    """Return the external test set as an evaluation of its own, for the same figures; None where there is none."""
+    external, predictions = files.summary.get("external"), files.external_predictions
+    if not external:
+        return None
+    metrics, baseline = (
+        {name: {**values, "pooled": values.get("value")} for name, values in (external.get(part) or {}).items()}
+        for part in ("metrics", "baseline")
+    )
+    tested = files.predictions.iloc[:0] if predictions is None else predictions
+    rows = tested.assign(**{name: 0.0 for name in ("repeat", "fold") if name not in tested})
+    return replace(
+        files,
+        summary={**files.summary, "n": external.get("n") or {}, "metrics": metrics, "baseline": baseline,
+                 "increment": external.get("increment") or {}},
+        predictions=rows,
+        sites=pd.DataFrame() if files.external_sites is None else files.external_sites,
+        cohort=None,
+    )  # fmt: skip
+
+
+def _read_explanation(folder: Path) -> Explanation | None:
+    if not (folder / "explain.json").is_file():
+        return None
+    remedy = "Run 'neurocontrast explain' again."
+    about = read_json(folder / "explain.json", remedy=remedy)
+    # The name of a file in this folder, and no way out of it.
+    path = folder / Path(str(about.get("map") or "saliency.nii.gz")).name
+    if not path.is_file():
+        raise DataError(f"{path}: the map of the explanation is missing. {remedy}")
+    return Explanation(about, path)
 
 
 def _check_is_evaluation(root: Path) -> None:
@@ -186,105 +252,3 @@ def _check_is_evaluation(root: Path) -> None:
         else:
             hint = "Give the --out of 'neurocontrast evaluate'."
         raise ConfigError(f"evaluation: '{root}' is not an evaluation folder: evaluation.json is missing. {hint}")
-
-
-def _read_summary(path: Path) -> dict[str, Any]:
-    try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DataError(f"{path}: not readable as JSON ({error}). Run 'neurocontrast evaluate' again.") from error
-    if not isinstance(summary, dict):
-        raise DataError(f"{path}: must be a JSON object, found {type(summary).__name__}.")
-    if summary.get("format") != FORMAT:
-        raise DataError(
-            f"{path}: format must be {FORMAT}, found {summary.get('format')!r}. It was written by another version of "
-            "neurocontrast: evaluate again with this one, or report with that one."
-        )
-    missing = [key for key in _REQUIRED_KEYS if key not in summary]
-    if missing:
-        raise DataError(f"{path}: missing: {one_of(missing)}. Run 'neurocontrast evaluate' again.")
-    if summary["kind"] not in KINDS:
-        raise DataError(f"{path}: kind must be one of {one_of(KINDS)}, found {summary['kind']!r}.")
-    problems = list(_misshapen(summary))
-    if problems:
-        raise DataError(f"{path}: {'; '.join(problems[:5])}. Run 'neurocontrast evaluate' again.")
-    _check_classes(path, summary)
-    return summary
-
-
-def _misshapen(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Name every key that holds something else than `evaluate` writes there."""
-    for key, (kind, word) in _SHAPES.items():
-        if summary.get(key) is not None and (not isinstance(summary[key], kind) or isinstance(summary[key], bool)):
-            yield f"'{key}' must be {word}, found {summary[key]!r:.60}"
-    for key in ("metrics", "baseline", "increment"):
-        section = summary.get(key)
-        for name, figures in section.items() if isinstance(section, dict) else ():
-            if not isinstance(figures, dict):
-                yield f"'{key}.{name}' must be a section of keys, found {figures!r:.60}"
-                continue
-            for part in ("mean", "sd", "pooled", "difference"):
-                if not _is_number(figures.get(part)):
-                    yield f"'{key}.{name}.{part}' must be a number or null, found {figures[part]!r:.60}"
-            interval = figures.get("interval")
-            pair = isinstance(interval, list) and len(interval) == 2 and all(_is_number(bound) for bound in interval)
-            if interval is not None and not pair:
-                yield f"'{key}.{name}.interval' must be two numbers or null, found {interval!r:.60}"
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _check_classes(path: Path, summary: Mapping[str, Any]) -> None:
-    classes = summary.get("classes") or []
-    if summary["kind"] == "binary" and (len(classes) != 2 or summary.get("positive") not in classes):
-        raise DataError(
-            f"{path}: a binary target needs two classes, one of them the positive one; "
-            f"found classes {classes!r}, positive {summary.get('positive')!r}."
-        )
-    if summary["kind"] == "multiclass" and len(classes) < 3:
-        raise DataError(f"{path}: a multiclass target needs three classes or more, found {classes!r}.")
-
-
-def _read_table(path: Path, required: Sequence[str], *, continuous: bool) -> pd.DataFrame | None:
-    """Read a table as text, then convert what must be a number; None where absent or empty."""
-    if not path.is_file():
-        return None
-    try:
-        table = pd.read_csv(
-            path, sep="\t", dtype=str, keep_default_na=False, na_values=["", "n/a"], encoding="utf-8", engine="c"
-        )
-    except pd.errors.EmptyDataError:
-        return None
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not readable as a tab-separated table ({error}).") from error
-    missing = [name for name in required if name not in table.columns]
-    if missing:
-        raise DataError(
-            f"{path}: missing columns: {one_of(missing)}; found: {one_of(table.columns)}. "
-            "Run 'neurocontrast evaluate' again."
-        )
-    if table.empty:
-        return None
-    truth = {"y_true", "target"} if continuous else set()
-    numbers = set(table.columns) if path.name == "cohort.tsv" else (_NUMERIC_COLUMNS | truth) & set(table.columns)
-    return pd.DataFrame(
-        {
-            name: _convert(table[name], path, must=name in numbers, text=name in _TEXT_COLUMNS - truth)
-            for name in table.columns
-        }
-    )
-
-
-def _convert(column: pd.Series, path: Path, *, must: bool, text: bool) -> pd.Series:
-    if text:
-        return column
-    numbers = pd.to_numeric(column, errors="coerce")
-    wrong = column.notna() & numbers.isna() & ~column.str.lower().isin(["nan"])
-    if not wrong.any():
-        return numbers.astype("float64")
-    if must:
-        found = ", ".join(f"row {row + 2}: {column[row]!r}" for row in wrong[wrong].index[:5])
-        raise DataError(f"{path}, column '{column.name}': must be numbers, found {found}.")
-    return column

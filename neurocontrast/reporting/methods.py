@@ -1,4 +1,4 @@
-"""The methods paragraph, generated from the run, and what the report leaves unsaid."""
+"""The methods text, generated from the record of the run, to be pasted into a paper."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import describe_metric
+from neurocontrast.reporting.methods_statistics import write_confounds, write_explanation, write_statistics
 from neurocontrast.reporting.naming import (
     capitalise,
     covariates_text,
@@ -14,16 +14,33 @@ from neurocontrast.reporting.naming import (
     join_words,
     objective_text,
     probe_text,
+    threshold_text,
     value_text,
 )
+from neurocontrast.reporting.references import Citations
 
-__all__ = ["list_silences", "write_methods"]
+__all__ = ["write_methods"]
+
+_OF_LOSS = {
+    "weakly_supervised_cclk": "cclk",
+    "fair_cclk": "cclk",
+    "hard_negative_cclk": "cclk",
+}
 
 
-def write_methods(files: EvaluationFiles) -> list[str]:
-    """Return the paragraphs of a methods section, saying only what the files record."""
-    paragraphs = [_images(files), _pretraining(files), _evaluation(files), _uncertainty(files)]
-    return [text for text in paragraphs if text]
+def write_methods(files: EvaluationFiles, cite: Citations) -> list[tuple[str, str]]:
+    """Return the paragraphs of a methods section, each with its heading, saying only what the files record."""
+    paragraphs = [
+        ("Participants and images.", _images(files)),
+        ("Representation.", _pretraining(files, cite)),
+        ("Prediction.", _prediction(files, cite)),
+        ("External test set.", _external(files, cite)),
+        ("Performance and uncertainty.", write_statistics(files, cite)),
+        ("Confounds.", write_confounds(files, cite)),
+        ("Where in the brain.", write_explanation(files, cite)),
+        ("Software.", _software(files, cite)),
+    ]
+    return [(heading, text) for heading, text in paragraphs if text]
 
 
 def _run(files: EvaluationFiles) -> Mapping[str, Any]:
@@ -35,11 +52,14 @@ def _images(files: EvaluationFiles) -> str:
     n = files.summary.get("n") or {}
     text = "The data are simulated. " if files.simulated else ""
     text += f"{n.get('scans', 'An unrecorded number of')} scans of {n.get('subjects', 'unrecorded')} subjects"
-    text += f" at {n.get('sites', 'unrecorded')} sites were evaluated."
+    text += f" at {n.get('sites', 'unrecorded')} sites were evaluated"
+    excluded = {reason: count for reason, count in (n.get("excluded") or {}).items() if count}
+    if excluded:
+        named = join_words([f"{str(reason).replace('_', ' ')}: {count}" for reason, count in excluded.items()])
+        text += f", after {sum(excluded.values())} scans had been excluded ({named})"
     preprocessing = _run(files).get("preprocessing")
-    if isinstance(preprocessing, Mapping):
-        text += " " + _preprocessing(preprocessing)
-    return text
+    text += "."
+    return text + (" " + _preprocessing(preprocessing) if isinstance(preprocessing, Mapping) else "")
 
 
 def _preprocessing(contract: Mapping[str, Any]) -> str:
@@ -60,11 +80,14 @@ def _preprocessing(contract: Mapping[str, Any]) -> str:
     return f"Volumes were {join_words(parts)}." if parts else ""
 
 
-def _pretraining(files: EvaluationFiles) -> str:
+def _pretraining(files: EvaluationFiles, cite: Citations) -> str:
     objective = files.summary.get("objective")
     if not isinstance(objective, Mapping) or not objective.get("loss"):
         return "How the encoder was pretrained is not recorded in the embeddings."
-    text = f"An encoder ({encoder_text(files)}) was pretrained by contrastive learning with {objective_text(objective)}"
+    text = (
+        f"An encoder ({encoder_text(files)}{_cite_encoder(files, cite)}) was pretrained by contrastive learning with "
+    )
+    text += objective_text(objective) + _cite_loss(objective, cite)
     if objective.get("temperature") is not None:
         text += f", at temperature {value_text(objective['temperature'])}"
     run = _run(files)
@@ -78,83 +101,110 @@ def _pretraining(files: EvaluationFiles) -> str:
     return text
 
 
-def _evaluation(files: EvaluationFiles) -> str:
+def _cite_encoder(files: EvaluationFiles, cite: Citations) -> str:
+    encoder = _run(files).get("encoder")
+    name = str(encoder.get("name") if isinstance(encoder, Mapping) else encoder)
+    found = next((key for key in ("densenet", "resnet", "lenet") if name.startswith(key)), None)
+    return f" {cite(found)}" if found else ""
+
+
+def _cite_loss(objective: Mapping[str, Any], cite: Citations) -> str:
+    parts = objective.get("objectives")
+    names = [part.get("loss") for part in parts.values()] if isinstance(parts, Mapping) else [objective["loss"]]
+    keys = list(dict.fromkeys(_OF_LOSS.get(str(name), str(name)) for name in names))
+    known = [key for key in keys if key in _LOSSES_CITED]
+    return f" {cite(*known)}" if known else ""
+
+
+_LOSSES_CITED = frozenset(
+    {"infonce", "ntxent", "yaware", "conditional", "alignment_uniformity", "supcon", "sincere", "epsilon_supinfonce",
+     "debiased", "hard_negative", "fair_infonce", "cclk", "triplet"}
+)  # fmt: skip
+
+
+def _prediction(files: EvaluationFiles, cite: Citations) -> str:
     s = files.summary
-    chosen = "its penalty" if files.kind == "continuous" else "its inverse penalty C"
+    name = str((s.get("probe") or {}).get("name") or "")
+    chosen = "its number of neighbours" if name == "knn" else "its penalty"
+    penalised = "a " if name in ("svm", "knn") else "L2-penalised "
     text = (
-        f"{capitalise(files.target)} was predicted from the standardised features by L2-penalised "
-        f"{probe_text(files)}, {chosen} chosen by cross-validation inside each training fold. "
+        f"{capitalise(files.target)} was predicted from the standardised features by {penalised}{probe_text(files)}, "
+        f"{chosen} chosen by group-aware cross-validation inside each training fold {cite('nested')}. "
     )
-    if s["splits"] == "leave-site-out":
-        text += (
-            f"Each site was left out once and predicted by a model fitted on all others ({s.get('n_folds', '?')} folds)"
-        )
-    else:
-        text += f"Cross-validation used {s.get('n_folds', '?')} folds stratified by target and site"
-        text += f", repeated {s['n_repeats']} times" if (s.get("n_repeats") or 1) > 1 else ""
-    text += "; all sessions of a subject were kept in the same fold."
+    text += _folds(files) + "; all sessions of a subject were kept in the same fold."
     if s.get("allow_overlap") and s.get("n_overlap"):
         text += f" {s['n_overlap']} of the subjects had also been in the pretraining cohort."
     elif any("overlap_unknown" in str(warning) for warning in s.get("warnings") or []):
         text += " Whether a subject had been in the pretraining cohort could not be checked."
     elif _run(files) and s.get("n_overlap") == 0:
         text += " No evaluated subject had been in the pretraining cohort."
+    if files.kind != "continuous":
+        youden = f" {cite('youden')}" if (s.get("threshold") or {}).get("rule") == "youden" else ""
+        text += f" Scans were assigned to classes {threshold_text(files)}{youden}."
     if files.baseline:
         text += f" A baseline of the same form used {covariates_text(files)} only, in the same folds."
+    return text + _harmonisation(files, cite)
+
+
+def _folds(files: EvaluationFiles) -> str:
+    s = files.summary
+    n_folds = s.get("n_folds", "?")
+    repeats = f", repeated {s['n_repeats']} times" if (s.get("n_repeats") or 1) > 1 else ""
+    if s["splits"] == "leave-site-out":
+        return f"Each site was left out once and predicted by a model fitted on all others ({n_folds} folds)"
+    if s["splits"] == "file":
+        return f"Cross-validation used {n_folds} folds read from a split file{repeats}"
+    return f"Cross-validation used {n_folds} folds stratified by target and site{repeats}"
+
+
+def _harmonisation(files: EvaluationFiles, cite: Citations) -> str:
+    how = str((files.summary.get("confounds") or {}).get("harmonise") or "none")
+    if how == "combat":
+        return (
+            f" Features were harmonised across sites by ComBat {cite('combat', 'combat_mri')} without the target, "
+            "fitted inside each training fold."
+        )
+    if how == "residualise":
+        return " Covariates were regressed out of the features by a model fitted inside each training fold."
+    return "" if how == "none" else f" Features were harmonised ({how}) inside each training fold."
+
+
+def _external(files: EvaluationFiles, cite: Citations) -> str:
+    external = files.summary.get("external")
+    if not external:
+        return ""
+    n = external.get("n") or {}
+    text = (
+        "A probe of the same form, fitted on all evaluated scans, was applied once to an external test set of "
+        f"{n.get('scans', 'unrecorded')} scans of {n.get('subjects', 'unrecorded')} subjects at "
+        f"{n.get('sites', 'unrecorded')} sites, none of which had a part in any choice."
+    )
+    methods = {str(values.get("interval_method")) for values in (external.get("metrics") or {}).values()}
+    if "delong" in methods:
+        text += f" The interval of its AUC is DeLong's {cite('delong')}."
     return text
 
 
-def _uncertainty(files: EvaluationFiles) -> str:
-    names = join_words([describe_metric(key).label.lower().replace("roc", "ROC") for key in files.metrics])
-    text = f"We report {names.replace('(r²)', '(R²)')}." if names else ""
-    bootstrap = files.summary.get("bootstrap") or {}
-    if bootstrap.get("n"):
-        text += (
-            f" Intervals hold the central {float(bootstrap.get('level') or 0.95):.0%}"
-            f" of {bootstrap['n']:,} bootstrap draws of {bootstrap.get('unit', 'subject')}s from the "
-            "pooled out-of-fold predictions, with models held fixed."
-        )
+def _software(files: EvaluationFiles, cite: Citations) -> str:
+    environment = files.summary.get("environment") or {}
+    packages = environment.get("packages") or {}
+    named = []
+    for package, key in (
+        ("torch", "torch"),
+        ("monai", "monai"),
+        ("scikit-learn", "scikit-learn"),
+        ("nilearn", "nilearn"),
+    ):
+        if packages.get(package):
+            named.append(f"{package} {packages[package]} {cite(key)}")
+    text = (
+        f"Analyses were run with neurocontrast {environment['neurocontrast']}"
+        if environment.get("neurocontrast")
+        else ""
+    )
+    if named:
+        text += (", " if text else "Analyses were run with ") + join_words(named)
+    python = f" (Python {environment['python']})" if environment.get("python") and text else ""
     seed = files.summary.get("seed")
-    version = (files.summary.get("environment") or {}).get("neurocontrast")
-    text += f" Seed {seed}." if seed is not None else ""
-    return text + (f" Analyses were run with neurocontrast {version}." if version else "")
-
-
-def list_silences(files: EvaluationFiles) -> list[tuple[str, str]]:
-    """Return what this report does not say, so that nobody reads it in."""
-    items = [
-        (
-            "Not a diagnosis.",
-            "The figures describe groups. They do not say how sure one may be about one person, nor what it costs to "
-            "be wrong.",
-        ),
-        (
-            "Not other scanners.",
-            "Cross-validation over mixed sites tells about these sites; only sites left out tell about new ones."
-            if files.summary["splits"] != "leave-site-out"
-            else "Each site was left out in turn, but all belong to this collection; a new hospital may differ more.",
-        ),
-        (
-            "Not the cause.",
-            "Whatever differs between the groups can carry the result: medication, motion, the scanner, how people "
-            f"were recruited. The baseline covers {covariates_text(files)} and nothing else.",
-        ),
-        (
-            "Not the whole uncertainty.",
-            "Intervals come from resampling the predictions. They leave out what another pretraining seed, other folds "
-            "or other preprocessing would change.",
-        ),
-        ("Not where in the brain.", "No map of the regions that carry the prediction is part of this report."),
-    ]
-    if files.kind != "continuous":
-        items.append(
-            (
-                "Not calibration.",
-                "That a score of 0.8 means 8 of 10 is not shown here; the threshold 0.5 was not chosen for any use.",
-            )
-        )
-    if len(files.metrics) > 1:
-        items.append(
-            ("No correction for many looks.", "Intervals of several metrics and sites are each read by itself.")
-        )
-    return items
+    text += f"{python}." if text else ""
+    return text + (f" Seed {seed}." if seed is not None else "")

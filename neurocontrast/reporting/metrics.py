@@ -31,6 +31,8 @@ class Metric:
         Value without any information; None where it depends on the cohort.
     limits : tuple
         Smallest and largest possible value; None where unbounded.
+    ideal : float or None
+        Best value of a metric of which neither more nor less is better; None for all others.
     """
 
     key: str
@@ -40,6 +42,7 @@ class Metric:
     higher_is_better: bool = True
     chance: float | None = None
     limits: tuple[float | None, float | None] = (None, None)
+    ideal: float | None = None
 
     @property
     def name(self) -> str:
@@ -150,6 +153,29 @@ _KNOWN = (
         "Like the mean absolute error, large errors counting more.",
         higher_is_better=False,
         limits=(0.0, None),
+    ),
+    Metric(
+        "calibration_slope",
+        "Calibration slope",
+        "Cal. slope",
+        "Slope of the outcome on the logit of the predicted probability; 1 is perfect, below 1 probabilities are too "
+        "extreme.",
+        ideal=1.0,
+    ),
+    Metric(
+        "calibration_intercept",
+        "Calibration intercept",
+        "Cal. intercept",
+        "What must be added to the logit so that predicted and observed share agree; 0 is perfect, below 0 the share "
+        "is predicted too high.",
+        ideal=0.0,
+    ),
+    Metric(
+        "age_bias_slope",
+        "Slope of the error on the true value",
+        "Bias slope",
+        "How the error (predicted − true) changes with the truth; 0 is none, −1 a prediction that is always the mean.",
+        ideal=0.0,
     ),
 )
 _BY_KEY = {metric.key: metric for metric in _KNOWN}

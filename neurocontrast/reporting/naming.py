@@ -21,6 +21,7 @@ __all__ = [
     "shorten_paths",
     "splits_text",
     "target_text",
+    "threshold_text",
     "value_text",
 ]
 
@@ -46,6 +47,12 @@ _SPLITS = {
     "stratified": "stratified by target × site",
     "leave-site-out": "one site left out at a time",
     "file": "read from a split file",
+}
+_PROBES = {
+    "logistic": "logistic regression",
+    "ridge": "ridge regression",
+    "svm": "linear support vector machine",
+    "knn": "k-nearest-neighbour classifier",
 }
 _ABSOLUTE_PATH = re.compile(r"(?<![\w.…])(?:/[^/\s'\"=,;:]+)+/(?=[^/\s'\"=,;:]|$|\s)")
 
@@ -130,8 +137,37 @@ def splits_text(files: EvaluationFiles) -> str:
 
 
 def probe_text(files: EvaluationFiles) -> str:
-    """Name the linear model that was put on the frozen features."""
-    return "ridge regression" if files.kind == "continuous" else "logistic regression"
+    """Name the model that was put on the frozen features."""
+    default = "ridge" if files.kind == "continuous" else "logistic"
+    name = str((files.summary.get("probe") or {}).get("name") or default)
+    if name == "logistic" and files.kind == "multiclass":
+        return "multinomial logistic regression"
+    return _PROBES.get(name, name.replace("_", " "))
+
+
+def threshold_text(files: EvaluationFiles) -> str:
+    """Say by which rule a scan was given to a class: "at the threshold 0.5"."""
+    threshold = files.summary.get("threshold") or {}
+    rule, values = threshold.get("rule"), [v for v in threshold.get("values") or [] if isinstance(v, int | float)]
+    if rule is None:
+        return "at the threshold 0.5" if files.kind == "binary" else "by the highest probability"
+    if files.kind != "binary":
+        return "by the highest probability" if rule == "half" else f"by the rule “{_rule_text(rule)}”"
+    if rule == "half" or isinstance(rule, int | float):
+        return f"at the threshold {0.5 if rule == 'half' else rule:g}"
+    spread = f" ({min(values):.2f} to {max(values):.2f} over folds)" if values else ""
+    return f"at the threshold of each fold{spread}, set {_rule_text(rule)}"
+
+
+def _rule_text(rule: object) -> str:
+    aim, _, share = str(rule).partition("=")
+    words = {
+        "prevalence": "to the share of positives in the training fold",
+        "youden": "on inner folds of the training fold to the largest sum of sensitivity and specificity",
+    }
+    return words.get(str(rule)) or (
+        f"on inner folds of the training fold to reach a {aim} of {share}" if share else aim
+    )
 
 
 def value_text(value: Any) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -18,11 +19,12 @@ from neurocontrast.reporting.metrics import (
     number_text,
     point_estimate,
 )
+from neurocontrast.reporting.strata import Strata
+from neurocontrast.reporting.testing import permutation_result
 
-__all__ = ["cell", "count_cell", "table_cohort", "table_folds", "table_metrics", "table_sites"]
+__all__ = ["cell", "count_cell", "table_cohort", "table_external", "table_folds", "table_metrics", "table_strata"]
 
 _NOT_RECORDED = "not recorded"
-_SITES_CAPTION = "Metrics at each site, from out-of-fold predictions, with their intervals."
 
 
 def cell(value: object, *, digits: int = 3, reason: str = _NOT_RECORDED, signed: bool = False) -> Cell:
@@ -46,7 +48,7 @@ def _interval_cell(interval: object, *, reason: str, signed: bool = False) -> Ce
 
 def table_metrics(files: EvaluationFiles) -> Table:
     """Return every metric: pooled, its interval, over folds, the baseline and the difference."""
-    rows = []
+    rows, tested = [], bool(files.summary.get("permutation"))
     for key, values in files.metrics.items():
         increment = files.increment.get(key) or {}
         n_defined = values.get("n_folds_defined")
@@ -64,6 +66,7 @@ def table_metrics(files: EvaluationFiles) -> Table:
                 cell(point_estimate(files.baseline.get(key)), reason=no_baseline),
                 cell(increment.get("difference"), reason=no_baseline, signed=True),
                 _interval_cell(increment.get("interval"), reason="not computed", signed=True),
+                *_p_value(files, key),
             )
         )
     meanings = [f"{describe_metric(key).short}: {describe_metric(key).meaning}" for key in files.metrics]
@@ -79,10 +82,54 @@ def table_metrics(files: EvaluationFiles) -> Table:
             "Covariates only",
             "Difference",
             "Its interval",
+            *(("p of chance",) if tested else ()),
         ),
         rows,
-        note=" ".join(text for text in meanings if not text.endswith(": ")),
+        note=" ".join(text for text in [*meanings, _about_p(files)] if text and not text.endswith(": ")),
     )
+
+
+def _p_value(files: EvaluationFiles, key: str) -> tuple[Cell, ...]:
+    if not files.summary.get("permutation"):
+        return ()
+    result = permutation_result(files, key)
+    reason = (
+        "not tested: neither more nor less of it is better" if describe_metric(key).ideal is not None else "not tested"
+    )
+    return (Cell(DASH, reason=reason) if result is None else Cell(f"{result.p_value:.3g}"),)
+
+
+def _about_p(files: EvaluationFiles) -> str:
+    permutation = files.summary.get("permutation")
+    if not permutation:
+        return ""
+    where = ", within site" if permutation.get("within_site") else ""
+    return (
+        f"p of chance: permutation p-value (1 + k)/(1 + n), one-sided, from n = {permutation.get('n') or 0:,} "
+        f"permutations of labels between {permutation.get('unit', 'subject')}s{where}; k of them did at least as well."
+    )
+
+
+def table_external(files: EvaluationFiles, external: Mapping[str, Any]) -> Table:
+    """Return the metrics of the external test set beside those of cross-validation."""
+    names = {"delong": "DeLong", "bootstrap": "bootstrap"}
+    baseline = external.get("baseline") or {}
+    rows = []
+    for key, values in (external.get("metrics") or {}).items():
+        beside = baseline.get(key) or {}
+        rows.append(
+            (
+                Cell(describe_metric(key).label, heading=True),
+                cell(values.get("value"), reason=str(values.get("reason") or "not defined on these scans")),
+                _interval_cell(values.get("interval"), reason="not computed"),
+                Cell(names.get(str(values.get("interval_method")), str(values.get("interval_method") or ""))),
+                cell(beside.get("value"), reason="no baseline"),
+                _interval_cell(beside.get("interval"), reason="not computed"),
+                cell(point_estimate(files.metrics.get(key)), reason="not computed"),
+            )
+        )
+    header = ("Metric", "External", "Interval", "Interval by", "Covariates only", "Its interval", "Cross-validation")
+    return Table("Metrics of the external test set.", header, rows, text_columns=(0, 3))
 
 
 def table_cohort(files: EvaluationFiles) -> Table | None:
@@ -113,33 +160,36 @@ def _cohort_cell(name: str, value: object) -> Cell:
     return count_cell(value) if name == "n" else cell(value, digits=1, reason="fewer than two scans")
 
 
-def table_sites(files: EvaluationFiles) -> Table | None:
-    """Return the metrics at each site with their intervals; the note says why one is absent."""
-    sites = files.sites
-    if sites.empty:
+def table_strata(files: EvaluationFiles, strata: Strata) -> Table | None:
+    """Return the metrics at each site or in each group with their intervals; the note says why one is absent."""
+    table = strata.table
+    if table.empty:
         return None
-    metrics = leading_metrics(files.kind, [key for key in files.metrics if key in sites])
-    counts = _count_columns(files)
-    ordered = sites.sort_values(["n", "site"], ascending=[False, True])
-    rows = [_site_row(row, metrics, counts) for _, row in ordered.iterrows()]
-    header = ["Site", "n", *(name.removeprefix("n_") for name in counts)]
+    metrics = leading_metrics(files.kind, [key for key in files.metrics if key in table])
+    counts = _count_columns(files, strata)
+    ordered = table.sort_values(["n", strata.column], ascending=[False, True]) if strata.by_size else table
+    rows = [_stratum_row(row, strata, metrics, counts) for _, row in ordered.iterrows()]
+    header = [strata.title, "n", *(name.removeprefix("n_") for name in counts)]
     for key in metrics:
         header += [describe_metric(key).short, "Cov. only"]
     header.append("Note")
+    caption = f"Metrics {strata.where}, with their {files.level:.0%} intervals. Cov. only: the baseline of covariates."
     return Table(
-        f"{_SITES_CAPTION} Cov. only: the baseline of covariates.{_more(files, metrics, 'sites.tsv')}",
+        caption + _more(files, metrics, strata.file),
         header,
         rows,
         text_columns=(0, len(header) - 1),
     )
 
 
-def _count_columns(files: EvaluationFiles) -> list[str]:
-    """Return the counts by class worth a column: all of them are in the cohort table, where there is one."""
-    if files.cohort is None:
-        return [name for name in files.sites.columns if name.startswith("n_")]
+def _count_columns(files: EvaluationFiles, strata: Strata) -> list[str]:
+    """Return the counts by class worth a column: those of sites are in the cohort table, where there is one."""
+    if files.cohort is None or strata.column != "site":
+        return [
+            name for name in strata.table.columns if name.startswith("n_") and name.removeprefix("n_") in files.classes
+        ]
     positive = f"n_{files.positive}"
-    return [positive] if files.kind == "binary" and positive in files.sites else []
+    return [positive] if files.kind == "binary" and positive in strata.table else []
 
 
 def _more(files: EvaluationFiles, shown: Sequence[str], name: str) -> str:
@@ -147,10 +197,10 @@ def _more(files: EvaluationFiles, shown: Sequence[str], name: str) -> str:
     return f" Further metrics are in {name}." if hidden else ""
 
 
-def _site_row(row: pd.Series, metrics: Sequence[str], counts: Sequence[str]) -> tuple[Cell, ...]:
+def _stratum_row(row: pd.Series, strata: Strata, metrics: Sequence[str], counts: Sequence[str]) -> tuple[Cell, ...]:
     note = str(row["note"]) if "note" in row and pd.notna(row["note"]) else ""
-    reason = "see the note of the row" if note else "not defined at this site"
-    cells = [_site_cell(row["site"]), count_cell(row["n"]), *(count_cell(row[name]) for name in counts)]
+    reason = "see the note of the row" if note else "not defined there"
+    cells = [_site_cell(row[strata.column]), count_cell(row["n"]), *(count_cell(row[name]) for name in counts)]
     for key in metrics:
         interval = (row.get(f"{key}_low"), row.get(f"{key}_high"))
         known = all(end is not None and not pd.isna(end) for end in interval)

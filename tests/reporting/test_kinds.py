@@ -99,7 +99,7 @@ def test_a_curve_over_repeats_has_the_mean_area(tmp_path, make):
     folder = make.make_binary(tmp_path / "e", n_repeats=3, n_boot=5)
     files = read_evaluation(folder)
     roc = next(p for p in list_pictures(build_sections(files, ReportOptions())) if p.name == "roc")
-    curve = roc.numbers[roc.numbers["curve"] == "Embedding, pooled"]
+    curve = roc.numbers[roc.numbers["curve"] == "Embedding"]
     per_repeat = [
         roc_auc_score(rows["y_true"] == "patient", rows["y_score"]) for _, rows in files.predictions.groupby("repeat")
     ]

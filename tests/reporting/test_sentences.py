@@ -7,10 +7,16 @@ import pytest
 
 from neurocontrast.reporting import read_evaluation
 from neurocontrast.reporting.cautions import explain_warning, list_warnings
-from neurocontrast.reporting.methods import list_silences, write_methods
+from neurocontrast.reporting.methods import write_methods
 from neurocontrast.reporting.metrics import DASH, choose_headline, describe_metric, interval_text, number_text
 from neurocontrast.reporting.naming import kernel_text, objective_text, shorten_paths
+from neurocontrast.reporting.references import Citations
 from neurocontrast.reporting.sentences import say_for_clinician, say_for_reviewer, say_increment
+from neurocontrast.reporting.silences import list_silences
+
+
+def methods_of(files) -> str:
+    return " ".join(text for _, text in write_methods(files, Citations()))
 
 
 @pytest.fixture
@@ -63,7 +69,7 @@ def test_patients_are_not_spoken_of_where_data_are_simulated(changed):
 def test_overlap_is_told_even_without_a_warning(changed):
     warnings = list_warnings(changed(warnings=[], n_overlap=3, allow_overlap=True))
     assert "3 of the subjects" in warnings[0][0]
-    assert "3 of the subjects had also been" in " ".join(write_methods(changed(n_overlap=3, allow_overlap=True)))
+    assert "3 of the subjects had also been" in methods_of(changed(n_overlap=3, allow_overlap=True))
 
 
 def test_a_bare_warning_is_not_lost(changed):
@@ -82,18 +88,18 @@ def test_digits_are_hidden_only_where_people_are_listed(changed):
 
 
 def test_methods_say_what_was_run(changed):
-    text = " ".join(write_methods(changed()))
+    text = methods_of(changed())
     for words in ("DenseNet121", "y-Aware InfoNCE", "4 mm", "46 × 55 × 46", "5 folds", "age, sex and site", "Seed 0"):
         assert words in text
     assert "simulated" in text
-    assert "not recorded" in " ".join(write_methods(changed(run=None, objective=None)))
+    assert "not recorded" in methods_of(changed(run=None, objective=None))
 
 
 def test_methods_claim_no_check_that_was_not_made(changed):
-    text = " ".join(write_methods(changed(warnings=[{"code": "overlap_unknown", "message": "?"}])))
+    text = methods_of(changed(warnings=[{"code": "overlap_unknown", "message": "?"}]))
     assert "could not be checked" in text
     assert "No evaluated subject" not in text
-    assert "No evaluated subject" in " ".join(write_methods(changed()))
+    assert "No evaluated subject" in methods_of(changed())
 
 
 def test_silences_follow_the_splits(changed):

@@ -1,22 +1,45 @@
 """The figures of the report, one room a subject; each returns a `Picture` or None where there is nothing to draw."""
 
-from neurocontrast.reporting.figures.confusion import count_confusion, count_text, draw_confusion, name_rule
+from neurocontrast.reporting.figures.brain import draw_brain, read_map
+from neurocontrast.reporting.figures.calibration import calibration_classes, draw_calibration
+from neurocontrast.reporting.figures.comparison import draw_differences, draw_models
+from neurocontrast.reporting.figures.confounds import confound_metrics, draw_confounds, draw_dependence
+from neurocontrast.reporting.figures.confusion import count_confusion, count_text, decisions, draw_confusion, name_rule
+from neurocontrast.reporting.figures.curves import draw_one_vs_rest, draw_precision_recall, draw_roc
 from neurocontrast.reporting.figures.embedding_map import MAPS, draw_map, list_map_columns
+from neurocontrast.reporting.figures.flow import draw_flow, list_steps
+from neurocontrast.reporting.figures.forest import draw_forest
 from neurocontrast.reporting.figures.headline import draw_headline
+from neurocontrast.reporting.figures.learning import (
+    draw_learning,
+    draw_learning_of_models,
+    learning_metrics,
+    tabulate_learning,
+)
 from neurocontrast.reporting.figures.regression import draw_predicted, draw_residuals
-from neurocontrast.reporting.figures.roc import draw_one_vs_rest, draw_precision_recall, draw_roc
 from neurocontrast.reporting.figures.scans import draw_scan
-from neurocontrast.reporting.figures.sites import draw_forest
 from neurocontrast.reporting.figures.training import draw_training, list_terms
 
 __all__ = [
     "MAPS",
+    "calibration_classes",
+    "confound_metrics",
     "count_confusion",
     "count_text",
+    "decisions",
+    "draw_brain",
+    "draw_calibration",
+    "draw_confounds",
     "draw_confusion",
+    "draw_dependence",
+    "draw_differences",
+    "draw_flow",
     "draw_forest",
     "draw_headline",
+    "draw_learning",
+    "draw_learning_of_models",
     "draw_map",
+    "draw_models",
     "draw_one_vs_rest",
     "draw_precision_recall",
     "draw_predicted",
@@ -24,7 +47,11 @@ __all__ = [
     "draw_roc",
     "draw_scan",
     "draw_training",
+    "learning_metrics",
     "list_map_columns",
+    "list_steps",
     "list_terms",
     "name_rule",
+    "read_map",
+    "tabulate_learning",
 ]

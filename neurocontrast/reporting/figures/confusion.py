@@ -8,10 +8,11 @@ import pandas as pd
 
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH
+from neurocontrast.reporting.naming import threshold_text
 from neurocontrast.reporting.pooling import tested_rows
 from neurocontrast.reporting.style import WIDTH, Picture, distinct_labels, new_figure, styled
 
-__all__ = ["THRESHOLD", "count_confusion", "count_text", "draw_confusion", "name_rule"]
+__all__ = ["THRESHOLD", "count_confusion", "count_text", "decisions", "draw_confusion", "name_rule"]
 
 THRESHOLD = 0.5
 """Probability from which a scan is called positive, unless the evaluation decided otherwise."""
@@ -24,7 +25,7 @@ def count_confusion(files: EvaluationFiles) -> npt.NDArray[np.float64]:
     """
     tested = tested_rows(files)
     n_repeats = max(int(tested["repeat"].nunique()), 1)
-    counts = pd.crosstab(tested["y_true"].to_numpy(dtype=object), _decisions(files, tested))
+    counts = pd.crosstab(tested["y_true"].to_numpy(dtype=object), decisions(files, tested))
     square = counts.reindex(index=files.classes, columns=files.classes, fill_value=0)
     return square.to_numpy(dtype=float) / n_repeats
 
@@ -32,12 +33,14 @@ def count_confusion(files: EvaluationFiles) -> npt.NDArray[np.float64]:
 def name_rule(files: EvaluationFiles) -> str:
     """Say by which rule a scan was given to a class: "at the threshold 0.5"."""
     tested = tested_rows(files)
-    if (_decisions(files, tested) != _simple_decisions(files, tested)).any():
+    recorded = bool((files.summary.get("threshold") or {}).get("rule"))
+    if not recorded and (decisions(files, tested) != _simple_decisions(files, tested)).any():
         return "at the threshold set in the evaluation"
-    return f"at the threshold {THRESHOLD}" if files.kind == "binary" else "by the highest probability"
+    return threshold_text(files)
 
 
-def _decisions(files: EvaluationFiles, tested: pd.DataFrame) -> npt.NDArray[np.object_]:
+def decisions(files: EvaluationFiles, tested: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """Return the class that each tested scan was given."""
     if "y_pred" in tested:
         return tested["y_pred"].to_numpy(dtype=object)
     return _simple_decisions(files, tested)

@@ -11,12 +11,23 @@ from collections.abc import Callable
 from neurocontrast.reporting.blocks import Section
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.sections.brain import build_brain
 from neurocontrast.reporting.sections.cohort import build_cohort
+from neurocontrast.reporting.sections.confounds import build_confounds
 from neurocontrast.reporting.sections.embedding import build_map, build_scans, build_training
-from neurocontrast.reporting.sections.performance import build_curves, build_errors, build_folds
+from neurocontrast.reporting.sections.external import build_external
+from neurocontrast.reporting.sections.guidelines import build_guidelines
+from neurocontrast.reporting.sections.performance import (
+    build_calibration,
+    build_curves,
+    build_errors,
+    build_folds,
+    build_learning,
+)
 from neurocontrast.reporting.sections.record import build_methods, build_provenance, build_silences
 from neurocontrast.reporting.sections.result import build_result, build_warnings
-from neurocontrast.reporting.sections.sites import build_sites
+from neurocontrast.reporting.sections.sites import build_groups, build_sites
+from neurocontrast.reporting.sections.worst import build_worst
 
 __all__ = ["SECTIONS", "build_sections"]
 
@@ -27,14 +38,22 @@ SECTIONS: tuple[Builder, ...] = (
     build_result,
     build_cohort,
     build_sites,
+    build_groups,
     build_curves,
+    build_calibration,
     build_errors,
-    build_folds,
+    build_worst,
+    build_learning,
+    build_external,
+    build_confounds,
+    build_brain,
     build_map,
+    build_folds,
     build_scans,
     build_training,
     build_methods,
     build_silences,
+    build_guidelines,
     build_provenance,
 )
 

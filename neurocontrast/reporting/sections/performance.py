@@ -1,44 +1,67 @@
-"""How the predictions do: curves, errors, folds."""
+"""How the predictions do: curves, calibration, errors, folds, sizes of training."""
 
 from __future__ import annotations
 
-from neurocontrast.reporting.blocks import Columns, Facts, Paragraph, Pictures, Section
+from neurocontrast.reporting.blocks import Block, Columns, Facts, Paragraph, Pictures, Section
 from neurocontrast.reporting.figures import (
+    calibration_classes,
     count_confusion,
     count_text,
+    draw_calibration,
     draw_confusion,
+    draw_learning,
     draw_one_vs_rest,
     draw_precision_recall,
     draw_predicted,
     draw_residuals,
     draw_roc,
+    learning_metrics,
     name_rule,
 )
 from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.inputs import missing_note
 from neurocontrast.reporting.metrics import DASH
 from neurocontrast.reporting.naming import capitalise
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.style import Picture
 from neurocontrast.reporting.tables import table_folds
 
-__all__ = ["build_curves", "build_errors", "build_folds"]
+__all__ = ["build_calibration", "build_curves", "build_errors", "build_folds", "build_learning", "list_curves"]
 
 
 def build_curves(files: EvaluationFiles, options: ReportOptions) -> Section | None:
     """Build ROC and precision–recall curves of a categorical target."""
     del options
-    drawn: list[Picture | None]
-    if files.kind == "binary":
-        drawn = [draw_roc(files), draw_precision_recall(files)]
-    elif files.kind == "multiclass":
-        drawn = [draw_one_vs_rest(files)]
-    else:
+    if files.kind == "continuous":
         return None
-    pictures = [picture for picture in drawn if picture is not None]
+    pictures = list_curves(files)
     if not pictures:
         text = "No curve is defined: the out-of-fold predictions hold one class only."
         return Section("curves", "Discrimination", [Paragraph(text, role="note")])
     return Section("curves", "Discrimination", [Pictures(pictures)])
+
+
+def list_curves(files: EvaluationFiles) -> list[Picture]:
+    """Return the ROC and precision–recall curves that are defined."""
+    drawn: list[Picture | None]
+    if files.kind == "binary":
+        drawn = [draw_roc(files), draw_precision_recall(files)]
+    else:
+        drawn = [draw_one_vs_rest(files, "roc"), draw_one_vs_rest(files, "precision_recall")]
+    return [picture for picture in drawn if picture is not None]
+
+
+def build_calibration(files: EvaluationFiles, options: ReportOptions) -> Section | None:
+    """Build the calibration curves of a categorical target."""
+    del options
+    if files.kind == "continuous":
+        return None
+    drawn = [draw_calibration(files, name) for name in calibration_classes(files)]
+    pictures = [picture for picture in drawn if picture is not None]
+    if not pictures:
+        return Section("calibration", "Calibration", [Paragraph(missing_note("calibration"), role="note")])
+    lead = "Whether a predicted probability can be read as one: of scans given 0.8, do 8 of 10 belong to the class?"
+    return Section("calibration", "Calibration", [Pictures(pictures)], lead=lead)
 
 
 def build_errors(files: EvaluationFiles, options: ReportOptions) -> Section:
@@ -74,3 +97,15 @@ def build_folds(files: EvaluationFiles, options: ReportOptions) -> Section | Non
     del options
     table = table_folds(files)
     return Section("folds", "Fold by fold", [table]) if table else None
+
+
+def build_learning(files: EvaluationFiles, options: ReportOptions) -> Section:
+    """Build the learning curves."""
+    del options
+    drawn = [draw_learning(files, metric) for metric in learning_metrics(files)]
+    pictures = [picture for picture in drawn if picture is not None]
+    if not pictures:
+        return Section("learning", "Learning curve", [Paragraph(missing_note("learning"), role="note")])
+    blocks: list[Block] = [Pictures(pictures)]
+    lead = "A curve that still rises at its right end would gain from more labelled scans; a flat one would not."
+    return Section("learning", "Learning curve", blocks, lead=lead)

@@ -1,4 +1,4 @@
-"""Forest plot: one row a site, with its interval and its number of scans."""
+"""Forest plots: one row a site or a group of people, with its interval and its number of scans."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import chance_level, describe_metric, interval_text, number_text, point_estimate
+from neurocontrast.reporting.strata import Strata
 from neurocontrast.reporting.style import (
     BASELINE,
     CHANCE,
@@ -24,50 +25,53 @@ __all__ = ["draw_forest"]
 
 
 @styled
-def draw_forest(files: EvaluationFiles, metric: str) -> Picture | None:
-    """Draw a metric by site; None where it is defined at no site."""
-    if metric not in files.sites or files.sites[metric].notna().sum() == 0:
+def draw_forest(files: EvaluationFiles, strata: Strata, metric: str) -> Picture | None:
+    """Draw a metric by site or group; None where it is defined nowhere."""
+    if metric not in strata.table or strata.table[metric].notna().sum() == 0:
         return None
-    rows = _rows(files.sites, metric)
+    rows = _rows(strata, metric)
     figure, axes = new_figure(height=1.9 + 0.27 * (len(rows) + 1))
-    _draw_sites(axes, rows)
+    _draw_parts(axes, rows)
     _draw_total(axes, files, metric, position=len(rows))
     about = describe_metric(metric)
     chance = chance_level(metric, len(files.classes))
     if chance is not None:
         axes.axvline(chance, color=CHANCE, linestyle=":", linewidth=1.3, label="Chance")
-    names = distinct_labels(rows["site"], length=24)
+    names = distinct_labels(rows[strata.column], length=24)
     labels = [f"{name} (n={n:.0f})" for name, n in zip(names, rows["n"], strict=True)]
-    axes.set_yticks(range(len(rows) + 1), [*labels, "All sites, pooled"])
+    axes.set_yticks(range(len(rows) + 1), [*labels, strata.total])
     axes.set(ylim=(len(rows) + 0.6, -0.6), xlabel=about.label)
     axes.axhline(len(rows) - 0.5, color="#9aa5b1", linewidth=0.8)
     axes.grid(axis="y", visible=False)
     _bound(axes, rows, about.limits)
     legend_below(figure, axes)
     return Picture(
-        f"sites_{metric}",
+        f"{strata.name}_{metric}",
         figure,
-        alt=_alt(rows, metric),
+        alt=_alt(rows, metric, strata),
         caption=(
-            f"{about.label} at each site, from out-of-fold predictions, with bootstrap intervals. "
-            "Small sites scatter widely by chance alone: read the interval, not the point."
+            f"{about.label} {strata.where}, with {files.level:.0%} bootstrap intervals. "
+            "Small groups scatter widely by chance alone: read the interval, not the point."
         ),
         numbers=rows,
     )
 
 
-def _rows(sites: pd.DataFrame, metric: str) -> pd.DataFrame:
-    rows = pd.DataFrame({"site": sites["site"].fillna("not stated"), "n": sites["n"]})
-    for name, column in (
+def _rows(strata: Strata, metric: str) -> pd.DataFrame:
+    table, column = strata.table, strata.column
+    rows = pd.DataFrame({column: table[column].fillna("not stated"), "n": table["n"]})
+    for name, source in (
         ("value", metric), ("low", f"{metric}_low"), ("high", f"{metric}_high"), ("baseline", f"baseline_{metric}"),
     ):  # fmt: skip
-        rows[name] = sites[column].astype(float) if column in sites else float("nan")
-    rows["note"] = sites["note"].fillna("") if "note" in sites else ""
-    # Largest site first: the rows with the narrowest intervals are met first.
-    return rows.sort_values(["n", "site"], ascending=[False, True], ignore_index=True)
+        rows[name] = table[source].astype(float) if source in table else float("nan")
+    rows["note"] = table["note"].fillna("") if "note" in table else ""
+    if not strata.by_size:
+        return rows.reset_index(drop=True)
+    # Largest first: the rows with the narrowest intervals are met first.
+    return rows.sort_values(["n", column], ascending=[False, True], ignore_index=True)
 
 
-def _draw_sites(axes: Axes, rows: pd.DataFrame) -> None:
+def _draw_parts(axes: Axes, rows: pd.DataFrame) -> None:
     there = rows[rows["value"].notna()]
     bounded = there[there["high"] > there["low"]]
     axes.hlines(bounded.index, bounded["low"], bounded["high"], color=MAIN, linewidth=1.8)
@@ -114,11 +118,11 @@ def _bound(axes: Axes, rows: pd.DataFrame, limits: tuple[float | None, float | N
     axes.set_xlim(low, high)
 
 
-def _alt(rows: pd.DataFrame, metric: str) -> str:
+def _alt(rows: pd.DataFrame, metric: str, strata: Strata) -> str:
     parts = []
-    for row in rows.itertuples():
-        value = number_text(row.value, digits=2)
-        interval = interval_text((row.low, row.high), digits=2)
-        parts.append(f"{row.site}: {value} ({interval}), n = {row.n:.0f}")
-    shown = "; ".join(parts[:12]) + (f"; and {len(parts) - 12} more sites in the table" if len(parts) > 12 else "")
-    return f"{describe_metric(metric).label} by site. {shown}."
+    for row in rows.to_dict("records"):
+        value = number_text(row["value"], digits=2)
+        interval = interval_text((row["low"], row["high"]), digits=2)
+        parts.append(f"{row[strata.column]}: {value} ({interval}), n = {row['n']:.0f}")
+    shown = "; ".join(parts[:12]) + (f"; and {len(parts) - 12} more in the table" if len(parts) > 12 else "")
+    return f"{describe_metric(metric).label} {strata.where}. {shown}."

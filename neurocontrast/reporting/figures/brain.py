@@ -1,0 +1,120 @@
+"""Where in the brain: the map of `neurocontrast explain` on the MNI152 template."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import nibabel
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from neurocontrast.reporting.folder import Explanation
+from neurocontrast.reporting.style import Picture, styled
+
+__all__ = ["draw_brain", "read_map"]
+
+_WIDE = 10.4
+_SHARE = 0.95
+"""What lies below this percentile of the map's size is drawn fainter, not cut off."""
+
+
+def read_map(explanation: Explanation) -> nibabel.Nifti1Image:
+    """Return the map, three-dimensional and finite.
+
+    Raises
+    ------
+    ValueError, OSError, nibabel.filebasedimages.ImageFileError
+        If it cannot be shown.
+    """
+    image = nibabel.funcs.squeeze_image(nibabel.load(explanation.map_path))
+    if len(image.shape) != 3:
+        raise ValueError(f"{len(image.shape)} dimensions")
+    data = np.nan_to_num(np.asanyarray(image.dataobj, dtype=np.float32), posinf=0.0, neginf=0.0)
+    if not np.any(data):
+        raise ValueError("the map is zero everywhere")
+    return nibabel.Nifti1Image(data, image.affine)
+
+
+@styled
+def draw_brain(explanation: Explanation, image: nibabel.Nifti1Image) -> list[Picture]:
+    """Draw the map as three crossing slices at its peak, and as a row of axial slices."""
+    # Imported here: it takes seconds, and only a report with a map needs it.
+    from nilearn import datasets, plotting
+
+    data = np.asarray(image.dataobj)
+    limit = float(np.percentile(np.abs(data[data != 0]), 99.5)) or float(np.abs(data).max())
+    peak = _peak(explanation, image)
+    numbers = {"ortho": peak, "z": [float(z) for z in np.linspace(-44, 60, 7).round()]}
+    template = datasets.load_mni152_template(resolution=2)
+    pictures = []
+    for mode, height, about in (
+        ("ortho", 3.6, f"sagittal, coronal and axial slices through x = {peak[0]:.0f}, y = {peak[1]:.0f}, "
+                       f"z = {peak[2]:.0f} mm"),
+        ("z", 2.3, "axial slices from bottom to top"),
+    ):  # fmt: skip
+        figure = Figure(figsize=(_WIDE, height))
+        FigureCanvasAgg(figure)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            shown = plotting.plot_stat_map(
+                image, bg_img=template, figure=figure, display_mode=mode, cut_coords=numbers[mode], cmap="PuOr_r",
+                vmin=-limit, vmax=limit, threshold=limit * 1e-3, transparency=_transparency(image, limit),
+                colorbar=True, draw_cross=mode == "ortho", black_bg=False, annotate=True,
+            )  # fmt: skip
+            _outline(shown.add_contours, image, limit)
+        pictures.append(
+            Picture(
+                f"brain_{'peak' if mode == 'ortho' else 'slices'}",
+                figure,
+                alt=f"The map on the MNI152 template, {about}. {_regions(explanation)}",
+                caption=_caption(explanation, about),
+            )
+        )
+    return pictures
+
+
+def _transparency(image: nibabel.Nifti1Image, limit: float) -> nibabel.Nifti1Image:
+    """Let small values fade into the template instead of vanishing at a threshold."""
+    share = np.clip(np.abs(np.asarray(image.dataobj)) / (0.5 * limit), 0.0, 1.0)
+    return nibabel.Nifti1Image(share.astype(np.float32), image.affine)
+
+
+def _outline(add_contours: Callable[..., Any], image: nibabel.Nifti1Image, limit: float) -> None:
+    """Outline half the largest values: solid where they speak for, dashed where against, to be told without colour."""
+    data = np.asarray(image.dataobj)
+    for sign, line in ((1.0, "solid"), (-1.0, "dashed")):
+        if (sign * data > limit / 2).any():
+            signed = nibabel.Nifti1Image((sign * data).astype(np.float32), image.affine)
+            add_contours(signed, levels=[limit / 2], colors="k", linewidths=0.9, linestyles=line)
+
+
+def _peak(explanation: Explanation, image: nibabel.Nifti1Image) -> tuple[float, float, float]:
+    regions = explanation.about.get("top_regions") or []
+    first = regions[0] if isinstance(regions, list) and regions and isinstance(regions[0], dict) else {}
+    if all(isinstance(first.get(axis), int | float) for axis in "xyz"):
+        return float(first["x"]), float(first["y"]), float(first["z"])
+    place = np.unravel_index(int(np.abs(np.asarray(image.dataobj)).argmax()), image.shape)
+    x, y, z = nibabel.affines.apply_affine(image.affine, place)
+    return float(x), float(y), float(z)
+
+
+def _regions(explanation: Explanation) -> str:
+    regions = [each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)]
+    shown = [
+        f"({region.get('x')}, {region.get('y')}, {region.get('z')}): {region['value']:.3g}"
+        for region in regions[:5]
+        if isinstance(region.get("value"), int | float)
+    ]
+    return f"Largest values at MNI coordinates in mm {'; '.join(shown)}." if shown else ""
+
+
+def _caption(explanation: Explanation, about: str) -> str:
+    positive = explanation.about.get("positive")
+    towards = f"“{positive}”" if positive else "a higher predicted value"
+    return (
+        f"{about[:1].upper()}{about[1:]}. Orange (solid outline at half the maximum): what is there speaks for "
+        f"{towards}; purple (dashed outline): against it. L and R are the person's left and right."
+    )

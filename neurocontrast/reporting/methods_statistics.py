@@ -1,0 +1,113 @@
+"""The statistics of the methods text: metrics, intervals, tests, confounds, and the map of the brain."""
+
+from __future__ import annotations
+
+from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.metrics import choose_headline, describe_metric
+from neurocontrast.reporting.naming import join_words
+from neurocontrast.reporting.references import Citations
+from neurocontrast.reporting.testing import permutation_result
+
+__all__ = ["write_confounds", "write_explanation", "write_statistics"]
+
+
+def write_statistics(files: EvaluationFiles, cite: Citations) -> str:
+    """Return how performance and its uncertainty were computed."""
+    names = join_words([_running(describe_metric(key).label) for key in files.metrics])
+    text = f"We report {names}." if names else ""
+    if "calibration_slope" in files.metrics:
+        text += (
+            " Slope and intercept of the calibration come from a logistic regression of the outcome on the logit of "
+            f"the predicted probability {cite('calibration')}."
+        )
+    bootstrap = files.summary.get("bootstrap") or {}
+    if bootstrap.get("n"):
+        text += (
+            f" Intervals hold the central {files.level:.0%} of {bootstrap['n']:,} bootstrap draws of "
+            f"{bootstrap.get('unit', 'subject')}s from the pooled out-of-fold predictions, with models held fixed "
+            f"{cite('bootstrap')}."
+        )
+    text += _permutation(files, cite)
+    curve = files.summary.get("learning_curve") or {}
+    if curve.get("sizes"):
+        sizes = join_words([f"{size:,}" for size in curve["sizes"]])
+        draws = f", {curve['n_draws']} draws each" if curve.get("n_draws") else ""
+        text += (
+            f" Learning curves were made by fitting the probe on random subsets of {sizes} training scans{draws}, "
+            "tested in the same folds."
+        )
+    return text.strip()
+
+
+def _running(label: str) -> str:
+    """Return a metric's label within a sentence."""
+    if label.isupper():
+        return label
+    return label.lower().replace("roc", "ROC").replace("(r²)", "(R²)").replace("pearson", "Pearson").replace(
+        "spearman", "Spearman").replace("brier", "Brier").replace("auc", "AUC")  # fmt: skip
+
+
+def _permutation(files: EvaluationFiles, cite: Citations) -> str:
+    key = choose_headline(files.kind, files.metrics)
+    result = permutation_result(files, key) if key else None
+    if key is None or result is None:
+        return " No permutation test was made." if not files.summary.get("permutation") else ""
+    where = " within site" if result.within_site else ""
+    return (
+        f" Chance was tested by permutation {cite('permutation')}: labels were exchanged between {result.unit}s{where} "
+        f"{result.n:,} times and the whole nested procedure (folds, choice of penalty, probe) was repeated each time. "
+        f"With k of n permutations reaching a pooled out-of-fold {describe_metric(key).name} at least as good as the "
+        f"observed one, the one-sided p-value is (1 + k)/(1 + n) {cite('never_zero')}; here k = {result.k:,}, "
+        f"n = {result.n:,}, p = {result.p_value:.3g}. It tests whether the scan and the target go together at all "
+        "within sites, not whether the scan adds to the covariates."
+    )
+
+
+def write_confounds(files: EvaluationFiles, cite: Citations) -> str:
+    """Return how confounds were looked at; nothing where they were not."""
+    parts = []
+    if files.confounds is not None:
+        columns = join_words(list(dict.fromkeys(files.confounds["column"].dropna())))
+        parts.append(
+            f"We asked how well {columns} can be predicted from the embedding by linear probes, over all scans and "
+            "within classes."
+        )
+    score = (files.summary.get("confounds") or {}).get("openbhb")
+    if score:
+        parts.append(
+            "The OpenBHB score is the mean absolute error of age at unseen sites times the balanced accuracy of site, "
+            f"raised to the power of 0.3; lower is better {cite('openbhb')}."
+        )
+    if files.dependence is not None:
+        n = files.dependence.get("n_permutations")
+        how = f", with p-values from {n.max():,.0f} permutations" if n is not None and n.notna().any() else ""
+        parts.append(
+            "Dependence of any form between the embedding and each column was measured by the Hilbert–Schmidt "
+            f"independence criterion {cite('hsic')}, normalised as in centred kernel alignment {cite('cka')}{how}."
+        )
+    return " ".join(parts)
+
+
+def write_explanation(files: EvaluationFiles, cite: Citations) -> str:
+    """Return how the map of the brain was made; nothing where there is none."""
+    if files.explanation is None:
+        return ""
+    about = files.explanation.about
+    n = about.get("n_subjects")
+    who = f"{n} subjects" if n else "subjects"
+    if about.get("method") == "occlusion":
+        patch = about.get("patch_mm")
+        size = f" of {patch:g} mm" if isinstance(patch, int | float) else ""
+        how = (
+            f"Patches{size} of each volume were replaced, one after another, and the change of the predicted score was "
+            f"put where the patch was {cite('occlusion')}"
+        )
+    else:
+        how = (
+            "The gradient of the predicted score with respect to each voxel was computed through the frozen encoder "
+            f"and the probe {cite('gradient')}"
+        )
+    return (
+        f"{how}; maps were averaged over {who} and are shown on the MNI152 template {cite('mni')} with nilearn "
+        f"{cite('nilearn')}. Such a map shows what the model used, not what causes the condition."
+    )

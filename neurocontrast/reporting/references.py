@@ -1,0 +1,106 @@
+"""Numbered citations: each reference once, in the order in which the text names it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["REFERENCES", "Citations"]
+
+REFERENCES: Mapping[str, str] = {
+    "infonce": "van den Oord A, Li Y, Vinyals O. Representation learning with contrastive predictive coding. "
+    "arXiv:1807.03748, 2018.",
+    "ntxent": "Chen T, Kornblith S, Norouzi M, Hinton G. A simple framework for contrastive learning of visual "
+    "representations. ICML 2020.",
+    "yaware": "Dufumier B, Gori P, Victor J, et al. Contrastive learning with continuous proxy meta-data for 3D MRI "
+    "classification. MICCAI 2021.",
+    "conditional": "Dufumier B, Gori P, Victor J, Grigis A, Duchesnay E. Conditional alignment and uniformity for "
+    "contrastive learning with continuous proxy labels. arXiv:2111.05643, 2021.",
+    "alignment_uniformity": "Wang T, Isola P. Understanding contrastive representation learning through alignment and "
+    "uniformity on the hypersphere. ICML 2020.",
+    "supcon": "Khosla P, Teterwak P, Wang C, et al. Supervised contrastive learning. NeurIPS 2020.",
+    "sincere": "Feeney P, Hughes MC. SINCERE: supervised information noise-contrastive estimation revisited. "
+    "arXiv:2309.14277, 2023.",
+    "epsilon_supinfonce": "Barbano CA, Dufumier B, Tartaglione E, Grangetto M, Gori P. Unbiased supervised contrastive "
+    "learning. ICLR 2023.",
+    "debiased": "Chuang C-Y, Robinson J, Lin Y-C, Torralba A, Jegelka S. Debiased contrastive learning. NeurIPS 2020.",
+    "hard_negative": "Robinson J, Chuang C-Y, Sra S, Jegelka S. Contrastive learning with hard negative samples. "
+    "ICLR 2021.",
+    "fair_infonce": "Ma MQ, Tsai Y-HH, Liang PP, et al. Conditional contrastive learning for improving fairness in "
+    "self-supervised learning. arXiv:2106.02866, 2021.",
+    "cclk": "Tsai Y-HH, Li T, Ma MQ, et al. Conditional contrastive learning with kernel. ICLR 2022.",
+    "triplet": "Schroff F, Kalenichenko D, Philbin J. FaceNet: a unified embedding for face recognition and "
+    "clustering. CVPR 2015.",
+    "densenet": "Huang G, Liu Z, van der Maaten L, Weinberger KQ. Densely connected convolutional networks. CVPR 2017.",
+    "resnet": "He K, Zhang X, Ren S, Sun J. Deep residual learning for image recognition. CVPR 2016.",
+    "lenet": "LeCun Y, Bottou L, Bengio Y, Haffner P. Gradient-based learning applied to document recognition. "
+    "Proc IEEE 1998;86:2278–2324.",
+    "monai": "Cardoso MJ, Li W, Brown R, et al. MONAI: an open-source framework for deep learning in healthcare. "
+    "arXiv:2211.02701, 2022.",
+    "torch": "Paszke A, Gross S, Massa F, et al. PyTorch: an imperative style, high-performance deep learning library. "
+    "NeurIPS 2019.",
+    "scikit-learn": "Pedregosa F, Varoquaux G, Gramfort A, et al. Scikit-learn: machine learning in Python. "
+    "J Mach Learn Res 2011;12:2825–2830.",
+    "nested": "Varma S, Simon R. Bias in error estimation when using cross-validation for model selection. "
+    "BMC Bioinformatics 2006;7:91.",
+    "bootstrap": "Efron B, Tibshirani RJ. An introduction to the bootstrap. New York: Chapman & Hall; 1993.",
+    "permutation": "Ojala M, Garriga GC. Permutation tests for studying classifier performance. "
+    "J Mach Learn Res 2010;11:1833–1863.",
+    "never_zero": "Phipson B, Smyth GK. Permutation p-values should never be zero: calculating exact p-values when "
+    "permutations are randomly drawn. Stat Appl Genet Mol Biol 2010;9:39.",
+    "delong": "DeLong ER, DeLong DM, Clarke-Pearson DL. Comparing the areas under two or more correlated receiver "
+    "operating characteristic curves: a nonparametric approach. Biometrics 1988;44:837–845.",
+    "nadeau": "Nadeau C, Bengio Y. Inference for the generalization error. Mach Learn 2003;52:239–281.",
+    "holm": "Holm S. A simple sequentially rejective multiple test procedure. Scand J Stat 1979;6:65–70.",
+    "calibration": "Van Calster B, McLernon DJ, van Smeden M, Wynants L, Steyerberg EW. Calibration: the Achilles heel "
+    "of predictive analytics. BMC Med 2019;17:230.",
+    "youden": "Youden WJ. Index for rating diagnostic tests. Cancer 1950;3:32–35.",
+    "combat": "Johnson WE, Li C, Rabinovic A. Adjusting batch effects in microarray expression data using empirical "
+    "Bayes methods. Biostatistics 2007;8:118–127.",
+    "combat_mri": "Fortin J-P, Cullen N, Sheline YI, et al. Harmonization of cortical thickness measurements across "
+    "scanners and sites. NeuroImage 2018;167:104–120.",
+    "hsic": "Gretton A, Bousquet O, Smola A, Schölkopf B. Measuring statistical dependence with Hilbert–Schmidt "
+    "norms. ALT 2005:63–77.",
+    "cka": "Kornblith S, Norouzi M, Lee H, Hinton G. Similarity of neural network representations revisited. "
+    "ICML 2019.",
+    "openbhb": "Dufumier B, Grigis A, Victor J, et al. OpenBHB: a large-scale multi-site brain MRI data-set for age "
+    "prediction and debiasing. NeuroImage 2022;263:119637.",
+    "occlusion": "Zeiler MD, Fergus R. Visualizing and understanding convolutional networks. ECCV 2014:818–833.",
+    "gradient": "Simonyan K, Vedaldi A, Zisserman A. Deep inside convolutional networks: visualising image "
+    "classification models and saliency maps. ICLR workshop 2014.",
+    "mni": "Fonov V, Evans AC, Botteron K, et al. Unbiased average age-appropriate atlases for pediatric studies. "
+    "NeuroImage 2011;54:313–327.",
+    "nilearn": "Abraham A, Pedregosa F, Eickenberg M, et al. Machine learning for neuroimaging with scikit-learn. "
+    "Front Neuroinform 2014;8:14.",
+    "umap": "McInnes L, Healy J, Melville J. UMAP: uniform manifold approximation and projection for dimension "
+    "reduction. arXiv:1802.03426, 2018.",
+    "tripod": "Collins GS, Moons KGM, Dhiman P, et al. TRIPOD+AI statement: updated guidance for reporting clinical "
+    "prediction models that use regression or machine learning methods. BMJ 2024;385:e078378.",
+    "claim": "Tejani AS, Klontzas ME, Gatti AA, et al. Checklist for Artificial Intelligence in Medical Imaging "
+    "(CLAIM): 2024 update. Radiol Artif Intell 2024;6:e240300.",
+}
+"""Works that a methods text can name."""
+
+
+class Citations:
+    """Gives references their numbers as a text names them.
+
+    Examples
+    --------
+    >>> cite = Citations()
+    >>> cite("bootstrap"), cite("delong", "bootstrap")
+    ('[1]', '[2, 1]')
+    >>> [number for number, _ in cite.listed()]
+    [1, 2]
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def __call__(self, *names: str) -> str:
+        """Return the mark of one or more references: "[3]" or "[3, 4]"."""
+        numbers = [self._numbers.setdefault(name, len(self._numbers) + 1) for name in names]
+        return f"[{', '.join(str(number) for number in numbers)}]"
+
+    def listed(self) -> list[tuple[int, str]]:
+        """Return the references that were named, by number."""
+        return [(number, REFERENCES[name]) for name, number in self._numbers.items()]

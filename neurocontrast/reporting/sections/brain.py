@@ -1,0 +1,81 @@
+"""Where in the brain the prediction comes from."""
+
+from __future__ import annotations
+
+from nibabel.filebasedimages import ImageFileError
+
+from neurocontrast.reporting.blocks import Block, Cell, Facts, Paragraph, Pictures, Section, Table
+from neurocontrast.reporting.figures import draw_brain, read_map
+from neurocontrast.reporting.folder import EvaluationFiles, Explanation
+from neurocontrast.reporting.inputs import missing_note
+from neurocontrast.reporting.naming import value_text
+from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.tables import cell, count_cell
+
+__all__ = ["build_brain"]
+
+_METHODS = {
+    "occlusion": "occlusion: patches are replaced one after another, and the change of the score is mapped",
+    "gradient": "gradient of the score with respect to each voxel",
+}
+
+
+def build_brain(files: EvaluationFiles, options: ReportOptions) -> Section:
+    """Build the map on the MNI152 template, and its largest values."""
+    del options
+    title = "Where in the brain"
+    explanation = files.explanation
+    if explanation is None:
+        return Section("brain", title, [Paragraph(missing_note("explanation"), role="note")])
+    blocks: list[Block] = [Facts(_facts(explanation))]
+    try:
+        blocks.append(Pictures(draw_brain(explanation, read_map(explanation)), wide=True))
+    except (OSError, ValueError, EOFError, ImageFileError) as error:
+        text = f"Not shown: the map {explanation.map_path.name} ({error}). Run `neurocontrast explain` again."
+        blocks.append(Paragraph(text, role="note"))
+    table = _regions(explanation)
+    if table is not None:
+        blocks.append(table)
+    lead = "Where a change of the scan changes the predicted score. It shows what the model used, not what is ill."
+    return Section("brain", title, blocks, lead=lead)
+
+
+def _facts(explanation: Explanation) -> list[tuple[str, str]]:
+    about = explanation.about
+    method = str(about.get("method") or "not recorded")
+    facts = [("Method", _METHODS.get(method, method)), ("Subjects", value_text(about.get("n_subjects")))]
+    names = {"target": "Target", "positive": "Towards", "spacing_mm": "Spacing in mm", "shape": "Voxels",
+             "patch_mm": "Patch in mm", "template": "Template"}  # fmt: skip
+    facts += [(label, value_text(about[key])) for key, label in names.items() if about.get(key) is not None]
+    if about.get("simulated"):
+        facts.append(("Simulated", "yes: the brains were computed, and the map says nothing about people"))
+    return facts
+
+
+def _regions(explanation: Explanation) -> Table | None:
+    regions = [each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)]
+    if not regions:
+        return None
+    rows = [
+        (
+            Cell(str(number), heading=True),
+            *(_millimetres(region.get(axis)) for axis in "xyz"),
+            cell(region.get("value"), digits=4, signed=True),
+            Cell(str(region.get("label") or "")),
+        )
+        for number, region in enumerate(regions[:10], start=1)
+    ]
+    named = any(row[-1].text for row in rows)
+    header = ["Peak", "x", "y", "z", "Value", *(["Region"] if named else [])]
+    return Table(
+        "Largest values of the map, at MNI coordinates in mm (x: right, y: front, z: up).",
+        header,
+        rows if named else [row[:-1] for row in rows],
+        text_columns=(0, 5) if named else (0,),
+    )
+
+
+def _millimetres(value: object) -> Cell:
+    if isinstance(value, int | float):
+        return Cell(f"{value:.0f}".replace("-", "−"))
+    return count_cell(None)

@@ -1,0 +1,73 @@
+"""The result on people from elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section
+from neurocontrast.reporting.figures import draw_confusion, draw_predicted, name_rule
+from neurocontrast.reporting.folder import EvaluationFiles, external_part
+from neurocontrast.reporting.inputs import missing_note
+from neurocontrast.reporting.naming import capitalise
+from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.sections.performance import list_curves
+from neurocontrast.reporting.sections.sites import strata_blocks
+from neurocontrast.reporting.strata import site_strata
+from neurocontrast.reporting.style import Picture
+from neurocontrast.reporting.tables import table_external
+
+__all__ = ["build_external"]
+
+
+def build_external(files: EvaluationFiles, options: ReportOptions) -> Section:
+    """Build the metrics, curves and sites of the external test set."""
+    del options
+    title = "External test set"
+    part = external_part(files)
+    if part is None:
+        return Section("external", title, [Paragraph(missing_note("external_predictions"), role="note")])
+    about = files.summary["external"]
+    blocks: list[Block] = [Facts(_facts(about)), table_external(files, about)]
+    if files.external_predictions is None:
+        blocks.append(Paragraph("external_predictions.tsv is absent: no curve can be drawn.", role="note"))
+    else:
+        blocks.append(Pictures([_renamed(picture) for picture in _pictures(part)]))
+        blocks += _sites(part)
+    lead = "People who had no part in any choice: one probe, fitted on all scans above, applied to them once."
+    return Section("external", title, blocks, lead=lead)
+
+
+def _facts(about: dict) -> list[tuple[str, str]]:
+    n = about.get("n") or {}
+    sizes = ", ".join(f"{n[key]:,} {key}" for key in ("scans", "subjects", "sites") if n.get(key) is not None)
+    facts = [("Embeddings", str(about.get("file") or "not recorded")), ("Size", sizes or "not recorded")]
+    if about.get("digest"):
+        facts.append(("Digest", str(about["digest"])[:16] + "…"))
+    overlap = about.get("n_overlap")
+    if overlap is not None:
+        facts.append(("Subjects also in pretraining", f"{overlap:,}"))
+    return facts
+
+
+def _pictures(part: EvaluationFiles) -> list[Picture]:
+    if part.kind == "continuous":
+        return [draw_predicted(part)]
+    confusion = draw_confusion(part)
+    return [*list_curves(part), replace(confusion, caption=f"{capitalise(name_rule(part))}: {confusion.caption}")]
+
+
+def _sites(part: EvaluationFiles) -> list[Block]:
+    if part.sites.empty:
+        return [Paragraph("external_sites.tsv is absent: no site can be shown.", role="note")]
+    blocks = strata_blocks(part, site_strata(part, file="external_sites.tsv"))
+    return [_renamed_all(block) for block in blocks]
+
+
+def _renamed_all(block: Block) -> Block:
+    return Pictures([_renamed(picture) for picture in block.pictures]) if isinstance(block, Pictures) else block
+
+
+def _renamed(picture: Picture) -> Picture:
+    alt = "External test set. " + picture.alt.replace("out-of-fold ", "")
+    caption = picture.caption.replace("out-of-fold ", "").replace(", pooled", "")
+    return replace(picture, name=f"external_{picture.name}", alt=alt, caption=f"External test set. {caption}")

@@ -1,0 +1,45 @@
+"""The permutation test of an evaluation, as a reader needs it: k, n, and what was permuted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from neurocontrast.reporting.folder import EvaluationFiles
+
+__all__ = ["PermutationResult", "permutation_result"]
+
+
+@dataclass(frozen=True)
+class PermutationResult:
+    """A permutation test of one metric.
+
+    Attributes
+    ----------
+    p_value : float
+        (1 + k)/(1 + n).
+    k, n : int
+        Permutations at least as good as the observed value, and all of them.
+    unit : str
+        What labels were exchanged between.
+    within_site : bool
+        Whether only between those of the same site.
+    """
+
+    p_value: float
+    k: int
+    n: int
+    unit: str
+    within_site: bool
+
+
+def permutation_result(files: EvaluationFiles, metric: str) -> PermutationResult | None:
+    """Return the permutation test of a metric; None where there was none."""
+    permutation = files.summary.get("permutation") or {}
+    p_value = (permutation.get("p_values") or {}).get(metric)
+    n = permutation.get("n")
+    if not isinstance(p_value, int | float) or not isinstance(n, int) or n < 1:
+        return None
+    k = round(p_value * (1 + n)) - 1
+    return PermutationResult(
+        p_value, k, n, str(permutation.get("unit") or "subject"), bool(permutation.get("within_site"))
+    )

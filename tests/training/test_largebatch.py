@@ -164,7 +164,7 @@ def test_both_passes_draw_the_same_dropout_and_views():
 
 
 def test_dropout_of_a_resumed_run_is_that_of_the_uninterrupted_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("tiny.model", with_dropout)
+    monkeypatch.setattr("tiny.model", lambda **_: with_dropout())
     for name, micro in (("direct", None), ("parts", 2)):
         run(tmp_path / name, micro_batch_size=micro)
         interrupt = after(3, lambda: os.kill(os.getpid(), signal.SIGINT))
@@ -219,7 +219,7 @@ def test_the_loss_scaler_scales_once(limit):
 
 
 def test_run_of_micro_batches_is_the_run_of_whole_batches_to_rounding(tmp_path, monkeypatch):
-    monkeypatch.setattr("tiny.model", network)
+    monkeypatch.setattr("tiny.model", lambda **_: network())
     (whole, of_whole), (parts, of_parts) = (
         run(tmp_path / str(micro), micro_batch_size=micro, batch_size=10, epochs=3, optimizer="sgd", learning_rate=0.1)
         for micro in (None, 3)
@@ -234,7 +234,7 @@ def test_run_of_micro_batches_is_the_run_of_whole_batches_to_rounding(tmp_path, 
 def test_no_more_volumes_than_a_micro_batchs_two_views_pass_the_encoder(tmp_path, monkeypatch, validation_rows):
     seen = []
 
-    def watched():
+    def watched(**_):
         model = network("batch")
         model.encoder.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
         return model

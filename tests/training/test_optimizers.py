@@ -1,0 +1,176 @@
+import math
+import os
+import signal
+
+import pytest
+import torch
+from pydantic import ValidationError
+from tiny import after, rows_of, run, weights
+
+from neurocontrast.exceptions import TrainingInterrupted
+from neurocontrast.training import TrainingSettings
+from neurocontrast.training.lars import LARS
+from neurocontrast.training.optimizers import build_optimizer, learning_rate_of
+from neurocontrast.training.steps import train_batches
+
+
+def rates(n_batches=4, **given):
+    settings = TrainingSettings(learning_rate=2.0, **given)
+    return [
+        learning_rate_of(epoch, settings, batch=batch, n_batches=n_batches)
+        for epoch in range(settings.epochs)
+        for batch in range(n_batches)
+    ]
+
+
+def test_cosine_falls_from_the_whole_rate_towards_zero_at_every_step():
+    found = rates(epochs=5, schedule="cosine")
+    assert found == pytest.approx([1 + math.cos(math.pi * step / 20) for step in range(20)])
+    assert found[-1] > 0
+
+
+def test_warm_up_rises_in_equal_steps_then_the_schedule_takes_over():
+    found = rates(epochs=5, schedule="cosine", warmup_epochs=1.5)
+    assert found[:6] == pytest.approx([2 * step / 6 for step in range(1, 7)])
+    assert found[6:] == pytest.approx([1 + math.cos(math.pi * step / 14) for step in range(14)])
+    assert rates(epochs=2, schedule="constant", warmup_epochs=1) == [0.5, 1.0, 1.5, 2.0, 2.0, 2.0, 2.0, 2.0]
+    stepped = rates(epochs=4, schedule="step", step_epochs=2, step_factor=0.5, warmup_epochs=0.5)
+    assert stepped == [1.0] + [2.0] * 7 + [1.0] * 8
+
+
+def test_rates_of_a_run_are_those_of_the_schedule(tmp_path, monkeypatch):
+    seen = []
+
+    def watching(session, batches, position):
+        for result in train_batches(session, batches, position):
+            seen.append(session.optimizer.param_groups[0]["lr"])
+            yield result
+
+    monkeypatch.setattr("neurocontrast.training.loop.train_batches", watching)
+    _, result = run(tmp_path, epochs=4, schedule="cosine", warmup_epochs=1, learning_rate=2.0)
+    assert seen == rates(n_batches=3, epochs=4, schedule="cosine", warmup_epochs=1)
+    assert [row["learning_rate"] for row in result.metrics] == seen[2::3]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "expected"),
+    [
+        ({"optimizer": "adam"}, torch.optim.Adam, {"weight_decay": 5e-5}),
+        ({"optimizer": "adamw", "weight_decay": 0.1}, torch.optim.AdamW, {"weight_decay": 0.1}),
+        ({"optimizer": "sgd"}, torch.optim.SGD, {"momentum": 0.9, "nesterov": False}),
+        ({"optimizer": "sgd", "momentum": 0.5, "nesterov": True}, torch.optim.SGD, {"momentum": 0.5, "nesterov": True}),
+        ({"optimizer": "lars"}, LARS, {"momentum": 0.9, "trust_coefficient": 0.001, "weight_decay": 5e-5}),
+        ({"optimizer": "lars", "trust_coefficient": 0.02}, LARS, {"trust_coefficient": 0.02}),
+    ],
+)
+def test_optimisers_get_what_the_settings_say(given, kind, expected):
+    optimizer = build_optimizer([torch.nn.Parameter(torch.ones(2))], TrainingSettings(learning_rate=0.5, **given))
+    assert type(optimizer) is kind
+    group = optimizer.param_groups[0]
+    assert {name: group[name] for name in expected} == expected
+    assert group["lr"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"momentum": 0.9}, "momentum belongs to sgd and lars, and nothing reads it with optimizer: adam; remove it"),
+        ({"optimizer": "lars", "nesterov": True}, "nesterov belongs to sgd, and nothing reads it with optimizer: lars"),
+        (
+            {"optimizer": "adamw", "momentum": 0.0, "trust_coefficient": 0.1},
+            "momentum belongs to sgd and lars; trust_coefficient belongs to lars, and nothing reads",
+        ),
+        ({"optimizer": "sgd", "momentum": 0.0, "nesterov": True}, "nesterov needs a momentum above 0"),
+        ({"epochs": 5, "warmup_epochs": 5}, "warmup_epochs must be less than epochs, got 5 of 5"),
+    ],
+)
+def test_settings_that_nothing_would_read_are_refused(given, message):
+    with pytest.raises(ValidationError, match=message):
+        TrainingSettings(**given)
+
+
+def test_settings_survive_being_written_in_full():
+    for given in ({"optimizer": "sgd", "momentum": 0.5}, {"optimizer": "adam"}, {"epochs": 0, "warmup_epochs": 3}):
+        settings = TrainingSettings(**given)
+        assert TrainingSettings.model_validate(settings.model_dump()) == settings
+
+
+def reference_step(weight, gradient, buffer, *, rate, momentum, decay, trust):
+    """The paper's update for one weight, in plain numbers; a vector is neither scaled nor decayed."""
+    if weight.ndim > 1:
+        local = trust * weight.norm() / (gradient.norm() + decay * weight.norm())
+        gradient = local * (gradient + decay * weight)
+    buffer = momentum * buffer + gradient
+    return weight - rate * buffer, buffer
+
+
+def test_lars_follows_the_paper_and_leaves_biases_and_norms_to_sgd():
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((4, 3), (2, 1, 3, 3, 3), (5,))
+    found = [torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in shapes]
+    expected, buffers = [weight.detach().clone() for weight in found], [torch.zeros(shape) for shape in shapes]
+    optimizer = LARS(found, lr=0.3, momentum=0.8, weight_decay=0.1, trust_coefficient=0.05)
+    for _ in range(3):
+        for place, weight in enumerate(found):
+            weight.grad = torch.randn(weight.shape, generator=generator)
+            how = {"rate": 0.3, "momentum": 0.8, "decay": 0.1, "trust": 0.05}
+            expected[place], buffers[place] = reference_step(expected[place], weight.grad, buffers[place], **how)
+        optimizer.step()
+    torch.testing.assert_close([weight.detach() for weight in found], expected)
+    sgd = torch.nn.Parameter(torch.ones(5))
+    lars = torch.nn.Parameter(torch.ones(5))
+    sgd.grad = lars.grad = torch.arange(5.0)
+    torch.optim.SGD([sgd], lr=0.3, momentum=0.9).step()
+    LARS([lars], lr=0.3, momentum=0.9, weight_decay=0.5).step()
+    assert torch.equal(sgd, lars)
+
+
+def test_lars_step_does_not_depend_on_the_gradients_scale_and_survives_zeros():
+    steps = []
+    for scale in (1.0, 1000.0):
+        weight = torch.nn.Parameter(torch.eye(3))
+        weight.grad = scale * torch.arange(9.0).view(3, 3)
+        LARS([weight], lr=1.0, momentum=0.0, trust_coefficient=0.1).step()
+        steps.append(weight.detach() - torch.eye(3))
+    torch.testing.assert_close(*steps)
+    assert steps[0].norm() == pytest.approx(0.1 * torch.eye(3).norm().item())
+    empty = torch.nn.Parameter(torch.zeros(2, 2))
+    empty.grad = torch.ones(2, 2)
+    LARS([empty], lr=1.0, momentum=0.0).step()
+    assert torch.equal(empty, -torch.ones(2, 2))  # as SGD would: a weight of 0 has no scale
+    still = torch.nn.Parameter(torch.ones(2, 2))
+    still.grad = torch.zeros(2, 2)
+    LARS([still], lr=1.0, momentum=0.0).step()
+    assert torch.equal(still, torch.ones(2, 2))
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        {"optimizer": "sgd", "nesterov": True, "schedule": "cosine", "warmup_epochs": 0.5},
+        {"optimizer": "lars", "learning_rate": 5.0, "schedule": "cosine", "clip_norm": 0.5},
+        {"optimizer": "adamw", "ema_decay": 0.8, "micro_batch_size": 2},
+    ],
+    ids=["sgd", "lars", "averaged"],
+)
+@pytest.mark.parametrize("n_batches", [2, 5])
+def test_every_recipe_resumes_to_the_bit_within_an_epoch(tmp_path, recipe, n_batches):
+    _, result = run(tmp_path / "whole", **recipe)
+    first, last = result.metrics[0]["train_loss"], result.metrics[-1]["train_loss"]
+    assert math.isfinite(last)
+    assert last != first
+    stopping = after(n_batches, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(TrainingInterrupted):
+        run(tmp_path / "cut", made_views=stopping, **recipe)
+    run(tmp_path / "cut", resume=True, **recipe)
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+    assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    "recipe", [{"optimizer": "sgd", "learning_rate": 0.1}, {"optimizer": "lars", "learning_rate": 20.0}]
+)
+def test_sgd_and_lars_lower_the_loss(tmp_path, recipe):
+    _, result = run(tmp_path, epochs=15, schedule="cosine", warmup_epochs=1, **recipe)
+    losses = [row["train_loss"] for row in result.metrics]
+    assert sum(losses[-3:]) / 3 < losses[0] - 0.2

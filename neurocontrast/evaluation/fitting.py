@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from neurocontrast.evaluation.adjustment import AdjustedDesign, choose_preserved
 from neurocontrast.evaluation.covariates import CovariateDesign
 from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
-from neurocontrast.evaluation.permutation import permutation_p_values
+from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.planning import Study, deal_folds
 from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.splits import Split
@@ -17,13 +20,30 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["features_design", "permutation_test", "predict_out_of_fold", "study_designs"]
+__all__ = ["features_design", "permutation_summary", "predict_out_of_fold", "study_designs"]
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class FeatureDesign:
+    """Features as they are: nothing is estimated."""
+
+    features: npt.NDArray[np.floating]
+
+    def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
+        """Return the matrices of training and test rows."""
+        return self.features[train].astype(np.float64), self.features[test].astype(np.float64)
 
 
 def features_design(study: Study) -> Design:
-    """Return the design of the embedding."""
-    features = np.asarray(study.features, dtype=np.float64)
-    return lambda train, test: (features[train], features[test])
+    """Return the design of the embedding, adjusted in every training fold where that was asked for."""
+    if not study.adjusted:
+        return FeatureDesign(study.features)
+    settings = study.settings
+    preserve = choose_preserved(study.table, settings, target=study.target.name)
+    return AdjustedDesign(study.features, study.table, settings.harmonise, preserve, settings.residualise)
 
 
 def study_designs(study: Study) -> dict[str, Design]:
@@ -48,26 +68,38 @@ def predict_out_of_fold(study: Study, progress: Progress) -> dict[str, OutOfFold
     return models
 
 
-def permutation_test(study: Study, metrics: Mapping[str, Any], progress: Progress) -> dict[str, Any] | None:
+def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> dict[str, Any] | None:
     """Return ``permutation`` of evaluation.json; None where no permutation is asked for."""
-    if not study.settings.n_permutations:
-        return None
     settings, is_site = study.settings, study.target.name == "site"
+    n = settings.n_permutations
+    if not n:
+        return None
+    once = settings.model_copy(update={"n_repeats": 1})
 
-    def make_splits(target: Target, permutation: int) -> list[Split]:
-        if study.from_file or settings.splits != "stratified":
-            return study.splits
-        return deal_folds(study.table, target, settings, derive_seed("permuted-folds", settings.seed, permutation))
+    def redeal(target: Target, permutation: int) -> list[Split]:
+        return deal_folds(study.table, target, once, derive_seed("permuted-folds", settings.seed, permutation))
 
-    with progress.task("Permuting labels", settings.n_permutations, "permutation") as task:
-        p_values = permutation_p_values(
-            features_design(study),
+    n_folds, started = sum(split.repeat == 0 for split in study.splits), time.perf_counter()
+    with progress.task("Permuting labels", n * n_folds, "fold") as task:
+        result = permutation_test(
+            study_designs(study)["embedding"],
             study.target,
-            make_splits,
+            study.splits,
+            model,
             sites=[None] * len(study.table) if is_site else list(study.table["site"]),
             subjects=study.subjects,
             settings=settings,
-            observed={name: np.nan if part["pooled"] is None else part["pooled"] for name, part in metrics.items()},
+            redeal=None if study.from_file or settings.splits != "stratified" else redeal,
             advance=task.advance,
         )
-    return {"n": settings.n_permutations, "unit": "subject", "within_site": not is_site, "p_values": p_values}
+    return {
+        "n": n,
+        "unit": "subject",
+        "within_site": not is_site,
+        "within_fold": result.within_fold,
+        "share_moved": result.share_moved,
+        "repeat": 0,
+        "observed": {name: value if np.isfinite(value) else None for name, value in result.observed.items()},
+        "p_values": result.p_values,
+        "seconds": round(time.perf_counter() - started, 1),
+    }

@@ -149,7 +149,8 @@ def _keep(
     mask: npt.NDArray[np.bool_], left: Columns, at: _State, slope: Floats, change: Floats, moved: Floats
 ) -> tuple[Columns, _State, Floats, Floats, Floats]:
     parts = (at.weights, at.margins, at.truth, at.probabilities, at.variances)
-    kept = _State(*(part[:, mask] for part in parts), at.loss[mask])
+    weights, margins, truth, probabilities, variances = (part[:, mask] for part in parts)
+    kept = _State(weights, margins, truth, probabilities, variances, at.loss[mask])
     return left[mask], kept, slope[mask], change[:, mask], moved[:, mask]
 
 

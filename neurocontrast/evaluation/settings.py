@@ -59,9 +59,19 @@ class EvaluationSettings(Settings):
         How often the subjects of each size are drawn in each fold.
     covariates : tuple of str
         Columns of the baseline; those that are absent, the target, and the site where sites are
-        left out, are dropped.
+        left out, are dropped. Total intracranial volume (``tiv``) is used where it is given.
+    confounds : bool
+        Whether to ask how well the covariates can be read from the embedding.
+    harmonise : {"none", "combat"}
+        Whether site differences are taken out of the features, by what the training folds say of them.
+    harmonise_preserve : tuple of str
+        Columns whose effect on the features ComBat keeps; never the target.
+    residualise : tuple of str
+        Columns whose linear effect is taken out of the features, as the training folds have it.
     n_permutations : int
         Repetitions of the whole procedure on labels permuted within site; 0 for no permutation test.
+    n_jobs : int
+        Processes that fit probes; results are the same for any number.
     n_bootstraps : int
         Resamples behind every interval; 0 for none.
     bootstrap_unit : {"auto", "subject", "site"}
@@ -98,8 +108,13 @@ class EvaluationSettings(Settings):
     threshold: float | str = "half"
     train_sizes: tuple[int, ...] = ()
     n_draws: int = Field(5, ge=1)
-    covariates: tuple[str, ...] = ("age", "sex", "site")
+    covariates: tuple[str, ...] = ("age", "sex", "site", "tiv")
+    confounds: bool = True
+    harmonise: Literal["none", "combat"] = "none"
+    harmonise_preserve: tuple[str, ...] = ("age", "sex")
+    residualise: tuple[str, ...] = ()
     n_permutations: int = Field(0, ge=0)
+    n_jobs: int = Field(1, ge=1)
     n_bootstraps: int = Field(2000, ge=0)
     bootstrap_unit: Literal["auto", "subject", "site"] = "auto"
     confidence_level: float = Field(0.95, gt=0.0, lt=1.0)

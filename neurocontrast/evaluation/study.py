@@ -8,11 +8,12 @@ from typing import Any
 import pandas as pd
 
 from neurocontrast.evaluation.calibration import calibration_table
+from neurocontrast.evaluation.confound_panel import run_confound_panel
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.external import External
 from neurocontrast.evaluation.external_results import run_external
 from neurocontrast.evaluation.fitted import FittedProbe, fit_on_all
-from neurocontrast.evaluation.fitting import permutation_test, predict_out_of_fold
+from neurocontrast.evaluation.fitting import permutation_summary, predict_out_of_fold
 from neurocontrast.evaluation.groups import group_table, site_table
 from neurocontrast.evaluation.learning import learning_curve
 from neurocontrast.evaluation.planning import Study, plan_study
@@ -54,11 +55,15 @@ def run_study(
     models = predict_out_of_fold(study, progress)
     tables = _cohort_tables(study) | _result_tables(study, models)
     figures = metric_summary(study.target, tables["folds"], models, study.units.labels, study.settings)
-    figures["permutation"] = permutation_test(study, figures["metrics"], progress)
+    figures["permutation"] = permutation_summary(study, models["embedding"], progress)
+    panel = run_confound_panel(study, progress)
+    figures["confounds"] = panel.summary
     figures["learning_curve"], curve = learning_curve(study, progress)
     figures["external"], tested = run_external(external, progress=progress)
     probe = fit_on_all(study, encoder=encoder)[1]
     notices = [*study.notices, *(external.notices if external else ()), *look_at_results(figures, models)]
+    notices += panel.notices
+    tables |= panel.tables
     tables |= tested if curve is None else {**tested, "learning_curve": curve}
     return Evaluation(study_summary(study, models, figures, notices, stored=probe is not None), tables, probe)
 

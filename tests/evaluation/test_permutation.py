@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.permutation import permute_within_site
+from neurocontrast.evaluation.permutation import permute_labels
 from neurocontrast.evaluation.target import Target
 
 FAST = {"n_bootstraps": 0, "umap": False, "C": (1e-2, 1.0), "n_folds": 3, "n_inner_folds": 2}
@@ -21,7 +21,7 @@ def test_labels_move_within_site_and_with_their_subject():
     subjects = np.array([f"s{row % 30}" for row in range(60)], dtype=object)
     sites = [f"site-{int(name[1:]) % 3}" for name in subjects]
     values = generator.normal(size=60)
-    permuted = permute_within_site(Target("age", "continuous", values), sites, subjects, generator).values
+    permuted = permute_labels(Target("age", "continuous", values), sites, subjects, generator).values
     for site in set(sites):
         rows = np.array(sites) == site
         assert sorted(permuted[rows]) == sorted(values[rows])

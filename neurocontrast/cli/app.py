@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from neurocontrast.cli import check, compare, embed, evaluate, predict, pretrain, report, simulate
-from neurocontrast.exceptions import NeurocontrastError
+from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded
 
 __all__ = ["app", "main", "run"]
 
@@ -66,7 +66,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 on success, 1 on a failure while running, 2 on bad input, 130 when interrupted.
+        0 on success, 1 on a failure while running, 2 on bad input, 75 when suspended by SIGUSR1 (to be
+        started again), 130 when interrupted.
     """
     console = Console(stderr=True, highlight=False)
     try:
@@ -76,7 +77,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             console.print("interrupted")
         return end.code if isinstance(end.code, int) else 0
     except NeurocontrastError as error:
-        _show_error(console, str(error))
+        if not _is_told_elsewhere(error):
+            _show_error(console, str(error))
         return error.exit_code
     except KeyboardInterrupt:
         console.print("interrupted")
@@ -105,6 +107,16 @@ def main() -> None:
 
 def _show_error(console: Console, message: str) -> None:
     console.print(Text("error: ", style="bold red") + Text(message), soft_wrap=True)
+
+
+def _is_told_elsewhere(error: NeurocontrastError) -> bool:
+    """Say whether another process of a distributed run shows this error, or the reason for it."""
+    from neurocontrast.training.launched import launched
+
+    place = launched()
+    return (isinstance(error, OtherProcessEnded) and place.rank > 0) or (
+        isinstance(error, ConfigError) and place.local_rank > 0
+    )
 
 
 def _tells_of_memory(message: str) -> bool:

@@ -33,9 +33,14 @@ def pretrain(
 ) -> None:
     """Pretrain an encoder with a contrastive objective that knows age, sex, site or any other column."""
     from neurocontrast import stages
+    from neurocontrast.training.interruption import suspending
+    from neurocontrast.training.launched import launched
 
     flags = {"data.participants": None if participants is None else str(participants)}
     # A run that is resumed knows its own configuration, unless it is given again.
     own = resume and config is None and not overrides and participants is None
     settings = None if own else resolve(config, overrides, flags)
-    typer.echo(stages.pretrain(settings, out=out, resume=resume, progress=console_progress(quiet=quiet)))
+    with suspending():
+        run = stages.pretrain(settings, out=out, resume=resume, progress=console_progress(quiet=quiet))
+    if launched().rank == 0:
+        typer.echo(run)

@@ -31,7 +31,7 @@ class SynchronisedBatchNorm(_BatchNorm):
     def forward(self, input: Tensor) -> Tensor:
         """Normalise (n, C, …)."""
         if not (self.training and is_distributed()):
-            return cast(Tensor, super().forward(input))
+            return super().forward(input)
         normalised, mean, variance, n_values = _Normalise.apply(input, self.weight, self.bias, self.eps)
         if self.track_running_stats and self.running_mean is not None:
             assert self.running_var is not None

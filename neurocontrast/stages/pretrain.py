@@ -4,31 +4,52 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from lightning_fabric import Fabric
 
 from neurocontrast.augment import TwoViews
 from neurocontrast.config import Config, as_config, build_objective
 from neurocontrast.data import Cohort, VolumeCache, VolumeDataset, encode_metadata, read_cohort, split_by_subject
 from neurocontrast.encoders import ContrastiveModel, build_model, check_shape, save_encoder
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import (
+    ConfigError,
+    DataError,
+    NeurocontrastError,
+    OtherProcessEnded,
+    TrainingError,
+    one_of,
+    suggestion,
+)
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.stages.run_folder import check_can_continue, check_new, is_finished, start_run
+from neurocontrast.stages.processes import pretrain_in_processes
+from neurocontrast.stages.run_folder import check_can_continue, check_new, continue_run, is_finished, start_run
+from neurocontrast.stages.run_lock import hold
 from neurocontrast.training import (
     AnyObjective,
-    FitResult,
     TrainingData,
     accelerator_of,
     check_loggers,
     check_split,
     fit,
+    launch,
 )
+from neurocontrast.training.distributed import Processes, is_lost_connection
+from neurocontrast.training.interruption import suspending
+from neurocontrast.training.launched import launched
 
 __all__ = ["pretrain"]
+
+_LOST = (
+    "another process of this run has ended, and this one cannot go on alone. If it has not said why, it was killed, "
+    "perhaps for lack of memory. The last checkpoint, if there is one, stands: continue with --resume."
+)
 
 
 def pretrain(
@@ -65,44 +86,124 @@ def pretrain(
     >>> import neurocontrast
     >>> run = neurocontrast.pretrain("configs/brain/yaware.yaml", out="runs/first")  # doctest: +SKIP
     """
-    folder = Path(out)
-    is_new = check_new(folder, resume=resume)
-    settings = _resolve(config, folder, is_new=is_new)
-    if not is_new and is_finished(folder):
-        check_can_continue(folder, settings, _read_cohort_without_images(settings))
-        progress.message(f"{folder}: this run is finished; there is nothing to continue.")
-        return folder
-    cohort = _read_cohort(settings, progress)
-    if not is_new:
-        check_can_continue(folder, settings, cohort)
-    _run(settings, cohort, folder, is_new=is_new, progress=progress)
-    progress.message(f"{folder}: finished.")
+    folder, place = Path(out), launched()
+    if place.by is None:
+        is_new = check_new(folder, resume=resume)
+        settings = _resolve(config, folder, is_new=is_new)
+        if settings.training.devices > 1 and settings.training.num_nodes == 1:
+            pretrain_in_processes(settings, folder, resume=resume, progress=progress)
+            return folder
+    else:
+        settings = _resolve(config, folder, is_new=not (folder / "config.yaml").is_file())
+    with suspending():
+        joined = launch(settings.training)
+        try:
+            _run(settings, folder, joined, resume=resume, progress=progress)
+        except RuntimeError as error:
+            if joined[1].size == 1 or not is_lost_connection(error):
+                raise
+            raise OtherProcessEnded(_LOST) from error
+        except TrainingError as error:  # on which all processes agree, and the first tells
+            if joined[1].is_first:
+                raise
+            raise OtherProcessEnded(str(error), error.exit_code) from error
     return folder
 
 
-def _run(settings: Config, cohort: Cohort, folder: Path, *, is_new: bool, progress: Progress) -> None:
-    model, objective, data, categories = _prepare(settings, cohort)
-    paths = [str(path) for path in cohort.table["path"]]
-    assert isinstance(data.images, VolumeDataset)
-    data.images.cache.prepare(paths, n_workers=settings.data.n_workers, progress=progress)
+@dataclass(frozen=True)
+class _Parts:
+    """What a run is made of, before it has read an image."""
+
+    cohort: Cohort
+    model: ContrastiveModel
+    objective: AnyObjective
+    data: TrainingData
+    categories: dict[str, list[str]]
+
+
+def _run(settings: Config, folder: Path, joined: tuple[Fabric, Processes], *, resume: bool, progress: Progress) -> None:
+    processes = joined[1]
+    with ExitStack() as stack:
+        if processes.is_first:
+            is_new, parts = _open(settings, folder, processes, stack, resume=resume, progress=progress)
+        else:
+            is_new, parts = _follow(settings, processes)
+            progress = SILENT
+        if parts is None:
+            progress.message(f"{folder}: this run is finished; there is nothing to continue.")
+            return
+        contract = _contract(settings, parts, folder)
+        result = fit(
+            parts.model,
+            parts.objective,
+            TwoViews(settings.augment, seed=settings.seed),
+            parts.data,
+            settings=settings.training,
+            seed=settings.seed,
+            folder=folder,
+            resume=not is_new,
+            facts=_facts(settings),
+            progress=progress,
+            contract=contract,
+            joined=joined,
+        )
+        if processes.is_first:
+            save_encoder(folder, parts.model.encoder, {**contract, "batchnorm": result.batchnorm})
+            progress.message(f"{folder}: finished.")
+
+
+def _open(
+    settings: Config, folder: Path, processes: Processes, stack: ExitStack, *, resume: bool, progress: Progress
+) -> tuple[bool, _Parts | None]:
+    """Check everything, prepare the scans, write what begins a run, and let the other processes go on.
+
+    Returns
+    -------
+    is_new : bool
+        Whether the run begins.
+    parts : _Parts or None
+        None where it is finished.
+    """
+    try:
+        is_new, parts = check_new(folder, resume=resume), None
+        if not is_new and is_finished(folder, settings):
+            check_can_continue(folder, settings, _read_cohort_without_images(settings))
+        else:
+            parts = _open_unfinished(settings, folder, stack, is_new=is_new, progress=progress)
+    except NeurocontrastError as error:
+        processes.from_first({"exit_code": error.exit_code})
+        raise
+    processes.from_first({"is_new": is_new, "is_finished": parts is None})
+    return is_new, parts
+
+
+def _open_unfinished(settings: Config, folder: Path, stack: ExitStack, *, is_new: bool, progress: Progress) -> _Parts:
+    cohort = _read_cohort(settings, progress)
+    if not is_new:
+        check_can_continue(folder, settings, cohort)
+    parts = _prepare(settings, cohort)
+    stack.enter_context(hold(folder, progress))
+    if check_new(folder, resume=not is_new) != is_new:
+        raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
+    images = parts.data.images
+    assert isinstance(images, VolumeDataset)
+    images.cache.prepare(images.paths, n_workers=settings.data.n_workers, progress=progress)
     if is_new:
-        n_scans = {"n_training_scans": len(data.training_rows), "n_validation_scans": len(data.validation_rows)}
-        start_run(folder, settings, cohort, {**n_scans, "categories": categories})
+        n_training, n_validation = len(parts.data.training_rows), len(parts.data.validation_rows)
+        facts = {"n_training_scans": n_training, "n_validation_scans": n_validation, "categories": parts.categories}
+        start_run(folder, settings, cohort, facts)
+    else:
+        continue_run(folder, settings, progress)
     _remove_leftovers(folder)
-    views = TwoViews(settings.augment, seed=settings.seed)
-    result = fit(
-        model,
-        objective,
-        views,
-        data,
-        settings=settings.training,
-        seed=settings.seed,
-        folder=folder,
-        resume=not is_new,
-        facts=_facts(settings),
-        progress=progress,
-    )
-    save_encoder(folder, model.encoder, _contract(settings, cohort, result, folder))
+    return parts
+
+
+def _follow(settings: Config, processes: Processes) -> tuple[bool, _Parts | None]:
+    """As `_open`, for a process that is not the first: wait until the first is ready, then do as it did."""
+    told = processes.from_first(None)
+    if "exit_code" in told:
+        raise OtherProcessEnded("the first process of this run has ended, and says why.", told["exit_code"])
+    return told["is_new"], None if told["is_finished"] else _prepare(settings, _read_cohort(settings, SILENT))
 
 
 def _resolve(
@@ -148,9 +249,7 @@ def _read_cohort_without_images(settings: Config) -> Cohort | None:
     return cohort.select(data.where) if data.where else cohort
 
 
-def _prepare(
-    settings: Config, cohort: Cohort
-) -> tuple[ContrastiveModel, AnyObjective, TrainingData, dict[str, list[str]]]:
+def _prepare(settings: Config, cohort: Cohort) -> _Parts:
     """Build everything from the configuration and the table; no image is read."""
     objective = build_objective(settings.objective)
     metadata, categories = encode_metadata(cohort.table, objective.columns)
@@ -171,7 +270,7 @@ def _prepare(
         targets=_targets(settings, cohort),
         n_readers=settings.data.n_workers,
     )
-    return model, objective, data, categories
+    return _Parts(cohort, model, objective, data, categories)
 
 
 def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
@@ -195,17 +294,16 @@ def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
     return targets
 
 
-def _contract(settings: Config, cohort: Cohort, result: FitResult, folder: Path) -> dict[str, Any]:
-    """Return what must travel with the weights."""
+def _contract(settings: Config, parts: _Parts, folder: Path) -> dict[str, Any]:
+    """Return what must travel with the weights, but for how their BatchNorm statistics came about."""
     return {
         "preprocessing": settings.data.preprocessing.contract(),
         "cache_dtype": settings.data.cache_dtype,
-        "batchnorm": result.batchnorm,
         "objective": settings.objective.model_dump(mode="json"),
         "seed": settings.seed,
         "epochs": settings.training.epochs,
-        "n_training_scans": result.n_training_scans,
-        "simulated": cohort.simulated,
+        "n_training_scans": len(parts.data.training_rows),
+        "simulated": parts.cohort.simulated,
         "provenance": digest_of_file(folder / "provenance.json"),
     }
 

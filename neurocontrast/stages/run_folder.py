@@ -14,9 +14,20 @@ from neurocontrast.data.cohort import Cohort
 from neurocontrast.encoders.weights import CONTRACT
 from neurocontrast.exceptions import CheckpointError, ConfigError
 from neurocontrast.files import check_writable, write_json
+from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
+from neurocontrast.stages.run_lock import LOCK
+from neurocontrast.training.state import epochs_of, newest_checkpoint
 
-__all__ = ["check_can_continue", "check_new", "is_finished", "read_metrics", "read_provenance", "start_run"]
+__all__ = [
+    "check_can_continue",
+    "check_new",
+    "continue_run",
+    "is_finished",
+    "read_metrics",
+    "read_provenance",
+    "start_run",
+]
 
 _FREE_TO_DIFFER = (
     "data.participants",
@@ -29,8 +40,9 @@ _FREE_TO_DIFFER = (
     "simulation",
     "embedding",
     "evaluation",
+    "report",
 )
-"""What changes no weight; the cohort is compared by its digest, not by its path."""
+"""What changes no weight, or its last bits only; the cohort is compared by its digest, not by its path."""
 
 
 def check_new(folder: Path, *, resume: bool) -> bool:
@@ -44,7 +56,8 @@ def check_new(folder: Path, *, resume: bool) -> bool:
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"out: must be a directory, but '{folder}' is a file. Give another.")
     check_writable(folder)
-    names = [path.name for path in folder.iterdir() if not path.name.startswith(".tmp-")] if folder.is_dir() else []
+    entries = folder.iterdir() if folder.is_dir() else ()
+    names = [path.name for path in entries if not path.name.startswith(".tmp-") and path.name != LOCK]
     if "config.yaml" in names and "provenance.json" in names:
         if not resume:
             raise ConfigError(
@@ -66,7 +79,9 @@ def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> N
     CheckpointError
         Listing every difference.
     """
-    found = differences(load_config(folder / "config.yaml"), config, ignore=_FREE_TO_DIFFER)
+    before = load_config(folder / "config.yaml")
+    found = differences(before, config, ignore=(*_FREE_TO_DIFFER, "training.epochs"))
+    found += _differences_of_length(folder, before, config) + _differences_of_statistics(before, config)
     provenance = read_provenance(folder)
     if cohort is not None and cohort.digest() != provenance["cohort"]["digest"]:
         was, now = provenance["cohort"], describe_cohort(cohort)
@@ -80,8 +95,42 @@ def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> N
         lines = "\n".join(f"  {line}" for line in found)
         raise CheckpointError(
             f"{folder}: the run cannot continue, because it would not be the same run:\n{lines}\n"
-            "Give what it began with, or start another in a new directory."
+            "Give what it began with, or start another in a new directory. What may change: a greater training.epochs, "
+            f"{', '.join(_FREE_TO_DIFFER)}."
         )
+
+
+def _differences_of_length(folder: Path, before: Config, now: Config) -> list[str]:
+    """Say why a run may not become longer or shorter; mostly it may: each epoch is what it would have been."""
+    was, is_ = before.training.epochs, now.training.epochs
+    newest = newest_checkpoint(folder / "checkpoints")
+    done = 0 if newest is None else epochs_of(newest)
+    if was == is_:
+        return []
+    if now.training.schedule == "cosine":
+        return [f"training.epochs: was {was}, is {is_}, and a cosine schedule reaches its end at the last of them"]
+    if is_ < done:
+        return [f"training.epochs: was {was}, is {is_}, and {done} are done"]
+    return []
+
+
+def _differences_of_statistics(before: Config, now: Config) -> list[str]:
+    """Say why the number of processes may not change where each has batch statistics of its own."""
+    was, is_ = (each.training.devices * each.training.num_nodes for each in (before, now))
+    in_head, in_encoder = now.encoder.projection_norm == "batch", now.encoder.norm == "batch"
+    whole = now.training.sync_batchnorm and (now.training.micro_batch_size is None or not in_encoder)
+    if was == is_ or whole or not (in_head or in_encoder):
+        return []
+    why = "each process normalises its own part of a batch, which changes the weights"
+    return [f"training.devices × training.num_nodes: was {was}, is {is_}, and {why}"]
+
+
+def continue_run(folder: Path, config: Config, progress: Progress) -> None:
+    """Note a run's new length in its ``config.yaml``, where it has one; every other file stays."""
+    was = load_config(folder / "config.yaml").training.epochs
+    if config.training.epochs != was:
+        write_config(folder / "config.yaml", config)
+        progress.message(f"{folder}: now {config.training.epochs} epochs, in place of {was}.")
 
 
 def start_run(folder: Path, config: Config, cohort: Cohort, facts: Mapping[str, Any]) -> None:
@@ -174,9 +223,10 @@ def _number(cell: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def is_finished(folder: Path) -> bool:
-    """Say whether a run has come to its encoder."""
-    return (folder / CONTRACT).is_file()
+def is_finished(folder: Path, config: Config | None = None) -> bool:
+    """Say whether a run has come to its encoder, and to that of as many epochs as a configuration asks for."""
+    path = folder / CONTRACT
+    return path.is_file() and (config is None or _read_json(path).get("epochs") == config.training.epochs)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

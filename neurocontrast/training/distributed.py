@@ -26,7 +26,7 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.training.launched import launched
 from neurocontrast.training.settings import TrainingSettings
 
-__all__ = ["Processes", "accelerator_of", "launch"]
+__all__ = ["Processes", "accelerator_of", "is_lost_connection", "launch"]
 
 _PATIENCE = timedelta(days=7)
 """How long processes wait for the first, which may preprocess a whole cohort; one that dies is noticed at once."""
@@ -127,7 +127,7 @@ def launch(settings: TrainingSettings) -> tuple[Fabric, Processes]:
         raise ConfigError(
             f"training.devices × training.num_nodes: {settings.devices} × {settings.num_nodes} = {n_processes} "
             f"process{'es' if n_processes > 1 else ''}, but {_started_by(place.by)} {place.n_processes}. "
-            "Set both to what was started."
+            f"{'Start them with torchrun or srun, or set' if settings.num_nodes > 1 else 'Set'} both to that."
         )
     several = n_processes > 1 or settings.strategy == "ddp"
     try:
@@ -149,6 +149,11 @@ def launch(settings: TrainingSettings) -> tuple[Fabric, Processes]:
         return fabric, Processes()
     group = dist.new_group(backend="gloo", timeout=_PATIENCE)
     return fabric, Processes(fabric.global_rank, fabric.world_size, group)
+
+
+def is_lost_connection(error: RuntimeError) -> bool:
+    """Tell a collective that another process has ended from other errors; gloo says it in words only."""
+    return isinstance(error, dist.DistError) or "gloo" in str(error) or "closed by peer" in str(error)
 
 
 def accelerator_of(settings: TrainingSettings) -> str:

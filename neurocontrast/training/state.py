@@ -17,7 +17,15 @@ import torch
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import atomic_path
 
-__all__ = ["DamagedCheckpoint", "Position", "checkpoints_of", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
+__all__ = [
+    "DamagedCheckpoint",
+    "Position",
+    "checkpoints_of",
+    "epochs_of",
+    "load_checkpoint",
+    "newest_checkpoint",
+    "save_checkpoint",
+]
 
 _FORMAT = 1
 _NAME = re.compile(r"epoch-(\d+)(?:-batch-(\d+))?\.pt")
@@ -93,6 +101,13 @@ def newest_checkpoint(folder: str | os.PathLike[str]) -> Path | None:
     """Return the checkpoint that has come furthest, or None."""
     found = checkpoints_of(Path(folder))
     return found[-1] if found else None
+
+
+def epochs_of(checkpoint: Path) -> int:
+    """Return how many epochs a checkpoint has behind it, as its name says."""
+    match = _NAME.fullmatch(checkpoint.name)
+    assert match is not None
+    return int(match[1])
 
 
 def load_checkpoint(path: Path) -> tuple[Position, dict[str, Any]]:

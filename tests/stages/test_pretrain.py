@@ -178,17 +178,17 @@ def test_probe_columns_are_scored(settings, tmp_path):
 
 PROGRAM = """
 import os, signal, sys
-import torch, neurocontrast, neurocontrast.training.loop as loop
+import torch, neurocontrast, neurocontrast.training.checkpoints as checkpoints
 
 torch.set_num_threads(1)
 if sys.argv[3] == "die":
-    save = loop.save_checkpoint
+    save = checkpoints.save_checkpoint
 
     def save_and_die(*given, **options):
         save(*given, **options)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    loop.save_checkpoint = save_and_die
+    checkpoints.save_checkpoint = save_and_die
 neurocontrast.pretrain(sys.argv[1], out=sys.argv[2], resume=True)
 """
 

@@ -18,14 +18,14 @@ N_SCANS = 14
 class Images:
     """Blobs whose brightness follows a number, the same on every reading."""
 
-    def __init__(self, broken=()):
-        self.broken = broken
+    def __init__(self, broken=(), side=8):
+        self.broken, self.shape = broken, (1, side, side, side)
 
     def __len__(self):
         return N_SCANS
 
     def __getitem__(self, index):
-        noise = derive_generator("image", index).standard_normal((1, 8, 8, 8)).astype(np.float32)
+        noise = derive_generator("image", index).standard_normal(self.shape).astype(np.float32)
         image = torch.from_numpy(noise) + index / N_SCANS
         return {"image": image * torch.nan if index in self.broken else image, "index": index}
 
@@ -59,7 +59,8 @@ class Contrast(torch.nn.Module):
 def views(volumes, rows, *, epoch):
     made = []
     for view in (0, 1):
-        noise = [derive_generator("view", epoch, row, view).standard_normal((1, 8, 8, 8)) for row in rows.tolist()]
+        shape = volumes.shape[1:]
+        noise = [derive_generator("view", epoch, row, view).standard_normal(shape) for row in rows.tolist()]
         made.append(volumes + 0.5 * torch.tensor(np.stack(noise), dtype=torch.float32))
     return tuple(made)
 
@@ -83,12 +84,27 @@ def settings(**changes):
     return TrainingSettings(**{**content, "accelerator": "cpu", **changes})
 
 
-def model(seed=0):
-    return build_model(EncoderSettings(name="lenet", projection=(8, 4)), seed=seed)
+LENET = EncoderSettings(name="lenet", projection=(8, 4))
 
 
-def run(folder, *, resume=False, objective=None, made_views=views, given=None, progress=None, **changes):
-    trained = model()
+def model(seed=0, encoder=LENET):
+    return build_model(encoder, seed=seed)
+
+
+def run(
+    folder,
+    *,
+    resume=False,
+    objective=None,
+    made_views=views,
+    given=None,
+    progress=None,
+    encoder=LENET,
+    contract=None,
+    save=True,
+    **changes,
+):
+    trained = model(encoder=encoder)
     extra = {} if progress is None else {"progress": progress}
     result = fit(
         trained,
@@ -99,9 +115,11 @@ def run(folder, *, resume=False, objective=None, made_views=views, given=None, p
         seed=7,
         folder=Path(folder),
         resume=resume,
+        contract=contract,
         **extra,
     )
-    save_encoder(folder, trained.encoder, {"preprocessing": {}, "batchnorm": result.batchnorm})
+    if save:  # of several processes the first
+        save_encoder(folder, trained.encoder, {"preprocessing": {}, "batchnorm": result.batchnorm})
     return trained, result
 
 

@@ -7,6 +7,11 @@ held-out scans of the first site and on a site that was never seen. Every method
 
 The folder given with --data holds participants.tsv with sites london, ucla and novosibirsk. Finished runs are kept:
 started again after a kill, it goes on. Every seed is a new hold-out, a new initialisation and new views.
+
+For the first seed the package's own evaluation, reports and comparisons are written too (folder `reports`):
+
+    transfer-TARGET-METHOD   probes of the pretraining scans, tested on held-out scans and the new site (--test)
+    unseen-TARGET-METHOD     cross-validated over people that pretraining never saw; unseen-TARGET compares the methods
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ import neurocontrast
 from neurocontrast.cli.progress import console_progress
 from neurocontrast.data.cache import VolumeCache
 from neurocontrast.data.volumes import Preprocessing
-from neurocontrast.embedding.table import read_embeddings
+from neurocontrast.embedding.table import read_embeddings, write_embeddings
 
 HOME, UNSEEN = "london", "novosibirsk"
 LOSSES = ("yaware", "conditional", "ntxent")
@@ -58,6 +63,7 @@ def main() -> None:
     text = summarise(pd.DataFrame(rows), _baselines(_table(options.data, 0)))
     (options.out / "table.md").write_text(text)
     print(text)
+    _write_reports(options, progress)
 
 
 def _options() -> argparse.Namespace:
@@ -106,7 +112,41 @@ def _features_of_every_method(options, seed, progress):
         written = neurocontrast.embed(run, participants=participants, out=folder / f"{method}.parquet", overwrite=True)
         embeddings = read_embeddings(written)
         yield method, embeddings.features, embeddings.table, seconds
-    yield "pca", _voxel_components(options, table), table, 0.0
+    components = _voxel_components(options, table)
+    write_embeddings(folder / "pca.parquet", embeddings.table, components, {"pretraining_subjects": []})
+    yield "pca", components, table, 0.0
+
+
+def _write_reports(options, progress) -> None:
+    """Evaluate every method of the first seed as a user would, report each, and compare them on the same folds."""
+    source, reports = options.out / "seed-0", options.out / "reports"
+    never_seen = {"use": ["held-out", "unseen"]}
+    for target in ("age", "sex"):
+        compared: list[Path] = []
+        for method in NAMES:
+            table = source / f"{method}.parquet"
+            common = {"target": target, "overwrite": True, "progress": progress}
+            transfer = neurocontrast.evaluate(
+                table,
+                out=reports / f"transfer-{target}-{method}",
+                where={"use": ["pretrain"]},
+                test=str(table),
+                test_where=never_seen,
+                covariates=("site",),
+                allow_overlap=True,  # the probe may know the pretraining scans; who it is tested on was never seen
+                **common,
+            )
+            folds = {"split_file": str(compared[0] / "splits.tsv")} if compared else {"n_repeats": 5}
+            compared.append(
+                neurocontrast.evaluate(
+                    table, out=reports / f"unseen-{target}-{method}", where=never_seen, **folds, **common
+                )
+            )
+            for evaluation in (transfer, compared[-1]):
+                neurocontrast.report(evaluation, progress=progress)
+        neurocontrast.compare(
+            compared, out=reports / f"unseen-{target}", names=list(NAMES), overwrite=True, progress=progress
+        )
 
 
 def _config(options, method: str, seed: int, participants: Path):

@@ -23,8 +23,8 @@ FOLDER = "probe"
 
 _DESCRIPTION, _ARRAYS = "probe.json", "probe.npz"
 _FORMAT = 1
-_TEXTS = ("name", "target", "kind")
-_NEEDED = (*_TEXTS, "classes", "strength", "threshold", "encoder", "trained_on", "n_scans", "arrays")
+_TEXTS = ("name", "target")
+_NEEDED = (*_TEXTS, "kind", "classes", "strength", "threshold", "encoder", "trained_on", "n_scans", "arrays")
 
 
 def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
@@ -115,6 +115,7 @@ def _read_description(path: Path) -> dict[str, Any]:
     wrong += [f"'{key}'" for key in ("classes", "trained_on") if not _is_texts(described.get(key, []))]
     wrong += [f"'{key}'" for key in _TEXTS if not isinstance(described.get(key, ""), str)]
     wrong += [f"'{key}'" for key in ("strength", "n_scans") if not isinstance(described.get(key, 0), int | float)]
+    wrong += ["'kind'"] if described.get("kind") not in ("binary", "multiclass", "continuous") else []
     wrong += ["'arrays'"] if not isinstance(described.get("arrays", {}), dict) else []
     if not wrong and not _fits_kind(described):
         wrong = ["'threshold'"]

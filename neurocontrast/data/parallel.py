@@ -25,13 +25,17 @@ class WorkerError(NeurocontrastError):
 
 
 def map_files(
-    function: Callable[..., Result], arguments: Sequence[tuple[Any, ...]], *, n_workers: int
+    function: Callable[..., Result],
+    arguments: Sequence[tuple[Any, ...]],
+    *,
+    n_workers: int,
+    option: str = "data.n_workers",
 ) -> Iterator[Result]:
     """Yield ``function(*arguments)`` for each of the arguments, in the order they finish.
 
     Little work is done here, in this process: starting another costs more than a few scans.
     A worker starts as a fresh interpreter, so that scripts need no ``__main__`` guard and
-    no thread of this process is copied half-way.
+    no thread of this process is copied half-way. `option` is what an error calls `n_workers`.
 
     Raises
     ------
@@ -56,7 +60,7 @@ def map_files(
         except TerminatedWorkerError as error:
             raise WorkerError(
                 f"a worker process was ended from outside, perhaps for lack of memory; try fewer than {n_workers} "
-                "workers (data.n_workers). What was finished is kept."
+                f"workers ({option}). Scans that were finished are kept."
             ) from error
         finally:
             # joblib would keep the idle workers, and their memory, for minutes.

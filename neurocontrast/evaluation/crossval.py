@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from neurocontrast.evaluation.probe_kinds import fit_and_decide
+from neurocontrast.data.parallel import map_files
+from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide
 from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
@@ -76,7 +77,7 @@ def cross_validate(
     subjects : array of str
         Subject of each scan; inner folds keep subjects together.
     settings : EvaluationSettings
-        Grids, inner folds, threshold and seed.
+        Grids, inner folds, threshold, seed, and the number of processes.
     advance : callable
         Called after each split.
     """
@@ -85,17 +86,29 @@ def cross_validate(
     scores = np.full(shape, np.nan)
     decisions = np.zeros((n_repeats, n), dtype=np.int64)
     folds = np.full((n_repeats, n), -1, dtype=np.intp)
-    strengths, thresholds, n_not_converged = [], [], 0
-    for split in splits:
-        seed = derive_seed("probe", settings.seed, split.repeat, split.fold)
-        decided = fit_and_decide(
-            design, target, split.train, split.test, subjects=subjects, settings=settings, seed=seed
-        )
+    strengths, n_not_converged = [float("nan")] * len(splits), 0
+    thresholds: list[float | None] = [None] * len(splits)
+    tasks = [(number, design, target, split, subjects, settings) for number, split in enumerate(splits)]
+    for number, decided in map_files(_fit_split, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
+        split = splits[number]
         scores[split.repeat, split.test] = decided.fit.scores
         decisions[split.repeat, split.test] = decided.decisions
         folds[split.repeat, split.test] = split.fold
-        strengths.append(decided.fit.strength)
-        thresholds.append(decided.threshold)
+        strengths[number] = decided.fit.strength
+        thresholds[number] = decided.threshold
         n_not_converged += decided.fit.n_not_converged
         advance()
     return OutOfFold(scores, decisions, folds, strengths, n_not_converged, thresholds)
+
+
+def _fit_split(
+    number: int,
+    design: Design,
+    target: Target,
+    split: Split,
+    subjects: npt.NDArray[np.object_],
+    settings: EvaluationSettings,
+) -> tuple[int, Decided]:
+    seed = derive_seed("probe", settings.seed, split.repeat, split.fold)
+    fitted = fit_and_decide(design, target, split.train, split.test, subjects=subjects, settings=settings, seed=seed)
+    return number, fitted

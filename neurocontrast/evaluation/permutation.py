@@ -220,7 +220,7 @@ def _together(
         for place, split in enumerate(splits)
     ]
     waiting: dict[int, dict[int, Floats]] = {}
-    for start, place, scores in map_files(_fit_block, tasks, n_workers=settings.n_jobs):
+    for start, place, scores in map_files(_fit_block, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
         waiting.setdefault(start, {})[place] = scores
         advance(scores.shape[1])
         if len(waiting[start]) == len(splits):
@@ -290,7 +290,7 @@ def _one_by_one(
         (design, one, splits if redeal is None else redeal(one, permutation), subjects, alone)
         for permutation, one in enumerate(targets)
     ]
-    for found in map_files(_fit_one, tasks, n_workers=settings.n_jobs):
+    for found in map_files(_fit_one, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
         advance(len(splits))
         yield found
 

@@ -1,4 +1,4 @@
-"""The baseline: what age, sex and site alone say about the target."""
+"""The baseline: what age, sex and site, and head size where it is given, alone say about the target."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ __all__ = ["CovariateDesign", "choose_covariates"]
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
+OPTIONAL = ("tiv",)
+"""Asked for by default, and no word lost where a table does not have it."""
+
 
 def choose_covariates(
     table: pd.DataFrame, names: Sequence[str], *, target: str, sites_held_out: bool
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the covariates that can be used, and why the others cannot.
 
-    Left out: the target itself, columns that are absent or have fewer than two values, and
-    the site where sites are held out, since a site that was never seen has no coefficient.
+    Left out: the target itself, columns that are absent (of `OPTIONAL`, without a word) or have
+    fewer than two values, and the site where sites are held out, since a site that was never seen
+    has no coefficient.
     """
     used, dropped = [], {}
     for name in dict.fromkeys(names):
@@ -32,7 +36,8 @@ def choose_covariates(
         elif name == "site" and sites_held_out:
             dropped[name] = "is held out"
         elif name not in table:
-            dropped[name] = "is not in the table"
+            if name not in OPTIONAL:
+                dropped[name] = "is not in the table"
         elif len({text for text in cell_texts(table[name]) if text is not None}) < 2:
             dropped[name] = "has fewer than two values"
         else:

@@ -114,7 +114,8 @@ def fit_on_all(study: Study, *, encoder: str | None) -> tuple[Decided, FittedPro
     """Fit the probe on all scans of a study.
 
     Its strength is chosen by inner folds of all scans. Nearest neighbours are no few arrays but the
-    scans themselves, so there is no probe then.
+    scans themselves, so there is no probe then; nor is there one of features that were harmonised or
+    freed of covariates, since it could not be applied to features alone.
 
     Returns
     -------
@@ -127,7 +128,7 @@ def fit_on_all(study: Study, *, encoder: str | None) -> tuple[Decided, FittedPro
     decided = fit_and_decide(
         features_design(study), target, rows, rows, subjects=study.subjects, settings=settings, seed=final_seed(study)
     )
-    if study.probe == "knn":
+    if study.probe == "knn" or study.adjusted:
         return decided, None
     scaler = StandardScaler().fit(np.asarray(study.features, dtype=np.float64))
     with threadpool_limits(limits=1):

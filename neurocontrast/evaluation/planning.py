@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.evaluation.adjustment import check_adjustment
 from neurocontrast.evaluation.covariates import choose_covariates
 from neurocontrast.evaluation.draws import check_train_sizes
 from neurocontrast.evaluation.flow import flow_table
@@ -80,6 +81,11 @@ class Study:
         """Kind of probe: logistic, ridge, svm or knn."""
         return probe_name(self.settings, self.target.kind)
 
+    @property
+    def adjusted(self) -> bool:
+        """Whether features are harmonised or freed of covariates in every fold."""
+        return self.settings.harmonise != "none" or bool(self.settings.residualise)
+
 
 def plan_study(
     table: pd.DataFrame,
@@ -113,6 +119,7 @@ def plan_study(
     duplicates = check_duplicates(chosen, scans.features, allow_overlap=settings.allow_overlap)
     splits = _make_splits(chosen, target, settings, split_rows)
     check_train_sizes(chosen, target, splits, settings)
+    check_adjustment(chosen, settings, splits, target=target.name)
     leaving = any(split.held_out_site is not None for split in splits)
     names, dropped = choose_covariates(chosen, settings.covariates, target=settings.target, sites_held_out=leaving)
     subjects, sites = chosen["subject_id"].to_numpy(dtype=object), list(chosen["site"])

@@ -23,7 +23,8 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with every identifier and covariate column there and in one form.
 
     ``participant_id``, ``subject_id`` (the participant where absent), ``session`` and ``path``
-    are text, ``age`` is a float, ``sex`` and ``site`` are text with None where missing.
+    are text, ``age`` is a float, ``sex`` and ``site`` are text with None where missing; ``tiv`` is a
+    float, where there is such a column in whatever case.
     """
     if "participant_id" not in table:
         raise DataError(f"embeddings: column 'participant_id' is needed. Columns: {_shown(table.columns)}.")
@@ -42,6 +43,10 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
         tidy[name] = pd.Series(cell_texts(tidy[name]) if name in tidy else [None] * len(tidy), dtype=object)
     ages = pd.Series(np.nan, index=tidy.index) if "age" not in tidy else tidy["age"]
     tidy["age"] = pd.to_numeric(ages, errors="coerce").astype("float64")
+    spelled = [name for name in tidy.columns if str(name).lower() == "tiv"]
+    if len(spelled) == 1:  # with two, which one is meant is for the user to say
+        volumes = pd.to_numeric(tidy[spelled[0]], errors="coerce").astype("float64")
+        tidy = tidy.drop(columns=spelled).assign(tiv=volumes)
     return tidy
 
 

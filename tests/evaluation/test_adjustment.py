@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
+from neurocontrast.evaluation.adjustment import AdjustedDesign, residualise
+from neurocontrast.evaluation.combat import fit_combat
+from neurocontrast.exceptions import ConfigError, DataError
+
+FAST = {"n_bootstraps": 0, "umap": False, "C": (1e-3, 1e-1, 10.0), "confounds": False}
+
+
+def plan(cohort, **options):
+    return plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**{**FAST, **options}))
+
+
+def auc(cohort, **options) -> float:
+    return run_study(plan(cohort, **options)).summary["metrics"]["auc_within_fold"]["pooled"]
+
+
+@pytest.fixture(scope="module")
+def coded_by_site(make_cohort):
+    """Two sites of controls and two of patients, and a strong mark of the site in the features."""
+    cohort = make_cohort(240, n_sites=4, diagnosis=0.0, age=0.0, site=1.0, seed=3)
+    often = np.random.default_rng(0).random(240) < 0.9
+    patients = cohort.table["site"].isin(["site-2", "site-3"]).to_numpy() == often
+    cohort.table["diagnosis"] = np.where(patients, "patient", "control")
+    return cohort
+
+
+ADJUSTMENTS = [
+    {"harmonise": "combat", "preserve": ("age", "sex")},
+    {"residuals_of": ("age", "sex", "site")},
+    {"harmonise": "combat", "residuals_of": ("age",)},
+]
+
+
+@pytest.mark.parametrize("adjustment", ADJUSTMENTS)
+def test_test_rows_do_not_touch_what_is_learned(make_cohort, adjustment):
+    cohort = make_cohort(90, site=1.0)
+    train, test = np.arange(60), np.arange(60, 90)
+    x_train, x_test = AdjustedDesign(cohort.features, cohort.table, **adjustment)(train, test)
+    changed, table = cohort.features.copy(), cohort.table.copy()
+    changed[test[1:]] += 100 * np.random.default_rng(0).normal(size=changed[test[1:]].shape)
+    table.loc[test[1:], "age"] = 5.0
+    again_train, again_test = AdjustedDesign(changed, table, **adjustment)(train, test)
+    np.testing.assert_array_equal(x_train, again_train)
+    np.testing.assert_array_equal(x_test[0], again_test[0])  # nor do test rows touch each other
+    everything = AdjustedDesign(changed, table, **adjustment)(np.arange(90), train)[1]
+    assert np.abs(everything - x_train).max() > 0.1  # fitted on all scans it would have leaked
+
+
+def test_the_labels_are_never_looked_at(make_cohort):
+    cohort = make_cohort(60, site=1.0)
+    study = plan(cohort, harmonise="combat", residualise=("age",))
+    other = study.table.assign(diagnosis=study.table["diagnosis"].to_numpy()[::-1])
+    rows = study.splits[0].train, study.splits[0].test
+    for a, b in zip(
+        AdjustedDesign(study.features, study.table, "combat", ("age", "sex"), ("age",))(*rows),
+        AdjustedDesign(study.features, other, "combat", ("age", "sex"), ("age",))(*rows),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_combat_learns_from_the_training_rows_and_keeps_what_it_is_told_to(make_cohort):
+    cohort = make_cohort(90, site=1.0)
+    train, test = np.arange(60), np.arange(60, 90)
+    x_train, x_test = AdjustedDesign(cohort.features, cohort.table, "combat", ("age",))(train, test)
+    sites, age = cohort.table["site"].to_numpy(), cohort.table[["age"]].to_numpy()
+    model = fit_combat(cohort.features[train], sites[train], age[train])
+    np.testing.assert_allclose(x_train, model.apply(cohort.features[train], sites[train], age[train]))
+    np.testing.assert_allclose(x_test, model.apply(cohort.features[test], sites[test], age[test]))
+
+
+def test_residuals_are_those_of_least_squares_fitted_in_training():
+    generator = np.random.default_rng(0)
+    covariates, x = generator.normal(size=(50, 2)), generator.normal(size=(50, 4))
+    x += covariates @ generator.normal(size=(2, 4))
+    train, test = residualise((x[:30], x[30:]), (covariates[:30], covariates[30:]))
+    design = np.column_stack([np.ones(30), covariates[:30]])
+    solved = np.linalg.solve(design.T @ design, design.T @ x[:30])
+    np.testing.assert_allclose(train, x[:30] - design @ solved + x[:30].mean(axis=0))
+    expected = x[30:] - np.column_stack([np.ones(20), covariates[30:]]) @ solved + x[:30].mean(axis=0)
+    np.testing.assert_allclose(test, expected)
+
+
+def test_a_label_that_is_only_the_site_is_gone_with_the_site(coded_by_site):
+    assert auc(coded_by_site) > 0.8
+    assert auc(coded_by_site, harmonise="combat") < 0.6
+    assert auc(coded_by_site, residualise=("site",)) < 0.6
+
+
+def test_what_is_in_the_brain_stays(make_cohort):
+    cohort = make_cohort(180, site=2.0)
+    assert auc(cohort, harmonise="combat") > 0.9
+    age = run_study(plan(make_cohort(150, age=2.0, site=1.0), target="age", harmonise="combat")).summary
+    assert age["metrics"]["r2"]["pooled"] > 0.6
+    assert age["confounds"]["harmonise_preserve"] == ["sex"]
+
+
+def test_how_features_were_adjusted_is_written_and_no_probe_is_stored(make_cohort):
+    result = run_study(plan(make_cohort(90), harmonise="combat", residualise=("sex",)))
+    assert result.probe is None
+    assert result.summary["confounds"]["harmonise"] == "combat"
+    assert result.summary["confounds"]["harmonise_preserve"] == ["age", "sex"]
+    assert result.summary["confounds"]["residualise"] == ["sex"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"harmonise": "combat", "splits": "leave-site-out"},
+            ConfigError,
+            "unseen site cannot be harmonised.*site-0' 0",
+        ),
+        ({"harmonise": "combat", "target": "site"}, ConfigError, "takes out what target=site"),
+        ({"harmonise": "combat", "harmonise_preserve": ["agee"]}, ConfigError, "harmonise_preserve: .*mean 'age'"),
+        ({"harmonise": "combat", "where": {"site": ["site-0"]}}, DataError, "nothing to harmonise"),
+        ({"residualise": ["diagnosis"]}, ConfigError, "is the target"),
+        ({"residualise": ["agee"]}, ConfigError, "residualise: .*Did you mean 'age'"),
+        ({"residualise": ["participant_id"]}, ConfigError, "no column that features could depend on"),
+        ({"residualise": ["serial"]}, ConfigError, "'serial' has 90 different values in 90 subjects"),
+        ({"residualise": ["site"], "splits": "leave-site-out"}, ConfigError, "held out cannot be estimated"),
+        ({"residualise": ["age"], "test": "others.parquet"}, ConfigError, "not applied to an external test set"),
+    ],
+)
+def test_what_cannot_be_adjusted_for_is_refused(make_cohort, options, error, message):
+    cohort = make_cohort(90)
+    cohort.table["serial"] = [f"s{row}" for row in range(90)]
+    with pytest.raises(error, match=message):
+        plan(cohort, **options)
+
+
+def test_scans_without_a_site_and_tiny_sites_cannot_be_harmonised(make_cohort):
+    cohort = make_cohort(90)
+    cohort.table.loc[:2, "site"] = "tiny"
+    with pytest.raises(ConfigError, match="'tiny' 2"):
+        plan(cohort, harmonise="combat")
+    cohort.table.loc[:2, "site"] = None
+    with pytest.raises(DataError, match="3 of 90 scans have no site"):
+        plan(cohort, harmonise="combat")

@@ -64,6 +64,9 @@ def evaluate(
     n_permutations: Annotated[
         int | None, typer.Option("--n-permutations", help="Test against labels permuted within site, so many times.")
     ] = None,
+    n_jobs: Annotated[
+        int | None, typer.Option("--n-jobs", help="Processes that fit probes; results are the same for any number.")
+    ] = None,
     allow_overlap: Annotated[
         bool,
         typer.Option(
@@ -92,6 +95,7 @@ def evaluate(
         "evaluation.train_sizes": None if train_sizes is None else _sizes(train_sizes),
         "evaluation.n_draws": n_draws,
         "evaluation.n_permutations": n_permutations,
+        "evaluation.n_jobs": n_jobs,
         "evaluation.allow_overlap": True if allow_overlap else None,
     }
     settings = resolve(config, overrides, flags).evaluation

@@ -9,13 +9,21 @@ from neurocontrast.exceptions import DataError
 
 __all__ = ["check_same_encoder", "encoder_digest"]
 
+_FULL = "32-true"
+
 
 def encoder_digest(info: Mapping[str, Any]) -> str | None:
-    """Return the digest of the weights that made an embeddings table; None where the table does not say."""
+    """Return the digest of the weights that made an embeddings table; None where the table does not say.
+
+    A precision other than float32 is added to it, since it gives other features.
+    """
     run = info.get("run")
     weights = run.get("weights") if isinstance(run, Mapping) else None
     digest = weights.get("sha256") if isinstance(weights, Mapping) else None
-    return digest if isinstance(digest, str) else None
+    if not isinstance(digest, str):
+        return None
+    precision = info.get("precision", _FULL)
+    return digest if precision == _FULL else f"{digest}, {precision}"
 
 
 def check_same_encoder(
@@ -48,7 +56,7 @@ def check_same_encoder(
         return f"{parameter}: neither table says which encoder made it, so it could not be checked that it is the same."
     if expected == found:
         return None
-    shown = [f"'{digest[:12]}…'" if digest else "one that is not recorded" for digest in (expected, found)]
+    shown = [f"'{digest[:12]}…{digest[64:]}'" if digest else "one that is not recorded" for digest in (expected, found)]
     raise DataError(
         f"{parameter}: {what} was fitted on features of the encoder {shown[0]}, and these are of {shown[1]}. Features "
         "of two encoders have nothing in common, even where there are as many. Embed the scans with the same run."

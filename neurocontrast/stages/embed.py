@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort, Preprocessing, VolumeCache, VolumeDataset, read_cohort
 from neurocontrast.embedding import extract_features, write_embeddings
@@ -61,8 +63,12 @@ def embed(
     encoder, contract = load_encoder(run)
     preprocessing = _preprocessing_of(Path(run), contract)
     root = settings.data.images_root if images_root is None else Path(images_root)
-    cohort = _read_cohort(Path(participants), root, settings, progress)
-    info = _describe(Path(run), contract, cohort, progress)
+    cohort, flow = _read_cohort(Path(participants), root, settings, progress)
+    info = {
+        **_describe(Path(run), contract, cohort, progress),
+        "flow": flow,
+        "precision": settings.embedding.precision,
+    }
     cache = VolumeCache(settings.data.cache_dir, preprocessing, dtype=contract.get("cache_dtype", "float32"))
     n_workers = settings.data.n_workers
     cache.prepare([str(path) for path in cohort.table["path"]], n_workers=n_workers, progress=progress)
@@ -79,13 +85,23 @@ def _preprocessing_of(run: Path, contract: Mapping[str, Any]) -> Preprocessing:
         raise CheckpointError(f"{run / CONTRACT}: {error}") from error
 
 
-def _read_cohort(participants: Path, root: Path | None, settings: Config, progress: Progress) -> Cohort:
-    cohort = read_cohort(participants, images_root=root, images_pattern=settings.data.images_pattern)
-    if settings.embedding.where:
-        cohort = cohort.select(settings.embedding.where)
+def _read_cohort(
+    participants: Path, root: Path | None, settings: Config, progress: Progress
+) -> tuple[Cohort, list[dict[str, Any]]]:
+    """Return the scans to embed, and how many were listed and left out."""
+    listed = read_cohort(participants, images_root=root, images_pattern=settings.data.images_pattern)
+    cohort = listed.select(settings.embedding.where) if settings.embedding.where else listed
     for warning in cohort.warnings:
         progress.warning(warning)
-    return cohort
+    flow = [_flow_step("listed", listed.table, None)]
+    left_out = listed.table[~listed.table["path"].isin(cohort.table["path"])]
+    if len(left_out):
+        flow.append(_flow_step("excluded", left_out, "not selected by embedding.where"))
+    return cohort, flow
+
+
+def _flow_step(step: str, table: pd.DataFrame, reason: str | None) -> dict[str, Any]:
+    return {"step": step, "n_scans": len(table), "n_subjects": int(table["subject_id"].nunique()), "reason": reason}
 
 
 def _check_target(out: Path, *, overwrite: bool) -> Path:

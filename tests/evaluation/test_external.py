@@ -180,6 +180,12 @@ OTHER = {**RUN, "run": {"weights": {"sha256": "b" * 64}}}
     [
         (lambda t, f: (t, f[:, :9]), {}, DataError, "fitted on 10 features, and this table has 9"),
         (lambda t, f: (t, f), {"test_info": OTHER}, DataError, "encoder 'aaaaaaaaaaaa…', and these are of 'bbbbbb"),
+        (
+            lambda t, f: (t, f),
+            {"test_info": {**RUN, "precision": "bf16-mixed"}},
+            DataError,
+            "'aaaaaaaaaaaa…, bf16-mixed'",
+        ),
         (lambda t, f: (t, f), {"test_info": {}}, DataError, "and these are of one that is not recorded"),
         (lambda t, f: (t.drop(columns="diagnosis"), f), {}, DataError, "test: the table has no column 'diagnosis'"),
         (lambda t, f: (t.assign(diagnosis=None), f), {}, DataError, "missing in all 60 scans"),

@@ -53,6 +53,18 @@ def test_features_are_the_run_s_encoder_on_the_run_s_preprocessing(embedded, run
     np.testing.assert_allclose(read.features, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_how_many_scans_were_listed_and_left_out_goes_with_the_features(tmp_path, embedded, run, cohort, config):
+    n = len(read_cohort(cohort))
+    assert read_embeddings(embedded).info["flow"] == [{"step": "listed", "n_scans": n, "n_subjects": 8, "reason": None}]
+    some = {**config, "embedding": {"where": {"sex": ["F"]}}}
+    read = read_embeddings(neurocontrast.embed(run, participants=cohort, out=tmp_path / "f.parquet", config=some))
+    listed, excluded = read.info["flow"]
+    assert listed["n_scans"] == n
+    assert excluded["reason"] == "not selected by embedding.where"
+    assert excluded["n_scans"] == n - len(read.table)
+    assert excluded["n_subjects"] == 8 - read.table["subject_id"].nunique()
+
+
 def test_one_row_a_scan_with_its_metadata(embedded, cohort):
     read, table = read_embeddings(embedded), read_cohort(cohort).table
     assert list(read.table.columns) == list(table.columns)

@@ -12,16 +12,27 @@ from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from neurocontrast.config import load_config
-    from neurocontrast.stages import check, compare, embed, evaluate, predict, pretrain, report, simulate
+    from neurocontrast.stages import check, compare, doctor, embed, evaluate, predict, pretrain, report, simulate
 
-__all__ = ["check", "compare", "embed", "evaluate", "load_config", "predict", "pretrain", "report", "simulate"]
+__all__ = [
+    "check",
+    "compare",
+    "doctor",
+    "embed",
+    "evaluate",
+    "load_config",
+    "predict",
+    "pretrain",
+    "report",
+    "simulate",
+]
 
 
 _find = lazy_exports(
     __name__,
     {
         "config": ["load_config"],
-        "stages": ["check", "compare", "embed", "evaluate", "predict", "pretrain", "report", "simulate"],
+        "stages": ["check", "compare", "doctor", "embed", "evaluate", "predict", "pretrain", "report", "simulate"],
         "provenance": ["version"],
     },
 )

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from neurocontrast.cli import check, compare, embed, evaluate, predict, pretrain, report, simulate
+from neurocontrast.cli import check, compare, doctor, embed, evaluate, predict, pretrain, report, simulate
 from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded
 
 __all__ = ["app", "main", "run"]
@@ -58,6 +58,7 @@ evaluate.register(app)
 predict.register(app)
 report.register(app)
 compare.register(app)
+doctor.register(app)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

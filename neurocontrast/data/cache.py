@@ -99,10 +99,9 @@ class VolumeCache:
             One error that names all scans that could not be used; the others are ready by then.
             Or when the disk is full, which ends the work at once.
         """
-        unique = list(dict.fromkeys(os.fspath(path) for path in paths))
-        missing = [path for path in unique if not self._holds(path)]
+        missing, n_unique = self.missing(paths), len({os.fspath(path) for path in paths})
         if not missing:
-            return Prepared(len(unique), 0)
+            return Prepared(n_unique, 0)
         self._open_folder(n_missing=len(missing))
         problems = Problems("scans")
         with progress.task("Preprocessing scans", len(missing), "scan") as task:
@@ -111,7 +110,11 @@ class VolumeCache:
                     problems.add(failure)
                 task.advance()
         problems.raise_if_any()
-        return Prepared(len(unique) - len(missing), len(missing))
+        return Prepared(n_unique - len(missing), len(missing))
+
+    def missing(self, paths: Sequence[str | Path]) -> list[str]:
+        """Return the scans that have no valid entry yet, each once."""
+        return [path for path in dict.fromkeys(os.fspath(path) for path in paths) if not self._holds(path)]
 
     def read(self, path: str | Path) -> npt.NDArray[Any]:
         """Return a scan's volume, ``(1, *shape)``, in the precision of the cache.

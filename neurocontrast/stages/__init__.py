@@ -14,6 +14,7 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.stages.check import check
     from neurocontrast.stages.compare import compare
+    from neurocontrast.stages.doctor import doctor
     from neurocontrast.stages.embed import embed
     from neurocontrast.stages.evaluate import evaluate
     from neurocontrast.stages.predict import predict
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from neurocontrast.stages.report import report
     from neurocontrast.stages.simulate import simulate
 
-__all__ = ["check", "compare", "embed", "evaluate", "predict", "pretrain", "report", "simulate"]
+__all__ = ["check", "compare", "doctor", "embed", "evaluate", "predict", "pretrain", "report", "simulate"]
 
 
 __getattr__ = lazy_exports(__name__, {name: [name] for name in __all__})

@@ -1,86 +1,256 @@
-"""How long nested cross-validation takes, beside the plain scikit-learn script, and whether both predict the same.
+"""How long an evaluation takes, beside the plain scikit-learn script, and whether both predict the same.
 
-    python benchmarks/evaluation.py [--n-scans 662] [--n-features 1024] [--n-folds 1]
+    python benchmarks/evaluation.py [--n-scans 662] [--n-features 1024] [--n-permutations 1000] [--jobs 2]
 
-Simulated features of 8 sites with a weak signal. Both choose among ten values of C on the same five inner folds,
-subjects together, on one thread. The plain script is timed twice: as it is usually written (scikit-learn's default
-tolerance), and with a tolerance at which its predictions can be compared.
+Simulated features of 8 sites with a weak signal. In full: five folds, ten times, C chosen among ten values on five
+inner folds (subjects together); 2,000 bootstraps; 1,000 permutations of the whole nested procedure. The plain
+script (`GridSearchCV` in `permutation_test_score`, a loop of bootstraps) is run on a share of that, which is
+printed, and multiplied; as it is usually written (scikit-learn's default tolerance), and with a tolerance at which
+its predictions can be compared. One thread each. Then other kinds of targets, and the peak memory of
+10,000 scans in a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import resource
+import subprocess
+import sys
 import time
 import warnings
+from collections.abc import Callable
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+import pandas as pd
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import average_precision_score, balanced_accuracy_score, brier_score_loss, log_loss, roc_auc_score
+from sklearn.model_selection import GridSearchCV, permutation_test_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from neurocontrast.evaluation.probes import fit_probe, inner_folds
+from neurocontrast.evaluation.fitting import features_design, permutation_summary, predict_out_of_fold
+from neurocontrast.evaluation.permutation import permute_labels
+from neurocontrast.evaluation.planning import Study, plan_study
+from neurocontrast.evaluation.probes import fit_label_vectors, inner_folds
 from neurocontrast.evaluation.settings import EvaluationSettings
-from neurocontrast.evaluation.splits import Split, stratified
-from neurocontrast.evaluation.target import Target
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.summaries import fold_table, metric_summary
+from neurocontrast.progress import SILENT
 
-SETTINGS = EvaluationSettings()
 
-
-def simulate(n_scans: int, n_features: int) -> tuple[np.ndarray, Target, list[str], np.ndarray]:
+def simulate(n_scans: int, n_features: int) -> tuple[pd.DataFrame, np.ndarray]:
     generator = np.random.default_rng(0)
     codes, sites = generator.integers(2, size=n_scans), generator.integers(8, size=n_scans)
+    ages = generator.uniform(20, 80, size=n_scans)
     latent = generator.normal(size=(n_scans, 60)) * np.linspace(2, 0.2, 60)
     latent[:, :3] += 0.5 * codes[:, None]
+    latent[:, 3:6] += (ages[:, None] - 50) / 40
     features = latent @ generator.normal(size=(60, n_features)) + generator.normal(size=(n_scans, n_features))
     features += generator.normal(size=(8, n_features))[sites]
-    target = Target("diagnosis", "binary", codes, ("control", "patient"), "patient")
-    return features, target, [f"site-{site}" for site in sites], np.arange(n_scans).astype(str).astype(object)
+    names = [f"sub-{row:05d}" for row in range(n_scans)]
+    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "", "path": "", "age": ages})
+    table["sex"] = generator.choice(["F", "M"], size=n_scans)
+    table["site"] = [f"site-{site}" for site in sites]
+    table["diagnosis"] = np.array(["control", "patient"])[codes]
+    return table, features.astype(np.float32)
 
 
-def plain(features: np.ndarray, target: Target, subjects: np.ndarray, split: Split, tolerance: float) -> np.ndarray:
-    pairs = inner_folds(target, split.train, subjects, n_folds=SETTINGS.n_inner_folds, seed=0)
+def make_study(arguments: argparse.Namespace, target: str = "diagnosis", **options: object) -> Study:
+    table, features = simulate(arguments.n_scans, arguments.n_features)
+    return plan_study(table, features, settings=EvaluationSettings(target=target, umap=False, **options))
+
+
+def timed(work: Callable[[], object]) -> tuple[float, object]:
+    start = time.perf_counter()
+    found = work()
+    return time.perf_counter() - start, found
+
+
+def run_ours(arguments: argparse.Namespace, n_jobs: int) -> dict[str, float]:
+    study = make_study(arguments, n_repeats=arguments.n_repeats, n_permutations=arguments.n_permutations, n_jobs=n_jobs)
+    nested, models = timed(lambda: predict_out_of_fold(study, SILENT))
+    folds = fold_table(study.target, study.splits, models, strength_name="C")
+    bootstrap, _ = timed(lambda: metric_summary(study.target, folds, models, study.units.labels, study.settings))
+    permutation, found = timed(lambda: permutation_summary(study, models["embedding"], SILENT))
+    print(f"(p of the AUC with {n_jobs} process(es): {found['p_values']['auc']:.6f})", file=sys.stderr)
+    return {"nested": nested, "bootstrap": bootstrap, "permutation": permutation}
+
+
+def inner_pairs(study: Study, split: Split) -> list[tuple[np.ndarray, np.ndarray]]:
+    n_folds = study.settings.n_inner_folds
+    return inner_folds(study.target, split.train, study.subjects, n_folds=n_folds, seed=0)
+
+
+def plain_search(study: Study, split: Split, tolerance: float) -> GridSearchCV:
     place = {row: position for position, row in enumerate(split.train)}
-    folds = [tuple(np.array([place[row] for row in rows]) for rows in pair) for pair in pairs]
-    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=100_000, tol=tolerance))
-    search = GridSearchCV(model, {"logisticregression__C": list(SETTINGS.C)}, cv=folds, scoring="neg_log_loss")
-    search.fit(features[split.train], target.values[split.train])
-    return search.predict_proba(features[split.test])[:, 1]
+    pairs = [tuple(np.array([place[row] for row in rows]) for rows in pair) for pair in inner_pairs(study, split)]
+    if study.target.kind == "continuous":
+        model, grid, scoring = Ridge(), {"ridge__alpha": list(study.settings.alpha)}, "neg_mean_squared_error"
+    else:
+        model = LogisticRegression(max_iter=100_000, tol=tolerance)
+        grid, scoring = {"logisticregression__C": list(study.settings.C)}, "neg_log_loss"
+    return GridSearchCV(make_pipeline(StandardScaler(), model), grid, cv=pairs, scoring=scoring)
 
 
-def ours(features: np.ndarray, target: Target, subjects: np.ndarray, split: Split) -> np.ndarray:
-    def design(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return features[train], features[test]
+def plain_scores(study: Study, split: Split, labels: np.ndarray, tolerance: float) -> np.ndarray:
+    search = plain_search(study, split, tolerance).fit(study.features[split.train].astype(float), labels[split.train])
+    features = study.features[split.test].astype(float)
+    if study.target.kind == "continuous":
+        return search.predict(features)
+    scores = search.predict_proba(features)
+    return scores[:, 1] if study.target.kind == "binary" else scores
 
-    return fit_probe(design, target, split.train, split.test, subjects=subjects, settings=SETTINGS, seed=0).scores
+
+def our_scores(study: Study, split: Split, labels: np.ndarray) -> np.ndarray:
+    """Return what our probes say with each column of labels, fitted side by side: (n test, columns, …)."""
+    design, pairs = features_design(study), inner_pairs(study, split)
+    found = fit_label_vectors(
+        design, study.target, labels, split.train, split.test, pairs=pairs, settings=study.settings
+    )
+    return found[0]
+
+
+def permuted(study: Study, n: int) -> np.ndarray:
+    generator = np.random.default_rng(0)
+    sites = [None] * len(study.table) if study.target.name == "site" else list(study.table["site"])
+    drawn = [permute_labels(study.target, sites, study.subjects, generator).values for _ in range(n)]
+    return np.stack(drawn, axis=1)
+
+
+def plain_permutations(study: Study, n_permutations: int) -> float:
+    """Return seconds of one round of the nested procedure within scikit-learn's own permutation test."""
+    pairs = [(split.train, split.test) for split in study.splits if split.repeat == 0]
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=100_000))
+    search = GridSearchCV(model, {"logisticregression__C": list(study.settings.C)}, cv=5, scoring="neg_log_loss")
+    sites, features = study.table["site"].to_numpy(dtype=str), study.features.astype(float)
+    seconds, _ = timed(
+        lambda: permutation_test_score(
+            search, features, study.target.values, groups=sites, cv=pairs, n_permutations=n_permutations,
+            scoring="roc_auc", random_state=0,
+        )
+    )  # fmt: skip
+    return seconds / (1 + n_permutations)
+
+
+def plain_bootstrap(truth: np.ndarray, scores: np.ndarray, n_bootstraps: int) -> float:
+    """Return seconds of one resample of one repeat of one model."""
+    generator = np.random.default_rng(0)
+
+    def loop() -> None:
+        for _ in range(n_bootstraps):
+            rows = generator.integers(len(truth), size=len(truth))
+            for metric in (roc_auc_score, average_precision_score, brier_score_loss, log_loss):
+                metric(truth[rows], scores[rows])
+            balanced_accuracy_score(truth[rows], scores[rows] >= 0.5)
+
+    return timed(loop)[0] / n_bootstraps
+
+
+def compare_in_full(arguments: argparse.Namespace) -> None:
+    ours = {jobs: run_ours(arguments, jobs) for jobs in sorted({1, arguments.jobs})}
+    study = make_study(arguments)
+    split, truth = study.splits[0], study.target.values
+    fold, scores = timed(lambda: plain_scores(study, split, truth, 1e-4))
+    round_ = plain_permutations(study, arguments.plain_permutations)
+    resample = plain_bootstrap(truth[split.test], scores, 50) * len(truth) / len(split.test)
+    n_repeats, n_permutations = arguments.n_repeats, arguments.n_permutations
+    plain = {
+        "nested": fold * 5 * n_repeats,
+        "bootstrap": resample * study.settings.n_bootstraps * n_repeats,
+        "permutation": round_ * n_permutations,
+    }
+    names = {
+        "nested": f"5 folds × {n_repeats} repeats, nested",
+        "bootstrap": f"{study.settings.n_bootstraps:,} bootstraps",
+        "permutation": f"{n_permutations:,} permutations of 5 folds, nested",
+    }
+    print(
+        f"\n{arguments.n_scans} scans × {arguments.n_features} features, 8 sites. Plain: measured on 1 fold of "
+        f"{5 * n_repeats}, {1 + arguments.plain_permutations} of {1 + n_permutations} rounds of the permutation "
+        "test, 50 resamples of one fold's predictions, and multiplied. Ours: measured in full, the baseline on "
+        "age, sex and site included.\n"
+    )
+    columns = [f"ours, {jobs} process{'es' if jobs > 1 else ''}" for jobs in ours]
+    print(f"| s | plain (1 process) | {' | '.join(columns)} | plain / ours, 1 process |")
+    print("|---" * (len(columns) + 3) + "|")
+    for key in [*names, None]:
+        p, *o = (part[key] if key else sum(part.values()) for part in (plain, *ours.values()))
+        print(f"| {names.get(key, '**all**')} | {p:,.0f} | {' | '.join(f'{x:.1f}' for x in o)} | {p / o[0]:.0f} |")
+
+
+def compare_kinds(arguments: argparse.Namespace) -> None:
+    n_permutations = arguments.kind_permutations
+    print(f"\nOne outer fold (of 5), true labels and {n_permutations} permutations; plain: true labels and one "
+          "permutation; its default tolerance for the time, 1e-9 for the predictions.\n")  # fmt: skip
+    print("| target | ours, s a permutation | plain, s | ratio | largest difference of a prediction |")
+    print("|---|---|---|---|---|")
+    for target, options in (("diagnosis", {}), ("site", {}), ("age", {})):
+        study = make_study(arguments, target, **options)
+        split = study.splits[0]
+        labels = np.column_stack([study.target.values, permuted(study, n_permutations)])
+        ours, scores = timed(lambda study=study, split=split, labels=labels: our_scores(study, split, labels))
+        plain, differences = 0.0, []
+        for column in range(2):
+            taken, exact = timed(
+                lambda study=study, split=split, y=labels[:, column]: plain_scores(study, split, y, 1e-4)
+            )
+            plain += taken / 2
+            if study.target.kind != "continuous":
+                exact = plain_scores(study, split, labels[:, column], 1e-9)
+            differences.append(np.abs(scores[:, column] - exact).max())
+        each, name = ours / labels.shape[1], f"{target} ({study.target.kind})"
+        print(f"| {name} | {each:.4f} | {plain:.2f} | {plain / each:.0f} | {max(differences):.0e} |")
+
+
+def measure_memory(arguments: argparse.Namespace) -> None:
+    study = make_study(arguments, n_permutations=arguments.n_permutations, n_jobs=arguments.jobs)
+    seconds, models = timed(lambda: predict_out_of_fold(study, SILENT))
+    folds = fold_table(study.target, study.splits, models, strength_name="C")
+    metric_summary(study.target, folds, models, study.units.labels, study.settings)
+    taken, _ = timed(lambda: permutation_summary(study, models["embedding"], SILENT))
+    own, child = (resource.getrusage(who).ru_maxrss / 2**20 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    print(json.dumps({"nested": seconds, "permutations": taken, "own": own, "child": child}))
+
+
+def report_memory(arguments: argparse.Namespace) -> None:
+    print(
+        f"\n{arguments.large:,} scans × {arguments.n_features} features: 5 folds, 2,000 bootstraps, 16 permutations\n"
+    )
+    print("| processes | peak memory, GiB (each further process) | nested, s | 16 permutations, s |")
+    print("|---|---|---|---|")
+    for jobs in sorted({1, arguments.jobs}):
+        command = [
+            sys.executable, __file__, "--memory", "--n-scans", str(arguments.large), "--n-features",
+            str(arguments.n_features), "--n-permutations", "16", "--jobs", str(jobs),
+        ]  # fmt: skip
+        found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        more = f" ({found['child']:.2f})" if jobs > 1 else ""
+        print(f"| {jobs} | {found['own']:.2f}{more} | {found['nested']:.0f} | {found['permutations']:.0f} |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n-scans", type=int, default=662)
     parser.add_argument("--n-features", type=int, default=1024)
-    parser.add_argument("--n-folds", type=int, default=1, help="outer folds to run, of 5")
+    parser.add_argument("--n-repeats", type=int, default=10)
+    parser.add_argument("--n-permutations", type=int, default=1000)
+    parser.add_argument("--plain-permutations", type=int, default=1, help="permutations that the plain script runs")
+    parser.add_argument("--kind-permutations", type=int, default=100, help="permutations of each kind of target")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--large", type=int, default=10_000, help="scans of the memory measurement; 0 for none")
+    parser.add_argument("--memory", action="store_true", help="measure memory in this process, and print JSON")
     arguments = parser.parse_args()
-    features, target, sites, subjects = simulate(arguments.n_scans, arguments.n_features)
-    splits = stratified(target, sites, subjects, n_folds=5, n_repeats=1, seed=0)[: arguments.n_folds]
-    methods = {
-        "neurocontrast": lambda split: ours(features, target, subjects, split),
-        "plain, default tolerance": lambda split: plain(features, target, subjects, split, 1e-4),
-        "plain, tolerance 1e-9": lambda split: plain(features, target, subjects, split, 1e-9),
-    }
-    print(f"{arguments.n_scans} scans × {arguments.n_features} features, {len(splits)} of 5 outer folds, one thread")
-    print("| | s a fold | times neurocontrast | largest difference of a probability |")
-    print("|---|---|---|---|")
-    found, taken = {}, {}
     with threadpool_limits(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name, predict in methods.items():
-            start = time.perf_counter()
-            found[name] = np.concatenate([predict(split) for split in splits])
-            taken[name] = (time.perf_counter() - start) / len(splits)
-            difference = np.abs(found[name] - found["neurocontrast"]).max()
-            print(f"| {name} | {taken[name]:.2f} | {taken[name] / taken['neurocontrast']:.1f} | {difference:.0e} |")
+        if arguments.memory:
+            measure_memory(arguments)
+            return
+        compare_in_full(arguments)
+        compare_kinds(arguments)
+        if arguments.large:
+            report_memory(arguments)
 
 
 if __name__ == "__main__":

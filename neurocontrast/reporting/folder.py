@@ -219,7 +219,8 @@ def external_part(files: EvaluationFiles) -> EvaluationFiles | None:
     return replace(
         files,
         summary={**files.summary, "n": external.get("n") or {}, "metrics": metrics, "baseline": baseline,
-                 "increment": external.get("increment") or {}},
+                 "increment": external.get("increment") or {},
+                 "threshold": {"rule": external.get("threshold"), "values": []}},
         predictions=rows,
         sites=pd.DataFrame() if files.external_sites is None else files.external_sites,
         cohort=None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import resources
 
 import jinja2
@@ -13,7 +14,34 @@ from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.naming import bare_text, encoder_text, objective_text, splits_text, target_text
 from neurocontrast.reporting.style import Picture
 
-__all__ = ["list_pictures", "render_page"]
+__all__ = ["PageHead", "list_pictures", "render_page", "render_sections"]
+
+
+@dataclass(frozen=True)
+class PageHead:
+    """What stands above the sections.
+
+    Attributes
+    ----------
+    kicker, title : str
+        What kind of page it is, and of what.
+    facts : sequence of (str, str)
+        What a reader wants to know first.
+    simulated : bool
+        Whether the banner of simulated data is shown.
+    simulation : str
+        What the banner adds.
+    version, created : str
+        Of the software, and when the evaluation was made.
+    """
+
+    kicker: str
+    title: str
+    facts: Sequence[tuple[str, str]]
+    simulated: bool
+    simulation: str = ""
+    version: str = ""
+    created: str = ""
 
 
 def render_page(files: EvaluationFiles, sections: Sequence[Section]) -> str:
@@ -26,6 +54,21 @@ def render_page(files: EvaluationFiles, sections: Sequence[Section]) -> str:
     sections : sequence of Section
         What is shown, in this order.
     """
+    environment = files.summary.get("environment") or {}
+    head = PageHead(
+        kicker="neurocontrast evaluation report",
+        title=target_text(files),
+        facts=_head(files),
+        simulated=files.simulated,
+        simulation=_simulation(files),
+        version=str(environment.get("neurocontrast") or ""),
+        created=str(environment.get("created") or ""),
+    )
+    return render_sections(head, sections)
+
+
+def render_sections(head: PageHead, sections: Sequence[Section]) -> str:
+    """Return a page of any sections under a head."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("neurocontrast.reporting", "templates"),
         autoescape=True,
@@ -36,16 +79,7 @@ def render_page(files: EvaluationFiles, sections: Sequence[Section]) -> str:
     )
     # Our own style sheet, the only thing on the page that is not escaped.
     style = Markup(resources.files("neurocontrast.reporting").joinpath("templates/report.css").read_text("utf-8"))
-    return environment.get_template("report.html.j2").render(
-        style=style,
-        title=target_text(files),
-        facts=_head(files),
-        simulated=files.simulated,
-        simulation=_simulation(files),
-        created=(files.summary.get("environment") or {}).get("created", ""),
-        version=(files.summary.get("environment") or {}).get("neurocontrast", ""),
-        sections=sections,
-    )
+    return environment.get_template("report.html.j2").render(style=style, sections=sections, **vars(head))
 
 
 def list_pictures(sections: Sequence[Section]) -> list[Picture]:

@@ -158,15 +158,22 @@ def _folds(files: EvaluationFiles) -> str:
 
 
 def _harmonisation(files: EvaluationFiles, cite: Citations) -> str:
-    how = str((files.summary.get("confounds") or {}).get("harmonise") or "none")
+    about = files.summary.get("confounds") or {}
+    how, text = str(about.get("harmonise") or "none"), ""
     if how == "combat":
-        return (
-            f" Features were harmonised across sites by ComBat {cite('combat', 'combat_mri')} without the target, "
-            "fitted inside each training fold."
+        kept = about.get("harmonise_preserve")
+        keeping = f", keeping what goes with {join_words([str(name) for name in kept])}" if kept else ""
+        text = (
+            f" Features were harmonised across sites by ComBat {cite('combat', 'combat_mri')} without the target"
+            f"{keeping}, fitted inside each training fold."
         )
-    if how == "residualise":
-        return " Covariates were regressed out of the features by a model fitted inside each training fold."
-    return "" if how == "none" else f" Features were harmonised ({how}) inside each training fold."
+    elif how not in ("none", "residualise"):
+        text = f" Features were harmonised ({how}) inside each training fold."
+    out = about.get("residualise")
+    if out or how == "residualise":
+        what = join_words([str(name) for name in out]).capitalize() if out else "Covariates"
+        text += f" {what} were regressed out of the features by a model fitted inside each training fold."
+    return text
 
 
 def _external(files: EvaluationFiles, cite: Citations) -> str:

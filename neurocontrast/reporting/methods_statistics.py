@@ -31,9 +31,10 @@ def write_statistics(files: EvaluationFiles, cite: Citations) -> str:
     curve = files.summary.get("learning_curve") or {}
     if curve.get("sizes"):
         sizes = join_words([f"{size:,}" for size in curve["sizes"]])
+        unit = curve.get("unit") or "scan"
         draws = f", {curve['n_draws']} draws each" if curve.get("n_draws") else ""
         text += (
-            f" Learning curves were made by fitting the probe on random subsets of {sizes} training scans{draws}, "
+            f" Learning curves were made by fitting the probe on random subsets of {sizes} training {unit}s{draws}, "
             "tested in the same folds."
         )
     return text.strip()
@@ -52,14 +53,18 @@ def _permutation(files: EvaluationFiles, cite: Citations) -> str:
     result = permutation_result(files, key) if key else None
     if key is None or result is None:
         return " No permutation test was made." if not files.summary.get("permutation") else ""
-    where = " within site" if result.within_site else ""
+    among = " of the same site" if result.within_site else ""
+    among += (" and test fold" if among else " of the same test fold") if result.within_fold else ""
+    redone = "choice of penalty and probe" if result.within_fold else "folds, choice of penalty and probe"
+    value = f" ({result.observed:.3f})" if result.observed is not None else ""
+    first = " of the first repeat" if (files.summary.get("n_repeats") or 1) > 1 and result.observed is not None else ""
     return (
-        f" Chance was tested by permutation {cite('permutation')}: labels were exchanged between {result.unit}s{where} "
-        f"{result.n:,} times and the whole nested procedure (folds, choice of penalty, probe) was repeated each time. "
-        f"With k of n permutations reaching a pooled out-of-fold {describe_metric(key).name} at least as good as the "
-        f"observed one, the one-sided p-value is (1 + k)/(1 + n) {cite('never_zero')}; here k = {result.k:,}, "
-        f"n = {result.n:,}, p = {result.p_value:.3g}. It tests whether the scan and the target go together at all "
-        "within sites, not whether the scan adds to the covariates."
+        f" Chance was tested by permutation {cite('permutation')}: labels were exchanged between {result.unit}s{among} "
+        f"{result.n:,} times, and the nested procedure ({redone}) was repeated each time. The statistic was the pooled "
+        f"out-of-fold {describe_metric(key).name}{first}. With k of n permutations at least as good as the observed "
+        f"value{value}, the one-sided p-value is (1 + k)/(1 + n) {cite('never_zero')}: k = {result.k:,}, "
+        f"n = {result.n:,}, p = {result.p_value:.3g}. It asks whether scan and target go together at all "
+        f"{'within sites' if result.within_site else 'in this cohort'}, not whether the scan adds to the covariates."
     )
 
 

@@ -82,7 +82,7 @@ def table_metrics(files: EvaluationFiles) -> Table:
             "Covariates only",
             "Difference",
             "Its interval",
-            *(("p of chance",) if tested else ()),
+            *(("Permutation p",) if tested else ()),
         ),
         rows,
         note=" ".join(text for text in [*meanings, _about_p(files)] if text and not text.endswith(": ")),
@@ -103,10 +103,11 @@ def _about_p(files: EvaluationFiles) -> str:
     permutation = files.summary.get("permutation")
     if not permutation:
         return ""
-    where = ", within site" if permutation.get("within_site") else ""
+    held = [name for name in ("site", "fold") if permutation.get(f"within_{name}")]
+    where = f" within {' and '.join(held)}" if held else ""
     return (
-        f"p of chance: permutation p-value (1 + k)/(1 + n), one-sided, from n = {permutation.get('n') or 0:,} "
-        f"permutations of labels between {permutation.get('unit', 'subject')}s{where}; k of them did at least as well."
+        f"Permutation p: (1 + k)/(1 + n), one-sided, from n = {permutation.get('n') or 0:,} permutations of labels "
+        f"between {permutation.get('unit', 'subject')}s{where}; k of them did at least as well."
     )
 
 

@@ -23,6 +23,11 @@ class PermutationResult:
         What labels were exchanged between.
     within_site : bool
         Whether only between those of the same site.
+    within_fold : bool or None
+        Whether only between those of the same fold too, folds held; False: folds were dealt anew; None:
+        not recorded.
+    observed : float or None
+        The value that was compared; None where not recorded.
     """
 
     p_value: float
@@ -30,6 +35,8 @@ class PermutationResult:
     n: int
     unit: str
     within_site: bool
+    within_fold: bool | None
+    observed: float | None
 
 
 def permutation_result(files: EvaluationFiles, metric: str) -> PermutationResult | None:
@@ -39,7 +46,14 @@ def permutation_result(files: EvaluationFiles, metric: str) -> PermutationResult
     n = permutation.get("n")
     if not isinstance(p_value, int | float) or not isinstance(n, int) or n < 1:
         return None
-    k = round(p_value * (1 + n)) - 1
+    within_fold = permutation.get("within_fold")
+    observed = (permutation.get("observed") or {}).get(metric)
     return PermutationResult(
-        p_value, k, n, str(permutation.get("unit") or "subject"), bool(permutation.get("within_site"))
+        p_value=p_value,
+        k=round(p_value * (1 + n)) - 1,
+        n=n,
+        unit=str(permutation.get("unit") or "subject"),
+        within_site=bool(permutation.get("within_site")),
+        within_fold=within_fold if isinstance(within_fold, bool) else None,
+        observed=float(observed) if isinstance(observed, int | float) else None,
     )

@@ -96,10 +96,9 @@ def _slopes(files: EvaluationFiles) -> str:
     for name, value in (("slope", slope), ("intercept", intercept)):
         interval = interval_text((files.metrics[f"calibration_{name}"] or {}).get("interval"), digits=2)
         texts.append(f"{name} {number_text(value, digits=2)}" + (f" [{interval}]" if interval != DASH else ""))
-    meaning = "too extreme" if slope < 1 else "too cautious"
     return (
-        f" Recalibration of the embedding: {texts[0]}, {texts[1]} (1 and 0 are perfect; a slope on this side of 1 "
-        f"means that probabilities are {meaning})."
+        f" Recalibration of the embedding: {texts[0]}, {texts[1]} (1 and 0 are perfect; a slope below 1: probabilities "
+        "are too extreme, above 1: too cautious)."
     )
 
 

@@ -31,7 +31,9 @@ def draw_confounds(files: EvaluationFiles, metric: str) -> Picture | None:
     if rows.empty:
         return None
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, "within", "low", "high", "chance"])))
-    rows = rows.assign(within=rows["within"].fillna("all")).reset_index(drop=True)
+    rows = rows.assign(within=rows["within"].fillna("all"))
+    place = {name: number for number, name in enumerate(dict.fromkeys(rows["column"]))}
+    rows = rows.sort_values("column", key=lambda names: names.map(place), kind="stable", ignore_index=True)
     names = [_label(row) for row in rows.to_dict("records")]
     figure, axes = new_figure(height=1.5 + 0.34 * len(rows))
     _draw_rows(axes, rows)

@@ -43,8 +43,10 @@ def _roc(truth: np.ndarray, score: np.ndarray) -> Points:
 
 
 def _precision_recall(truth: np.ndarray, score: np.ndarray) -> Points:
-    precision, recall, _ = precision_recall_curve(truth, score, drop_intermediate=True)
-    return recall, precision
+    precision, recall, _ = precision_recall_curve(truth, score)
+    # From the strictest threshold on; the end that is not measured (nobody called positive) is left out.
+    recall, precision = recall[-2::-1], precision[-2::-1]
+    return np.append(0.0, recall), np.append(precision[0], precision)
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,14 @@ class _Kind:
     """One kind of curve: how it is computed, and what its area is called."""
 
     band: str
+    drawstyle: str
     points: Callable[[np.ndarray, np.ndarray], Points]
     metric: str
     area: str
 
 
-_ROC = _Kind("roc", _roc, "auc", "AUC")
-_PR = _Kind("precision_recall", _precision_recall, "average_precision", "average precision")
+_ROC = _Kind("roc", "default", _roc, "auc", "AUC")
+_PR = _Kind("precision_recall", "steps-pre", _precision_recall, "average_precision", "average precision")
 
 
 @styled
@@ -129,7 +132,7 @@ def draw_one_vs_rest(files: EvaluationFiles, curve: str = "roc") -> Picture | No
             axes.fill_between(band["x"], band["low"], band["high"], color=color, alpha=0.1, linewidth=0)
         n = round((tested["y_true"] == name).sum() / tested["repeat"].nunique())
         label = f"{labels[index]}: {kind.area} {_area(points, kind):.2f} (n = {n})"
-        axes.plot(*points, color=color, linestyle=line, linewidth=1.9, label=label)
+        axes.plot(*points, color=color, linestyle=line, linewidth=1.9, drawstyle=kind.drawstyle, label=label)
         parts += [_as_table(name, points), *([] if band is None else [band.assign(curve=f"{name}, band")])]
     if not parts:
         return None
@@ -169,10 +172,14 @@ def _draw_models(axes: Axes, files: EvaluationFiles, kind: _Kind) -> tuple[pd.Da
             look = look if column == "baseline_score" else {"color": color, "alpha": 0.2}
             axes.fill_between(band["x"], band["low"], band["high"], linewidth=0, **look)  # type: ignore[arg-type]
             parts.append(band.assign(curve=f"{name}, band"))
-        axes.plot(*points, color=color, linestyle=line, linewidth=width, label=f"{name}: {_value(values, kind)}")
+        axes.plot(
+            *points, color=color, linestyle=line, linewidth=width, drawstyle=kind.drawstyle,
+            label=f"{name}: {_value(values, kind)}",
+        )  # fmt: skip
         parts.append(_as_table(name, points))
     notes = _lines(files) + (f" {_band_text(files)}" if banded else " Too few scans for a band.")
-    folds, text = _draw_folds(axes, files, kind) if parts else ([], "")
+    # Of precision and recall, the curves of single folds are too jagged to be read.
+    folds, text = _draw_folds(axes, files, kind) if parts and kind is _ROC else ([], "")
     return (pd.concat([*parts, *folds], ignore_index=True) if parts else pd.DataFrame()), notes + text
 
 
@@ -215,8 +222,7 @@ def _lines(files: EvaluationFiles) -> str:
 def _area(points: Points, kind: _Kind) -> float:
     if kind is _ROC:
         return float(np.trapezoid(points[1], points[0]))
-    order = np.argsort(points[0], kind="stable")
-    return float(np.sum(np.diff(points[0][order]) * points[1][order][1:]))
+    return float(np.sum(np.diff(points[0]) * points[1][1:]))
 
 
 def _points(rows: pd.DataFrame, column: str, positive: str, kind: _Kind) -> Points | None:
@@ -244,12 +250,12 @@ def _pooled_points(tested: pd.DataFrame, column: str, positive: str, kind: _Kind
     if len(defined) < 2:
         return defined[0] if defined else None
     grid = np.linspace(0, 1, 401)
-    heights = []
-    for x, y in defined:
-        order = np.argsort(x, kind="stable")
-        heights.append(np.interp(grid, x[order], y[order]))
-    start = np.mean([y[np.argmin(x)] if x[0] > x[-1] else y[0] for x, y in defined])
-    return np.append(0.0, grid), np.append(start, np.mean(heights, axis=0))
+    if kind is _ROC:
+        heights = [np.interp(grid, x, y) for x, y in defined]
+        return np.append(0.0, grid), np.append(0.0, np.mean(heights, axis=0))
+    # Precision must not be interpolated: it is that of the first threshold that finds so many.
+    heights = [y[np.searchsorted(x, np.maximum(grid, 1e-9) - 1e-12)] for x, y in defined]
+    return grid, np.mean(heights, axis=0)
 
 
 def _as_table(name: str, points: Sequence[np.ndarray]) -> pd.DataFrame:

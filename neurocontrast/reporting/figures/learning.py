@@ -63,10 +63,10 @@ def draw_learning(files: EvaluationFiles, metric: str) -> Picture | None:
     return Picture(
         f"learning_{metric}",
         figure,
-        alt=f"Learning curve: {describe_metric(metric).label} over the number of training scans. {_alt(rows)}",
+        alt=f"Learning curve: {describe_metric(metric).label} over the number of training subjects. {_alt(rows)}",
         caption=(
-            f"{describe_metric(metric).label} in the test folds after training on so many scans only: mean and one SD "
-            f"over {how} (a spread, not a confidence interval)."
+            f"{describe_metric(metric).label} in the test folds after training on so many subjects only: mean and one "
+            f"SD over {how} (a spread, not a confidence interval)."
         ),
         numbers=rows[["model", "n_train", "mean", "sd", "n"]],
     )
@@ -102,8 +102,8 @@ def draw_learning_of_models(rows: pd.DataFrame, metric: str, *, names: Sequence[
         figure,
         alt=f"Learning curves of {rows['model'].nunique()} models: {describe_metric(metric).label}. {_alt(rows)}",
         caption=(
-            f"{describe_metric(metric).label} over the number of training scans, each model on its own draws of the "
-            "same folds. Mean, and one SD over draws and folds (a spread, not a confidence interval)."
+            f"{describe_metric(metric).label} over the number of training subjects, in the same folds. Mean, "
+            "and one SD over draws and folds (a spread, not a confidence interval)."
         ),
         numbers=rows.reset_index(drop=True),
     )
@@ -136,12 +136,12 @@ def _finish(axes: Axes, rows: pd.DataFrame, metric: str, n_classes: int) -> None
     chance = chance_level(metric, n_classes)
     if chance is not None:
         axes.axhline(chance, color=CHANCE, linestyle=":", linewidth=1.3, label="Chance")
-    axes.set(xlabel="Training scans of the probe", ylabel=describe_metric(metric).label)
+    axes.set(xlabel="Training subjects of the probe", ylabel=describe_metric(metric).label)
 
 
 def _alt(rows: pd.DataFrame) -> str:
     parts = []
     for model, part in rows.groupby("model", sort=False):
         points = zip(part["n_train"], part["mean"], strict=True)
-        parts.append(f"{model}: " + ", ".join(f"{n:.0f} scans {number_text(mean, digits=2)}" for n, mean in points))
+        parts.append(f"{model}: " + ", ".join(f"{n:.0f} subjects {number_text(mean, digits=2)}" for n, mean in points))
     return "; ".join(parts) + "."

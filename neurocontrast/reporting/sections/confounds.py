@@ -10,8 +10,8 @@ from neurocontrast.reporting.blocks import Block, Cell, Facts, Paragraph, Pictur
 from neurocontrast.reporting.figures import confound_metrics, draw_confounds, draw_dependence
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.inputs import missing_note
-from neurocontrast.reporting.metrics import describe_metric, interval_text
-from neurocontrast.reporting.naming import flatten
+from neurocontrast.reporting.metrics import DASH, describe_metric, interval_text, number_text
+from neurocontrast.reporting.naming import value_text
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.tables import cell, count_cell
 
@@ -29,10 +29,8 @@ def build_confounds(files: EvaluationFiles, options: ReportOptions) -> Section:
     del options
     about = files.summary.get("confounds") or {}
     blocks: list[Block] = []
-    facts = [("Harmonisation", _HARMONISE.get(str(about["harmonise"]), str(about["harmonise"])))] if about.get(
-        "harmonise") else []  # fmt: skip
-    if facts:
-        blocks.append(Facts(facts))
+    if about.get("harmonise"):
+        blocks.append(Facts(_treatment(about)))
     drawn = [*(draw_confounds(files, metric) for metric in confound_metrics(files)), draw_dependence(files)]
     pictures = [picture for picture in drawn if picture is not None]
     if pictures:
@@ -78,12 +76,36 @@ def _table(confounds: pd.DataFrame) -> Table:
 def _openbhb(about: Mapping) -> list[Block]:
     score = about.get("openbhb")
     if not isinstance(score, Mapping) or not score:
-        text = "The OpenBHB score was not computed: it needs age and two sites or more."
-        return [Paragraph(text, role="note")] if about else []
-    facts = [(name.replace("_", " ").replace(".", ", "), text) for name, text in flatten(score)]
+        reason = about.get("openbhb_reason") or "it needs age and two sites or more"
+        return [Paragraph(f"The OpenBHB score was not computed: {reason}.", role="note")] if about else []
+    names = {
+        "score": "Score (lower is better)",
+        "chance": "Score without the scan",
+        "age_mae": "Mean absolute error of age at unseen sites, years",
+        "age_mae_chance": "That error without the scan, years",
+        "site_balanced_accuracy": "Balanced accuracy of site",
+        "site_chance": "That of chance",
+    }
+    facts = [
+        (label, number_text(score[key], digits=2))
+        for key, label in names.items()
+        if isinstance(score.get(key), int | float)
+    ]
+    interval = interval_text(score.get("interval"), digits=2)
+    if facts and interval != DASH:
+        facts[0] = (facts[0][0], f"{facts[0][1]} [{interval}]")
     about_it = (
         "Mean absolute error of age at sites that were not trained on, times the balanced accuracy of site to the "
-        "power of 0.3. Lower is better: age is known, the scanner is not. It is comparable with published scores only "
-        "on the data of that challenge."
+        "power of 0.3: age should be known, the scanner not. It is comparable with published scores only on the data "
+        "of that challenge."
     )
     return [Facts(facts, title="OpenBHB score"), Paragraph(about_it, role="note")]
+
+
+def _treatment(about: Mapping) -> list[tuple[str, str]]:
+    how = str(about["harmonise"])
+    facts = [("Harmonisation across sites", _HARMONISE.get(how, how))]
+    for key, label in (("harmonise_preserve", "Kept by ComBat"), ("residualise", "Regressed out, inside each fold")):
+        if about.get(key):
+            facts.append((label, value_text(about[key])))
+    return facts

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section
-from neurocontrast.reporting.figures import draw_confusion, draw_predicted, name_rule
+from neurocontrast.reporting.figures import draw_confusion, draw_predicted
 from neurocontrast.reporting.folder import EvaluationFiles, external_part
 from neurocontrast.reporting.inputs import missing_note
-from neurocontrast.reporting.naming import capitalise
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.sections.performance import list_curves
 from neurocontrast.reporting.sections.sites import strata_blocks
@@ -52,8 +51,7 @@ def _facts(about: dict) -> list[tuple[str, str]]:
 def _pictures(part: EvaluationFiles) -> list[Picture]:
     if part.kind == "continuous":
         return [draw_predicted(part)]
-    confusion = draw_confusion(part)
-    return [*list_curves(part), replace(confusion, caption=f"{capitalise(name_rule(part))}: {confusion.caption}")]
+    return [*list_curves(part), draw_confusion(part)]
 
 
 def _sites(part: EvaluationFiles) -> list[Block]:

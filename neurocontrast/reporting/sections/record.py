@@ -65,7 +65,7 @@ def build_provenance(files: EvaluationFiles, options: ReportOptions) -> Section:
 
 
 def _permutation(permutation: Mapping | None) -> Mapping | None:
-    return permutation and {key: value for key, value in permutation.items() if key != "p_values"}
+    return permutation and {key: value for key, value in permutation.items() if key not in ("p_values", "observed")}
 
 
 def _probe(files: EvaluationFiles) -> Mapping:

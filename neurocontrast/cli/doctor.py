@@ -103,7 +103,7 @@ def _run(run: dict[str, Any]) -> Iterator[str]:
         yield _first(run)
     micro = "" if run["micro_batch_size"] is None else f", {run['micro_batch_size']} at a time"
     shape = "×".join(map(str, run["shape"]))
-    yield f"  {run['batch_size']} scans of {shape} voxels a step{micro}; a scan takes {_gib(run['volume_bytes'])} of cache"
+    yield f"  {run['batch_size']} scans of {shape} voxels a step{micro}; {_gib(run['volume_bytes'])} of cache a scan"
     yield f"  checkpoints take up to {_gib(run['run_bytes'])}"
     timed = run["timed"]
     if not timed["as_configured"]:

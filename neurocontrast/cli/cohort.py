@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +42,8 @@ def _headline(study: Study) -> str:
 
 
 def _show(console: Console, counts: pd.DataFrame, headline: str) -> None:
-    shown = Table(title=headline, title_justify="left", title_style="bold")
+    console.print(Text(headline, style="bold"), soft_wrap=True)
+    shown = Table()
     for number, name in enumerate(counts.columns):
         shown.add_column(str(name), justify="right" if number else "left")
     for row in counts.head(_MOST_SITES).itertuples(index=False):

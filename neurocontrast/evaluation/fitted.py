@@ -25,7 +25,7 @@ from neurocontrast.evaluation.target import Kind
 from neurocontrast.provenance import subject_digest
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["FittedProbe", "final_seed", "fit_on_all"]
+__all__ = ["FittedProbe", "final_seed", "fit_on_all", "why_not_stored"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -110,12 +110,19 @@ def final_seed(study: Study) -> int:
     return derive_seed("final-probe", study.settings.seed)
 
 
+def why_not_stored(study: Study) -> str | None:
+    """Return why a study's probe cannot be applied to other embeddings; None where it can."""
+    if study.probe == "knn":
+        return "nearest neighbours are the training scans themselves, and features of people are not stored"
+    if study.adjusted:
+        return "harmonised or residualised features need sites and covariates, and what was estimated of them"
+    return None
+
+
 def fit_on_all(study: Study, *, encoder: str | None) -> tuple[Decided, FittedProbe | None]:
     """Fit the probe on all scans of a study.
 
-    Its strength is chosen by inner folds of all scans. Nearest neighbours are no few arrays but the
-    scans themselves, so there is no probe then; nor is there one of features that were harmonised or
-    freed of covariates, since it could not be applied to features alone.
+    Its strength is chosen by inner folds of all scans. There is no probe where `why_not_stored` says so.
 
     Returns
     -------
@@ -128,7 +135,7 @@ def fit_on_all(study: Study, *, encoder: str | None) -> tuple[Decided, FittedPro
     decided = fit_and_decide(
         features_design(study), target, rows, rows, subjects=study.subjects, settings=settings, seed=final_seed(study)
     )
-    if study.probe == "knn" or study.adjusted:
+    if why_not_stored(study) is not None:
         return decided, None
     scaler = StandardScaler().fit(np.asarray(study.features, dtype=np.float64))
     with threadpool_limits(limits=1):

@@ -97,10 +97,17 @@ def _find(path: Path) -> Path:
     if not (path / "evaluation.json").is_file():
         raise CheckpointError(f"{path}: there is no probe. Give an evaluation directory, or its folder '{FOLDER}'.")
     raise CheckpointError(
-        f"{path}: this evaluation holds no probe. Nearest neighbours are the training scans themselves and are not "
-        "stored (give the other table as --test instead); an evaluation of an earlier version has none either: "
-        "evaluate again with --probe logistic, ridge or svm."
+        f"{path}: this evaluation holds no probe: {_reason(path)}. Evaluate again with --probe logistic, ridge or svm, "
+        "on features that are not adjusted; nearest neighbours can be tested on another table with --test."
     )
+
+
+def _reason(evaluation: Path) -> str:
+    try:
+        why = json.loads((evaluation / "evaluation.json").read_text(encoding="utf-8"))["probe"]["why_not_stored"]
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError):
+        why = None
+    return str(why or "it was made by an earlier version, or its folder has been removed")
 
 
 def _read_description(path: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.fitted import why_not_stored
 from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.split_files import split_table
@@ -42,8 +43,6 @@ def study_summary(
     models: Mapping[str, OutOfFold],
     figures: Mapping[str, Any],
     notices: list[Notice],
-    *,
-    stored: bool,
 ) -> dict[str, Any]:
     """Return what evaluation.json holds of a study; `figures` are its metrics and what goes with them."""
     settings, target = study.settings, study.target
@@ -65,7 +64,7 @@ def study_summary(
         "n_folds": 1 + max(split.fold for split in study.splits),
         "n_repeats": 1 + max(split.repeat for split in study.splits),
         "seed": settings.seed,
-        "probe": {"name": study.probe, "stored": stored},
+        "probe": {"name": study.probe, "why_not_stored": why_not_stored(study)},
         "n": {
             "scans": len(study.table),
             "subjects": int(study.table["subject_id"].nunique()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from neurocontrast.evaluation.thresholds import parse_threshold
 from neurocontrast.settings import Settings
@@ -148,6 +148,12 @@ class EvaluationSettings(Settings):
     @classmethod
     def _check_threshold(cls, threshold: float | str) -> float | str:
         return parse_threshold(threshold)
+
+    @model_validator(mode="after")
+    def _check_test(self) -> EvaluationSettings:
+        if self.test_where is not None and self.test is None:
+            raise ValueError("test_where: selects scans of an external test set, and there is none. Give test (--test)")
+        return self
 
     @field_validator("where", "test_where", mode="before")
     @classmethod

@@ -12,7 +12,7 @@ from neurocontrast.evaluation.confound_panel import run_confound_panel
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.external import External
 from neurocontrast.evaluation.external_results import run_external
-from neurocontrast.evaluation.fitted import FittedProbe, fit_on_all
+from neurocontrast.evaluation.fitted import FittedProbe, fit_on_all, why_not_stored
 from neurocontrast.evaluation.fitting import permutation_summary, predict_out_of_fold
 from neurocontrast.evaluation.groups import group_table, site_table
 from neurocontrast.evaluation.learning import learning_curve
@@ -60,12 +60,12 @@ def run_study(
     figures["confounds"] = panel.summary
     figures["learning_curve"], curve = learning_curve(study, progress)
     figures["external"], tested = run_external(external, progress=progress)
-    probe = fit_on_all(study, encoder=encoder)[1]
+    probe = None if why_not_stored(study) else fit_on_all(study, encoder=encoder)[1]
     notices = [*study.notices, *(external.notices if external else ()), *look_at_results(figures, models)]
     notices += panel.notices
     tables |= panel.tables
     tables |= tested if curve is None else {**tested, "learning_curve": curve}
-    return Evaluation(study_summary(study, models, figures, notices, stored=probe is not None), tables, probe)
+    return Evaluation(study_summary(study, models, figures, notices), tables, probe)
 
 
 def _cohort_tables(study: Study) -> dict[str, pd.DataFrame]:

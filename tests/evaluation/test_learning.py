@@ -14,7 +14,15 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT
 
-FAST = {"n_bootstraps": 0, "umap": False, "C": (1e-3, 1e-1), "n_inner_folds": 3, "n_folds": 3, "n_draws": 2}
+FAST = {
+    "n_bootstraps": 0,
+    "umap": False,
+    "confounds": False,
+    "C": (1e-3, 1e-1),
+    "n_inner_folds": 3,
+    "n_folds": 3,
+    "n_draws": 2,
+}
 
 
 def plan(cohort, **options):

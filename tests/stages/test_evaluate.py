@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +11,29 @@ import pandas as pd
 import pytest
 import yaml
 
+from neurocontrast.cli.app import run
 from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.evaluation import EvaluationSettings
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.provenance import subject_digest
 from neurocontrast.stages.evaluate import evaluate
 
-FAST = {"n_bootstraps": 50, "umap": False, "C": (1e-2, 1.0)}
+TABLES = (
+    "predictions",
+    "folds",
+    "sites",
+    "groups",
+    "calibration",
+    "cohort",
+    "confounds",
+    "hsic",
+    "flow",
+    "map",
+    "scans",
+    "splits",
+    "training",
+)
+FAST = {"n_bootstraps": 50, "umap": False, "confounds": False, "C": (1e-2, 1.0)}
 
 
 def write(path: Path, *, n: int = 60, **info) -> Path:
@@ -55,12 +72,13 @@ def embeddings(tmp_path_factory) -> Path:
 
 def test_an_evaluation_is_one_folder_of_tables_and_a_summary(embeddings, tmp_path):
     out = tmp_path / "deep" / "eval"
-    assert evaluate(embeddings, target="diagnosis", out=out, **FAST) == out
+    assert evaluate(embeddings, target="diagnosis", out=out, **{**FAST, "confounds": True}) == out
     names = {path.name for path in out.iterdir()}
     assert names == {
         "evaluation.json",
         "config.yaml",
-        *(f"{name}.tsv" for name in ("predictions", "folds", "sites", "cohort", "map", "scans", "splits", "training")),
+        *(f"{name}.tsv" for name in TABLES),
+        "probe",
     }
     assert {path.name for path in out.parent.iterdir()} == {"eval"}  # nothing temporary is left
     summary = json.loads((out / "evaluation.json").read_text())
@@ -135,6 +153,56 @@ def test_a_failure_while_writing_leaves_the_old_one(embeddings, tmp_path, monkey
     assert [path.name for path in tmp_path.iterdir()] == ["e"]
 
 
+def test_the_plan_is_shown_on_the_terminal_before_anything_is_computed(embeddings, tmp_path, capsys):
+    arguments = ["evaluate", str(embeddings), "--out", str(tmp_path / "e"), "--train-sizes", "20,40", "--n-draws", "1"]
+    arguments += ["--set", "evaluation.n_bootstraps=0", "--set", "evaluation.C=[1.0]", "--threshold", "youden"]
+    arguments += ["--set", "evaluation.umap=false", "--set", "evaluation.confounds=false"]
+    assert run(arguments) == 0
+    said = capsys.readouterr().err
+    assert "diagnosis: 60 scans of 60 subjects, 5 folds, logistic probe" in said
+    cohort = pd.read_csv(tmp_path / "e" / "cohort.tsv", sep="\t").set_index("site")
+    (row,) = [line for line in said.splitlines() if "london" in line and "│" in line]
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+    assert cells == ["london", *(str(n) for n in cohort.loc["london"])]
+    assert said.index("london") < said.index("Fitting probes")
+    summary = json.loads((tmp_path / "e" / "evaluation.json").read_text())
+    assert summary["learning_curve"]["sizes"] == [20, 40]
+    assert summary["threshold"]["rule"] == "youden"
+    curve = pd.read_csv(tmp_path / "e" / "learning_curve.tsv", sep="\t")
+    assert list(curve.columns[:4]) == ["n_train", "draw", "repeat", "fold"]
+    flow = pd.read_csv(tmp_path / "e" / "flow.tsv", sep="\t")
+    assert flow["step"].tolist() == ["embedded", "evaluated"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--probe", "forest"], "probe: must be one of .*'forest'|probe: .*'forest'"),
+        (["--probe", "logistic", "--target", "age"], "ridge, svm or knn"),
+        (["--threshold", "youdn"], "threshold: must be half, prevalence, youden.*Did you mean 'youden'"),
+        (["--threshold", "1.5"], "threshold: must be half"),
+        (["--threshold", "sensitivity=90"], "threshold: must be half"),
+        (["--train-sizes", "a,b"], "train_sizes"),
+        (["--train-sizes", "20,500"], "train_sizes: 500 cannot be had: the smallest training fold has 48 subjects"),
+        (["--train-sizes", "0"], "train_sizes: must be a list of whole numbers from 1 on"),
+        (["--n-draws", "0"], "n_draws: must be greater than or equal to 1"),
+        (["--test", "nowhere.parquet"], "there is no such embeddings table"),
+        (["--set", "evaluation.k=[0]"], "k: must be a list of whole numbers from 1 on"),
+        (["--set", "evaluation.test_where={site: [oslo]}"], "test_where: .*--test"),
+    ],
+)
+def test_wrong_choices_end_with_exit_code_2_and_nothing_written(embeddings, tmp_path, capsys, arguments, message):
+    assert run(["evaluate", str(embeddings), "--out", str(tmp_path / "e"), *arguments]) == 2
+    assert re.search(message, capsys.readouterr().err)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_training_table_is_no_external_test_set(embeddings, tmp_path):
+    with pytest.raises(LeakageError, match="test: 60 of 60 subjects are in the training table too"):
+        evaluate(embeddings, out=tmp_path / "e", test=str(embeddings), **FAST)
+    assert not list(tmp_path.iterdir())
+
+
 def test_warnings_are_told_before_the_work(embeddings, tmp_path):
     told = []
 
@@ -200,7 +268,7 @@ def test_an_evaluation_runs_without_torch(embeddings, tmp_path):
     code = (
         "import sys\n"
         "from neurocontrast.stages.evaluate import evaluate\n"
-        f"evaluate({str(embeddings)!r}, out={str(tmp_path / 'e')!r}, n_bootstraps=0, umap=False)\n"
+        f"evaluate({str(embeddings)!r}, out={str(tmp_path / 'e')!r}, n_bootstraps=0, umap=False, confounds=False)\n"
         "assert not {'torch', 'monai', 'lightning'} & set(sys.modules), 'a heavy package was imported'\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

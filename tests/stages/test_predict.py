@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import neurocontrast as nc
+from neurocontrast.cli.app import run
+from neurocontrast.embedding.table import read_embeddings, write_embeddings
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, NeurocontrastError
+from neurocontrast.provenance import subject_digest
+
+FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "C": (1e-2, 1.0)}
+INFO = {"pretraining_subjects": [subject_digest("somebody")], "run": {"weights": {"sha256": "a" * 64}}}
+
+
+def write(path: Path, *, n: int = 60, first: int = 0, p: int = 12, info=INFO, classes=("control", "patient")) -> Path:
+    generator = np.random.default_rng(first)
+    codes = generator.integers(len(classes), size=n)
+    names = [f"sub-{first + row:03d}" for row in range(n)]
+    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "1"})
+    table["age"] = generator.uniform(20, 80, n)
+    table["sex"] = generator.choice(["F", "M"], n)
+    table["site"] = generator.choice(["london", "ucla"], n)
+    table["diagnosis"] = np.array(classes)[codes]
+    features = generator.normal(size=(n, p)) + np.eye(len(classes), p)[codes] * 1.5
+    write_embeddings(path, table, features.astype(np.float32), info)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("embeddings")
+    return write(folder / "emb.parquet"), write(folder / "others.parquet", first=50, n=40)
+
+
+@pytest.fixture(scope="module")
+def evaluation(tables, tmp_path_factory) -> Path:
+    return nc.evaluate(tables[0], out=tmp_path_factory.mktemp("evaluation") / "e", **FAST)
+
+
+def test_a_probe_is_applied_to_others_and_says_whom_it_has_seen(evaluation, tables, tmp_path):
+    out = nc.predict(evaluation, tables[1], out=tmp_path / "p.tsv")
+    found = pd.read_csv(out, sep="\t", dtype={"session": str})
+    read = read_embeddings(tables[1])
+    assert list(found.columns) == ["participant_id", "session", "site", "y_score", "y_pred", "trained_on"]
+    assert found["participant_id"].tolist() == read.table["participant_id"].tolist()
+    assert found["trained_on"].tolist() == [True] * 10 + [False] * 30  # sub-050 to sub-059 were trained on
+    from neurocontrast.evaluation import load_probe
+
+    np.testing.assert_allclose(found["y_score"], load_probe(evaluation / "probe").predict(read.features))
+    assert (found["y_pred"] == np.where(found["y_score"] >= 0.5, "patient", "control")).all()
+    origin = json.loads((tmp_path / "p.json").read_text())
+    assert origin["n"] == {"scans": 40, "of_trained_subjects": 10}
+    assert origin["embeddings"]["file"] == "others.parquet"
+    assert {path.name for path in tmp_path.iterdir()} == {"p.tsv", "p.json"}
+
+
+def test_the_folder_of_the_probe_will_do_and_targets_are_not_needed(evaluation, tables, tmp_path):
+    read = read_embeddings(tables[1])
+    write_embeddings(tmp_path / "bare.parquet", read.table[["participant_id"]], read.features, INFO)
+    bare = nc.predict(evaluation / "probe", tmp_path / "bare.parquet", out=tmp_path / "bare.tsv")
+    whole = nc.predict(evaluation, tables[1], out=tmp_path / "whole.tsv")
+    scores = [pd.read_csv(path, sep="\t")["y_score"] for path in (bare, whole)]
+    np.testing.assert_array_equal(*scores)
+
+
+def test_what_an_external_test_says_and_what_predict_says_are_the_same(tables, tmp_path):
+    options = {**FAST, "test": str(tables[1]), "test_where": {}, "allow_overlap": True, "threshold": "youden"}
+    out = nc.evaluate(tables[0], out=tmp_path / "e", **options)
+    external = pd.read_csv(out / "external_predictions.tsv", sep="\t")
+    found = pd.read_csv(nc.predict(out, tables[1], out=tmp_path / "p.tsv"), sep="\t")
+    np.testing.assert_allclose(found["y_score"], external["y_score"], atol=1e-6)
+    assert (found["y_pred"] == external["y_pred"]).all()
+    summary = json.loads((out / "evaluation.json").read_text())
+    assert summary["external"]["file"] == "others.parquet"
+    assert len(summary["external"]["digest"]) == 64
+    assert summary["external"]["n_overlap"] == 10
+    assert str(tmp_path) not in (out / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize("target", ["age", "diagnosis"])
+def test_numbers_and_several_classes(tmp_path, target):
+    classes = ("hc", "bd", "sz")
+    embeddings = write(tmp_path / "emb.parquet", n=90, classes=classes)
+    out = nc.evaluate(embeddings, target=target, out=tmp_path / "e", **FAST)
+    found = pd.read_csv(nc.predict(out, embeddings, out=tmp_path / "p.tsv"), sep="\t")
+    if target == "age":
+        assert list(found.columns)[3:] == ["y_score", "y_pred", "trained_on"]
+        np.testing.assert_array_equal(found["y_score"], found["y_pred"])
+    else:
+        scores = found[[f"score_{name}" for name in classes]]
+        np.testing.assert_allclose(scores.sum(axis=1), 1)
+        assert (scores.idxmax(axis=1) == "score_" + found["y_pred"]).all()
+    assert found["trained_on"].all()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda f: write(f, p=11), DataError, "the probe was fitted on 12 features, and this table has 11"),
+        (lambda f: write(f, info={**INFO, "run": {"weights": {"sha256": "b" * 64}}}), DataError, "Features of two"),
+        (lambda f: write(f, info={}), DataError, "one that is not recorded"),
+        (lambda f: f, DataError, "there is no such embeddings table"),
+        (lambda f: f.write_text("hello") and f, DataError, "not a readable Parquet file"),
+    ],
+)
+def test_wrong_embeddings_are_refused_and_nothing_is_written(evaluation, tmp_path, make, error, message):
+    wrong = make(tmp_path / "wrong.parquet")
+    with pytest.raises(error, match=message):
+        nc.predict(evaluation, wrong, out=tmp_path / "out" / "p.tsv")
+    assert not (tmp_path / "out" / "p.tsv").exists()
+    assert not (tmp_path / "out" / "p.json").exists()
+
+
+def test_features_that_are_no_numbers_are_refused(evaluation, tables, tmp_path):
+    frame = pd.read_parquet(tables[1])
+    frame.loc[3, "feature_0002"] = np.nan
+    frame.to_parquet(tmp_path / "nan.parquet")
+    with pytest.raises(DataError, match="not finite for sub-053"):
+        nc.predict(evaluation, tmp_path / "nan.parquet", out=tmp_path / "p.tsv")
+
+
+def test_outputs_are_not_overwritten_unasked(evaluation, tables, tmp_path):
+    nc.predict(evaluation, tables[1], out=tmp_path / "p.tsv")
+    with pytest.raises(ConfigError, match="--overwrite"):
+        nc.predict(evaluation, tables[1], out=tmp_path / "p.tsv")
+    nc.predict(evaluation, tables[1], out=tmp_path / "p.tsv", overwrite=True)
+    with pytest.raises(ConfigError, match=r"ends in \.tsv"):
+        nc.predict(evaluation, tables[1], out=tmp_path / "p.csv")
+
+
+def test_neighbours_have_no_probe_and_the_message_says_what_to_do(tables, tmp_path):
+    out = nc.evaluate(tables[0], out=tmp_path / "e", probe="knn", **FAST)
+    assert not (out / "probe").exists()
+    assert "nearest neighbours" in json.loads((out / "evaluation.json").read_text())["probe"]["why_not_stored"]
+    with pytest.raises(CheckpointError, match=r"nearest neighbours are the training scans themselves.*--test"):
+        nc.predict(out, tables[1], out=tmp_path / "p.tsv")
+    out = nc.evaluate(tables[0], out=tmp_path / "adjusted", residualise=["age"], **FAST)
+    with pytest.raises(CheckpointError, match="harmonised or residualised features need"):
+        nc.predict(out, tables[1], out=tmp_path / "p.tsv")
+    with pytest.raises(NeurocontrastError, match="there is no probe"):
+        nc.predict(tmp_path, tables[1], out=tmp_path / "p.tsv")
+
+
+def test_the_command_line_predicts_and_answers_bad_input(evaluation, tables, tmp_path, capsys):
+    out = tmp_path / "p.tsv"
+    assert run(["predict", str(evaluation), str(tables[1]), "--out", str(out)]) == 0
+    said = capsys.readouterr()
+    assert said.out.strip() == str(out)
+    assert "10 of 40 scans are of subjects that the probe was fitted on" in said.err
+    assert run(["predict", str(tmp_path), str(tables[1]), "--out", str(tmp_path / "q.tsv")]) == 2
+    assert "there is no probe" in capsys.readouterr().err
+
+
+def test_prediction_needs_no_torch(evaluation, tables, tmp_path):
+    code = (
+        "import sys\n"
+        "import neurocontrast as nc\n"
+        f"nc.predict({str(evaluation)!r}, {str(tables[1])!r}, out={str(tmp_path / 'p.tsv')!r})\n"
+        "assert not {'torch', 'monai', 'lightning'} & set(sys.modules), 'a heavy package was imported'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import scipy.linalg
 from scipy.special import expit, softmax
 from sklearn.preprocessing import StandardScaler
-from threadpoolctl import threadpool_limits
 
 from neurocontrast.evaluation.fitting import features_design
 from neurocontrast.evaluation.linear import RANK_TOLERANCE
@@ -22,6 +21,7 @@ from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide
 from neurocontrast.evaluation.probes import inner_folds
 from neurocontrast.evaluation.svm import fit_machine, svm_inner_predictions
 from neurocontrast.evaluation.target import Kind
+from neurocontrast.evaluation.threads import one_thread
 from neurocontrast.provenance import subject_digest
 from neurocontrast.seeds import derive_seed
 
@@ -138,7 +138,7 @@ def fit_on_all(study: Study, *, encoder: str | None) -> tuple[Decided, FittedPro
     if why_not_stored(study) is not None:
         return decided, None
     scaler = StandardScaler().fit(np.asarray(study.features, dtype=np.float64))
-    with threadpool_limits(limits=1):
+    with one_thread():
         found = _coefficients(study, scaler, decided.fit.strength)
     n_classes = len(target.classes)
     shares = np.zeros(0) if target.kind == "continuous" else np.bincount(target.values, minlength=n_classes) / len(rows)

@@ -19,7 +19,6 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 from neurocontrast.data.parallel import map_files
 from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
@@ -29,6 +28,7 @@ from neurocontrast.evaluation.probes import Design, classes_decide_inner_folds, 
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
+from neurocontrast.evaluation.threads import one_thread
 from neurocontrast.evaluation.thresholds import choose_threshold, needs_inner_predictions
 from neurocontrast.evaluation.uncertainty import pooled_metrics
 from neurocontrast.seeds import derive_generator, derive_seed
@@ -240,7 +240,7 @@ def _fit_block(
 ) -> tuple[int, int, Floats]:
     seed = derive_seed("probe", settings.seed, split.repeat, split.fold)
     pairs = inner_folds(target, split.train, subjects, n_folds=settings.n_inner_folds, seed=seed)
-    with threadpool_limits(limits=1):
+    with one_thread():
         scores, _, _ = fit_label_vectors(
             design, target, labels, split.train, split.test, pairs=pairs, settings=settings
         )

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_limits
 
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.neighbours import fit_neighbours, neighbour_predictions
@@ -14,6 +13,7 @@ from neurocontrast.evaluation.probes import Design, ProbeFit, fit_probe, inner_f
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.svm import fit_svm, svm_inner_predictions
 from neurocontrast.evaluation.target import Kind, Target
+from neurocontrast.evaluation.threads import one_thread
 from neurocontrast.evaluation.thresholds import choose_threshold, needs_inner_predictions
 from neurocontrast.exceptions import ConfigError
 
@@ -88,8 +88,7 @@ def fit_and_decide(
     """Fit the probe that the settings name on the training rows, and decide about the test rows."""
     name = probe_name(settings, target.kind)
     fit = {"svm": fit_svm, "knn": fit_neighbours}.get(name, fit_probe)
-    # Threads cost more than they bring on matrices of this size, and change the last digits.
-    with threadpool_limits(limits=1):
+    with one_thread():
         fitted = fit(design, target, train, test, subjects=subjects, settings=settings, seed=seed)
         if target.kind == "continuous":
             return Decided(fitted, np.zeros(len(test), dtype=np.int64), None)

@@ -83,7 +83,7 @@ def look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArra
                 Notice(
                     "single_class_fold",
                     f"{len(names)} test folds have one class only ({', '.join(names[:5])}): no AUC there; "
-                    "they count in the pooled figures.",
+                    "they count in the pooled figures. Give fewer folds, or let splits=stratified deal them.",
                 )
             )
         found += _unseen_classes(splits, target)
@@ -133,7 +133,10 @@ def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
     counts = {name: subjects[target.values == code].nunique() for code, name in enumerate(target.classes)}
     few = ", ".join(f"'{name}' has {n}" for name, n in counts.items() if n < FEW_SUBJECTS)
     if few:
-        yield Notice("few_subjects", f"Classes with fewer than {FEW_SUBJECTS} subjects: {few}.")
+        yield Notice(
+            "few_subjects",
+            f"Classes with fewer than {FEW_SUBJECTS} subjects: {few}. Intervals are wide: read them, not the values.",
+        )
     shares = np.bincount(target.values, minlength=len(target.classes)) / len(target.values)
     if target.kind == "binary" and shares.min() < RARE_SHARE:
         rare = target.classes[int(shares.argmin())]
@@ -170,7 +173,11 @@ def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Not
         return
     small = [f"'{site}' ({n})" for site, n in sizes.items() if n < min_site_n]
     if small:
-        yield Notice("small_site", f"Sites with fewer than {min_site_n} subjects: {_listed(small)}.")
+        yield Notice(
+            "small_site",
+            f"Sites with fewer than {min_site_n} subjects: {_listed(small)}. Their own figures have no interval and "
+            "say little; leave them out with where, or read the pooled figures.",
+        )
     if target.kind == "continuous":
         return
     single = {
@@ -202,9 +209,27 @@ def _site_association(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
     if strength > SITE_ASSOCIATION:
         yield Notice(
             "site_confounded",
-            f"Site is confounded with {target.name} ({measure} {strength:.2f} > {SITE_ASSOCIATION}): {means}. A probe "
-            "can score by recognising the scanner. Compare with the baseline, and with splits=leave-site-out.",
+            f"Site is confounded with {target.name} ({measure} {strength:.2f} > {SITE_ASSOCIATION}): {means} "
+            f"({_unlike_sites(target, known, sites)}). A probe can score by recognising the scanner. Compare with the "
+            "baseline, and with splits=leave-site-out; keep sites that have every class with where.",
         )
+
+
+def _unlike_sites(target: Target, known: npt.NDArray[np.intp], sites: npt.NDArray[np.object_], n_shown: int = 3) -> str:
+    """Return the sites that are least like the whole cohort, and in what."""
+    names = sorted(set(sites))
+    if target.kind == "continuous":
+        values = target.values[known].astype(float)
+        means = np.array([values[sites == name].mean() for name in names])
+        order = np.argsort(-np.abs(means - values.mean()), kind="stable")[:n_shown]
+        return ", ".join(f"'{names[at]}' mean {means[at]:.4g}" for at in order) + f"; all {values.mean():.4g}"
+    members = np.eye(len(target.classes))[target.values[known].astype(int)]
+    overall = members.mean(axis=0)
+    shares = np.array([members[sites == name].mean(axis=0) for name in names])
+    code = int(np.abs(shares - overall).max(axis=0).argmax())
+    order = np.argsort(-np.abs(shares[:, code] - overall[code]), kind="stable")[:n_shown]
+    listed = ", ".join(f"'{names[at]}' {shares[at, code]:.0%}" for at in order)
+    return f"{target.classes[code]}: {listed}; all {overall[code]:.0%}"
 
 
 def _age(table: pd.DataFrame, target: Target) -> Iterable[Notice]:

@@ -26,6 +26,7 @@ def pair(make_cohort, n=160, n_test=60, **options):
 
 
 def run(training, test, *, info=RUN, test_info=RUN, **options):
+    options = {"test": "others.parquet", **options}
     study = plan_study(*training, settings=EvaluationSettings(**{**FAST, **options}), info=info)
     external = plan_external(study, *test, info=test_info, training_info=info)
     summary, tables = run_external(external)

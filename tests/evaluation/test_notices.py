@@ -1,0 +1,93 @@
+"""What is detected before anything is computed, site by site and class by class."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from neurocontrast.evaluation import EvaluationSettings, plan_study
+from neurocontrast.evaluation.split_files import split_table
+from neurocontrast.exceptions import ConfigError, DataError
+
+INFO = {"pretraining_subjects": []}
+
+
+def notices(cohort, *, split_rows=None, **options) -> dict[str, str]:
+    settings = EvaluationSettings(**options)
+    study = plan_study(cohort.table, cohort.features, settings=settings, info=INFO, split_rows=split_rows)
+    return {notice.code: notice.message for notice in study.notices}
+
+
+def test_confounding_of_site_and_class_names_the_sites_and_what_to_do(make_cohort):
+    cohort = make_cohort(300, n_sites=3)
+    patient = cohort.table["site"].map({"site-0": 0.9, "site-1": 0.5, "site-2": 0.1})
+    drawn = np.random.default_rng(0).random(300) < patient
+    cohort.table["diagnosis"] = np.where(drawn, "patient", "control")
+    said = notices(cohort)["site_confounded"]
+    counts = pd.crosstab(cohort.table["site"], cohort.table["diagnosis"], normalize="index")["control"]
+    for site in ("site-0", "site-2"):
+        assert f"'{site}' {counts[site]:.0%}" in said
+    assert "Cramér's V" in said
+    assert "splits=leave-site-out" in said
+    assert "where" in said
+
+
+def test_confounding_of_site_and_age_names_the_sites(make_cohort):
+    cohort = make_cohort(200, n_sites=3)
+    cohort.table["age"] += np.where(cohort.table["site"] == "site-1", 40, 0)
+    mean = cohort.table.loc[cohort.table["site"] == "site-1", "age"].mean()
+    assert f"'site-1' mean {mean:.4g}" in notices(cohort, target="age")["site_confounded"]
+
+
+def test_an_even_cohort_is_not_called_confounded(make_cohort):
+    found = [code for seed in range(5) for code in notices(make_cohort(150, seed=seed))]
+    assert "site_confounded" not in found
+
+
+def test_small_sites_are_named_with_their_size(make_cohort):
+    cohort = make_cohort(100, n_sites=2)
+    cohort.table.loc[:3, "site"] = "tiny"
+    assert "'tiny' (4)" in notices(cohort)["small_site"]
+    assert "small_site" not in notices(cohort, min_site_n=4)
+
+
+def test_single_class_sites_are_named_with_their_class(make_cohort):
+    cohort = make_cohort(120, n_sites=3)
+    cohort.table.loc[cohort.table["site"] == "site-1", "diagnosis"] = "patient"
+    assert "1 of 3 sites have one class only: 'site-1' (patient)" in notices(cohort)["single_class_site"]
+
+
+def test_single_class_test_folds_of_a_split_file_are_named(make_cohort):
+    cohort = make_cohort(60)
+    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(n_folds=3))
+    rows = split_table(study.table, study.splits).fillna({"held_out_site": ""}).astype({"fold": int})
+    patients = (cohort.table["diagnosis"] == "patient").to_numpy()
+    rows["fold"] = np.where(patients, np.arange(60) % 2, np.arange(60) % 3)
+    said = notices(cohort, split_rows=rows)["single_class_fold"]
+    assert "1 test folds have one class only (repeat 0 fold 2)" in said
+    assert "stratified" in said
+
+
+def test_few_subjects_of_a_class_are_named(make_cohort):
+    cohort = make_cohort(60, n_sessions=2)
+    patients = cohort.table.index[(cohort.table["diagnosis"] == "patient") & (cohort.table["session"] == "1")]
+    moved = cohort.table["participant_id"].isin(cohort.table.loc[patients[12:], "participant_id"])
+    cohort.table.loc[moved, "diagnosis"] = "control"
+    assert "'patient' has 12" in notices(cohort)["few_subjects"]  # subjects, not their 24 scans
+    assert "class_imbalance" in notices(cohort)
+
+
+def test_a_class_under_the_number_of_folds_is_refused_with_what_to_do(make_cohort):
+    cohort = make_cohort(60)
+    patients = cohort.table.index[cohort.table["diagnosis"] == "patient"]
+    cohort.table.loc[patients[3:], "diagnosis"] = "control"
+    with pytest.raises(ConfigError, match=r"'patient' has 3. Set n_folds=3 \(--n-folds 3\)"):
+        notices(cohort)
+
+
+def test_a_site_that_alone_has_a_class_cannot_be_held_out(make_cohort):
+    cohort = make_cohort(60, n_sites=2)
+    cohort.table["diagnosis"] = np.where(cohort.table["site"] == "site-0", "patient", "control")
+    with pytest.raises(DataError, match="when site 'site-0' is held out the training scans have 'control' only"):
+        notices(cohort, splits="leave-site-out")

@@ -24,6 +24,9 @@ def compare(
         typer.Argument(metavar="EVAL1 EVAL2 ...", help="Evaluation directories; the first is the reference."),
     ],
     out: Annotated[Path, typer.Option("--out", help="Comparison directory to write.")],
+    names: Annotated[
+        str | None, typer.Option("--names", help="What the models are called, with commas between (default: folders).")
+    ] = None,
     overwrite: OverwriteOption = False,
     config: ConfigOption = None,
     overrides: SetOption = None,
@@ -36,6 +39,7 @@ def compare(
     written = stages.compare(
         evaluations,
         out=out,
+        names=None if names is None else [name.strip() for name in names.split(",")],
         n_bootstraps=settings.n_bootstraps,
         confidence_level=settings.confidence_level,
         seed=settings.seed,
@@ -43,4 +47,4 @@ def compare(
         progress=console_progress(quiet=quiet),
     )
     typer.echo((written / "differences.tsv").read_text(encoding="utf-8"), nl=False)
-    typer.echo(written)
+    typer.echo(written / "comparison.html")

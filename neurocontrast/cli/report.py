@@ -9,6 +9,7 @@ import typer
 
 from neurocontrast.cli.options import ConfigOption, QuietOption, SetOption, resolve
 from neurocontrast.cli.progress import console_progress
+from neurocontrast.exceptions import ConfigError
 
 __all__ = ["register"]
 
@@ -24,8 +25,12 @@ def report(
         Path | None, typer.Option("--out", help="HTML file to write (default: report.html in the directory).")
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option("--figures", help="Folder for every figure as SVG and PNG, with its numbers as TSV.")
+        Path | None,
+        typer.Option(
+            "--figures", help="Folder for every figure as SVG, PNG and TSV (default: figures, beside the page)."
+        ),
     ] = None,
+    no_figures: Annotated[bool, typer.Option("--no-figures", help="Write the page alone.")] = False,
     show_ids: Annotated[
         bool | None, typer.Option("--show-ids/--hide-ids", help="Show participant identifiers.")
     ] = None,
@@ -36,12 +41,15 @@ def report(
     """Make one self-contained HTML report of an evaluation."""
     from neurocontrast import stages
 
+    if no_figures and figures is not None:
+        raise ConfigError("--figures and --no-figures exclude each other. Give one of them.")
     settings = resolve(config, overrides, {"report.show_ids": show_ids}).report
     written = stages.report(
         evaluation,
         out=out,
         show_ids=settings.show_ids,
         figures_dir=figures,
+        figures=not no_figures,
         progress=console_progress(quiet=quiet),
     )
     typer.echo(written)

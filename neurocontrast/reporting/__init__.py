@@ -1,20 +1,25 @@
 """The report: one HTML page made from the files of an evaluation folder, and from nothing else."""
 
 from neurocontrast.reporting.blocks import Section
+from neurocontrast.reporting.comparison import ComparisonFiles, read_comparison, render_comparison
 from neurocontrast.reporting.folder import EvaluationFiles, read_evaluation
 from neurocontrast.reporting.html import list_pictures, render_page
 from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.sections import SECTIONS, build_sections
+from neurocontrast.reporting.sections import SECTIONS, build_comparison, build_sections
 from neurocontrast.reporting.style import Picture
 
 __all__ = [
     "SECTIONS",
+    "ComparisonFiles",
     "EvaluationFiles",
     "Picture",
     "ReportOptions",
     "Section",
+    "build_comparison",
     "build_sections",
     "list_pictures",
+    "read_comparison",
     "read_evaluation",
+    "render_comparison",
     "render_page",
 ]

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from neurocontrast.evaluation.comparison import Evaluated, compare_models, load_evaluated
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.reporting import build_comparison, list_pictures, read_comparison, render_comparison
+from neurocontrast.stages.figure_files import write_figures
 
 __all__ = ["compare"]
 
@@ -34,7 +38,8 @@ def compare(
     evaluations : sequence of path
         Folders written by `evaluate`; the first is the reference, whose ``splits.tsv`` the others use.
     out : path
-        Folder to write: ``models.tsv``, ``differences.tsv`` and ``comparison.json``.
+        Folder to write: ``comparison.html``, ``models.tsv``, ``differences.tsv``, ``comparison.json``, the
+        figures, and ``learning_curves.tsv`` where evaluations have some.
     names : sequence of str, optional
         What the models are called; the folders' names by default.
     n_bootstraps, confidence_level, seed : int, float, int
@@ -64,7 +69,32 @@ def compare(
         write_text(new / "models.tsv", models.to_csv(sep="\t", index=False))
         write_text(new / "differences.tsv", differences.to_csv(sep="\t", index=False))
         write_json(new / "comparison.json", {**_describe(loaded), **about})
+        curves = _learning_curves(loaded)
+        if len(curves):
+            write_text(new / "learning_curves.tsv", curves.to_csv(sep="\t", index=False))
+        _write_page(new, progress)
     return folder
+
+
+def _write_page(folder: Path, progress: Progress) -> None:
+    files = read_comparison(folder)
+    sections = build_comparison(files)
+    write_text(folder / "comparison.html", render_comparison(files, sections))
+    write_figures(folder / "figures", list_pictures(sections), progress=progress)
+
+
+def _learning_curves(loaded: list[Evaluated]) -> pd.DataFrame:
+    """Return the learning curves of all models, and that of the covariates of the first, as one table."""
+    columns = ["model", "metric", "n_train", "mean", "sd", "n"]
+    parts = [(each.name, each.summary.get("learning_curve"), "metrics") for each in loaded]
+    parts.append(("covariates only", loaded[0].summary.get("learning_curve"), "baseline"))
+    rows = [
+        {"model": name, "metric": metric, **point}
+        for name, curve, section in parts
+        for metric, points in ((curve or {}).get(section) or {}).items()
+        for point in points
+    ]
+    return pd.DataFrame(rows).reindex(columns=columns)
 
 
 def _load(evaluations: Sequence[str | os.PathLike[str]], names: Sequence[str] | None) -> list[Evaluated]:

@@ -6,18 +6,18 @@ import os
 from pathlib import Path
 
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import atomic_path, check_writable, write_text
+from neurocontrast.files import check_writable, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reporting import (
     SECTIONS,
     EvaluationFiles,
-    Picture,
     ReportOptions,
     Section,
     list_pictures,
     read_evaluation,
     render_page,
 )
+from neurocontrast.stages.figure_files import write_figures
 
 __all__ = ["report"]
 
@@ -28,6 +28,7 @@ def report(
     out: str | os.PathLike[str] | None = None,
     show_ids: bool = False,
     figures_dir: str | os.PathLike[str] | None = None,
+    figures: bool = True,
     progress: Progress = SILENT,
 ) -> Path:
     """Make one self-contained HTML report from an evaluation folder.
@@ -43,7 +44,10 @@ def report(
     show_ids : bool, default=False
         Whether identifiers of participants may appear in the page.
     figures_dir : path, optional
-        Folder for every figure as SVG and PNG, with the numbers behind it as a table.
+        Folder for every figure as SVG and PNG, with the numbers behind it as a table; by default
+        ``figures`` beside ``report.html``, ``NAME_figures`` beside a page ``NAME.html``.
+    figures : bool, default=True
+        Whether the figures are written as files too.
     progress : Progress
         Told how far the work is.
 
@@ -67,11 +71,11 @@ def report(
     files = read_evaluation(evaluation)
     page = _page_path(out, files)
     check_writable(page)
-    _check_figures_dir(figures_dir)
+    folder = _figures_folder(figures_dir, page) if figures else None
     sections = _build(files, ReportOptions(show_ids=show_ids), progress)
     write_text(page, render_page(files, sections))
-    if figures_dir is not None:
-        _write_figures(Path(figures_dir), list_pictures(sections), progress)
+    if folder is not None:
+        write_figures(folder, list_pictures(sections), progress=progress)
     return page
 
 
@@ -86,11 +90,13 @@ def _page_path(out: str | os.PathLike[str] | None, files: EvaluationFiles) -> Pa
     return page
 
 
-def _check_figures_dir(figures_dir: str | os.PathLike[str] | None) -> None:
-    if figures_dir is not None and Path(figures_dir).is_file():
-        raise ConfigError(f"figures_dir: must be a folder, but '{figures_dir}' is a file. Give another.")
-    if figures_dir is not None:
-        check_writable(figures_dir, parameter="figures_dir")
+def _figures_folder(given: str | os.PathLike[str] | None, page: Path) -> Path:
+    beside = "figures" if page.stem == "report" else f"{page.stem}_figures"
+    folder = page.with_name(beside) if given is None else Path(given)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"figures_dir: must be a folder, but '{folder}' is a file. Give another.")
+    check_writable(folder, parameter="figures_dir")
+    return folder
 
 
 def _build(files: EvaluationFiles, options: ReportOptions, progress: Progress) -> list[Section]:
@@ -102,14 +108,3 @@ def _build(files: EvaluationFiles, options: ReportOptions, progress: Progress) -
                 sections.append(section)
             task.advance()
     return sections
-
-
-def _write_figures(folder: Path, pictures: list[Picture], progress: Progress) -> None:
-    with progress.task("Writing figures", len(pictures), "figure") as task:
-        for picture in pictures:
-            for file_format in ("svg", "png"):
-                with atomic_path(folder / f"{picture.name}.{file_format}") as temporary:
-                    temporary.write_bytes(picture.encode(file_format))
-            if picture.numbers is not None:
-                write_text(folder / f"{picture.name}.tsv", picture.numbers.to_csv(sep="\t", index=False))
-            task.advance()

@@ -13,6 +13,7 @@ from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.sections.brain import build_brain
 from neurocontrast.reporting.sections.cohort import build_cohort
+from neurocontrast.reporting.sections.comparison import build_comparison
 from neurocontrast.reporting.sections.confounds import build_confounds
 from neurocontrast.reporting.sections.embedding import build_map, build_scans, build_training
 from neurocontrast.reporting.sections.external import build_external
@@ -29,7 +30,7 @@ from neurocontrast.reporting.sections.result import build_result, build_warnings
 from neurocontrast.reporting.sections.sites import build_groups, build_sites
 from neurocontrast.reporting.sections.worst import build_worst
 
-__all__ = ["SECTIONS", "build_sections"]
+__all__ = ["SECTIONS", "build_comparison", "build_sections"]
 
 Builder = Callable[[EvaluationFiles, ReportOptions], Section | None]
 

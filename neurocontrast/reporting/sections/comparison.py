@@ -1,0 +1,214 @@
+"""The sections of a comparison: what differs, by how much, and how sure one may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from neurocontrast.reporting.blocks import (
+    Block,
+    Cell,
+    Code,
+    Facts,
+    Items,
+    Numbered,
+    Paragraph,
+    Pictures,
+    Section,
+    Table,
+)
+from neurocontrast.reporting.comparison import ComparisonFiles
+from neurocontrast.reporting.figures import draw_differences, draw_learning_of_models, draw_models
+from neurocontrast.reporting.metrics import DASH, describe_metric, interval_text, number_text
+from neurocontrast.reporting.naming import flatten, join_words, objective_text, shorten_paths
+from neurocontrast.reporting.references import Citations
+from neurocontrast.reporting.tables import cell, count_cell
+
+__all__ = ["COMPARISON_SECTIONS", "build_comparison"]
+
+
+def build_comparison(files: ComparisonFiles) -> list[Section]:
+    """Return the sections of a comparison, in the order in which they are read."""
+    return [build(files) for build in COMPARISON_SECTIONS]
+
+
+def _build_warnings(files: ComparisonFiles) -> Section:
+    found: dict[str, list[str]] = {}
+    for model in files.summary.get("models") or []:
+        for warning in model.get("warnings") or []:
+            code = warning.get("code", "") if isinstance(warning, dict) else str(warning)
+            found.setdefault(str(code), []).append(str(model.get("name")))
+    if not found:
+        text = "None of the evaluations raised a warning."
+        return Section("warnings", "Read this first", [Paragraph(text, role="note")])
+    everybody = len(files.names)
+    items = [
+        (
+            code.replace("_", " ").capitalize() + ".",
+            "All models." if len(names) == everybody else f"{join_words(names)}.",
+        )
+        for code, names in found.items()
+    ]
+    lead = "Warnings of the evaluations that are compared; their reports say more."
+    return Section("warnings", f"Read this first: {len(items)} warnings", [Items(items, role="warnings")], lead=lead)
+
+
+def _build_result(files: ComparisonFiles) -> Section:
+    blocks: list[Block] = [Paragraph(_say(files), role="quote")]
+    pictures = []
+    for metric in files.leading[:2]:
+        drawn = (
+            draw_models(files.models, metric, n_classes=files.n_classes),
+            draw_differences(files.differences, metric),
+        )
+        pictures += [picture for picture in drawn if picture is not None]
+    blocks.append(Pictures(pictures) if pictures else Paragraph("No metric is defined.", role="note"))
+    blocks.append(_table(files, files.leading, folded=False))
+    rest = [metric for metric in files.metrics if metric not in files.leading]
+    if rest:
+        blocks.append(_table(files, rest, folded=True))
+    return Section("result", "Result", blocks)
+
+
+def _say(files: ComparisonFiles) -> str:
+    """Say for each model whether it differs in the headline metric, by interval and test."""
+    if not files.leading:
+        return "No metric is defined for any model."
+    key = files.leading[0]
+    about = describe_metric(key)
+    sentences = []
+    for row in files.differences[files.differences["metric"] == key].to_dict("records"):
+        if pd.isna(row["difference"]):
+            continue
+        interval = interval_text((row["low"], row["high"]), signed=True)
+        better = (row["difference"] > 0) == about.higher_is_better
+        settled = row["low"] > 0 or row["high"] < 0
+        words = ("is better" if better else "is worse") if settled else "cannot be told apart from it by these data"
+        p = f", adjusted p = {row['p_adjusted']:.3g}" if pd.notna(row["p_adjusted"]) else ", not tested over folds"
+        sentences.append(
+            f"{row['model']} {words}: {about.name} {number_text(row['difference'], signed=True)} ({interval}{p})."
+        )
+    start = f"Beside {files.reference}, "
+    return (
+        start + " ".join(sentences)
+        if sentences
+        else f"The {about.name} of the models is defined for none of the pairs."
+    )
+
+
+def _table(files: ComparisonFiles, metrics: list[str], *, folded: bool) -> Table:
+    rows = []
+    keyed = files.differences.set_index(["metric", "model"])
+    for metric in metrics:
+        of_metric = files.models[files.models["metric"] == metric]
+        for number, row in enumerate(of_metric.to_dict("records")):
+            key = (metric, row["model"])
+            is_reference = row["model"] == files.reference
+            reason = "the reference itself" if is_reference else "not computed"
+            other = keyed.loc[key].to_dict() if key in keyed.index else {}
+            rows.append(
+                (
+                    Cell(describe_metric(metric).label if number == 0 else "", heading=number == 0),
+                    Cell(str(row["model"]) + (" (reference)" if is_reference else "")),
+                    cell(row["value"], reason="not defined"),
+                    _interval(row, signed=False, reason="not computed"),
+                    cell(other.get("difference"), reason=reason, signed=True),
+                    _interval(other, signed=True, reason=reason),
+                    count_cell(other.get("n_folds"), reason=reason),
+                    _p_value(other.get("p_value"), reason=reason),
+                    _p_value(other.get("p_adjusted"), reason=reason),
+                )
+            )
+    header = ("Metric", "Model", "Value", "Interval", "Difference", "Its interval", "Folds", "p", "p adjusted")
+    caption = "Further metrics of all models." if folded else "All models, and their differences from the reference."
+    return Table(caption, header, rows, text_columns=(0, 1), folded=folded)
+
+
+def _interval(row: dict, *, signed: bool, reason: str) -> Cell:
+    text = interval_text((row.get("low"), row.get("high")), signed=signed)
+    return Cell(text, reason=reason if text == DASH else "")
+
+
+def _p_value(value: object, *, reason: str) -> Cell:
+    if value is None or pd.isna(value):  # type: ignore[call-overload]
+        why = (
+            reason if "reference" in reason else "no test: folds of held-out sites are no random draws, or are too few"
+        )
+        return Cell(DASH, reason=why)
+    return Cell(f"{float(value):.3g}" if float(value) >= 0.0001 else "< 0.0001")  # type: ignore[arg-type]
+
+
+def _build_learning(files: ComparisonFiles) -> Section:
+    title = "Learning curves"
+    pictures = []
+    if files.learning is not None:
+        names = list(dict.fromkeys(files.learning["model"]))
+        drawn = (
+            draw_learning_of_models(files.learning, metric, names=names, n_classes=files.n_classes)
+            for metric in files.leading[:2]
+        )
+        pictures = [picture for picture in drawn if picture is not None]
+    if not pictures:
+        text = (
+            "Not shown: fewer than two of the evaluations hold a learning curve. Make them with `neurocontrast "
+            "evaluate … --train-sizes 100,200,…`."
+        )
+        return Section("learning", title, [Paragraph(text, role="note")])
+    lead = "The same test folds and the same draws of subjects, larger and larger."
+    return Section("learning", title, [Pictures(pictures, wide=True)], lead=lead)
+
+
+def _build_methods(files: ComparisonFiles) -> Section:
+    cite, s = Citations(), files.summary
+    text = (
+        "All models were evaluated on the same scans in the same folds. Intervals of values and of paired differences "
+        f"hold the central {files.level:.0%} of {s.get('n_bootstraps', 0):,} bootstrap draws {cite('bootstrap')} from "
+        "the pooled out-of-fold predictions, the same draws for all models, with models held fixed. "
+        f"Differences over folds were tested by the corrected resampled t-test {cite('nadeau')}, which allows for the "
+        "overlap of training folds (two-sided), and p-values were adjusted for the number of models within each metric "
+        f"by Holm's method {cite('holm')}. Where sites are held out in turn, folds are no random draws and there is no "
+        f"test. Seed {s.get('seed', 'not recorded')}."
+    )
+    lead = "Generated from the record of this comparison, to be pasted into a paper; check it before it goes there."
+    return Section("methods", "Methods", [Paragraph(text), Numbered("References", cite.listed())], lead=lead)
+
+
+def _build_silences(files: ComparisonFiles) -> Section:
+    del files
+    items = [
+        ("Not another pretraining.", "Each model is one encoder. Another seed of its pretraining may turn a small "
+                                     "difference round; compare several seeds before calling an objective better."),
+        ("Not equal effort.", "Nothing here says that the models were tuned with the same care."),
+        ("Not no difference.", "An interval that reaches zero says that the data do not settle it, no more."),
+        ("No correction across metrics.", "Adjusted p-values count the models within one metric."),
+    ]  # fmt: skip
+    return Section("silences", "What this page does not say", [Items(items)])
+
+
+def _build_provenance(files: ComparisonFiles) -> Section:
+    blocks: list[Block] = []
+    for model in files.summary.get("models") or []:
+        embeddings = model.get("embeddings") or {}
+        facts = [
+            ("Objective", objective_text(model.get("objective"))),
+            ("Embeddings", shorten_paths(str(embeddings.get("file") or "not recorded"))),
+            ("Digest", str(embeddings.get("digest") or "not recorded")),
+            ("Subjects also in pretraining", str(model.get("n_overlap"))),
+        ]
+        blocks.append(Facts(facts, title=str(model.get("name"))))
+    environment = {key: value for key, value in (files.summary.get("environment") or {}).items() if key != "command"}
+    lines = "\n".join(f"{name}: {shorten_paths(text)}" for name, text in flatten(environment))
+    blocks.append(Code("Environment", lines))
+    return Section("provenance", "Provenance", blocks)
+
+
+COMPARISON_SECTIONS: tuple[Callable[[ComparisonFiles], Section], ...] = (
+    _build_warnings,
+    _build_result,
+    _build_learning,
+    _build_methods,
+    _build_silences,
+    _build_provenance,
+)
+"""The builders, in reading order."""

@@ -11,7 +11,7 @@ from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.provenance import subject_digest
 
-FAST = {"n_bootstraps": 200, "umap": False, "C": (1e-3, 1e-1, 10.0)}
+FAST = {"n_bootstraps": 200, "umap": False, "confounds": False, "C": (1e-3, 1e-1, 10.0)}
 
 
 def evaluate(cohort, *, info=None, **options):
@@ -25,7 +25,7 @@ def codes(study) -> set[str]:
 
 @pytest.fixture(scope="module")
 def binary(make_cohort):
-    return evaluate(make_cohort(150, n_sites=4), info={"pretraining_subjects": []})
+    return evaluate(make_cohort(150, n_sites=4), info={"pretraining_subjects": []}, confounds=True)
 
 
 def test_a_planted_signal_is_found_and_beats_the_baseline(binary):
@@ -66,7 +66,7 @@ def test_the_figures_are_those_of_the_predictions(binary):
 
 
 def test_the_same_seed_gives_the_same_files_and_another_does_not(make_cohort, binary):
-    again = evaluate(make_cohort(150, n_sites=4), info={"pretraining_subjects": []})
+    again = evaluate(make_cohort(150, n_sites=4), info={"pretraining_subjects": []}, confounds=True)
     assert again.summary == binary.summary
     for name, table in binary.tables.items():
         pd.testing.assert_frame_equal(table, again.tables[name])
@@ -94,7 +94,7 @@ def test_all_tables_have_their_columns(binary):
         "calibration": ["model", "bin", "n", "mean_predicted", "observed", "observed_low", "observed_high"],
         "cohort": ["site", "control", "patient", "total"],
         "confounds": ["column", "within", "metric", "value", "low", "high", "chance"],
-        "hsic": ["column", "hsic", "p", "n_permutations", "permuted_among", "n", "n_levels"],
+        "hsic": ["column", "hsic", "p", "n_permutations", "permuted_among", "n", "note"],
         "flow": ["step", "n_scans", "n_subjects", "reason"],
         "map": ["participant_id", "session", "site", "age", "sex", "target", "pc1"],
         "scans": ["participant_id", "session", "site", "path"],

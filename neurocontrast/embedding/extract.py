@@ -11,6 +11,7 @@ from neurocontrast.data.batches import Images, read_batches
 from neurocontrast.embedding.settings import EmbeddingSettings
 from neurocontrast.encoders import Encoder
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.memory import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress
 
 __all__ = ["extract_features"]
@@ -55,6 +56,7 @@ def extract_features(
     ]
     with (
         torch.inference_mode(),
+        keeping_freed_memory(),
         progress.task("embedding", len(images), "scans") as task,
         closing(read_batches(images, batches, n_readers=n_readers)) as reading,
     ):

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from neurocontrast.encoders import ContrastiveModel
 from neurocontrast.machine import resident_memory
+from neurocontrast.memory import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.training.batchnorm import batch_statistics
 from neurocontrast.training.session import AnyObjective, Session, TrainingData, Views, deterministic, start_session
@@ -165,7 +166,7 @@ def measure_throughput(
     end = clock() + seconds
     steps = [_shrunk(shape, factor, smallest_shape) for factor in (4, 2, 1)]
     shapes = list(dict.fromkeys(steps))
-    with deterministic(), progress.task("Timing training steps", None, "steps") as task:
+    with deterministic(), keeping_freed_memory(), progress.task("Timing training steps", None, "steps") as task:
         session = _open(work, shapes[0])
         memory = _measure_memory(session, shapes[0])
         timed = _time_step(session, shapes[0], _SMALLEST_STEP, clock, end)

@@ -15,6 +15,7 @@ from lightning_fabric import Fabric
 from neurocontrast.data.batches import even_batches
 from neurocontrast.encoders import ContrastiveModel
 from neurocontrast.exceptions import TrainingInterrupted, TrainingSuspended
+from neurocontrast.memory import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.averaging import averaged_weights, keep_average
@@ -138,6 +139,7 @@ def _train(
     loggers = settings.loggers if session.processes.is_first else ()
     with (
         deterministic(),
+        keeping_freed_memory(),
         StopRequest(session.processes.largest) as stop,
         open_loggers(loggers, folder, history=position.metrics, facts=facts, progress=progress) as log,
         progress.task("Pretraining", total, "volumes") as task,

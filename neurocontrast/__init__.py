@@ -12,7 +12,18 @@ from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from neurocontrast.config import load_config
-    from neurocontrast.stages import check, compare, doctor, embed, evaluate, predict, pretrain, report, simulate
+    from neurocontrast.stages import (
+        check,
+        compare,
+        doctor,
+        embed,
+        evaluate,
+        explain,
+        predict,
+        pretrain,
+        report,
+        simulate,
+    )
 
 __all__ = [
     "check",
@@ -20,6 +31,7 @@ __all__ = [
     "doctor",
     "embed",
     "evaluate",
+    "explain",
     "load_config",
     "predict",
     "pretrain",
@@ -32,7 +44,18 @@ _find = lazy_exports(
     __name__,
     {
         "config": ["load_config"],
-        "stages": ["check", "compare", "doctor", "embed", "evaluate", "predict", "pretrain", "report", "simulate"],
+        "stages": [
+            "check",
+            "compare",
+            "doctor",
+            "embed",
+            "evaluate",
+            "explain",
+            "predict",
+            "pretrain",
+            "report",
+            "simulate",
+        ],
         "provenance": ["version"],
     },
 )

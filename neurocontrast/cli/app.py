@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from neurocontrast.cli import check, compare, doctor, embed, evaluate, predict, pretrain, report, simulate
+from neurocontrast.cli import check, compare, doctor, embed, evaluate, explain, predict, pretrain, report, simulate
 from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded
 
 __all__ = ["app", "main", "run"]
@@ -56,6 +56,7 @@ pretrain.register(app)
 embed.register(app)
 evaluate.register(app)
 predict.register(app)
+explain.register(app)
 report.register(app)
 compare.register(app)
 doctor.register(app)

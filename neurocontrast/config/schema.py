@@ -14,6 +14,7 @@ from neurocontrast.data.volumes import Normalise, Preprocessing, Shape, SpacingM
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders import EncoderSettings
 from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.explanation import ExplanationSettings
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.settings import Settings
 from neurocontrast.training import TrainingSettings
@@ -80,8 +81,8 @@ class Config(Settings):
         and `evaluation` have their own.
     data, augment, encoder, objective, training
         What `pretrain` reads.
-    simulation, embedding, evaluation, report
-        What `simulate`, `embed`, `evaluate` and `report` read.
+    simulation, embedding, evaluation, explanation, report
+        What `simulate`, `embed`, `evaluate`, `explain` and `report` read.
     """
 
     seed: Annotated[int, Field(ge=0)] = 0
@@ -93,4 +94,5 @@ class Config(Settings):
     simulation: SimulationSettings = SimulationSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    explanation: ExplanationSettings = ExplanationSettings()
     report: ReportOptions = ReportOptions()

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from neurocontrast.stages.doctor import doctor
     from neurocontrast.stages.embed import embed
     from neurocontrast.stages.evaluate import evaluate
+    from neurocontrast.stages.explain import explain
     from neurocontrast.stages.predict import predict
     from neurocontrast.stages.pretrain import pretrain
     from neurocontrast.stages.report import report
     from neurocontrast.stages.simulate import simulate
 
-__all__ = ["check", "compare", "doctor", "embed", "evaluate", "predict", "pretrain", "report", "simulate"]
+__all__ = ["check", "compare", "doctor", "embed", "evaluate", "explain", "predict", "pretrain", "report", "simulate"]
 
 
 __getattr__ = lazy_exports(__name__, {name: [name] for name in __all__})

@@ -41,6 +41,7 @@ _FREE_TO_DIFFER = (
     "embedding",
     "evaluation",
     "report",
+    "explanation",
 )
 """What changes no weight, or its last bits only; the cohort is compared by its digest, not by its path."""
 

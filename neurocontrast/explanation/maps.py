@@ -1,0 +1,200 @@
+"""From scans to one map: a map a subject, averaged, smoothed, with its peaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import ndimage
+
+from neurocontrast.data.batches import Images
+from neurocontrast.exceptions import ConfigError, TrainingError
+from neurocontrast.explanation.gradient import differentiate
+from neurocontrast.explanation.occlusion import occlude, offset_of, patches_of
+from neurocontrast.explanation.score import LinearScore
+from neurocontrast.explanation.settings import ExplanationSettings
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.seeds import derive_seed
+
+__all__ = ["AverageMaps", "SubjectMap", "brain_of", "explain_scans", "find_peaks", "smooth"]
+
+Map = npt.NDArray[np.float32]
+
+_BRAIN_LEVEL = 0.1
+"""Part of the way from the background to the brightest voxels from which on a voxel is part of the head."""
+_FWHM_PER_SIGMA = 2.3548200450309493
+
+
+@dataclass(frozen=True)
+class SubjectMap:
+    """One subject's part of the average.
+
+    Parameters
+    ----------
+    score : float
+        Of the scan as it is.
+    largest : float
+        The map's value of largest size.
+    place : tuple of int
+        The voxel where it is.
+    mean_absolute : float
+        Over the voxels of the brain.
+    """
+
+    score: float
+    largest: float
+    place: tuple[int, int, int]
+    mean_absolute: float
+
+
+@dataclass(eq=False)
+class AverageMaps:
+    """Sums over subjects, in double precision.
+
+    Parameters
+    ----------
+    signed, absolute : ndarray (D, H, W)
+        Averages, smoothed: what is there speaks for a higher score (or against it), and how much it matters.
+    subjects : list of SubjectMap
+        In the order of the scans.
+    """
+
+    signed: Map
+    absolute: Map
+    subjects: list[SubjectMap] = field(default_factory=list)
+
+
+def explain_scans(
+    score: LinearScore,
+    images: Images,
+    rows: Sequence[int],
+    *,
+    settings: ExplanationSettings,
+    spacing_mm: Sequence[float],
+    progress: Progress = SILENT,
+) -> AverageMaps:
+    """Map what the scores of scans depend on, and average over the scans.
+
+    Memory holds `batch_size` volumes with what the encoder makes of them, and two sums; one scan is read at a time.
+
+    Parameters
+    ----------
+    score : LinearScore
+        Encoder and probe.
+    images : Images
+        Preprocessed scans, all on one grid.
+    rows : sequence of int
+        The scans, one a subject.
+    settings : ExplanationSettings
+        How.
+    spacing_mm : sequence of float
+        Of the grid, along each axis.
+    progress : Progress
+        Told about every batch.
+
+    Raises
+    ------
+    ConfigError
+        Where the patch is smaller than a voxel, or a GPU is asked for and not there.
+    TrainingError
+        Where a score is not finite.
+    """
+    size = _patch_size(settings.patch_mm, spacing_mm)
+    score = score.to(_device(settings))
+    total_signed, total_absolute, subjects = None, None, []
+    with progress.task("Explaining", len(rows), "subjects") as task:
+        for number, row in enumerate(rows):
+            volume = torch.as_tensor(images[row]["image"])
+            signed, absolute, subject = _explain(
+                score, volume, number, settings, size, advance=lambda _: task.advance(0)
+            )
+            total_signed = signed.astype(float) if total_signed is None else total_signed + signed
+            total_absolute = absolute.astype(float) if total_absolute is None else total_absolute + absolute
+            subjects.append(subject)
+            task.advance(1, score=subject.score)
+    assert total_signed is not None
+    assert total_absolute is not None
+    sigma = [settings.smooth_mm / _FWHM_PER_SIGMA / step for step in spacing_mm]
+    return AverageMaps(smooth(total_signed / len(rows), sigma), smooth(total_absolute / len(rows), sigma), subjects)
+
+
+def _explain(
+    score: LinearScore,
+    volume: torch.Tensor,
+    number: int,
+    settings: ExplanationSettings,
+    size: tuple[int, int, int],
+    *,
+    advance: Callable[[int], None],
+) -> tuple[Map, Map, SubjectMap]:
+    voxels = volume[0].numpy()
+    background, brain = brain_of(voxels)
+    fill = float(voxels[brain].mean()) if settings.fill == "mean" else background
+    there = volume.to(score.weights.device)  # type: ignore[arg-type]
+    if settings.method == "occlusion":
+        patches = patches_of(brain, size, offset_of(number, size))
+        signed, whole = occlude(score, there, patches, fill=fill, batch_size=settings.batch_size, advance=advance)
+        absolute = np.abs(signed)
+    else:
+        signed, absolute, whole = differentiate(
+            score,
+            there,
+            fill=fill,
+            noise_sd=settings.noise * float(voxels[brain].std()),
+            n_noisy=settings.n_noisy,
+            batch_size=settings.batch_size,
+            seed=derive_seed("explanation", settings.seed, number),
+            advance=advance,
+        )
+    if not (np.isfinite(whole) and np.isfinite(signed).all()):
+        raise TrainingError(
+            f"the score of scan {number + 1} of those chosen is not finite. Look at it with `neurocontrast check`."
+        )
+    first, second, third = np.unravel_index(int(np.abs(signed).argmax()), signed.shape)
+    place = (int(first), int(second), int(third))
+    return signed, absolute, SubjectMap(whole, float(signed[place]), place, float(np.abs(signed)[brain].mean()))
+
+
+def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:
+    """Return a preprocessed scan's background, and the voxels that are brighter: brain or head."""
+    background = float(np.median(voxels[tuple(slice(None, None, n - 1) for n in voxels.shape)]))
+    bright = float(np.percentile(voxels, 99))
+    brain = voxels > background + _BRAIN_LEVEL * (bright - background)
+    return background, brain if brain.any() else np.ones_like(brain)
+
+
+def smooth(values: npt.NDArray[np.float64], sigma: Sequence[float]) -> Map:
+    """Return a map under a Gaussian of the given standard deviations in voxels."""
+    return ndimage.gaussian_filter(values, sigma, mode="constant").astype(np.float32)
+
+
+def find_peaks(values: Map, *, distance: Sequence[int], n_most: int = 5) -> list[tuple[int, int, int]]:
+    """Return the voxels where a map's size is largest within `distance` of them, the largest first."""
+    size = np.abs(values)
+    window = [2 * max(1, n) + 1 for n in distance]
+    top = (ndimage.maximum_filter(size, window, mode="constant") == size) & (size > 0)
+    places = np.argwhere(top)
+    order = np.argsort(-size[top], kind="stable")[:n_most]
+    return [(int(x), int(y), int(z)) for x, y, z in places[order]]
+
+
+def _patch_size(patch_mm: float, spacing_mm: Sequence[float]) -> tuple[int, int, int]:
+    if patch_mm < max(spacing_mm):
+        raise ConfigError(
+            f"explanation.patch_mm: a patch of {patch_mm:g} mm is smaller than a voxel of {max(spacing_mm):g} mm. "
+            "Give a larger one."
+        )
+    first, second, third = (max(1, round(patch_mm / step)) for step in spacing_mm)
+    return first, second, third
+
+
+def _device(settings: ExplanationSettings) -> torch.device:
+    there = torch.cuda.is_available()
+    if settings.accelerator == "cuda" and not there:
+        raise ConfigError(
+            "explanation.accelerator: 'cuda' asked for, but PyTorch sees no GPU here. Use 'cpu' or 'auto'."
+        )
+    return torch.device("cuda" if there and settings.accelerator != "cpu" else "cpu")

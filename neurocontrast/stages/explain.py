@@ -1,0 +1,314 @@
+"""Where in the brain a frozen encoder and the probe of an evaluation look."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nibabel as nib
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.config import Config, as_config
+from neurocontrast.data import Cohort, Preprocessing, VolumeCache, VolumeDataset, read_cohort
+from neurocontrast.data.grids import Grid, preprocessed_grid
+from neurocontrast.encoders import load_encoder, read_contract
+from neurocontrast.encoders.weights import CONTRACT
+from neurocontrast.evaluation import FittedProbe, load_probe
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, one_of, suggestion
+from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
+from neurocontrast.explanation.maps import AverageMaps, find_peaks
+from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_text
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.provenance import describe_environment, subject_digest
+from neurocontrast.seeds import derive_generator
+
+__all__ = ["explain"]
+
+_MAP, _SIZES, _TABLE, _DESCRIPTION = "saliency.nii.gz", "saliency_absolute.nii.gz", "saliency.tsv", "explain.json"
+_PEAKS_APART_MM = 20.0
+_MNI_CODE, _ALIGNED_CODE = 4, 2
+
+
+@dataclass(frozen=True, eq=False)
+class _Readout:
+    """The probe's number that is explained: weights of the encoder's features, and its name."""
+
+    weights: npt.NDArray[np.float64]
+    intercept: float
+    positive: str | None
+    meaning: str
+
+
+def explain(
+    evaluation: str | os.PathLike[str],
+    *,
+    run: str | os.PathLike[str],
+    participants: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    images_root: str | os.PathLike[str] | None = None,
+    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+) -> Path:
+    """Map where in the brain a change of the scan changes what the probe says, averaged over subjects.
+
+    Parameters
+    ----------
+    evaluation : path
+        Evaluation directory with a stored linear probe.
+    run : path
+        Run directory (or folder of the encoder) whose embeddings were evaluated.
+    participants : path
+        Table of the evaluated scans.
+    out : path, optional
+        Folder to write; ``explanation`` in the evaluation, where `report` looks for it, by default.
+        It appears whole, or not at all.
+    images_root : path, optional
+        Folder that relative image paths start from; the table's own by default.
+    config : Config, mapping or path of a YAML file, optional
+        Its section `explanation`, and of `data` where images and cache are.
+    overwrite : bool
+        Replace an earlier explanation in `out`.
+    progress : Progress
+        Told how far the work is.
+
+    Returns
+    -------
+    Path
+        The folder: ``saliency.nii.gz`` (what speaks for and against), ``saliency_absolute.nii.gz``,
+        ``explain.json`` and ``saliency.tsv``.
+
+    Raises
+    ------
+    CheckpointError, ConfigError, DataError
+        Where there is no linear probe, the encoder is another one, or evaluated scans are lacking in the table.
+    """
+    evaluation, run = Path(evaluation), Path(run)
+    folder = evaluation / "explanation" if out is None else Path(out)
+    settings = as_config({} if config is None else config)
+    chosen = settings.explanation
+    probe = load_probe(evaluation)
+    readout = _readout(probe, chosen)
+    check_output_folder(folder, overwrite=overwrite, marker=_DESCRIPTION, what="an explanation")
+    _check_encoder(probe, read_contract(run), run, progress)
+    encoder, contract = load_encoder(run)
+    preprocessing = _preprocessing_of(run, contract)
+    root = settings.data.images_root if images_root is None else Path(images_root)
+    cohort = read_cohort(Path(participants), images_root=root, images_pattern=settings.data.images_pattern)
+    cohort, truths = _choose(cohort, _read_evaluated(evaluation), probe, chosen)
+    paths = [str(path) for path in cohort.table["path"]]
+    grid, notes = _common_grid([preprocessed_grid(path, preprocessing) for path in paths], preprocessing)
+    for note in notes:
+        progress.warning(note)
+    cache = VolumeCache(settings.data.cache_dir, preprocessing, dtype=contract.get("cache_dtype", "float32"))
+    cache.prepare(paths, n_workers=settings.data.n_workers, progress=progress)
+    score = LinearScore(encoder, readout.weights, readout.intercept)
+    images, rows = VolumeDataset(cohort, cache), range(len(cohort))
+    maps = explain_scans(score, images, rows, settings=chosen, spacing_mm=grid.spacing_mm, progress=progress)
+    simulated = cohort.simulated or bool(contract.get("simulated"))
+    with atomic_folder(folder) as new:
+        _write_map(new / _MAP, maps.signed, grid)
+        _write_map(new / _SIZES, maps.absolute, grid)
+        _write_table(new / _TABLE, cohort, truths, maps, grid)
+        about = _describe(probe, readout, chosen, maps, grid, truths)
+        origin = {"simulated": simulated, "encoder": contract["weights"]["sha256"], "warnings": notes}
+        write_json(new / _DESCRIPTION, {**about, **origin, "environment": describe_environment()})
+    return folder
+
+
+def _readout(probe: FittedProbe, settings: ExplanationSettings) -> _Readout:
+    """Return the linear function of features as they are: a log-odds, a margin, or the predicted number."""
+    weights = probe.coefficients / probe.scale[:, None]
+    intercepts = probe.intercept - (probe.mean / probe.scale) @ probe.coefficients
+    if probe.kind != "multiclass":
+        own = probe.classes[1] if probe.kind == "binary" else None
+        if settings.positive not in (None, own):
+            allowed = f"'{own}', which the evaluation had" if own else "left out: the target is a number"
+            raise ConfigError(f"explanation.positive: must be {allowed}, got '{settings.positive}'.")
+        meaning = "predicted value" if own is None else "decision value (log-odds)"
+        if probe.name == "svm":
+            meaning = "decision value (margin of the SVM)"
+        return _Readout(weights[:, 0], float(intercepts[0]), own, meaning)
+    if settings.positive not in probe.classes:
+        given = "missing" if settings.positive is None else f"there is no class '{settings.positive}'"
+        near = "" if settings.positive is None else suggestion(settings.positive, probe.classes)
+        raise ConfigError(
+            f"explanation.positive: {given}; of several classes one must be named (--positive).{near} "
+            f"It can be: {one_of(probe.classes)}."
+        )
+    place = probe.classes.index(settings.positive)
+    others = [code for code in range(len(probe.classes)) if code != place]
+    return _Readout(
+        weights[:, place] - weights[:, others].mean(axis=1),
+        float(intercepts[place] - intercepts[others].mean()),
+        settings.positive,
+        "decision value of the class, less the mean of the others'",
+    )
+
+
+def _check_encoder(probe: FittedProbe, contract: Mapping[str, Any], run: Path, progress: Progress) -> None:
+    found, (expected, _, precision) = contract["weights"]["sha256"], (probe.encoder or "").partition(", ")
+    if contract["n_features"] != probe.n_features or (expected and expected != found):
+        told = f"'{expected[:12]}…'" if expected else "one that is not recorded"
+        raise DataError(
+            f"{run}: the probe was fitted on {probe.n_features} features of the encoder {told}, and this is the "
+            f"encoder '{found[:12]}…' with {contract['n_features']}. Give the run whose embeddings were evaluated."
+        )
+    if not expected:
+        progress.warning(f"{run}: the evaluation does not say which encoder made its embeddings; this one is taken.")
+    if precision:
+        progress.warning(f"the embeddings were made in {precision}; the map is computed in float32.")
+
+
+def _preprocessing_of(run: Path, contract: Mapping[str, Any]) -> Preprocessing:
+    try:
+        return Preprocessing.from_contract(contract["preprocessing"])
+    except DataError as error:
+        raise CheckpointError(f"{run / CONTRACT}: {error}") from error
+
+
+def _read_evaluated(evaluation: Path) -> pd.DataFrame:
+    """Return who was evaluated, and the truth: one row a scan."""
+    path = evaluation / "predictions.tsv"
+    needed = ["participant_id", "subject_id", "session", "y_true"]
+    try:
+        table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
+    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error}). Copy the evaluation again.") from error
+    missing = [name for name in needed if name not in table]
+    if missing:
+        raise CheckpointError(f"{path}: lacks {one_of(missing)}. Copy the evaluation again.")
+    return table[needed].drop_duplicates(["participant_id", "session"]).reset_index(drop=True)
+
+
+def _choose(
+    cohort: Cohort, evaluated: pd.DataFrame, probe: FittedProbe, settings: ExplanationSettings
+) -> tuple[Cohort, list[str]]:
+    """Return scans to explain, one a subject, classes balanced, and their truths; the seed alone decides which."""
+    row_of = {
+        (str(participant), str(session)): row
+        for row, (participant, session) in enumerate(
+            zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
+        )
+    }
+    keys = list(zip(evaluated["participant_id"], evaluated["session"], strict=True))
+    lacking = [" session ".join(filter(None, key)) for key in keys if key not in row_of]
+    if lacking:
+        more = f" and {len(lacking) - 10} more" if len(lacking) > 10 else ""
+        raise DataError(
+            f"{cohort.source.name}: {len(lacking)} of {len(keys)} evaluated scans are not in it: "
+            f"{', '.join(lacking[:10])}{more}. Give the table that was embedded."
+        )
+    first = ~evaluated["subject_id"].duplicated().to_numpy()
+    candidates, truths = np.flatnonzero(first), evaluated["y_true"].to_numpy(dtype=object)
+    shuffled = candidates[derive_generator("explained-subjects", settings.seed).permutation(len(candidates))]
+    if probe.kind == "continuous":
+        ordered = shuffled[np.argsort([float(truths[row]) for row in shuffled], kind="stable")]
+        n_wanted = min(settings.n_subjects, len(ordered))
+        picked = ordered[np.linspace(0, len(ordered) - 1, n_wanted).round().astype(int)].tolist()
+    else:
+        of_class = [[row for row in shuffled.tolist() if truths[row] == name] for name in probe.classes]
+        turns = [row for turn in zip(*_padded(of_class), strict=True) for row in turn if row is not None]
+        n_each = min(map(len, of_class))
+        picked = turns[: min(settings.n_subjects, n_each * len(of_class)) or settings.n_subjects]
+    return cohort.subset([row_of[keys[row]] for row in picked]), [str(truths[row]) for row in picked]
+
+
+def _padded(lists: list[list[int]]) -> list[list[int | None]]:
+    longest = max(map(len, lists))
+    return [[*each, *[None] * (longest - len(each))] for each in lists]
+
+
+def _common_grid(grids: list[Grid], preprocessing: Preprocessing) -> tuple[Grid, list[str]]:
+    """Return the grid that the average lies on, and what is to be doubted about it."""
+    corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(preprocessing.shape) - 1, 1]
+    places = np.array([(corners @ grid.affine.T)[:, :3] for grid in grids])
+    apart = float(np.linalg.norm(places - places[0], axis=-1).max())
+    is_mni = all(grid.is_mni for grid in grids)
+    notes = []
+    if apart > max(grids[0].spacing_mm):
+        notes.append(
+            f"the scans do not lie in one space: their voxels are up to {apart:.0f} mm apart by their headers. The map "
+            "averages voxel by voxel all the same, and places in it are rough; register the scans to MNI152 first."
+        )
+    if not is_mni:
+        notes.append(
+            "the headers do not say that the scans are in the space of MNI152 (sform code 4), so the coordinates of "
+            "the map may not be those of the template."
+        )
+    return Grid(grids[0].affine, grids[0].spacing_mm, is_mni and apart <= max(grids[0].spacing_mm)), notes
+
+
+def _write_map(path: Path, values: npt.NDArray[np.float32], grid: Grid) -> None:
+    # A header of its own: those of scans can name people.
+    image = nib.Nifti1Image(values, grid.affine)
+    code = _MNI_CODE if grid.is_mni else _ALIGNED_CODE
+    image.set_sform(grid.affine, code=code)
+    image.set_qform(grid.affine, code=code)
+    image.header.set_xyzt_units("mm")
+    nib.save(image, path)
+
+
+def _write_table(path: Path, cohort: Cohort, truths: list[str], maps: AverageMaps, grid: Grid) -> None:
+    rows = []
+    for subject, truth, found in zip(cohort.table["subject_id"], truths, maps.subjects, strict=True):
+        x, y, z = nib.affines.apply_affine(grid.affine, found.place)
+        rows.append(
+            {
+                "subject": subject_digest(str(subject))[:12],
+                "y_true": truth,
+                "score": found.score,
+                "largest": found.largest,
+                **{axis: round(float(at), 1) for axis, at in (("x", x), ("y", y), ("z", z))},
+                "mean_absolute": found.mean_absolute,
+            }
+        )
+    write_text(path, pd.DataFrame(rows).to_csv(sep="\t", index=False, lineterminator="\n"))
+
+
+def _describe(
+    probe: FittedProbe,
+    readout: _Readout,
+    settings: ExplanationSettings,
+    maps: AverageMaps,
+    grid: Grid,
+    truths: list[str],
+) -> dict[str, Any]:
+    occlusion = settings.method == "occlusion"
+    how = {"patch_mm": settings.patch_mm} if occlusion else {"n_noisy": settings.n_noisy, "noise": settings.noise}
+    return {
+        "format": 1,
+        "method": settings.method,
+        "n_subjects": len(truths),
+        "n_of_class": {name: truths.count(name) for name in probe.classes} if probe.classes else None,
+        "target": probe.target,
+        "positive": readout.positive,
+        "score": readout.meaning,
+        "probe": {"name": probe.name, "strength": probe.strength, "n_scans": probe.n_scans},
+        **how,
+        "fill": settings.fill,
+        "smooth_mm": settings.smooth_mm,
+        "seed": settings.seed,
+        "spacing_mm": grid.spacing_mm[0] if len(set(grid.spacing_mm)) == 1 else list(grid.spacing_mm),
+        "shape": list(maps.signed.shape),
+        "affine": grid.affine.tolist(),
+        "template": "MNI152" if grid.is_mni else None,
+        "map": _MAP,
+        "map_absolute": _SIZES,
+        "top_regions": _peaks(maps, grid),
+    }
+
+
+def _peaks(maps: AverageMaps, grid: Grid) -> list[dict[str, float]]:
+    apart = [round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
+    found = []
+    for place in find_peaks(maps.signed, distance=apart):
+        x, y, z = (round(float(at), 1) for at in nib.affines.apply_affine(grid.affine, place))
+        value, size = float(maps.signed[place]), float(maps.absolute[place])
+        found.append({"x": x, "y": y, "z": z, "value": value, "absolute": size})
+    return found

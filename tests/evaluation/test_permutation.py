@@ -3,11 +3,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.permutation import permute_labels
+from neurocontrast.evaluation import EvaluationSettings, permutation, plan_study, run_study
+from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
+from neurocontrast.evaluation.fitting import FeatureDesign
+from neurocontrast.evaluation.permutation import permutation_test, permute_labels
+from neurocontrast.evaluation.splits import stratified
 from neurocontrast.evaluation.target import Target
+from neurocontrast.evaluation.uncertainty import pooled_metrics
 
-FAST = {"n_bootstraps": 0, "umap": False, "C": (1e-2, 1.0), "n_folds": 3, "n_inner_folds": 2}
+FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "C": (1e-2, 1.0), "n_folds": 3, "n_inner_folds": 2}
 
 
 def p_values(cohort, **options):
@@ -54,11 +58,128 @@ def test_the_same_seed_permutes_alike(make_cohort):
     assert p_values(cohort, n_permutations=9) == p_values(cohort, n_permutations=9)
 
 
+def arrays(kind: str, n: int = 120, n_sites: int = 2, seed: int = 0):
+    generator = np.random.default_rng(seed)
+    features = generator.normal(size=(n, 8))
+    signal = 0.15 * features[:, 0] + generator.normal(size=n)
+    sites = [f"site-{row % n_sites}" for row in range(n)]
+    if kind == "continuous":
+        target = Target("age", kind, 50 + 10 * signal)
+    else:
+        classes = ("a", "b") if kind == "binary" else ("a", "b", "c")
+        codes = np.searchsorted(np.quantile(signal, np.arange(1, len(classes)) / len(classes)), signal)
+        target = Target("dx", kind, codes, classes, "b" if kind == "binary" else None)
+    return features, target, sites, np.array([f"s{row}" for row in range(n)], dtype=object)
+
+
+def run(features, target, sites, subjects, *, n_repeats=1, redeal=False, **options):
+    settings = EvaluationSettings(**{"n_folds": 3, "n_inner_folds": 3, "C": (1e-3, 1e-1, 10.0), **options})
+    design = FeatureDesign(features)
+
+    def deal(labels, seed):
+        return stratified(labels, sites, subjects, n_folds=3, n_repeats=n_repeats, seed=seed)
+
+    splits = deal(target, 0)
+    model = cross_validate(design, target, splits, subjects=subjects, settings=settings)
+    found = permutation_test(
+        design,
+        target,
+        splits,
+        model,
+        sites=sites,
+        subjects=subjects,
+        settings=settings,
+        redeal=deal if redeal else None,
+    )
+    return found, model
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
+def test_permutations_fitted_together_are_those_fitted_one_by_one(kind, monkeypatch):
+    cohort = arrays(kind)
+    together, _ = run(*cohort, n_permutations=12, threshold="prevalence")
+    monkeypatch.setattr(permutation, "_can_share", lambda *_: False)
+    alone, _ = run(*cohort, n_permutations=12, threshold="prevalence")
+    assert together == alone
+    assert any(0.1 < value < 1 for value in together.p_values.values())
+
+
+def test_permutations_share_their_fits_where_they_can(monkeypatch):
+    """The test above could compare one way with itself."""
+    monkeypatch.setattr(permutation, "_one_by_one", lambda *_: pytest.fail("was fitted one by one"))
+    run(*arrays("binary"), n_permutations=2)
+    with pytest.raises(BaseException, match="one by one"):
+        run(*arrays("binary"), n_permutations=2, threshold="youden")
+    with pytest.raises(BaseException, match="one by one"):
+        run(*arrays("binary", n=40), n_permutations=2)  # classes so small that inner folds look at them
+
+
+def test_labels_stay_in_their_site_and_fold(monkeypatch):
+    features, target, sites, subjects = arrays("binary", n_sites=3)
+    seen = []
+    original = permutation.pooled_metrics
+    monkeypatch.setattr(
+        permutation,
+        "pooled_metrics",
+        lambda labels, *rest, **more: seen.append(labels) or original(labels, *rest, **more),
+    )
+    found, model = run(features, target, sites, subjects, n_permutations=5, redeal=True)
+    assert found.within_fold
+    assert found.share_moved > 0.4
+    cells = np.array([f"{site}/{fold}" for site, fold in zip(sites, model.folds[0], strict=True)])
+    for permuted in seen[1:]:
+        assert not np.array_equal(permuted.values, target.values)
+        for cell in set(cells):
+            assert permuted.values[cells == cell].sum() == target.values[cells == cell].sum()
+
+
+def test_folds_are_dealt_anew_where_sites_are_small():
+    """Forty sites of three, in three folds: within site and fold there is nobody to exchange labels with."""
+    cohort = arrays("binary", n_sites=40)
+    found, _ = run(*cohort, n_permutations=4, redeal=True)
+    assert not found.within_fold
+    assert found.share_moved > 0.2
+    kept, _ = run(*cohort, n_permutations=4)  # folds of a file stay
+    assert kept.within_fold
+    assert kept.share_moved < 0.75 * found.share_moved
+
+
+def test_the_first_repeat_is_compared():
+    found, model = run(*arrays("binary"), n_repeats=3, n_permutations=3)
+    target = arrays("binary")[1]
+    once = OutOfFold(model.scores[:1], model.decisions[:1], model.folds[:1], [], 0)
+    assert found.observed["auc"] == pooled_metrics(target, once)["auc"][0]
+    assert "calibration_slope" not in found.p_values
+
+
+def test_the_summary_says_what_was_compared(make_cohort):
+    settings = EvaluationSettings(**FAST, n_permutations=9, n_repeats=2)
+    cohort = make_cohort(60, n_features=6)
+    found = run_study(plan_study(cohort.table, cohort.features, settings=settings)).summary["permutation"]
+    assert (found["n"], found["within_site"], found["within_fold"], found["repeat"]) == (9, True, True, 0)
+    assert set(found["observed"]) == set(found["p_values"])
+    assert found["seconds"] >= 0
+
+
+def test_progress_counts_every_fold_of_every_permutation():
+    features, target, sites, subjects = arrays("binary")
+    settings = EvaluationSettings(n_permutations=7, n_inner_folds=3, C=(0.1,))
+    splits = stratified(target, sites, subjects, n_folds=4, n_repeats=2, seed=0)
+    design, steps = FeatureDesign(features), []
+    model = cross_validate(design, target, splits, subjects=subjects, settings=settings)
+    for threshold in ("half", "youden"):
+        steps.clear()
+        chosen = settings.model_copy(update={"threshold": threshold})
+        permutation_test(
+            design, target, splits, model, sites=sites, subjects=subjects, settings=chosen, advance=steps.append
+        )
+        assert sum(steps) == 7 * 4
+
+
 @pytest.mark.slow
-def test_without_signal_five_percent_are_found(make_cohort):
-    """With 19 permutations p ≤ 0.05 means better than all of them: one cohort in twenty."""
-    found = 0
-    for seed in range(100):
-        cohort = make_cohort(40, n_features=4, diagnosis=0.0, age=0.0, site=1.0, seed=seed)
-        found += p_values(cohort, n_permutations=19, seed=seed)["auc"] <= 0.05
-    assert found <= 12  # of a binomial of 100 and 0.05, 12 or fewer have probability 0.998
+def test_the_number_of_processes_changes_nothing():
+    cohort = arrays("binary", n=150)
+    (alone, model), (shared, same) = (run(*cohort, n_repeats=3, n_permutations=700, n_jobs=jobs) for jobs in (1, 2))
+    assert alone == shared
+    np.testing.assert_array_equal(model.scores, same.scores)
+    assert model.strengths == same.strengths

@@ -7,8 +7,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from neurocontrast.evaluation.linear import Fold, choose_c, standardise
 from neurocontrast.evaluation.logistic import LogisticPath, predict_probabilities
-from neurocontrast.evaluation.probes import fit_probe, inner_folds, rotate
+from neurocontrast.evaluation.probes import fit_label_vectors, fit_probe, inner_folds, rotate
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.target import Target
 
@@ -114,3 +115,61 @@ def test_a_class_that_is_not_in_training_gets_probability_zero():
     )
     assert (fit.scores[:, 2] == 0).all()
     np.testing.assert_allclose(fit.scores.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
+def test_label_vectors_side_by_side_are_fitted_as_if_alone(kind):
+    features, target, subjects, train, test = make(kind, n=200, p=40)
+    generator = np.random.default_rng(0)
+    labels = np.stack([target.values, *(generator.permutation(target.values) for _ in range(4))], axis=1)
+    pairs = inner_folds(target, train, subjects, n_folds=5, seed=0)
+    given = {"pairs": pairs, "settings": SETTINGS}
+
+    def design(a, b):
+        return features[a], features[b]
+
+    scores, strengths, failed = fit_label_vectors(design, target, labels, train, test, **given)
+    assert failed == 0
+    assert len(set(strengths)) > 1  # they part ways on the path of penalties
+    for column in range(labels.shape[1]):
+        alone, strength, _ = fit_label_vectors(design, target, labels[:, [column]], train, test, **given)
+        np.testing.assert_allclose(scores[:, column], alone[:, 0], atol=1e-9)
+        assert strengths[column] == strength[0]
+
+
+def test_inner_folds_look_at_classes_only_where_one_is_small():
+    subjects = np.array([f"s{row}" for row in range(200)], dtype=object)
+    large = np.arange(200) % 2
+    small = (np.arange(200) < 15).astype(int)
+    folds = {}
+    for name, codes in (("large", large), ("moved", np.roll(large, 1)), ("small", small)):
+        target = Target("dx", "binary", codes, ("control", "patient"), "patient")
+        folds[name] = [test for _, test in inner_folds(target, np.arange(200), subjects, n_folds=5, seed=0)]
+    for one, other in zip(folds["large"], folds["moved"], strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert [small[test].sum() for test in folds["small"]] == [3] * 5
+
+
+def test_the_walk_along_c_stops_after_three_rises_of_each_label_vector_alone():
+    """Pure noise: the loss rises from the first C on, while the other column goes on falling."""
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(120, 60))
+    codes = np.stack([generator.integers(2, size=120), (x[:, 0] > 0).astype(int)], axis=1)
+    folds = [Fold(np.arange(80), np.arange(80, 120), *standardise(x[:80], x[80:]))]
+    grid, tried = (1e-6, 1e-4, 1e-2, 1e-1, 1.0, 10.0), []
+    original = LogisticPath.step
+
+    def step(self, strength, columns):
+        tried.append((strength, list(columns)))
+        return original(self, strength, columns)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LogisticPath, "step", step)
+        strengths, _ = choose_c(folds, codes, grid, n_classes=2)
+    assert tried[-1] == (10.0, [1])
+    assert [columns for _, columns in tried].count([0, 1]) >= 4
+    losses = []
+    for path in LogisticPath(folds[0].x_train, codes[:80, 1], n_classes=2).fit(grid):
+        likely = predict_probabilities(folds[0].x_test, path)[np.arange(40), codes[80:, 1]]
+        losses.append(-np.log(likely).mean())
+    assert strengths[1] == grid[int(np.argmin(losses))]

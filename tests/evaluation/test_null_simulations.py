@@ -1,0 +1,96 @@
+"""Size of every test and coverage of every interval, on simulated cohorts whose truth is known.
+
+The simulations are those of ``benchmarks/null_simulations.py``, which prints them for more cohorts.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "null_simulations.py"
+
+
+@pytest.fixture(scope="module")
+def simulations():
+    spec = importlib.util.spec_from_file_location("null_simulations", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def rejected(p, n):
+    return np.mean([p(seed) <= 0.05 + 1e-12 for seed in range(n)])
+
+
+def covered(covers, n):
+    return np.mean([covers(seed) for seed in range(n)])
+
+
+def test_labels_permuted_over_sites_find_what_is_not_there(simulations):
+    """Sites differ in their share of patients and in their features; within site there is nothing to find."""
+    naive = rejected(partial(simulations.permutation_p, scheme="over all sites"), 30)
+    within = rejected(simulations.permutation_p, 30)
+    assert naive > 0.5
+    assert within < 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "given", [{}, {"scheme": "leave site out"}, {"kind": "continuous"}], ids=["classes", "leave-site-out", "numbers"]
+)
+def test_the_permutation_test_keeps_its_size_where_sites_differ(simulations, given):
+    assert 0.03 <= rejected(partial(simulations.permutation_p, **given), 500) <= 0.07
+
+
+@pytest.mark.slow
+def test_folds_dealt_anew_keep_it_too(simulations):
+    assert rejected(partial(simulations.permutation_p, scheme="folds dealt anew"), 120) <= 0.1
+
+
+@pytest.mark.parametrize("n", [30, 80])
+def test_delongs_test_keeps_its_size(simulations, n):
+    assert 0.03 <= rejected(partial(simulations.delong_p, n=n), 500) <= 0.07
+
+
+def test_the_corrected_t_test_is_near_its_size_and_the_plain_one_is_not(simulations):
+    """The correction is an approximation: here it rejects a little too often, the plain test ten times so."""
+    assert 0.03 <= rejected(simulations.corrected_p, 500) <= 0.09
+    assert rejected(simulations.plain_p, 100) > 0.4
+
+
+@pytest.mark.parametrize(("n", "area"), [(40, 0.8), (80, 0.8), (80, 0.95)])
+def test_delongs_interval_covers(simulations, n, area):
+    assert 0.93 <= covered(partial(simulations.delong_covers, n=n, area=area), 500) <= 0.98
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("metric", "n", "least"),
+    [("auc", 40, 0.91), ("auc", 200, 0.93), ("balanced_accuracy", 40, 0.91), ("brier", 40, 0.9), ("brier", 200, 0.93)],
+)
+def test_the_bootstrap_interval_covers(simulations, metric, n, least):
+    truth = simulations.true_values(0.8)[metric]
+    assert least <= covered(partial(simulations.bootstrap_covers, metric=metric, n=n, truth=truth), 500) <= 0.98
+
+
+@pytest.mark.parametrize(("metric", "truth"), [("mae", 8 * np.sqrt(2 / np.pi)), ("r2", 1 - 64 / 225)])
+def test_the_bootstrap_interval_of_numbers_covers(simulations, metric, truth):
+    assert 0.9 <= covered(partial(simulations.number_covers, metric=metric, n=60, truth=truth), 300) <= 0.98
+
+
+def test_only_a_bootstrap_of_subjects_covers_where_subjects_have_sessions(simulations):
+    given = {"metric": "auc", "n": 60, "truth": 0.8, "n_sessions": 3}
+    subjects, scans = (
+        covered(partial(simulations.bootstrap_covers, cluster=cluster, **given), 150) for cluster in (True, False)
+    )
+    assert subjects >= 0.9
+    assert scans <= 0.85
+
+
+def test_the_intervals_of_calibration_bins_cover(simulations):
+    assert 0.93 <= covered(simulations.bins_cover, 150) <= 0.98

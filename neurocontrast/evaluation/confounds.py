@@ -39,7 +39,7 @@ N_FOLDS = 5
 """Levels with fewer subjects are left out: they could not be in every fold."""
 MIN_SUBJECTS = 20
 """A number is predicted from so many subjects on."""
-MAX_SCANS = 2000
+MAX_SCANS = 1500
 """Of larger cohorts, so many scans are drawn (whole subjects): the panel is to say how much, not to the third digit."""
 MAX_CLASSES = 5
 """With more classes, covariates are predicted in all scans only."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.crossval import OutOfFold
-from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, explain_undefined
+from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, explain_undefined, explain_value
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.table import NO_SITE
 from neurocontrast.evaluation.target import Target
@@ -142,6 +142,8 @@ class _Part:
             row |= {name: value, f"{name}_low": low, f"{name}_high": high}
         row |= {f"baseline_{name}": _number(pooled["baseline"][name][0]) for name in names}
         reason = explain_undefined(target.kind, target.values[members], target.classes)
+        if reason is None and row.get("calibration_slope", 0.0) is None:
+            reason = f"calibration slope: {explain_value('calibration_slope', None)}"
         row["note"] = "; ".join(text for text in (reason, too_few) if text) or None
         return row
 

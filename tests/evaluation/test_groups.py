@@ -47,6 +47,13 @@ def test_small_and_single_class_groups_say_why_they_are_empty(make_cohort):
     assert "fewer than 10 subjects (6)" in groups.loc["M", "note"]
 
 
+def test_a_group_whose_classes_are_separated_says_that_it_has_no_slope(make_cohort):
+    groups = evaluate(make_cohort(80, diagnosis=5.0), age_bands=()).tables["groups"]
+    assert groups["auc"].min() == 1.0
+    assert groups["calibration_slope"].isna().all()
+    assert groups["note"].str.contains("no finite slope").all()
+
+
 def test_scans_without_age_or_sex_form_groups_and_the_target_none(make_cohort):
     cohort = make_cohort(120)
     cohort.table.loc[:19, "sex"] = None

@@ -16,6 +16,51 @@ from neurocontrast.cli.progress import console_progress
 __all__ = ["register"]
 
 
+TargetOption = Annotated[str | None, typer.Option("--target", help="Column to predict: diagnosis, age, sex, site ...")]
+SplitsOption = Annotated[
+    str | None, typer.Option("--splits", metavar="stratified|leave-site-out", help="How folds are made.")
+]
+FoldsOption = Annotated[int | None, typer.Option("--n-folds", help="Number of folds of stratified splits.")]
+RepeatsOption = Annotated[int | None, typer.Option("--n-repeats", help="How often stratified splits are drawn anew.")]
+SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of splits and bootstrap.")]
+PositiveOption = Annotated[str | None, typer.Option("--positive", help="Class that counts as positive.")]
+SplitFileOption = Annotated[
+    Path | None, typer.Option("--split-file", help="Folds to use again: the splits.tsv of another evaluation.")
+]
+TestOption = Annotated[
+    Path | None,
+    typer.Option("--test", metavar="EMB2.parquet", help="Other people, by the same run: tested once, at the end."),
+]
+ProbeOption = Annotated[
+    str | None, typer.Option("--probe", metavar="auto|logistic|ridge|svm|knn", help="What is fitted.")
+]
+ThresholdOption = Annotated[
+    str | None,
+    typer.Option(
+        "--threshold",
+        metavar="RULE",
+        help="When a scan is positive: half, prevalence, youden, sensitivity=0.9, specificity=0.9, or a probability.",
+    ),
+]
+SizesOption = Annotated[
+    str | None,
+    typer.Option("--train-sizes", metavar="100,200,...", help="Learning curve: numbers of training subjects."),
+]
+DrawsOption = Annotated[
+    int | None, typer.Option("--n-draws", help="How often the subjects of each size are drawn in each fold.")
+]
+PermutationsOption = Annotated[
+    int | None, typer.Option("--n-permutations", help="Test against labels permuted within site, so many times.")
+]
+JobsOption = Annotated[
+    int | None, typer.Option("--n-jobs", help="Processes that fit probes; results are the same for any number.")
+]
+OverlapOption = Annotated[
+    bool,
+    typer.Option("--allow-overlap", help="Evaluate participants of the pretraining cohort too (said in the report)."),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
     app.command("evaluate")(evaluate)
@@ -24,55 +69,21 @@ def register(app: typer.Typer) -> None:
 def evaluate(
     embeddings: Annotated[Path, typer.Argument(metavar="EMB.parquet", help="Embeddings table of `embed`.")],
     out: Annotated[Path, typer.Option("--out", help="Evaluation directory to write.")],
-    target: Annotated[
-        str | None, typer.Option("--target", help="Column to predict: diagnosis, age, sex, site ...")
-    ] = None,
-    splits: Annotated[
-        str | None, typer.Option("--splits", metavar="stratified|leave-site-out", help="How folds are made.")
-    ] = None,
-    n_folds: Annotated[int | None, typer.Option("--n-folds", help="Number of folds of stratified splits.")] = None,
-    n_repeats: Annotated[
-        int | None, typer.Option("--n-repeats", help="How often stratified splits are drawn anew.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of splits and bootstrap.")] = None,
-    positive: Annotated[str | None, typer.Option("--positive", help="Class that counts as positive.")] = None,
-    split_file: Annotated[
-        Path | None, typer.Option("--split-file", help="Folds to use again: the splits.tsv of another evaluation.")
-    ] = None,
-    test: Annotated[
-        Path | None,
-        typer.Option("--test", metavar="EMB2.parquet", help="Other people, by the same run: tested once, at the end."),
-    ] = None,
-    probe: Annotated[
-        str | None, typer.Option("--probe", metavar="auto|logistic|ridge|svm|knn", help="What is fitted.")
-    ] = None,
-    threshold: Annotated[
-        str | None,
-        typer.Option(
-            "--threshold",
-            metavar="RULE",
-            help="half, prevalence, youden, sensitivity=0.9, specificity=0.9, or a probability.",
-        ),
-    ] = None,
-    train_sizes: Annotated[
-        str | None,
-        typer.Option("--train-sizes", metavar="100,200,...", help="Learning curve: numbers of training subjects."),
-    ] = None,
-    n_draws: Annotated[
-        int | None, typer.Option("--n-draws", help="How often the subjects of each size are drawn in each fold.")
-    ] = None,
-    n_permutations: Annotated[
-        int | None, typer.Option("--n-permutations", help="Test against labels permuted within site, so many times.")
-    ] = None,
-    n_jobs: Annotated[
-        int | None, typer.Option("--n-jobs", help="Processes that fit probes; results are the same for any number.")
-    ] = None,
-    allow_overlap: Annotated[
-        bool,
-        typer.Option(
-            "--allow-overlap", help="Evaluate participants of the pretraining cohort too (said in the report)."
-        ),
-    ] = False,
+    target: TargetOption = None,
+    splits: SplitsOption = None,
+    n_folds: FoldsOption = None,
+    n_repeats: RepeatsOption = None,
+    seed: SeedOption = None,
+    positive: PositiveOption = None,
+    split_file: SplitFileOption = None,
+    test: TestOption = None,
+    probe: ProbeOption = None,
+    threshold: ThresholdOption = None,
+    train_sizes: SizesOption = None,
+    n_draws: DrawsOption = None,
+    n_permutations: PermutationsOption = None,
+    n_jobs: JobsOption = None,
+    allow_overlap: OverlapOption = False,
     overwrite: OverwriteOption = False,
     config: ConfigOption = None,
     overrides: SetOption = None,
@@ -82,36 +93,30 @@ def evaluate(
     from neurocontrast import stages
 
     flags = {
-        "evaluation.target": target,
-        "evaluation.splits": splits,
-        "evaluation.n_folds": n_folds,
-        "evaluation.n_repeats": n_repeats,
-        "evaluation.seed": seed,
-        "evaluation.positive": positive,
-        "evaluation.split_file": None if split_file is None else str(split_file),
-        "evaluation.test": None if test is None else str(test),
-        "evaluation.probe": probe,
-        "evaluation.threshold": threshold,
-        "evaluation.train_sizes": None if train_sizes is None else _sizes(train_sizes),
-        "evaluation.n_draws": n_draws,
-        "evaluation.n_permutations": n_permutations,
-        "evaluation.n_jobs": n_jobs,
-        "evaluation.allow_overlap": True if allow_overlap else None,
-    }
-    settings = resolve(config, overrides, flags).evaluation
-    console = Console(stderr=True, quiet=quiet, highlight=False)
+        "target": target, "splits": splits, "n_folds": n_folds, "n_repeats": n_repeats, "seed": seed,
+        "positive": positive, "split_file": _text(split_file), "test": _text(test), "probe": probe,
+        "threshold": threshold, "train_sizes": _sizes(train_sizes), "n_draws": n_draws,
+        "n_permutations": n_permutations, "n_jobs": n_jobs, "allow_overlap": allow_overlap or None,
+    }  # fmt: skip
+    settings = resolve(config, overrides, {f"evaluation.{key}": value for key, value in flags.items()}).evaluation
     written = stages.evaluate(
         embeddings,
         settings=settings,
         out=out,
         overwrite=overwrite,
-        on_plan=partial(show_plan, console=console),
+        on_plan=partial(show_plan, console=Console(stderr=True, quiet=quiet, highlight=False)),
         progress=console_progress(quiet=quiet),
     )
     typer.echo(written)
 
 
-def _sizes(text: str) -> list[int | str]:
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _sizes(text: str | None) -> list[int | str] | None:
+    if text is None:
+        return None
     # What is no number stays as it is: the settings say what is wrong with it.
     parts = [part.strip() for part in text.split(",") if part.strip()]
     return [int(part) if part.isdecimal() else part for part in parts]

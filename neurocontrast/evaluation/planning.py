@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -114,9 +114,15 @@ def plan_study(
         Each naming column, site, class or subject, and what to do.
     """
     scans = _choose_scans(table, features, settings)
+    n_overlap, overlaps = check_overlap(scans.table, info or {}, allow_overlap=settings.allow_overlap)
+    duplicates = check_duplicates(scans.table, scans.features, allow_overlap=settings.allow_overlap)
+    study = _with_folds(scans, settings, split_rows)
+    flow = scans.flow(study.splits, info or {})
+    return replace(study, n_overlap=n_overlap, flow=flow, notices=[*overlaps, *duplicates, *study.notices])
+
+
+def _with_folds(scans: _Scans, settings: EvaluationSettings, split_rows: pd.DataFrame | None) -> Study:
     chosen, target = scans.table, scans.target
-    n_overlap, overlaps = check_overlap(chosen, info or {}, allow_overlap=settings.allow_overlap)
-    duplicates = check_duplicates(chosen, scans.features, allow_overlap=settings.allow_overlap)
     splits = _make_splits(chosen, target, settings, split_rows)
     check_train_sizes(chosen, target, splits, settings)
     check_adjustment(chosen, settings, splits, target=target.name)
@@ -125,27 +131,15 @@ def plan_study(
     subjects, sites = chosen["subject_id"].to_numpy(dtype=object), list(chosen["site"])
     units = choose_units(settings.bootstrap_unit, sites, subjects, target=target.name)
     notices = [
-        *overlaps,
-        *duplicates,
         *look_at_cohort(chosen, target, min_site_n=settings.min_site_n),
         *look_at_splits(splits, target, subjects),
         *look_at_covariates(names, dropped),
         *look_at_missing(settings.target, scans.excluded.get(f"{settings.target} missing", 0)),
         *units.notices,
     ]
+    excluded, from_file = scans.excluded, split_rows is not None
     return Study(
-        settings,
-        chosen,
-        scans.features,
-        target,
-        splits,
-        names,
-        units,
-        excluded=scans.excluded,
-        n_overlap=n_overlap,
-        from_file=split_rows is not None,
-        notices=notices,
-        flow=scans.flow(splits, info or {}),
+        settings, chosen, scans.features, target, splits, names, units, excluded, from_file=from_file, notices=notices
     )
 
 

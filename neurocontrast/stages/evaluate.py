@@ -11,7 +11,7 @@ import pandas as pd
 import yaml
 
 from neurocontrast.config.messages import settings_from
-from neurocontrast.embedding.table import read_embeddings
+from neurocontrast.embedding.table import Embeddings, read_embeddings
 from neurocontrast.evaluation import (
     Evaluation,
     EvaluationSettings,
@@ -47,21 +47,16 @@ def evaluate(
 
     Parameters
     ----------
-    embeddings : path
-        Table written by `embed`.
-    out : path
-        Folder to write. It appears whole, or not at all.
+    embeddings, out : path
+        Table written by `embed`; folder to write, which appears whole or not at all.
     target : str, optional
         Column to predict; that of the settings (``diagnosis``) by default.
     settings : EvaluationSettings, optional
         All choices together; `target` and `options` go before them.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
-    on_plan : callable
-        Given the plan, and that of the external test set if there is one, before anything is computed:
-        who is evaluated, in which folds, and what to be warned of.
-    progress : Progress
-        Told how far the work is.
+    on_plan, progress : callable, Progress
+        Given the plan, and that of the external test set, before anything is computed; told how far the work is.
     **options
         Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` …
 
@@ -75,15 +70,11 @@ def evaluate(
     ConfigError, DataError, LeakageError
         For whatever cannot be evaluated as it is, before anything is written.
     """
-    given = {} if settings is None else settings.model_dump()
-    given |= options if target is None else {**options, "target": target}
-    chosen = settings_from(EvaluationSettings, given, source="evaluation")
+    chosen = _choose(settings, options if target is None else {**options, "target": target})
     folder = Path(out)
     check_output_folder(folder, overwrite=overwrite, marker="evaluation.json", what="an evaluation")
     read = read_embeddings(embeddings)
-    rows = None if chosen.split_file is None else read_split_file(chosen.split_file)
-    study = plan_study(read.table, read.features, settings=chosen, info=read.info, split_rows=rows)
-    external = _plan_external(study, read.info)
+    study, external = _plan(read, chosen)
     on_plan(study, external)
     for notice in [*study.notices, *(external.notices if external else ())]:
         progress.warning(notice.message)
@@ -92,11 +83,18 @@ def evaluate(
     return folder
 
 
-def _plan_external(study: Study, info: dict[str, Any]) -> External | None:
-    if study.settings.test is None:
-        return None
-    read = read_embeddings(study.settings.test)
-    return plan_external(study, read.table, read.features, info=read.info, training_info=info)
+def _choose(settings: EvaluationSettings | None, options: dict[str, Any]) -> EvaluationSettings:
+    given = {} if settings is None else settings.model_dump()
+    return settings_from(EvaluationSettings, given | options, source="evaluation")
+
+
+def _plan(read: Embeddings, settings: EvaluationSettings) -> tuple[Study, External | None]:
+    rows = None if settings.split_file is None else read_split_file(settings.split_file)
+    study = plan_study(read.table, read.features, settings=settings, info=read.info, split_rows=rows)
+    if settings.test is None:
+        return study, None
+    other = read_embeddings(settings.test)
+    return study, plan_external(study, other.table, other.features, info=other.info, training_info=read.info)
 
 
 def _write(folder: Path, result: Evaluation, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:

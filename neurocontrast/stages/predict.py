@@ -38,14 +38,11 @@ def predict(
     embeddings : path
         Table written by `embed`, with the run whose embeddings the probe was fitted on.
     out : path
-        Table to write, ending in ``.tsv``: participant_id, session, site, the scores (``y_score``: probability of
-        the positive class, or predicted number; of several classes ``score_<class>``), ``y_pred``, and
-        ``trained_on``, which marks subjects that the probe was fitted on. Beside it, ending in ``.json``, where
-        it came from.
-    overwrite : bool, default=False
-        Replace `out` if it exists.
-    progress : Progress
-        Told of warnings.
+        Table to write, ending in ``.tsv``: identifiers, site, ``y_score`` (probability of the positive class, or
+        number; of several classes ``score_<class>``), ``y_pred``, and ``trained_on``, which marks subjects that
+        the probe was fitted on. Beside it, ending in ``.json``, where it came from.
+    overwrite, progress : bool, Progress
+        Whether an `out` that exists is replaced; told of warnings.
 
     Returns
     -------
@@ -54,12 +51,8 @@ def predict(
 
     Raises
     ------
-    CheckpointError
-        If there is no probe, or it is damaged.
-    ConfigError
-        If `out` cannot be written.
-    DataError
-        If the embeddings are of another encoder, or are no such table.
+    CheckpointError, ConfigError, DataError
+        For a probe that is absent or damaged, an `out` that cannot be written, embeddings of another encoder.
     """
     target = _check_target(Path(out), overwrite=overwrite)
     fitted = load_probe(probe)
@@ -73,15 +66,20 @@ def predict(
         what="the probe",
     )
     table = _predictions(fitted, read)
-    n_known = int(table["trained_on"].sum())
-    if n_known:
-        doubts = f"{n_known} of {len(table)} scans are of subjects that the probe was fitted on (trained_on)."
-        progress.warning(f"{doubts} What it says of them is no test of it.")
-    if doubt is not None:
-        progress.warning(doubt)
+    _warn(progress, doubt, table["trained_on"])
     write_json(target.with_suffix(".json"), _origin(fitted, Path(embeddings), read.info, table))
     write_text(target, table.to_csv(sep="\t", index=False, lineterminator="\n"))
     return target
+
+
+def _warn(progress: Progress, doubt: str | None, trained_on: pd.Series) -> None:
+    if doubt is not None:
+        progress.warning(doubt)
+    if trained_on.any():
+        progress.warning(
+            f"{int(trained_on.sum())} of {len(trained_on)} scans are of subjects that the probe was fitted on "
+            "(trained_on). What it says of them is no test of it."
+        )
 
 
 def _check_target(out: Path, *, overwrite: bool) -> Path:

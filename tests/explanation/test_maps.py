@@ -1,0 +1,175 @@
+"""Maps of what a score depends on, against encoders whose answer is known."""
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from neurocontrast.exceptions import ConfigError, TrainingError
+from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
+from neurocontrast.explanation.gradient import differentiate
+from neurocontrast.explanation.maps import brain_of, find_peaks
+from neurocontrast.explanation.occlusion import occlude, offset_of, patches_of
+
+SHAPE = (12, 14, 10)
+PLACE = (4, 9, 6)
+SPACING = (5.0, 5.0, 5.0)
+
+
+class Voxels(torch.nn.Module):
+    """An encoder with two features: a blob about one place, and the mean of everything."""
+
+    def __init__(self, place=PLACE):
+        super().__init__()
+        grid = np.stack(np.meshgrid(*map(np.arange, SHAPE), indexing="ij"), axis=-1)
+        blob = np.exp(-((grid - place) ** 2).sum(axis=-1) / 4)
+        self.register_buffer("blob", torch.as_tensor(blob, dtype=torch.float32))
+
+    def forward(self, volumes):
+        return torch.stack([(volumes[:, 0] * self.blob).sum(dim=(1, 2, 3)), volumes.mean(dim=(1, 2, 3, 4))], dim=1)
+
+
+class Images:
+    """Brains: a bright ball with noise, on a background of 0."""
+
+    def __init__(self, n=6, *, broken=()):
+        self.broken = broken
+        grid = np.stack(np.meshgrid(*map(np.arange, SHAPE), indexing="ij"), axis=-1)
+        ball = ((grid - np.array(SHAPE) / 2) ** 2).sum(axis=-1) < 36
+        noise = np.random.default_rng(0).uniform(1, 3, (n, *SHAPE))
+        self.volumes = torch.as_tensor(noise * ball, dtype=torch.float32)
+
+    def __len__(self):
+        return len(self.volumes)
+
+    def __getitem__(self, index):
+        volume = self.volumes[index][None]
+        return {"image": volume * torch.nan if index in self.broken else volume, "index": index}
+
+
+def _score(weight=1.0, **options):
+    return LinearScore(Voxels(**options), np.array([weight, 0.0]), 0.5)
+
+
+def _maps(score=None, *, rows=range(6), images=None, **changes):
+    settings = ExplanationSettings(accelerator="cpu", patch_mm=15, smooth_mm=5, **changes)
+    return explain_scans(score or _score(), images or Images(), rows, settings=settings, spacing_mm=SPACING)
+
+
+def test_the_score_is_the_probe_on_the_features():
+    volumes = torch.stack([Images()[row]["image"] for row in range(3)])
+    features = Voxels()(volumes).numpy().astype(float)
+    weights = np.array([0.3, -2.0])
+    found = LinearScore(Voxels(), weights, 1.5)(volumes)
+    assert found.dtype == torch.float64
+    np.testing.assert_allclose(found.numpy(), features @ weights + 1.5)
+
+
+@pytest.mark.parametrize("offset", [(0, 0, 0), (2, 1, 0)])
+def test_patches_cover_the_mask_and_no_voxel_twice(offset):
+    mask = brain_of(Images()[0]["image"][0].numpy())[1]
+    covered = np.zeros(SHAPE, dtype=int)
+    for patch in patches_of(mask, (3, 3, 3), offset):
+        covered[patch] += 1
+    assert covered.max() == 1
+    assert (covered[mask] == 1).all()
+
+
+def test_patches_without_a_voxel_of_the_mask_are_left_out():
+    mask = np.zeros(SHAPE, dtype=bool)
+    mask[4, 4, 4] = True
+    (patch,) = patches_of(mask, (4, 4, 4), (0, 0, 0))
+    assert patch == (slice(4, 8), slice(4, 8), slice(4, 8))
+
+
+def test_lattices_of_subjects_begin_in_different_places():
+    offsets = {offset_of(number, (4, 4, 4)) for number in range(20)}
+    assert len(offsets) > 12
+    assert all(0 <= each < 4 for offset in offsets for each in offset)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 100])
+def test_an_occlusion_of_a_linear_score_is_exactly_what_the_patch_added(batch_size):
+    volume, blob = Images()[0]["image"], Voxels().blob
+    patches = patches_of(np.ones(SHAPE, dtype=bool), (4, 4, 4), (1, 0, 2))
+    told = []
+    found, whole = occlude(_score(), volume, patches, fill=0.7, batch_size=batch_size, advance=told.append)
+    for patch in patches:
+        expected = float(((volume[0][patch] - 0.7) * blob[patch]).sum())
+        np.testing.assert_allclose(found[patch], expected, atol=1e-4)
+    assert sum(told) == len(patches)
+    assert whole == pytest.approx(float((volume[0] * blob).sum()) + 0.5, rel=1e-5)
+
+
+def test_the_gradient_of_a_linear_score_is_its_weights_whatever_the_noise():
+    volume, blob = Images()[0]["image"], Voxels().blob.numpy()
+    options = {"fill": 2.0, "n_noisy": 5, "batch_size": 2, "seed": 3, "advance": lambda _: None}
+    signed, absolute, _ = differentiate(_score(-2.0), volume, noise_sd=0.0, **options)
+    np.testing.assert_allclose(absolute, 2 * blob, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(signed, -2 * blob * (volume[0].numpy() - 2.0), rtol=1e-4, atol=1e-6)
+    _, noisy, _ = differentiate(_score(-2.0), volume, noise_sd=1.0, **options)
+    np.testing.assert_allclose(noisy, absolute, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["occlusion", "gradient"])
+@pytest.mark.parametrize("place", [PLACE, (8, 4, 3)])
+def test_the_peak_is_where_the_score_looks(method, place):
+    maps = _maps(_score(place=place), method=method)
+    peak = np.unravel_index(maps.absolute.argmax(), SHAPE)
+    within = 2 if method == "occlusion" else 1  # a patch is three voxels wide
+    assert np.abs(np.array(peak) - place).max() <= within
+    assert maps.absolute[tuple(place)] > 20 * maps.absolute[11 - place[0], 13 - place[1], 9 - place[2]]
+
+
+def test_the_sign_says_whether_what_is_there_speaks_for_or_against():
+    speaking_for, against = (_maps(_score(weight), fill="background").signed for weight in (1.0, -1.0))
+    assert speaking_for[PLACE] > 0
+    np.testing.assert_allclose(against, -speaking_for, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["occlusion", "gradient"])
+def test_maps_depend_on_neither_batches_nor_repetition(method):
+    first, again, batches = (_maps(method=method, batch_size=size) for size in (16, 16, 3))
+    np.testing.assert_array_equal(first.signed, again.signed)
+    np.testing.assert_allclose(first.signed, batches.signed, rtol=1e-4, atol=1e-6)
+
+
+def test_each_subject_is_summarised():
+    maps, images = _maps(rows=[4, 1]), Images()
+    assert len(maps.subjects) == 2
+    expected = float(_score()(images[4]["image"][None])[0])
+    assert maps.subjects[0].score == pytest.approx(expected)
+    assert np.abs(np.array(maps.subjects[0].place) - PLACE).max() <= 3
+    assert maps.subjects[0].mean_absolute > 0
+
+
+def test_the_brain_is_found_on_any_background():
+    voxels = Images()[0]["image"][0].numpy()
+    background, brain = brain_of(voxels * 3 - 7)
+    assert background == -7
+    np.testing.assert_array_equal(brain, voxels > 0)
+    assert brain_of(np.zeros(SHAPE, dtype=np.float32))[1].all()
+
+
+def test_peaks_are_apart_and_sorted_by_size():
+    values = np.zeros((20, 20, 20), dtype=np.float32)
+    values[4, 4, 4], values[5, 4, 4], values[15, 10, 3] = 3, 2, -4
+    assert find_peaks(values, distance=[3, 3, 3]) == [(15, 10, 3), (4, 4, 4)]
+    assert find_peaks(np.zeros_like(values), distance=[3, 3, 3]) == []
+
+
+def test_a_patch_smaller_than_a_voxel_is_refused():
+    settings = ExplanationSettings(patch_mm=4.0)
+    with pytest.raises(ConfigError, match=r"explanation\.patch_mm: a patch of 4 mm is smaller than a voxel of 5 mm"):
+        explain_scans(_score(), Images(), [0], settings=settings, spacing_mm=SPACING)
+
+
+def test_a_score_that_is_not_finite_is_refused():
+    with pytest.raises(TrainingError, match="scan 2 of those chosen"):
+        _maps(images=Images(broken=[3]), rows=[0, 3])
+
+
+@pytest.mark.parametrize("wrong", [{"n_subjects": 0}, {"method": "lime"}, {"patch_mm": 0}, {"noise": -1}])
+def test_settings_are_checked(wrong):
+    with pytest.raises(ValidationError):
+        ExplanationSettings(**wrong)

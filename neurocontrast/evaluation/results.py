@@ -16,6 +16,8 @@ __all__ = ["look_at_results", "study_summary"]
 
 POOLING_GAP = 0.05
 """A pooled AUC that differs more than this from the one within folds is warned about."""
+FEW_MOVED = 0.1
+"""A permutation test that changes the labels of a smaller share of the scans is warned about."""
 
 
 def look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold]) -> list[Notice]:
@@ -35,6 +37,16 @@ def look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold])
                     "different base rates. Read auc_within_fold, of the increment too.",
                 )
             )
+    permutation = figures.get("permutation")
+    if permutation and permutation["share_moved"] < FEW_MOVED:
+        found.append(
+            Notice(
+                "permutation_moves_few",
+                f"A permutation changes the labels of {permutation['share_moved']:.0%} of the scans only, since labels "
+                "are exchanged within site and fold, and few subjects of different labels share both: the permutation "
+                "test can find next to nothing. Larger sites, or fewer folds, give it more to exchange.",
+            )
+        )
     return found
 
 

@@ -161,6 +161,16 @@ def test_the_summary_says_what_was_compared(make_cohort):
     assert found["seconds"] >= 0
 
 
+def test_labels_that_cannot_move_are_warned_about(make_cohort):
+    """Every subject is the only one of its site: whatever the labels say, the site could have said it."""
+    cohort = make_cohort(40, n_features=4)
+    cohort.table["site"] = [f"site-{row}" for row in range(40)]
+    settings = EvaluationSettings(**FAST, n_permutations=9)
+    found = run_study(plan_study(cohort.table, cohort.features, settings=settings)).summary
+    assert found["permutation"]["p_values"]["auc"] == 1.0
+    assert "permutation_moves_few" in [warning["code"] for warning in found["warnings"]]
+
+
 def test_progress_counts_every_fold_of_every_permutation():
     features, target, sites, subjects = arrays("binary")
     settings = EvaluationSettings(n_permutations=7, n_inner_folds=3, C=(0.1,))

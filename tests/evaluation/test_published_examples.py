@@ -136,6 +136,7 @@ def weak_cohort():
     return features, target, subjects, splits
 
 
+@pytest.mark.slow
 def test_the_permutation_test_agrees_with_scikit_learns():
     """One site, one C, folds of ten and ten: then the AUC within folds is the mean over folds that they compare."""
     features, target, subjects, splits = weak_cohort()

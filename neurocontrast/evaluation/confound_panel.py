@@ -34,6 +34,7 @@ from neurocontrast.seeds import derive_generator
 
 __all__ = ["ConfoundPanel", "dependence_table", "look_at_confounds", "run_confound_panel"]
 
+Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
 N_PERMUTATIONS = 499
@@ -90,6 +91,7 @@ def dependence_table(study: Study) -> pd.DataFrame:
     rows, _ = draw_subjects(study.subjects, seed=study.settings.seed)
     first = rows[~pd.Series(study.subjects[rows]).duplicated().to_numpy()]
     found = []
+    kernels: dict[bytes, Floats] = {}
     columns = (*confound_columns(study.table, study.target, study.settings), study.target.name)
     for column in columns:
         factor, kept = _factor(study, column, first)
@@ -97,9 +99,11 @@ def dependence_table(study: Study) -> pd.DataFrame:
         if factor is None:
             found.append(row | {"n_permutations": 0, "note": f"fewer than {MIN_SUBJECTS} subjects, or one value"})
             continue
+        if kept.tobytes() not in kernels:
+            kernels = {kept.tobytes(): centre_kernel(embedding_kernel(study.features[kept]))}
         sites = None if column == "site" else study.table["site"].iloc[kept].astype(str).to_list()
         result = dependence(
-            centre_kernel(embedding_kernel(study.features[kept])),
+            kernels[kept.tobytes()],
             factor,
             sites,
             n_permutations=N_PERMUTATIONS,
@@ -150,15 +154,15 @@ def _design(study: Study, column: str) -> AdjustedDesign:
     return AdjustedDesign(study.features, study.table, study.settings.harmonise, kept, study.settings.residualise)
 
 
-def _factor(study: Study, column: str, rows: Rows) -> tuple[np.ndarray | None, Rows]:
-    values = study.table[column].iloc[rows]
-    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
-        kept = rows[np.isfinite(values.to_numpy(dtype=float))]
-        numbers = study.table[column].iloc[kept].to_numpy(dtype=float)
-        usable = len(kept) >= MIN_SUBJECTS and np.ptp(numbers) > 0
-        return (number_factor(numbers) if usable else None), kept
-    texts = cell_texts(values)
-    kept = rows[[text is not None for text in texts]]
-    labels = [text for text in texts if text is not None]
-    usable = len(kept) >= MIN_SUBJECTS and len(set(labels)) > 1
-    return (category_factor(labels) if usable else None), kept
+def _factor(study: Study, column: str, rows: Rows) -> tuple[Floats | None, Rows]:
+    values, is_target = study.table[column], column == study.target.name
+    is_number = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+    if (study.target.kind == "continuous") if is_target else is_number:
+        numbers = study.target.values.astype(float) if is_target else values.to_numpy(dtype=float)
+        kept = rows[np.isfinite(numbers[rows])]
+        usable = len(kept) >= MIN_SUBJECTS and np.ptp(numbers[kept]) > 0
+        return (number_factor(numbers[kept]) if usable else None), kept
+    texts = np.array(cell_texts(values), dtype=object)
+    kept = rows[[text is not None for text in texts[rows]]]
+    usable = len(kept) >= MIN_SUBJECTS and len(set(texts[kept])) > 1
+    return (category_factor(texts[kept]) if usable else None), kept

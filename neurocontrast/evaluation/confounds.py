@@ -16,9 +16,9 @@ from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split, stratified
 from neurocontrast.evaluation.table import cell_texts
+from neurocontrast.evaluation.target import MAX_CLASSES as MAX_LEVELS
 from neurocontrast.evaluation.target import Target, read_target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, percentile_interval, pooled_metrics
-from neurocontrast.exceptions import DataError
 from neurocontrast.seeds import derive_generator, derive_seed
 
 __all__ = [
@@ -90,14 +90,23 @@ class ConfoundProbes:
     subjects: npt.NDArray[np.object_]
     units: npt.NDArray[np.object_]
     settings: EvaluationSettings
-    _found: dict[tuple[str, bytes], Reading | str] = field(default_factory=dict)
+    _found: dict[tuple[str, bytes], Reading] = field(default_factory=dict)
 
     def read(self, column: str, rows: Rows) -> Reading | str:
         """Predict a column in stratified folds of the scans that have it; or say why that cannot be."""
-        key = column, rows.tobytes()
+        kept, why_not = self._usable(column, rows)
+        if why_not is not None:
+            return why_not
+        key = column, kept.tobytes()
         if key not in self._found:
-            self._found[key] = self._read(column, rows)
+            self._found[key] = self._read(column, kept)
         return self._found[key]
+
+    def is_number(self, column: str) -> bool:
+        """Return whether a column is predicted as a number; one with two values is not."""
+        values = self.table[column]
+        is_number = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+        return bool(is_number and values.nunique() != 2)
 
     def fit(self, target: Target, rows: Rows, splits: list[Split]) -> OutOfFold:
         """Predict a target in folds of the rows it belongs to."""
@@ -131,20 +140,26 @@ class ConfoundProbes:
         )
         return drawn["embedding"][metric]
 
-    def _read(self, column: str, rows: Rows) -> Reading | str:
-        kept = rows[[text is not None for text in cell_texts(self.table[column].iloc[rows])]]
-        try:
-            target, _ = read_target(self.table.iloc[kept], column)
-            if target.kind != "continuous":
-                kept = kept[frequent_levels(target.labels(), self.subjects[kept])]
-                target, _ = read_target(self.table.iloc[kept], column, kind="categorical")
-            elif len(set(self.subjects[kept])) < MIN_SUBJECTS:
-                return f"fewer than {MIN_SUBJECTS} subjects"
-        except DataError:
-            few = f"fewer than two values with {N_FOLDS} subjects each"
-            return few if len(kept) else "no scan with enough subjects of its value"
-        sites = list(self.table["site"].iloc[kept])
+    def _usable(self, column: str, rows: Rows) -> tuple[Rows, str | None]:
+        """Return the scans that can take part, and why there are too few."""
+        texts = np.array(cell_texts(self.table[column].iloc[rows]), dtype=object)
+        present = np.array([text is not None for text in texts], dtype=bool)
+        kept, texts = rows[present], texts[present]
+        if self.is_number(column):
+            if len(set(self.subjects[kept])) < MIN_SUBJECTS:
+                return kept, f"fewer than {MIN_SUBJECTS} subjects"
+            return kept, "does not vary" if len(set(texts)) < 2 else None
+        often = frequent_levels(texts, self.subjects[kept])
+        n_levels = len(set(texts[often]))
+        if n_levels < 2:
+            return kept, f"fewer than two values with {N_FOLDS} subjects each"
+        return kept[often], f"{n_levels} values, more than {MAX_LEVELS}" if n_levels > MAX_LEVELS else None
+
+    def _read(self, column: str, kept: Rows) -> Reading:
+        kind = "continuous" if self.is_number(column) else "categorical"
+        target, _ = read_target(self.table.iloc[kept], column, kind=kind)
         seed = derive_seed("confound-folds", self.settings.seed)
+        sites = list(self.table["site"].iloc[kept])
         splits = stratified(target, sites, self.subjects[kept], n_folds=N_FOLDS, n_repeats=1, seed=seed)
         return Reading(target, kept, self.fit(target, kept, splits), splits)
 
@@ -210,8 +225,8 @@ def _describe(
 ) -> list[dict[str, Any]]:
     row: dict[str, Any] = {"column": column, "within": within}
     if isinstance(reading, str):
-        number = pd.api.types.is_float_dtype(probes.table[column])
-        return [row | {"metric": "mae" if number else "balanced_accuracy", "n": 0, "note": reading}]
+        metric = "mae" if probes.is_number(column) else "balanced_accuracy"
+        return [row | {"metric": metric, "n": 0, "note": reading}]
     target, described = reading.target, []
     levels = None if target.kind == "continuous" else len(target.classes)
     for metric in ("mae", "r2") if levels is None else ("balanced_accuracy",):

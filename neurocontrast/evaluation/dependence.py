@@ -59,7 +59,7 @@ def centre_kernel(kernel: Floats) -> Floats:
     return centred
 
 
-def category_factor(labels: Sequence[object]) -> Floats:
+def category_factor(labels: npt.ArrayLike) -> Floats:
     """Return F (n, levels) with F Fᵀ = 1 where two labels are equal, else 0."""
     codes = np.unique(np.asarray(labels).astype(str), return_inverse=True)[1]
     return np.eye(int(codes.max()) + 1)[codes]

@@ -125,6 +125,16 @@ def test_small_levels_and_missing_values_are_left_out_and_counted(make_cohort):
     assert "fewer than 20 subjects" in age["note"]
 
 
+def test_levels_that_too_few_have_do_not_keep_the_others_out(make_cohort):
+    cohort = make_cohort(100)
+    cohort.table["scanner"] = ["A"] * 25 + ["B"] * 25 + [f"rare-{row // 2}" for row in range(50)]
+    cohort.table["visitor"] = [f"v{row}" for row in range(100)]
+    result = evaluate(cohort, covariates=("scanner", "visitor"), n_bootstraps=0)
+    assert (row(result, "scanner")["n"], row(result, "scanner")["n_levels"]) == (50, 2)
+    assert "fewer than two values" in row(result, "visitor")["note"]
+    assert row(result, "visitor")["metric"] == "balanced_accuracy"
+
+
 def test_one_site_no_age_and_a_target_that_is_a_confound(make_cohort):
     cohort = make_cohort(80, n_sites=1)
     result = evaluate(cohort, target="sex")

@@ -43,6 +43,17 @@ _EXPLANATIONS = {
     "site_missing": "Differences between scanners cannot be told apart from differences between people there.",
     "site_shared_subjects": "Their other scans are left out of training, so that nobody is recognised again.",
     "changing_class": "Their scans stay in one fold together, so that nobody is recognised again.",
+    "site_predictable": (
+        "A model can use the scanner where sites differ in the target. See Confounds, and the result site by site."
+    ),
+    "few_sites_resampled": "Read the intervals as lower bounds of the uncertainty.",
+    "fold_untested": "They are in no figure of the result, but shaped the models.",
+    "external_shared_subjects": _SEEN.replace("The encoder", "The model").replace("below", "of the external test set"),
+    "external_duplicates": (
+        "The same image on both sides is learned by heart: the figures of the external test set may be too good."
+    ),
+    "external_baseline": _BASELINE,
+    "encoder_unknown": "If the encoders differ, the figures of the external test set mean nothing.",
     "baseline_empty": _BASELINE,
     "baseline_incomplete": _BASELINE,
     "excluded_missing_target": _SELECTED,

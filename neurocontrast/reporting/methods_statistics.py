@@ -112,6 +112,8 @@ def write_explanation(files: EvaluationFiles, cite: Citations) -> str:
             "The gradient of the predicted score with respect to each voxel was computed through the frozen encoder "
             f"and the probe {cite('gradient')}"
         )
+        if (about.get("n_noisy") or 1) > 1:
+            how += f", averaged over {about['n_noisy']} copies with noise added {cite('smoothgrad')}"
     return (
         f"{how}; maps were averaged over {who} and are shown on the MNI152 template {cite('mni')} with nilearn "
         f"{cite('nilearn')}. Such a map shows what the model used, not what causes the condition."

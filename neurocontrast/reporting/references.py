@@ -67,6 +67,8 @@ REFERENCES: Mapping[str, str] = {
     "occlusion": "Zeiler MD, Fergus R. Visualizing and understanding convolutional networks. ECCV 2014:818–833.",
     "gradient": "Simonyan K, Vedaldi A, Zisserman A. Deep inside convolutional networks: visualising image "
     "classification models and saliency maps. ICLR workshop 2014.",
+    "smoothgrad": "Smilkov D, Thorat N, Kim B, Viégas F, Wattenberg M. SmoothGrad: removing noise by adding noise. "
+    "arXiv:1706.03825, 2017.",
     "mni": "Fonov V, Evans AC, Botteron K, et al. Unbiased average age-appropriate atlases for pediatric studies. "
     "NeuroImage 2011;54:313–327.",
     "nilearn": "Abraham A, Pedregosa F, Eickenberg M, et al. Machine learning for neuroimaging with scikit-learn. "

@@ -37,6 +37,18 @@ def binary_folder(make: ModuleType, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="session")
+def add_newer_files():
+    """Put the files of newer evaluations into a folder of `make`."""
+    return _load("newer_files").add_newer_files
+
+
+@pytest.fixture(scope="session")
+def full_folder(make: ModuleType, add_newer_files, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An evaluation of a binary target with every file there is, that no test may change."""
+    return add_newer_files(make.make_binary(tmp_path_factory.mktemp("evaluations") / "full", n_boot=10))
+
+
+@pytest.fixture(scope="session")
 def render():
     """Give the page of an evaluation folder."""
 

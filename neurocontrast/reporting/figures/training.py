@@ -17,6 +17,7 @@ _TITLES = {
     "alignment": "Alignment of two views (0 is best)",
     "uniformity": "Uniformity (lower is more even)",
     "effective_rank": "Effective rank (1 is collapse)",
+    "features_effective_rank": "Effective rank of the features (1 is collapse)",
 }
 _ORDER = ("loss", "term_", "alignment", "uniformity", "effective_rank", "probe_")
 _MAX_TERMS = 8

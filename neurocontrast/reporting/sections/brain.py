@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nibabel.filebasedimages import ImageFileError
 
-from neurocontrast.reporting.blocks import Block, Cell, Facts, Paragraph, Pictures, Section, Table
+from neurocontrast.reporting.blocks import Block, Cell, Facts, Items, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.figures import draw_brain, read_map
 from neurocontrast.reporting.folder import EvaluationFiles, Explanation
 from neurocontrast.reporting.inputs import missing_note
@@ -28,6 +28,9 @@ def build_brain(files: EvaluationFiles, options: ReportOptions) -> Section:
     if explanation is None:
         return Section("brain", title, [Paragraph(missing_note("explanation"), role="note")])
     blocks: list[Block] = [Facts(_facts(explanation))]
+    doubts = [("Note.", str(each)) for each in explanation.about.get("warnings") or []]
+    if doubts:
+        blocks.append(Items(doubts, role="warnings"))
     try:
         blocks.append(Pictures(draw_brain(explanation, read_map(explanation)), wide=True))
     except (OSError, ValueError, EOFError, ImageFileError) as error:
@@ -44,9 +47,12 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     about = explanation.about
     method = str(about.get("method") or "not recorded")
     facts = [("Method", _METHODS.get(method, method)), ("Subjects", value_text(about.get("n_subjects")))]
-    names = {"target": "Target", "positive": "Towards", "spacing_mm": "Spacing in mm", "shape": "Voxels",
-             "patch_mm": "Patch in mm", "template": "Template"}  # fmt: skip
+    names = {"target": "Target", "positive": "Towards", "score": "What is mapped", "n_of_class": "Of each class",
+             "patch_mm": "Patch in mm", "n_noisy": "Noisy copies a scan", "smooth_mm": "Smoothed by, mm (FWHM)",
+             "spacing_mm": "Spacing in mm", "shape": "Voxels", "seed": "Seed"}  # fmt: skip
     facts += [(label, value_text(about[key])) for key, label in names.items() if about.get(key) is not None]
+    template = about.get("template") or "not known to be MNI152: the coordinates may not be those of the template"
+    facts.append(("Space", str(template)))
     if about.get("simulated"):
         facts.append(("Simulated", "yes: the brains were computed, and the map says nothing about people"))
     return facts

@@ -40,11 +40,13 @@ def _facts(about: dict) -> list[tuple[str, str]]:
     n = about.get("n") or {}
     sizes = ", ".join(f"{n[key]:,} {key}" for key in ("scans", "subjects", "sites") if n.get(key) is not None)
     facts = [("Embeddings", str(about.get("file") or "not recorded")), ("Size", sizes or "not recorded")]
+    if isinstance(about.get("threshold"), int | float) and about["threshold"]:
+        facts.append(("Called positive from", f"{about['threshold']:.3f}"))
     if about.get("digest"):
         facts.append(("Digest", str(about["digest"])[:16] + "…"))
     overlap = about.get("n_overlap")
     if overlap is not None:
-        facts.append(("Subjects also in pretraining", f"{overlap:,}"))
+        facts.append(("Subjects seen before (pretraining, cross-validation)", f"{overlap:,}"))
     return facts
 
 

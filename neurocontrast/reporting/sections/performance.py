@@ -20,7 +20,7 @@ from neurocontrast.reporting.figures import (
 )
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.inputs import missing_note
-from neurocontrast.reporting.metrics import DASH
+from neurocontrast.reporting.metrics import DASH, describe_metric, interval_text, number_text, point_estimate
 from neurocontrast.reporting.naming import capitalise
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.style import Picture
@@ -61,7 +61,23 @@ def build_calibration(files: EvaluationFiles, options: ReportOptions) -> Section
     if not pictures:
         return Section("calibration", "Calibration", [Paragraph(missing_note("calibration"), role="note")])
     lead = "Whether a predicted probability can be read as one: of scans given 0.8, do 8 of 10 belong to the class?"
-    return Section("calibration", "Calibration", [Pictures(pictures)], lead=lead)
+    facts = _calibration_facts(files)
+    blocks: list[Block] = [Pictures(pictures)]
+    if facts:
+        blocks = [Columns(blocks, [facts])] if len(pictures) == 1 else [*blocks, facts]
+    return Section("calibration", "Calibration", blocks, lead=lead)
+
+
+def _calibration_facts(files: EvaluationFiles) -> Facts | None:
+    facts = []
+    for key in ("calibration_slope", "calibration_intercept", "brier", "log_loss"):
+        for model, metrics in (("embedding", files.metrics), ("covariates only", files.baseline)):
+            value = point_estimate(metrics.get(key))
+            if value is not None:
+                interval = interval_text(metrics[key].get("interval"), digits=2)
+                text = number_text(value, digits=2) + (f" [{interval}]" if interval != DASH else "")
+                facts.append((f"{describe_metric(key).label}, {model}", text))
+    return Facts(facts, title="In numbers") if facts else None
 
 
 def build_errors(files: EvaluationFiles, options: ReportOptions) -> Section:

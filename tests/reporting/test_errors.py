@@ -1,0 +1,71 @@
+"""The worst errors, and the names they stand under."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from neurocontrast.reporting import read_evaluation
+from neurocontrast.reporting.errors import count_errors, pseudonym, worst_errors
+
+
+def test_the_most_confident_mistakes_come_first(binary_folder):
+    files = read_evaluation(binary_folder)
+    table = files.predictions
+    of_truth = table["y_score"].where(table["y_true"] == "patient", 1 - table["y_score"])
+    wrong = (table["y_score"] >= 0.5) != (table["y_true"] == "patient")
+    found = worst_errors(files, n=5, show_ids=True)
+    expected = table.assign(p=of_truth)[wrong].sort_values("p").head(5)
+    assert found["scan"].tolist() == expected["participant_id"].tolist()
+    assert found["score"].to_numpy(float) == pytest.approx(expected["p"])
+    assert (found["predicted"] != found["y_true"]).all()
+    assert count_errors(files) == (wrong.sum(), len(table))
+
+
+def test_largest_residuals(tmp_path, make):
+    files = read_evaluation(make.make_continuous(tmp_path / "e"))
+    residual = files.predictions["y_score"] - files.predictions["y_true"]
+    found = worst_errors(files, n=3)
+    assert found["error"].to_numpy(float) == pytest.approx(np.sort(residual.abs())[::-1][:3])
+
+
+def test_of_several_classes_the_true_one_got_least(tmp_path, make):
+    files = read_evaluation(make.make_multiclass(tmp_path / "e"))
+    found = worst_errors(files, n=3, show_ids=True)
+    rows = files.predictions.set_index("participant_id")
+    for row in found.to_dict("records"):
+        scores = rows.loc[row["scan"]]
+        assert scores[f"score_{row['y_true']}"] == pytest.approx(row["score"])
+        assert scores[f"score_{row['predicted']}"] > row["score"]
+
+
+def test_over_repeats_the_majority_decides(tmp_path, make):
+    folder = make.make_binary(tmp_path / "e", n=30, n_repeats=3, n_boot=5)
+    table = pd.read_csv(folder / "predictions.tsv", sep="\t")
+    patient = table["participant_id"][table["y_true"] == "patient"].iloc[0]
+    of_patient = table["participant_id"] == patient
+    table.loc[of_patient, "y_score"] = [0.01, 0.02, 0.9]  # wrong in two of three repeats
+    table.to_csv(folder / "predictions.tsv", sep="\t", index=False)
+    found = worst_errors(read_evaluation(folder), n=30, show_ids=True).set_index("scan")
+    assert found.loc[patient, "predicted"] == "control"
+    assert found.loc[patient, "score"] == pytest.approx(0.31)
+
+
+def test_names_are_hidden_and_ages_are_rough(tmp_path, make):
+    folder = make.make_binary(tmp_path / "e", n_boot=5)
+    table = pd.read_csv(folder / "predictions.tsv", sep="\t").assign(age=93.7)
+    table.to_csv(folder / "predictions.tsv", sep="\t", index=False)
+    files = read_evaluation(folder)
+    hidden = worst_errors(files)
+    assert not hidden["scan"].str.contains("sub-").any()
+    assert set(hidden["age"]) == {"89+"}
+    assert worst_errors(files, show_ids=True)["age"].iloc[0] == 93.7
+    assert hidden["scan"].is_unique
+
+
+def test_pseudonyms_cannot_be_looked_up_without_the_files(binary_folder, tmp_path, make):
+    other = read_evaluation(make.make_binary(tmp_path / "e", n=100, n_boot=5))
+    one = read_evaluation(binary_folder)
+    assert pseudonym("sub-0001", key=one.key) != pseudonym("sub-0001", key=other.key)
+    assert pseudonym("sub-0001", key=one.key) == pseudonym("sub-0001", key=read_evaluation(binary_folder).key)

@@ -1,0 +1,61 @@
+"""The methods text: every citation has a reference, every reference is cited, and p-values are what they are called."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from neurocontrast.reporting import read_evaluation
+from neurocontrast.reporting.methods import write_methods
+from neurocontrast.reporting.references import REFERENCES, Citations
+from neurocontrast.reporting.testing import permutation_result
+
+
+@pytest.fixture
+def written(full_folder):
+    cite = Citations()
+    return write_methods(read_evaluation(full_folder), cite), cite
+
+
+def test_citations_are_numbered_as_they_come(written):
+    paragraphs, cite = written
+    marks = re.findall(r"\[([\d, ]+)\]", " ".join(text for _, text in paragraphs))
+    numbers = [int(number) for mark in marks for number in mark.split(",")]
+    first_met = list(dict.fromkeys(numbers))
+    assert first_met == sorted(first_met) == [number for number, _ in cite.listed()]
+    assert len({text for _, text in cite.listed()}) == len(first_met)
+
+
+def test_the_p_value_is_named(written, full_folder):
+    text = dict(written[0])["Performance and uncertainty."]
+    assert "(1 + k)/(1 + n)" in text
+    assert "k = 3, n = 999, p = 0.004" in text
+    assert "of the same site" in text
+    assert "pooled out-of-fold AUC" in text
+    result = permutation_result(read_evaluation(full_folder), "auc")
+    assert (1 + result.k) / (1 + result.n) == pytest.approx(result.p_value)
+    assert permutation_result(read_evaluation(full_folder), "brier") is None
+
+
+def test_the_text_follows_the_run(written):
+    text = " ".join(text for _, text in written[0])
+    for words in (
+        "DenseNet121", "y-Aware", "sensitivity of 0.9", "ComBat", "external test set of 120 scans", "DeLong",
+        "Hilbert–Schmidt", "raised to the power of 0.3", "Patches of 16 mm", "40 subjects", "scikit-learn 1.9.0",
+        "20, 40, 80 and 160 training",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+def test_an_older_evaluation_claims_nothing_of_it(binary_folder):
+    cite = Citations()
+    text = " ".join(text for _, text in write_methods(read_evaluation(binary_folder), cite))
+    assert "No permutation test was made" in text
+    for words in ("ComBat", "external", "DeLong", "OpenBHB", "Patches", "Learning curves"):
+        assert words not in text, words
+
+
+def test_references_are_written_in_full():
+    assert all(re.search(r"(19|20)\d\d", text) and text.endswith(".") for text in REFERENCES.values())
+    assert len(set(REFERENCES.values())) == len(REFERENCES)

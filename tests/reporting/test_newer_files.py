@@ -1,0 +1,222 @@
+"""The report of an evaluation with every file, and of those where one is missing, damaged or hostile."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import nibabel
+import numpy as np
+import pandas as pd
+import pytest
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.reporting import ReportOptions, build_sections, list_pictures, read_evaluation
+from neurocontrast.reporting.checklists import CLAIM, TRIPOD
+from neurocontrast.reporting.figures import count_confusion, draw_flow, list_steps
+from neurocontrast.reporting.folder import external_part
+from neurocontrast.reporting.inputs import INPUTS
+from neurocontrast.reporting.naming import threshold_text
+from neurocontrast.reporting.sections.brain import build_brain
+from neurocontrast.reporting.sections.confounds import build_confounds
+from neurocontrast.reporting.sections.guidelines import build_guidelines
+
+
+@pytest.fixture(scope="module")
+def html(full_folder, render) -> str:
+    return render(full_folder)
+
+
+@pytest.fixture
+def folder(full_folder, tmp_path):
+    return shutil.copytree(full_folder, tmp_path / "evaluation")
+
+
+def change(folder, **keys):
+    path = folder / "evaluation.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | keys))
+    return read_evaluation(folder)
+
+
+def test_every_part_is_there(full_folder, html, parse):
+    page = parse.Page(html)
+    for name in ("groups", "calibration", "worst", "learning", "external", "confounds", "brain", "guidelines"):
+        assert name in page.headings()
+    assert "Not shown:" not in page.text
+    names = {p.name for p in list_pictures(build_sections(read_evaluation(full_folder), ReportOptions()))}
+    assert {
+        "cohort_flow", "groups_sex_auc", "groups_age_band_auc", "calibration", "learning_auc", "external_roc",
+        "external_precision_recall", "external_confusion", "external_sites_auc", "confounds_balanced_accuracy",
+        "confounds_mae", "hsic", "brain_peak", "brain_slices",
+    } <= names  # fmt: skip
+
+
+def test_the_page_is_sound(html, parse):
+    page = parse.Page(html)
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert all(a["href"][1:] in ids for a in page.all("a"))
+    alts = [image["alt"] for image in page.all("img")]
+    assert len(set(alts)) == len(alts)
+    assert all(re.search(r"\d", alt) for alt in alts), "an alternative text tells numbers"
+    assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text + " ".join(alts))
+    assert not re.search(r"sub-\d{4}", html)
+    assert len(html) < 6_000_000
+
+
+@pytest.mark.parametrize("each", INPUTS, ids=lambda each: each.file)
+def test_what_is_missing_is_said(folder, each, parse, render):
+    """Each file by itself: the report says that it is missing and how it is made."""
+    path = folder / each.file.rstrip("/")
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+    keys = {"external": None} if each.section == "external" else {}
+    keys |= {"learning_curve": None} if each.section == "learning" else {}
+    files = change(folder, **keys)
+    row = next(
+        row
+        for section in build_sections(files, ReportOptions())
+        if section.name == "provenance"
+        for block in section.blocks
+        if block.block == "table"
+        for row in block.rows
+        if row[0].text == each.file
+    )
+    assert row[2].text == "no"
+    assert row[3].text == each.how
+    if each.section:
+        section = next(s for s in build_sections(files, ReportOptions()) if s.name == each.section)
+        said = " ".join(block.text for block in section.blocks if block.block == "paragraph")
+        assert each.file.split("/")[0].split("_pred")[0] in said
+
+
+@pytest.mark.parametrize(
+    ("rule", "values", "says"),
+    [
+        ("half", [0.5], "at the threshold 0.5"),
+        (0.3, [0.3], "at the threshold 0.3"),
+        ("sensitivity=0.9", [0.2, 0.4], "(0.20 to 0.40 over folds), set on inner folds of the training fold to reach a "
+                                        "sensitivity of 0.9"),
+        ("prevalence", [0.36, 0.37], "set to the share of positives in the training fold"),
+        ("youden", [0.36, 0.37], "largest sum of sensitivity and specificity"),
+    ],
+)  # fmt: skip
+def test_the_rule_of_the_threshold_is_told(folder, rule, values, says):
+    files = change(folder, threshold={"rule": rule, "values": values})
+    assert says in threshold_text(files)
+    section = next(s for s in build_sections(files, ReportOptions()) if s.name == "errors")
+    assert says.lower() in section.blocks[0].right[0].title.lower()
+
+
+def test_flow_counts_and_tells(full_folder, binary_folder):
+    files = read_evaluation(full_folder)
+    steps = list_steps(files)
+    assert [(step.n_scans, step.left_out) for step in steps] == [(132, False), (8, True), (4, True), (120, False)]
+    assert "left out: Image not readable, 8 scans, 7 subjects" in draw_flow(files).alt
+    older = list_steps(read_evaluation(binary_folder))
+    assert [step.n_scans for step in older] == [124, 4, 120]
+
+
+def test_the_external_set_is_read_as_one_of_its_own(full_folder):
+    part = external_part(read_evaluation(full_folder))
+    assert part.metrics["auc"]["pooled"] == 0.7
+    assert part.sites["site"].tolist() == ["elsewhere"]
+    assert count_confusion(part).sum() == len(part.predictions)
+
+
+def test_names_in_newer_files_are_escaped(folder, render, parse):
+    bad = "<script>alert(1)</script>"
+    for name, column in (("groups", "group"), ("confounds", "column"), ("hsic", "column"), ("flow", "reason"),
+                         ("external_sites", "site"), ("groups", "note"), ("confounds", "note")):  # fmt: skip
+        table = pd.read_csv(folder / f"{name}.tsv", sep="\t", dtype=str)
+        table.loc[0, column] = bad
+        table.to_csv(folder / f"{name}.tsv", sep="\t", index=False)
+    about = json.loads((folder / "explanation" / "explain.json").read_text())
+    about |= {"method": bad, "positive": bad, "warnings": [bad]}
+    (folder / "explanation" / "explain.json").write_text(json.dumps(about))
+    change(folder, probe={"name": bad}, threshold={"rule": bad, "values": []})
+    page = parse.Page(render(folder))
+    assert not page.all("script")
+    assert bad in page.text
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "value"),
+    [("calibration", "observed", "often"), ("flow", "n_scans", "some"), ("confounds", "value", "x")],
+)
+def test_a_number_that_is_none(folder, name, column, value):
+    table = pd.read_csv(folder / f"{name}.tsv", sep="\t", dtype=str)
+    table.loc[1, column] = value
+    table.to_csv(folder / f"{name}.tsv", sep="\t", index=False)
+    with pytest.raises(DataError, match=rf"{name}\.tsv, column '{column}': must be numbers, found row 3: '{value}'"):
+        read_evaluation(folder)
+
+
+def test_a_missing_column(folder):
+    pd.read_csv(folder / "groups.tsv", sep="\t").drop(columns="group").to_csv(folder / "groups.tsv", sep="\t")
+    with pytest.raises(DataError, match=r"groups\.tsv: missing columns: 'group'"):
+        read_evaluation(folder)
+
+
+@pytest.mark.parametrize(
+    "external", [{"metrics": {"auc": 0.7}}, {"metrics": {"auc": {"value": "high"}}}, {"metrics": []}, "yes"]
+)
+def test_an_external_part_that_is_none(folder, external):
+    with pytest.raises(DataError, match=r"evaluation\.json: 'external"):
+        change(folder, external=external)
+
+
+def test_a_map_that_cannot_be_shown_is_named(folder):
+    path = folder / "explanation" / "saliency.nii.gz"
+    image = nibabel.load(path)
+    nibabel.save(nibabel.Nifti1Image(np.zeros(image.shape, dtype=np.float32), image.affine), path)
+    said = [b.text for b in build_brain(read_evaluation(folder), ReportOptions()).blocks if b.block == "paragraph"]
+    assert "the map is zero everywhere" in said[0]
+    path.write_bytes(b"nothing")
+    said = [b.text for b in build_brain(read_evaluation(folder), ReportOptions()).blocks if b.block == "paragraph"]
+    assert "saliency.nii.gz" in said[0]
+    path.unlink()
+    with pytest.raises(DataError, match="the map of the explanation is missing"):
+        read_evaluation(folder)
+
+
+def test_a_map_is_only_looked_for_in_its_folder(folder):
+    path = folder / "explanation" / "explain.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"map": "../../../elsewhere/saliency.nii.gz"}))
+    assert read_evaluation(folder).explanation.map_path == folder / "explanation" / "saliency.nii.gz"
+
+
+def test_why_there_is_no_openbhb_score(folder):
+    files = change(folder, confounds={"harmonise": "none", "openbhb": None, "openbhb_reason": "age does not vary"})
+    said = " ".join(b.text for b in build_confounds(files, ReportOptions()).blocks if b.block == "paragraph")
+    assert "age does not vary" in said
+
+
+def test_guidelines_have_all_their_items(full_folder, binary_folder, html, parse):
+    assert sorted({int(re.sub(r"\D", "", item.number)) for item in TRIPOD}) == list(range(1, 28))
+    assert [item.number for item in CLAIM] == [str(number) for number in range(1, 45)]
+    assert len({item.number for item in TRIPOD}) == len(TRIPOD)
+    headings = set(parse.Page(html).headings())
+    assert {name for item in (*TRIPOD, *CLAIM) for name in item.sections} <= headings
+    rows = {
+        row[0].text: row for row in build_guidelines(read_evaluation(binary_folder), ReportOptions()).blocks[1].rows
+    }
+    assert rows["33"][2].text == "no"
+    assert rows["33"][2].detail == "not in this report: external test set"
+    rows = {row[0].text: row for row in build_guidelines(read_evaluation(full_folder), ReportOptions()).blocks[1].rows}
+    assert rows["33"][2].links == [("external", "external test set")]
+
+
+@pytest.mark.parametrize("maker", ["make_multiclass", "make_continuous"])
+def test_other_kinds_of_target(tmp_path, make, add_newer_files, maker, render, parse):
+    folder = add_newer_files(getattr(make, maker)(tmp_path / "e"))
+    page = parse.Page(render(folder))
+    names = {p.name for p in list_pictures(build_sections(read_evaluation(folder), ReportOptions()))}
+    if maker == "make_multiclass":
+        assert {"precision_recall_one_vs_rest", "calibration_1", "calibration_4", "external_confusion"} <= names
+    else:
+        assert {"external_predicted_true", "learning_mae", "groups_sex_mae"} <= names
+        assert not {"calibration", "curves"} & set(page.headings())

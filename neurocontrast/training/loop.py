@@ -167,21 +167,18 @@ def _run_epoch(
     started = time.perf_counter()
     with contextlib.closing(train_batches(session, batches[position.batch :], position)) as steps:
         for rows, figures in steps:
-            for name, value in figures.items():
-                weight = 1 if name == "gradient_norm" else len(rows)
-                position.sums[name] = position.sums.get(name, 0.0) + value * weight
-            position.batch += 1
+            position.count_batch(figures, n_scans=len(rows))
             now = time.perf_counter()
             position.seconds, started = position.seconds + now - started, now
             shown = {name: value for name, value in figures.items() if name != "gradient_norm"}
             task.advance(len(rows), epoch=f"{epoch + 1}/{settings.epochs}", **shown)
             checkpoints.save_if_due(position)
             stop.check()
-    n_scans, norms = len(session.data.training_rows), position.sums["gradient_norm"]
+    n_scans = len(session.data.training_rows)
     rate = learning_rate_of(epoch, settings, batch=len(batches) - 1, n_batches=len(batches))
     row: dict[str, Any] = {"epoch": epoch + 1, "learning_rate": rate}
-    row |= {f"train_{name}": value / n_scans for name, value in position.sums.items() if name != "gradient_norm"}
-    row |= {"gradient_norm": norms / len(batches), **_measure(session, epoch, stop)}
+    row |= {f"train_{name}": value / n_scans for name, value in position.sums.items()}
+    row |= {"gradient_norm": position.mean_gradient_norm, **_measure(session, epoch, stop)}
     row |= {
         "seconds": round(position.seconds + time.perf_counter() - started, 3),
         "volumes_per_second": round(n_scans / max(position.seconds, 1e-9), 3),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import pickle
 import re
 import shutil
 import zipfile
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,7 +50,9 @@ class Position:
     batch : int
         Batches finished of the epoch under way.
     sums : dict of str to float
-        Running sums of that epoch's figures.
+        That epoch's figures, summed over its scans.
+    sum_of_norms, n_norms : float, int
+        Sum of that epoch's gradient norms, and of how many.
     seconds : float
         Time spent on that epoch.
     metrics : list of dict
@@ -58,13 +62,30 @@ class Position:
     epoch: int = 0
     batch: int = 0
     sums: dict[str, float] = field(default_factory=dict)
+    sum_of_norms: float = 0.0
+    n_norms: int = 0
     seconds: float = 0.0
     metrics: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def mean_gradient_norm(self) -> float | None:
+        """Of the epoch's batches so far; None where not one norm was finite."""
+        return self.sum_of_norms / self.n_norms if self.n_norms else None
+
+    def count_batch(self, figures: Mapping[str, float], *, n_scans: int) -> None:
+        """Count a batch as finished, with its figures."""
+        self.batch += 1
+        for name, value in figures.items():
+            if name != "gradient_norm":
+                self.sums[name] = self.sums.get(name, 0.0) + value * n_scans
+            elif math.isfinite(value):  # float16's loss scaler skips a step whose gradient overflows
+                self.sum_of_norms, self.n_norms = self.sum_of_norms + value, self.n_norms + 1
 
     def close_epoch(self, row: dict[str, Any]) -> None:
         """Count the epoch as finished, with its row of metrics."""
         self.metrics.append(row)
         self.epoch, self.batch, self.sums, self.seconds = self.epoch + 1, 0, {}, 0.0
+        self.sum_of_norms, self.n_norms = 0.0, 0
 
 
 def save_checkpoint(folder: Path, position: Position, tensors: dict[str, Any], *, keep: int) -> Path:

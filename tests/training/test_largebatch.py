@@ -14,6 +14,7 @@ from neurocontrast import losses
 from neurocontrast.encoders import ContrastiveModel, EncoderSettings, build_model
 from neurocontrast.exceptions import TrainingError, TrainingInterrupted
 from neurocontrast.kernels import Categorical, Gaussian
+from neurocontrast.training import fit
 from neurocontrast.training.distributed import Processes
 from neurocontrast.training.largebatch import drawing, parts_of
 from neurocontrast.training.session import start_session
@@ -216,6 +217,23 @@ def test_the_loss_scaler_scales_once(limit):
     assert relative(parts, full) < 0.02
     assert of_half["gradient_norm"] == pytest.approx(of_full["gradient_norm"], rel=0.02)
     assert of_parts["gradient_norm"] == pytest.approx(of_full["gradient_norm"], rel=0.02)
+
+
+def test_steps_that_the_loss_scaler_skips_are_left_out_of_the_mean_norm(tmp_path):
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)  # the first steps overflow
+    result = fit(
+        ContrastiveModel(Linear(), nn.Linear(32, 8)),
+        Contrast(),
+        views,
+        data(),
+        settings=settings(epochs=15, precision="16-mixed"),
+        seed=7,
+        folder=tmp_path,
+        joined=(Fabric(accelerator="cpu", plugins=[MixedPrecision("16-mixed", "cpu", scaler)]), Processes()),
+    )
+    norms = [row["gradient_norm"] for row in result.metrics]
+    assert norms[0] is None
+    assert 0 < norms[-1] < 10
 
 
 def test_run_of_micro_batches_is_the_run_of_whole_batches_to_rounding(tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ def predictions(n: int = 60, *, n_repeats: int = 1, scans_a_subject: int = 1, se
     return pd.concat(tables, ignore_index=True)
 
 
-def one_by_one(rows: pd.DataFrame, curve: str, n_draws: int = 500) -> np.ndarray:
+def one_by_one(rows: pd.DataFrame, curve: str, n_draws: int) -> np.ndarray:
     codes, units = pd.factorize(rows["subject_id"])
     counts = np.random.default_rng(0).multinomial(len(units), np.full(len(units), 1 / len(units)), size=n_draws)
     heights = []
@@ -44,10 +44,11 @@ def one_by_one(rows: pd.DataFrame, curve: str, n_draws: int = 500) -> np.ndarray
 
 @pytest.mark.parametrize("curve", ["roc", "precision_recall"])
 @pytest.mark.parametrize(("n_repeats", "scans_a_subject"), [(1, 1), (2, 2)])
-def test_a_band_is_that_of_resamples_one_by_one(curve, n_repeats, scans_a_subject):
+def test_a_band_is_that_of_resamples_one_by_one(curve, n_repeats, scans_a_subject, monkeypatch):
+    monkeypatch.setattr("neurocontrast.reporting.figures.bands._N_DRAWS", 200)
     rows = predictions(n_repeats=n_repeats, scans_a_subject=scans_a_subject)
     band = curve_band(rows, column="y_score", positive="patient", curve=curve)
-    low, high = one_by_one(rows, curve)
+    low, high = one_by_one(rows, curve, 200)
     assert band["low"].to_numpy() == pytest.approx(low)
     assert band["high"].to_numpy() == pytest.approx(high)
 

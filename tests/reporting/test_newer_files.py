@@ -12,25 +12,32 @@ import pandas as pd
 import pytest
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.reporting import ReportOptions, build_sections, list_pictures, read_evaluation
+from neurocontrast.reporting import SECTIONS, ReportOptions, build_sections, list_pictures, read_evaluation, render_page
 from neurocontrast.reporting.checklists import CLAIM, TRIPOD
 from neurocontrast.reporting.figures import count_confusion, draw_flow, list_steps
 from neurocontrast.reporting.folder import external_part
 from neurocontrast.reporting.inputs import INPUTS
 from neurocontrast.reporting.naming import threshold_text
-from neurocontrast.reporting.sections.brain import build_brain
-from neurocontrast.reporting.sections.confounds import build_confounds
-from neurocontrast.reporting.sections.guidelines import build_guidelines
 
 
 @pytest.fixture(scope="module")
-def html(full_folder, render) -> str:
-    return render(full_folder)
+def sections(full_folder):
+    return build_sections(read_evaluation(full_folder), ReportOptions())
+
+
+@pytest.fixture(scope="module")
+def html(full_folder, sections) -> str:
+    return render_page(read_evaluation(full_folder), sections)
 
 
 @pytest.fixture
 def folder(full_folder, tmp_path):
     return shutil.copytree(full_folder, tmp_path / "evaluation")
+
+
+def build(name, files):
+    """Build one section by its name."""
+    return next(each for each in SECTIONS if each.__name__ == f"build_{name}")(files, ReportOptions())
 
 
 def change(folder, **keys):
@@ -39,12 +46,12 @@ def change(folder, **keys):
     return read_evaluation(folder)
 
 
-def test_every_part_is_there(full_folder, html, parse):
+def test_every_part_is_there(sections, html, parse):
     page = parse.Page(html)
     for name in ("groups", "calibration", "worst", "learning", "external", "confounds", "brain", "guidelines"):
         assert name in page.headings()
     assert "Not shown:" not in page.text
-    names = {p.name for p in list_pictures(build_sections(read_evaluation(full_folder), ReportOptions()))}
+    names = {picture.name for picture in list_pictures(sections)}
     assert {
         "cohort_flow", "groups_sex_auc", "groups_age_band_auc", "calibration", "learning_auc", "external_roc",
         "external_precision_recall", "external_confusion", "external_sites_auc", "confounds_balanced_accuracy",
@@ -66,7 +73,7 @@ def test_the_page_is_sound(html, parse):
 
 
 @pytest.mark.parametrize("each", INPUTS, ids=lambda each: each.file)
-def test_what_is_missing_is_said(folder, each, parse, render):
+def test_what_is_missing_is_said(folder, each):
     """Each file by itself: the report says that it is missing and how it is made."""
     path = folder / each.file.rstrip("/")
     if path.is_dir():
@@ -76,20 +83,12 @@ def test_what_is_missing_is_said(folder, each, parse, render):
     keys = {"external": None} if each.section == "external" else {}
     keys |= {"learning_curve": None} if each.section == "learning" else {}
     files = change(folder, **keys)
-    row = next(
-        row
-        for section in build_sections(files, ReportOptions())
-        if section.name == "provenance"
-        for block in section.blocks
-        if block.block == "table"
-        for row in block.rows
-        if row[0].text == each.file
-    )
+    inputs = next(block for block in build("provenance", files).blocks if block.block == "table")
+    row = next(row for row in inputs.rows if row[0].text == each.file)
     assert row[2].text == "no"
     assert row[3].text == each.how
     if each.section:
-        section = next(s for s in build_sections(files, ReportOptions()) if s.name == each.section)
-        said = " ".join(block.text for block in section.blocks if block.block == "paragraph")
+        said = " ".join(block.text for block in build(each.section, files).blocks if block.block == "paragraph")
         assert each.file.split("/")[0].split("_pred")[0] in said
 
 
@@ -107,8 +106,7 @@ def test_what_is_missing_is_said(folder, each, parse, render):
 def test_the_rule_of_the_threshold_is_told(folder, rule, values, says):
     files = change(folder, threshold={"rule": rule, "values": values})
     assert says in threshold_text(files)
-    section = next(s for s in build_sections(files, ReportOptions()) if s.name == "errors")
-    assert says.lower() in section.blocks[0].right[0].title.lower()
+    assert says.lower() in build("errors", files).blocks[0].right[0].title.lower()
 
 
 def test_flow_counts_and_tells(full_folder, binary_folder):
@@ -173,10 +171,10 @@ def test_a_map_that_cannot_be_shown_is_named(folder):
     path = folder / "explanation" / "saliency.nii.gz"
     image = nibabel.load(path)
     nibabel.save(nibabel.Nifti1Image(np.zeros(image.shape, dtype=np.float32), image.affine), path)
-    said = [b.text for b in build_brain(read_evaluation(folder), ReportOptions()).blocks if b.block == "paragraph"]
+    said = [b.text for b in build("brain", read_evaluation(folder)).blocks if b.block == "paragraph"]
     assert "the map is zero everywhere" in said[0]
     path.write_bytes(b"nothing")
-    said = [b.text for b in build_brain(read_evaluation(folder), ReportOptions()).blocks if b.block == "paragraph"]
+    said = [b.text for b in build("brain", read_evaluation(folder)).blocks if b.block == "paragraph"]
     assert "saliency.nii.gz" in said[0]
     path.unlink()
     with pytest.raises(DataError, match="the map of the explanation is missing"):
@@ -191,7 +189,7 @@ def test_a_map_is_only_looked_for_in_its_folder(folder):
 
 def test_why_there_is_no_openbhb_score(folder):
     files = change(folder, confounds={"harmonise": "none", "openbhb": None, "openbhb_reason": "age does not vary"})
-    said = " ".join(b.text for b in build_confounds(files, ReportOptions()).blocks if b.block == "paragraph")
+    said = " ".join(b.text for b in build("confounds", files).blocks if b.block == "paragraph")
     assert "age does not vary" in said
 
 
@@ -201,20 +199,21 @@ def test_guidelines_have_all_their_items(full_folder, binary_folder, html, parse
     assert len({item.number for item in TRIPOD}) == len(TRIPOD)
     headings = set(parse.Page(html).headings())
     assert {name for item in (*TRIPOD, *CLAIM) for name in item.sections} <= headings
-    rows = {
-        row[0].text: row for row in build_guidelines(read_evaluation(binary_folder), ReportOptions()).blocks[1].rows
-    }
-    assert rows["33"][2].text == "no"
-    assert rows["33"][2].detail == "not in this report: external test set"
-    rows = {row[0].text: row for row in build_guidelines(read_evaluation(full_folder), ReportOptions()).blocks[1].rows}
-    assert rows["33"][2].links == [("external", "external test set")]
+    for folder, links, detail in (
+        (binary_folder, [], "not in this report: external test set"),
+        (full_folder, [("external", "external test set")], ""),
+    ):
+        claim = build("guidelines", read_evaluation(folder)).blocks[1]
+        row = next(row for row in claim.rows if row[0].text == "33")
+        assert (row[2].links, row[2].detail) == (links, detail)
 
 
 @pytest.mark.parametrize("maker", ["make_multiclass", "make_continuous"])
-def test_other_kinds_of_target(tmp_path, make, add_newer_files, maker, render, parse):
+def test_other_kinds_of_target(tmp_path, make, add_newer_files, maker, parse):
     folder = add_newer_files(getattr(make, maker)(tmp_path / "e"))
-    page = parse.Page(render(folder))
-    names = {p.name for p in list_pictures(build_sections(read_evaluation(folder), ReportOptions()))}
+    files = read_evaluation(folder)
+    sections = build_sections(files, ReportOptions())
+    page, names = parse.Page(render_page(files, sections)), {picture.name for picture in list_pictures(sections)}
     if maker == "make_multiclass":
         assert {"precision_recall_one_vs_rest", "calibration_1", "calibration_4", "external_confusion"} <= names
     else:

@@ -79,16 +79,14 @@ def fit(
 ) -> FitResult:
     """Train a model in place, with a checkpoint after every epoch, and within one every `checkpoint_minutes`.
 
-    An epoch sees every training scan once, in an order keyed by (seed, epoch), in batches of
-    nearly equal size. With `resume`, it continues from the newest checkpoint in
-    ``folder/checkpoints``; on a CPU the weights are then bit for bit those of a run that was never
-    stopped, given the same number of threads and version of PyTorch.
+    An epoch sees every training scan once, in an order keyed by (seed, epoch). With `resume`, it
+    continues from the newest checkpoint in ``folder/checkpoints``; on a CPU the weights are then bit for bit
+    those of a run that was never stopped, given the same number of threads and version of PyTorch.
 
     Parameters
     ----------
     model : ContrastiveModel
-        Ends with BatchNorm statistics re-estimated on un-augmented training scans; with
-        ``ema_decay``, with the average of its weights.
+        Ends with BatchNorm re-estimated on un-augmented scans; with `ema_decay`, as its weights' average.
     objective : Objective or SumOfObjectives
         A loss of `neurocontrast.losses`; its kernel is fitted on the training rows here.
     views : callable
@@ -96,10 +94,8 @@ def fit(
     data, settings, seed, folder, resume, facts, progress
         What is trained on; how; the seed of the scans' order; where ``metrics.csv``,
         ``checkpoints/`` and loggers' files go; whether to continue; what loggers note; what is told.
-    contract : mapping, optional
-        What must travel with an encoder; where given, weights alone lie beside the checkpoints.
-    joined : tuple, optional
-        What `launch` returned, where it was called already.
+    contract, joined : optional
+        What must travel with an encoder, for weights beside the checkpoints; what `launch` returned.
 
     Raises
     ------
@@ -115,14 +111,20 @@ def fit(
     try:
         return _train(session, position, checkpoints, folder, heard, facts or {})
     except Stopped as stopped:
-        path = checkpoints.save(position)
-        session.processes.wait_for_all()  # a launcher may end the others when the first process has ended
-        kind = TrainingSuspended if stopped.signal == signal.SIGUSR1 else TrainingInterrupted
-        raise kind(
-            f"stopped by {stopped} after {position.epoch} of {settings.epochs} epochs"
-            + (f" and {position.batch} batches" if position.batch else "")
-            + f"; saved as {path}. The same command with --resume continues as if nothing had happened."
-        ) from None
+        raise _interrupted(stopped, session, position, checkpoints) from None
+
+
+def _interrupted(
+    stopped: Stopped, session: Session, position: Position, checkpoints: Checkpoints
+) -> TrainingInterrupted:
+    path = checkpoints.save(position)
+    session.processes.wait_for_all()  # a launcher may end the others when the first process has ended
+    kind = TrainingSuspended if stopped.signal == signal.SIGUSR1 else TrainingInterrupted
+    return kind(
+        f"stopped by {stopped} after {position.epoch} of {session.settings.epochs} epochs"
+        + (f" and {position.batch} batches" if position.batch else "")
+        + f"; saved as {path}. The same command with --resume continues as if nothing had happened."
+    )
 
 
 def _train(

@@ -255,7 +255,7 @@ def _prepare(settings: Config, cohort: Cohort) -> _Parts:
     metadata, categories = encode_metadata(cohort.table, objective.columns)
     objective.check(metadata, names=cohort.names())
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
-    check_split(training_rows.tolist(), validation_rows.tolist())
+    check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
     if objective.kernel is not None:  # fitted again in training; here, so that a rule that cannot be used is told first
         objective.kernel.fit({name: column[training_rows] for name, column in metadata.items()})
     model = build_model(settings.encoder, seed=settings.seed)

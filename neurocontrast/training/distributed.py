@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -130,6 +131,7 @@ def launch(settings: TrainingSettings) -> tuple[Fabric, Processes]:
             f"{'Start them with torchrun or srun, or set' if settings.num_nodes > 1 else 'Set'} both to that."
         )
     several = n_processes > 1 or settings.strategy == "ddp"
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it tells each process's number on standard error
     try:
         environment: ClusterEnvironment = {"torchrun": TorchElasticEnvironment, "srun": SLURMEnvironment}.get(
             place.by or "", LightningEnvironment

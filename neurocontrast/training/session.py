@@ -187,13 +187,12 @@ def start_session(
 
     The other arguments are those of `fit`; `joined` is what `launch` returned, where that was called already.
     """
-    check_split(data.training_rows, data.validation_rows)
+    check_split(data.training_rows, data.validation_rows, settings)
     objective.check(data.metadata, names=data.names)
     if objective.kernel is not None:
         training = torch.as_tensor(data.training_rows)
         objective.kernel.fit({name: column[training] for name, column in data.metadata.items()})
     fabric, processes = joined or launch(settings)
-    _check_batches(len(data.training_rows), settings, processes)
     if processes.size > 1 and settings.sync_batchnorm:
         synchronise(model if settings.micro_batch_size is None else model.head)
     optimizer = build_optimizer(model.parameters(), settings)
@@ -215,24 +214,22 @@ def start_session(
     )
 
 
-def _check_batches(n_scans: int, settings: TrainingSettings, processes: Processes) -> None:
-    smallest = min(map(len, even_batches(range(n_scans), settings.batch_size)))
-    if smallest < processes.size:
-        raise ConfigError(
-            f"training.batch_size: an epoch's {n_scans} scans are divided into batches of {smallest} or more, and each "
-            f"of the {processes.size} processes needs at least one of every batch. Raise training.batch_size, or use "
-            "fewer devices."
-        )
-
-
-def check_split(training_rows: Sequence[int], validation_rows: Sequence[int]) -> None:
-    """Refuse a side of the split on which there is nothing to contrast."""
+def check_split(training_rows: Sequence[int], validation_rows: Sequence[int], settings: TrainingSettings) -> None:
+    """Refuse a side of the split on which there is nothing to contrast, and batches too small for the processes."""
     if len(training_rows) < 2:
         raise DataError(f"a contrastive loss needs at least two training scans, found {len(training_rows)}.")
     if len(validation_rows) == 1:
         raise ConfigError(
             "data.val_fraction leaves a single validation scan, and a contrastive loss needs two. "
             "Raise it, or set it to 0 for no validation."
+        )
+    smallest = min(map(len, even_batches(training_rows, settings.batch_size)))
+    n_processes = settings.devices * settings.num_nodes
+    if smallest < n_processes:
+        raise ConfigError(
+            f"training.batch_size: the {len(training_rows)} training scans are divided into batches of {smallest} or "
+            f"more, and each of the {n_processes} processes needs a scan of every batch. Raise training.batch_size, or "
+            "use fewer devices."
         )
 
 

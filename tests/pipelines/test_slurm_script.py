@@ -1,0 +1,100 @@
+"""The batch script, with an `srun` that starts its tasks here and an `scontrol` that writes down what it is told."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import neurocontrast
+
+SCRIPT = Path(__file__).resolve().parents[2] / "pipelines/slurm_pretrain.sh"
+SRUN = """#!/bin/bash
+echo $$ > srun.pid
+while [[ $1 == --* ]]; do echo "$1" >> srun.log; shift; done
+trap 'kill -USR1 $tasks' USR1
+for ((task = 0; task < SLURM_NTASKS; task++)); do
+    SLURM_STEP_NUM_TASKS=$SLURM_NTASKS SLURM_PROCID=$task SLURM_LOCALID=$task SLURM_NODEID=0 "$@" &
+    tasks="$tasks $!"
+done
+highest=0
+for task in $tasks; do
+    wait $task; code=$?
+    while kill -0 $task 2> /dev/null; do wait $task; code=$?; done
+    (( code > highest )) && highest=$code
+done
+exit $highest
+"""
+SCONTROL = '#!/bin/bash\necho "$@" >> scontrol.log\n'
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A folder to run in, and the environment of a job of two tasks."""
+
+    def program(name, text):
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    program("srun", SRUN)
+    program("scontrol", SCONTROL)
+    slurm = {"JOB_ID": "4217", "NTASKS": "2", "NTASKS_PER_NODE": "2", "NNODES": "1", "NODELIST": "127.0.0.1"}
+    environment = {**os.environ, **{f"SLURM_{key}": value for key, value in slurm.items()}, "OMP_NUM_THREADS": "1"}
+    environment["PATH"] = f"{tmp_path / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return tmp_path, environment, program
+
+
+@pytest.mark.parametrize(("code", "ended", "queued"), [(0, 0, ""), (75, 0, "requeue 4217\n"), (2, 2, ""), (1, 1, "")])
+def test_only_a_suspended_run_is_queued_again(cluster, code, ended, queued):
+    folder, environment, program = cluster
+    program("neurocontrast", f'#!/bin/bash\necho "$@" >> commands.log\nexit {code}\n')
+    done = subprocess.run(["bash", SCRIPT, "RUN", "--config", "a b.yaml"], cwd=folder, env=environment, check=False)
+    assert done.returncode == ended
+    log = folder / "scontrol.log"
+    assert (log.read_text() if log.exists() else "") == queued
+    command = "pretrain --out RUN --resume --config a b.yaml --set training.devices=2 --set training.num_nodes=1\n"
+    assert (folder / "commands.log").read_text() == 2 * command
+
+
+def test_without_a_run_the_script_says_how_it_is_called(cluster):
+    folder, environment, _ = cluster
+    done = subprocess.run(["bash", SCRIPT], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr[:6]) == (2, "usage:")
+
+
+@pytest.mark.slow
+def test_signalled_job_saves_is_queued_again_and_ends_as_one_run(cluster):
+    folder, environment, _ = cluster
+    table = neurocontrast.simulate(folder / "cohort", n_subjects=12, n_sites=2, spacing_mm=8.0)
+    tiny = {
+        "data.participants": table,
+        "data.cache_dir": folder / "cache",
+        "data.spacing_mm": 10,
+        "data.shape": "[16,20,16]",
+        "data.n_workers": 1,
+        "data.val_fraction": 0,
+        "encoder": "{name: lenet, projection: [8, 4]}",
+        "training.batch_size": 4,
+        "training.epochs": 400,
+        "training.accelerator": "cpu",
+    }
+    settings = [part for key, value in tiny.items() for part in ("--set", f"{key}={value}")]
+    command = ["bash", SCRIPT, "RUN", *settings]
+    with subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True) as job:
+        while not (folder / "RUN/checkpoints/epoch-0002.pt").exists():
+            assert job.poll() is None
+            time.sleep(0.02)
+        os.kill(int((folder / "srun.pid").read_text()), signal.SIGUSR1)
+        assert job.wait(120) == 0
+    assert (folder / "scontrol.log").read_text() == "requeue 4217\n"
+    assert not (folder / "RUN/encoder.json").exists()
+    n_done = len((folder / "RUN/metrics.csv").read_text().splitlines())
+    shorter = [*settings, "--set", f"training.epochs={n_done + 1}"]
+    subprocess.run(["bash", SCRIPT, "RUN", *shorter], cwd=folder, env=environment, check=True)
+    assert (folder / "RUN/encoder.json").exists()
+    assert (folder / "scontrol.log").read_text() == "requeue 4217\n"

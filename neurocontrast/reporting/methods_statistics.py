@@ -17,8 +17,8 @@ def write_statistics(files: EvaluationFiles, cite: Citations) -> str:
     text = f"We report {names}." if names else ""
     if "calibration_slope" in files.metrics:
         text += (
-            " Slope and intercept of the calibration come from a logistic regression of the outcome on the logit of "
-            f"the predicted probability {cite('calibration')}."
+            " The calibration slope is that of a logistic regression of the outcome on the logit of the predicted "
+            f"probability{_and_intercept(files)} {cite('calibration')}."
         )
     bootstrap = files.summary.get("bootstrap") or {}
     if bootstrap.get("n"):
@@ -66,6 +66,10 @@ def _permutation(files: EvaluationFiles, cite: Citations) -> str:
         f"n = {result.n:,}, p = {result.p_value:.3g}. It asks whether scan and target go together at all "
         f"{'within sites' if result.within_site else 'in this cohort'}, not whether the scan adds to the covariates."
     )
+
+
+def _and_intercept(files: EvaluationFiles) -> str:
+    return "; its intercept is that with the slope held at 1" if "calibration_intercept" in files.metrics else ""
 
 
 def write_confounds(files: EvaluationFiles, cite: Citations) -> str:

@@ -14,7 +14,7 @@ from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.reporting.blocks import Section
 from neurocontrast.reporting.html import PageHead, render_sections
 from neurocontrast.reporting.metrics import leading_metrics
-from neurocontrast.reporting.naming import join_words
+from neurocontrast.reporting.naming import join_words, split_name
 from neurocontrast.reporting.reading import read_table
 from neurocontrast.reporting.summary import FORMAT, KINDS, read_json
 
@@ -135,8 +135,8 @@ def render_comparison(files: ComparisonFiles, sections: Sequence[Section]) -> st
         facts=[
             ("Reference", files.reference),
             ("Compared with it", join_words([name for name in files.names if name != files.reference])),
-            ("Cross-validation", f"{s.get('n_folds', '?')} folds{repeats}, {s.get('splits', 'not recorded')}; the same "
-                                 "scans and folds for every model"),
+            ("Cross-validation", f"{s.get('n_folds', '?')} folds{repeats}, {split_name(str(s.get('splits')))}; the "
+                                 "same scans and folds for every model"),
         ],
         simulated=files.simulated,
         version=str(environment.get("neurocontrast") or ""),

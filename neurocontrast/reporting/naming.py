@@ -19,6 +19,7 @@ __all__ = [
     "objective_text",
     "probe_text",
     "shorten_paths",
+    "split_name",
     "splits_text",
     "target_text",
     "threshold_text",
@@ -127,13 +128,18 @@ def encoder_text(files: EvaluationFiles) -> str:
     return f"{text}, {n_features} features" if n_features else text
 
 
+def split_name(name: str) -> str:
+    """Say how folds were made: "stratified by target × site"."""
+    return _SPLITS.get(name, name)
+
+
 def splits_text(files: EvaluationFiles) -> str:
     """Say how the folds were made: "5 folds, stratified by target × site"."""
     name = str(files.summary["splits"])
     n_folds = files.summary.get("n_folds") or files.folds.get("fold", files.predictions["fold"]).nunique()
     n_repeats = files.summary.get("n_repeats") or 1
     repeats = f" × {n_repeats} repeats" if n_repeats > 1 else ""
-    return f"{n_folds} folds{repeats}, {_SPLITS.get(name, name)}"
+    return f"{n_folds} folds{repeats}, {split_name(name)}"
 
 
 def probe_text(files: EvaluationFiles) -> str:
@@ -152,7 +158,8 @@ def threshold_text(files: EvaluationFiles) -> str:
     if rule is None:
         return "at the threshold 0.5" if files.kind == "binary" else "by the highest probability"
     if files.kind != "binary":
-        return "by the highest probability" if rule == "half" else f"by the rule “{_rule_text(rule)}”"
+        against = " beside each class's share of the training fold" if rule == "prevalence" else ""
+        return f"by the highest probability{against}"
     if rule == "half" or isinstance(rule, int | float):
         return f"at the threshold {0.5 if rule == 'half' else rule:g}"
     spread = f" ({min(values):.2f} to {max(values):.2f} over folds)" if values else ""

@@ -17,8 +17,6 @@ from neurocontrast.reporting.style import Picture, styled
 __all__ = ["draw_brain", "read_map"]
 
 _WIDE = 10.4
-_SHARE = 0.95
-"""What lies below this percentile of the map's size is drawn fainter, not cut off."""
 
 
 def read_map(explanation: Explanation) -> nibabel.Nifti1Image:
@@ -45,7 +43,9 @@ def draw_brain(explanation: Explanation, image: nibabel.Nifti1Image) -> list[Pic
     from nilearn import datasets, plotting
 
     data = np.asarray(image.dataobj)
-    limit = float(np.percentile(np.abs(data[data != 0]), 99.5)) or float(np.abs(data).max())
+    sizes = np.abs(data)
+    # A few extreme voxels must not make all others pale.
+    limit = max(float(np.percentile(sizes[sizes > 0], 99.9)), 0.5 * float(sizes.max()))
     peak = _peak(explanation, image)
     numbers = {"ortho": peak, "z": [float(z) for z in np.linspace(-44, 60, 7).round()]}
     template = datasets.load_mni152_template(resolution=2)

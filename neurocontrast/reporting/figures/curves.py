@@ -33,6 +33,7 @@ __all__ = ["draw_one_vs_rest", "draw_precision_recall", "draw_roc"]
 
 _MAX_POINTS = 1000
 _MAX_FOLDS = 10
+_MAX_BANDS = 3
 
 Points = tuple[np.ndarray, np.ndarray]
 
@@ -128,7 +129,7 @@ def draw_one_vs_rest(files: EvaluationFiles, curve: str = "roc") -> Picture | No
             continue
         color, line = PALETTE[index % len(PALETTE)], LINES[index % len(LINES)]
         band = curve_band(tested, column=f"score_{name}", positive=name, curve=kind.band, **_resampling(files))  # type: ignore[arg-type]
-        if band is not None:
+        if band is not None and len(files.classes) <= _MAX_BANDS:
             axes.fill_between(band["x"], band["low"], band["high"], color=color, alpha=0.1, linewidth=0)
         n = round((tested["y_true"] == name).sum() / tested["repeat"].nunique())
         label = f"{labels[index]}: {kind.area} {_area(points, kind):.2f} (n = {n})"
@@ -145,11 +146,15 @@ def draw_one_vs_rest(files: EvaluationFiles, curve: str = "roc") -> Picture | No
     legend = "; ".join(str(text) for text in axes.get_legend_handles_labels()[1])
     what = "ROC" if kind is _ROC else "Precision–recall"
     chance = "" if kind is _ROC else " Chance is the share of each class."
+    file = f"{kind.band}_one_vs_rest"
+    bands = (
+        _band_text(files) if len(files.classes) <= _MAX_BANDS else f"Bands of so many classes are in {file}.tsv only."
+    )
     return Picture(
-        f"{kind.band}_one_vs_rest",
+        file,
         figure,
         alt=f"{what} curves of each class of {files.target} against all others. {legend}.",
-        caption=f"{what} curves, each class against all others. {_lines(files)} {_band_text(files)}{chance}",
+        caption=f"{what} curves, each class against all others. {_lines(files)} {bands}{chance}",
         numbers=pd.concat(parts, ignore_index=True),
     )
 

@@ -18,6 +18,7 @@ from neurocontrast.reporting.blocks import (
     Section,
     Table,
 )
+from neurocontrast.reporting.cautions import explain_warning
 from neurocontrast.reporting.comparison import ComparisonFiles
 from neurocontrast.reporting.figures import draw_differences, draw_learning_of_models, draw_models
 from neurocontrast.reporting.metrics import DASH, describe_metric, interval_text, number_text
@@ -43,13 +44,10 @@ def _build_warnings(files: ComparisonFiles) -> Section:
         text = "None of the evaluations raised a warning."
         return Section("warnings", "Read this first", [Paragraph(text, role="note")])
     everybody = len(files.names)
-    items = [
-        (
-            code.replace("_", " ").capitalize() + ".",
-            "All models." if len(names) == everybody else f"{join_words(names)}.",
-        )
-        for code, names in found.items()
-    ]
+    items = []
+    for code, names in found.items():
+        whose = "all models" if len(names) == everybody else join_words(names)
+        items.append((f"{code.replace('_', ' ').capitalize()} ({whose}).", explain_warning(code)))
     lead = "Warnings of the evaluations that are compared; their reports say more."
     return Section("warnings", f"Read this first: {len(items)} warnings", [Items(items, role="warnings")], lead=lead)
 
@@ -155,7 +153,7 @@ def _build_learning(files: ComparisonFiles) -> Section:
             "evaluate … --train-sizes 100,200,…`."
         )
         return Section("learning", title, [Paragraph(text, role="note")])
-    lead = "The same test folds and the same draws of subjects, larger and larger."
+    lead = "The same test folds; the same draws of subjects where the evaluations have the same seed."
     return Section("learning", title, [Pictures(pictures, wide=True)], lead=lead)
 
 

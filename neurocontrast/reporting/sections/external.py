@@ -69,5 +69,5 @@ def _renamed_all(block: Block) -> Block:
 
 def _renamed(picture: Picture) -> Picture:
     alt = "External test set. " + picture.alt.replace("out-of-fold ", "")
-    caption = picture.caption.replace("out-of-fold ", "").replace(", pooled", "")
+    caption = picture.caption.replace("Out-of-fold prediction", "Prediction").replace("out-of-fold ", "")
     return replace(picture, name=f"external_{picture.name}", alt=alt, caption=f"External test set. {caption}")

@@ -123,5 +123,5 @@ def build_learning(files: EvaluationFiles, options: ReportOptions) -> Section:
     if not pictures:
         return Section("learning", "Learning curve", [Paragraph(missing_note("learning"), role="note")])
     blocks: list[Block] = [Pictures(pictures)]
-    lead = "A curve that still rises at its right end would gain from more labelled scans; a flat one would not."
+    lead = "A curve that still gets better at its right end would gain from more labelled scans; a flat one would not."
     return Section("learning", "Learning curve", blocks, lead=lead)

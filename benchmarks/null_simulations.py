@@ -28,7 +28,7 @@ from neurocontrast.evaluation.significance import corrected_resampled_t, delong_
 from neurocontrast.evaluation.splits import leave_site_out, stratified
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.threads import one_thread
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics, percentile_interval
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics
 
 LEVEL = 0.05
 FAST = EvaluationSettings(n_permutations=19, n_inner_folds=2, C=(1e-3, 1e-1), alpha=(1.0, 100.0), n_folds=4)
@@ -153,7 +153,7 @@ def bootstrap_covers(
     target, model, subjects = scored_people(seed, n=n, area=area, n_sessions=n_sessions)
     units = subjects if cluster else np.arange(len(subjects)).astype(str).astype(object)
     drawn = bootstrap_metrics(target, {"m": model}, units, n_bootstraps=500, seed=seed, names=(metric,))["m"][metric]
-    low, high = percentile_interval(drawn, level=1 - LEVEL) or (np.nan, np.nan)
+    low, high = drawn.interval(level=1 - LEVEL) or (np.nan, np.nan)
     return bool(low <= truth <= high)
 
 
@@ -165,7 +165,7 @@ def number_covers(seed: int, *, metric: str, n: int, truth: float) -> bool:
     predictions = as_predictions(model, np.zeros(n, dtype=np.int64))
     subjects = np.arange(n).astype(str).astype(object)
     drawn = bootstrap_metrics(target, {"m": predictions}, subjects, n_bootstraps=500, seed=seed, names=(metric,))
-    low, high = percentile_interval(drawn["m"][metric], level=1 - LEVEL) or (np.nan, np.nan)
+    low, high = drawn["m"][metric].interval(level=1 - LEVEL) or (np.nan, np.nan)
     return bool(low <= truth <= high)
 
 
@@ -212,7 +212,7 @@ def nested_result(seed: int, *, n: int = 80) -> tuple[tuple[float, float], float
         folds[0, split.test] = split.fold
     pooled = OutOfFold(scores[None], np.zeros((1, n), dtype=np.int64), folds, [], 0)
     drawn = bootstrap_metrics(own, {"m": pooled}, subjects[:n], n_bootstraps=500, seed=seed, names=("auc_within_fold",))
-    return percentile_interval(drawn["m"]["auc_within_fold"], level=0.95) or (np.nan, np.nan), float(np.mean(areas))
+    return drawn["m"]["auc_within_fold"].interval(level=0.95) or (np.nan, np.nan), float(np.mean(areas))
 
 
 def nested_coverage(n_cohorts: int) -> tuple[float, float]:

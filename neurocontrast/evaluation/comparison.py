@@ -17,7 +17,7 @@ from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.metrics import METRICS
 from neurocontrast.evaluation.significance import corrected_resampled_t, holm
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics, percentile_interval, pooled_metrics
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, pooled_metrics
 from neurocontrast.evaluation.units import choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_seed
@@ -111,7 +111,7 @@ def compare_models(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return a table of models, and one of the differences of every other model from the first.
 
-    Intervals are percentiles over resamples, the same for all models, of what the first evaluation
+    Intervals are bootstrap intervals (BCa) over resamples, the same for all models, of what the first evaluation
     resampled: subjects, or sites. ``p_value`` is of
     the corrected resampled t-test (Nadeau and Bengio) over folds; ``p_adjusted`` counts the
     comparisons of a metric (Holm). Where sites are held out, folds are no random draws, and
@@ -130,12 +130,12 @@ def compare_models(
     table, differences = [], []
     for metric in METRICS[target.kind]:
         for name in models:
-            low, high = percentile_interval(drawn[name][metric], level=level) or (None, None)
+            low, high = drawn[name][metric].interval(level=level) or (None, None)
             table.append({"model": name, "metric": metric, "value": pooled[name][metric][0], "low": low, "high": high})
         found = []
         for name in list(models)[1:]:
             gain = drawn[name][metric] - drawn[reference][metric]
-            low, high = percentile_interval(gain, level=level) or (None, None)
+            low, high = gain.interval(level=level) or (None, None)
             difference = pooled[name][metric][0] - pooled[reference][metric][0]
             row = {"metric": metric, "model": name, "reference": reference, "difference": difference}
             found.append(row | {"low": low, "high": high} | _test_over_folds(folds[name], folds[reference], metric))

@@ -12,13 +12,14 @@ import pandas as pd
 
 from neurocontrast.evaluation.covariates import choose_covariates
 from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
+from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split, stratified
 from neurocontrast.evaluation.table import cell_texts
 from neurocontrast.evaluation.target import MAX_CLASSES as MAX_LEVELS
 from neurocontrast.evaluation.target import Target, read_target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics, percentile_interval, pooled_metrics
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, pooled_metrics
 from neurocontrast.seeds import derive_generator, derive_seed
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "median_error",
 ]
 
-Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
 N_FOLDS = 5
@@ -127,7 +127,7 @@ class ConfoundProbes:
             settings=settings,
         )
 
-    def resample(self, reading: Reading, metric: str, *, by_subject: bool = False) -> Floats:
+    def resample(self, reading: Reading, metric: str, *, by_subject: bool = False) -> Resamples:
         """Return a metric on resamples; sites are never resampled to say how well sites are told apart."""
         clusters = self.subjects if by_subject or reading.target.name == "site" else self.units
         drawn = bootstrap_metrics(
@@ -234,7 +234,7 @@ def _describe(
         interval = None
         if probes.settings.n_bootstraps and np.isfinite(value):
             level = probes.settings.confidence_level
-            interval = percentile_interval(probes.resample(reading, metric), level=level)
+            interval = probes.resample(reading, metric).interval(level=level)
         low, high = interval or (None, None)
         chance = 1 / levels if levels else {"mae": median_error(target, reading.splits), "r2": 0.0}[metric]
         figures = {"metric": metric, "value": value if np.isfinite(value) else None, "low": low, "high": high}

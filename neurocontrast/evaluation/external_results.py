@@ -14,18 +14,18 @@ from neurocontrast.evaluation.external import External
 from neurocontrast.evaluation.fitted import final_seed
 from neurocontrast.evaluation.fitting import study_designs
 from neurocontrast.evaluation.groups import site_table
+from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, explain_undefined, explain_value
 from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide
 from neurocontrast.evaluation.significance import delong_interval, delong_test
 from neurocontrast.evaluation.tables import prediction_table
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics, percentile_interval, pooled_metrics
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, pooled_metrics
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["run_external"]
 
-Floats = npt.NDArray[np.float64]
 Models = dict[str, OutOfFold]
 
 
@@ -71,7 +71,7 @@ def _as_predictions(decided: Decided, test: npt.NDArray[np.intp], target: Target
 def _summary(external: External, models: Models) -> dict[str, Any]:
     study, rows, settings = external.study, external.split.test, external.study.settings
     names = [name for name in METRICS[study.target.kind] if name not in POOLED_ONLY]
-    resamples: dict[str, dict[str, Floats]] = {}
+    resamples: dict[str, dict[str, Resamples]] = {}
     if settings.n_bootstraps:
         seed = derive_seed("external-intervals", settings.seed)
         resamples = bootstrap_metrics(
@@ -99,7 +99,7 @@ def _summary(external: External, models: Models) -> dict[str, Any]:
 
 
 def _metrics(
-    external: External, model: OutOfFold, drawn: dict[str, Floats] | None, names: list[str]
+    external: External, model: OutOfFold, drawn: dict[str, Resamples] | None, names: list[str]
 ) -> dict[str, dict[str, Any]]:
     study, rows, level = external.study, external.split.test, external.study.settings.confidence_level
     values = pooled_metrics(study.target, model, rows=rows)
@@ -107,7 +107,7 @@ def _metrics(
     found: dict[str, dict[str, Any]] = {}
     for name in names:
         value = float(values[name][0]) if np.isfinite(values[name][0]) else None
-        interval = None if drawn is None or value is None else percentile_interval(drawn[name], level=level)
+        interval = None if drawn is None or value is None else drawn[name].interval(level=level)
         method = None if interval is None else "bootstrap"
         if name == "auc" and _delong_applies(external):
             interval = delong_interval(study.target.values[rows], model.scores[0, rows], level=level)[1]
@@ -129,7 +129,7 @@ def _increment(
         interval = None
         if resamples and difference is not None:
             drawn = resamples["embedding"][name] - resamples["baseline"][name]
-            interval = percentile_interval(drawn, level=level)
+            interval = drawn.interval(level=level)
         found[name] = {
             "difference": difference,
             "interval": interval and list(interval),

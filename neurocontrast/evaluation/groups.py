@@ -12,11 +12,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, explain_undefined, explain_value
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.table import NO_SITE
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics, percentile_interval, pooled_metrics
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, pooled_metrics
 from neurocontrast.evaluation.units import MIN_SITES, Units
 from neurocontrast.seeds import derive_seed
 
@@ -121,7 +122,7 @@ class _Part:
             row |= {f"n_{name}": int(count) for name, count in zip(target.classes, counts, strict=True)}
         names = [name for name in METRICS[target.kind] if name not in POOLED_ONLY]
         too_few = self._too_few(members)
-        drawn: dict[str, npt.NDArray[np.float64]] = {}
+        drawn: dict[str, Resamples] = {}
         if self.settings.n_bootstraps and too_few is None:
             drawn = bootstrap_metrics(
                 target,
@@ -137,7 +138,7 @@ class _Part:
             value = _number(pooled["embedding"][name][0])
             interval = None
             if value is not None and name in drawn:
-                interval = percentile_interval(drawn[name], level=self.settings.confidence_level)
+                interval = drawn[name].interval(level=self.settings.confidence_level)
             low, high = interval or (None, None)
             row |= {name: value, f"{name}_low": low, f"{name}_high": high}
         row |= {f"baseline_{name}": _number(pooled["baseline"][name][0]) for name in names}

@@ -11,7 +11,7 @@ import pandas as pd
 from neurocontrast.evaluation.confounds import ConfoundProbes, Reading, frequent_levels, median_error
 from neurocontrast.evaluation.splits import Split, leave_site_out
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import percentile_interval, pooled_metrics
+from neurocontrast.evaluation.uncertainty import pooled_metrics
 
 __all__ = ["SITE_EXPONENT", "openbhb_score", "site_folds"]
 
@@ -68,8 +68,9 @@ def _score(probes: ConfoundProbes, site: Reading, age: Reading) -> dict[str, Any
     if probes.settings.n_bootstraps:
         # The same scans and seed, and subjects in both, so the two are resampled together.
         errors = probes.resample(age, "mae", by_subject=True)
-        drawn = errors * probes.resample(site, "balanced_accuracy") ** SITE_EXPONENT
-        interval = percentile_interval(drawn, level=probes.settings.confidence_level)
+        accuracies = probes.resample(site, "balanced_accuracy")
+        scores = errors.combine(accuracies, lambda mae, accuracy: mae * accuracy**SITE_EXPONENT)
+        interval = scores.interval(level=probes.settings.confidence_level)
     levels, guessed = len(site.target.classes), median_error(age.target, age.splits)
     return {
         "score": error * accuracy**SITE_EXPONENT,

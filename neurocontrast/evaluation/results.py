@@ -90,6 +90,7 @@ def study_summary(
         "warnings": [{"code": notice.code, "message": notice.message} for notice in notices],
         "bootstrap": {
             "n": settings.n_bootstraps,
+            "method": "BCa",
             "unit": study.units.name,
             "n_units": study.units.n,
             "level": settings.confidence_level,

@@ -9,11 +9,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, compute_metrics, explain_undefined, explain_value
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics, percentile_interval, pooled_metrics
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, pooled_metrics
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["fold_table", "metric_summary"]
@@ -58,7 +59,7 @@ def metric_summary(
     """
     rows = models["embedding"].tested
     pooled = {name: pooled_metrics(target, model, rows=rows) for name, model in models.items()}
-    resamples: dict[str, dict[str, np.ndarray]] = {}
+    resamples: dict[str, dict[str, Resamples]] = {}
     if settings.n_bootstraps:
         seed = derive_seed("intervals", settings.seed)
         resamples = bootstrap_metrics(target, models, units, n_bootstraps=settings.n_bootstraps, seed=seed, rows=rows)
@@ -86,7 +87,7 @@ def metric_summary(
 
 
 def _describe(
-    folds: pd.Series | None, pooled: float, drawn: np.ndarray | None, level: float, reason: str
+    folds: pd.Series | None, pooled: float, drawn: Resamples | None, level: float, reason: str
 ) -> dict[str, Any]:
     per_fold = np.array([]) if folds is None else folds.dropna().to_numpy(dtype=float)
     value = _number(pooled)
@@ -102,8 +103,8 @@ def _describe(
     return described
 
 
-def _interval(drawn: np.ndarray | None, value: float | None, level: float) -> list[float] | None:
-    found = None if drawn is None or value is None else percentile_interval(drawn, level=level)
+def _interval(drawn: Resamples | None, value: float | None, level: float) -> list[float] | None:
+    found = None if drawn is None or value is None else drawn.interval(level=level)
     return None if found is None else list(found)
 
 

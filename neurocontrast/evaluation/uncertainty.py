@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
 from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.metrics import compute_metrics
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["bootstrap_metrics", "percentile_interval", "pooled_metrics", "resample_counts"]
+__all__ = ["bootstrap_metrics", "leave_out", "pooled_metrics", "resample_counts"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
-MAX_UNDEFINED_SHARE = 0.05
-"""An interval is withheld where more resamples than this leave the metric undefined."""
+MAX_LEFT_OUT = 200
+"""More units than this are left out in groups."""
 
 _CHUNK_VALUES = 4_000_000
 
@@ -66,7 +68,7 @@ def bootstrap_metrics(
     seed: int,
     rows: Rows | None = None,
     names: Collection[str] | None = None,
-) -> dict[str, dict[str, Floats]]:
+) -> dict[str, dict[str, Resamples]]:
     """Return every metric of every model on each resample of units: subjects, or whole sites.
 
     All models see the same resamples, so differences between them are paired. What varies is
@@ -74,15 +76,34 @@ def bootstrap_metrics(
     """
     chosen = np.arange(len(target.values)) if rows is None else rows
     collected: dict[str, dict[str, list[Floats]]] = {name: {} for name in models}
-    for weights in resample_counts(units[chosen], n_bootstraps=n_bootstraps, seed=seed):
+    left_out = leave_out(units[chosen])
+    blocks = chain(
+        [np.ones((1, len(chosen)))], left_out, resample_counts(units[chosen], n_bootstraps=n_bootstraps, seed=seed)
+    )
+    for weights in blocks:
         for name, predictions in models.items():
             found = pooled_metrics(target, predictions, rows=chosen, weights=weights, names=names)
             for metric, values in found.items():
                 collected[name].setdefault(metric, []).append(values)
     return {
-        name: {metric: np.concatenate(parts) for metric, parts in metrics.items()}
+        name: {metric: _resamples(np.concatenate(parts), n_bootstraps) for metric, parts in metrics.items()}
         for name, metrics in collected.items()
     }
+
+
+def _resamples(values: Floats, n_bootstraps: int) -> Resamples:
+    n_others = len(values) - n_bootstraps
+    return Resamples(float(values[0]), values[1:n_others], values[n_others:])
+
+
+def leave_out(units: npt.NDArray[np.object_]) -> Iterator[Floats]:
+    """Yield blocks of weights (groups, scans) that leave out each unit, or each of `MAX_LEFT_OUT` groups of units."""
+    codes = np.unique(units, return_inverse=True)[1] % MAX_LEFT_OUT
+    n_groups = int(codes.max()) + 1
+    block = max(1, _CHUNK_VALUES // len(units))
+    for start in range(0, n_groups, block):
+        groups = np.arange(start, min(start + block, n_groups))
+        yield (codes != groups[:, None]).astype(float)
 
 
 def resample_counts(units: npt.NDArray[np.object_], *, n_bootstraps: int, seed: int) -> Iterator[Floats]:
@@ -98,15 +119,3 @@ def resample_counts(units: npt.NDArray[np.object_], *, n_bootstraps: int, seed: 
         size = min(block, n_bootstraps - start)
         counts = generator.multinomial(n_units, np.full(n_units, 1 / n_units), size=size)
         yield counts[:, codes].astype(float)
-
-
-def percentile_interval(values: Floats, *, level: float) -> tuple[float, float] | None:
-    """Return the central share `level` of resampled values.
-
-    Undefined resamples are left out; None where they are more than 5 %, or all there is.
-    """
-    defined = values[np.isfinite(values)]
-    if not len(defined) or len(defined) < (1 - MAX_UNDEFINED_SHARE) * len(values):
-        return None
-    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)

@@ -122,7 +122,7 @@ def test_the_bootstrap_is_the_naive_loop(kind):
             }
         )
         for name, value in expected.items():
-            assert drawn[name][number] == pytest.approx(value, abs=1e-12), name
+            assert drawn[name].drawn[number] == pytest.approx(value, abs=1e-12), name
 
 
 def weak_cohort():

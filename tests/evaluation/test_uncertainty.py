@@ -2,16 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import bootstrap, norm
+from sklearn.metrics import roc_auc_score
 
 from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import (
-    bootstrap_metrics,
-    percentile_interval,
-    pooled_metrics,
-    resample_counts,
-)
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, leave_out, pooled_metrics, resample_counts
 
 
 def scored(codes: np.ndarray, scores: np.ndarray) -> tuple[Target, OutOfFold]:
@@ -41,14 +38,18 @@ def test_models_share_their_resamples():
     drawn = bootstrap_metrics(
         target, {"embedding": model, "baseline": model}, np.arange(60).astype(str), n_bootstraps=40, seed=1
     )
-    np.testing.assert_array_equal(drawn["embedding"]["auc"], drawn["baseline"]["auc"])
+    np.testing.assert_array_equal(drawn["embedding"]["auc"].drawn, drawn["baseline"]["auc"].drawn)
 
 
 def test_an_interval_is_withheld_where_resamples_are_undefined():
-    assert percentile_interval(np.array([1.0] * 90 + [np.nan] * 10), level=0.95) is None
-    assert percentile_interval(np.array([np.nan] * 5), level=0.95) is None
-    low, high = percentile_interval(np.append(np.arange(101.0), np.nan), level=0.9) or (None, None)
-    assert (low, high) == pytest.approx((5, 95))
+    def interval(drawn, value=1.0, level=0.95):
+        return Resamples(value, np.array([]), np.array(drawn)).interval(level=level)
+
+    assert interval([1.0] * 90 + [np.nan] * 10) is None
+    assert interval([np.nan] * 5) is None
+    assert interval([1.0] * 100, value=np.nan) is None
+    assert interval([1.0] * 100) == (1.0, 1.0)
+    assert interval([*np.arange(101.0), np.nan], value=50.0, level=0.9) == pytest.approx((5, 95))
 
 
 @pytest.mark.parametrize("n_sessions", [1, 3])
@@ -67,6 +68,49 @@ def test_the_interval_of_an_auc_covers_the_truth(n_sessions):
         target, model = scored(codes, scores)
         subjects = np.tile(np.arange(n_subjects), n_sessions).astype(str)
         drawn = bootstrap_metrics(target, {"m": model}, subjects, n_bootstraps=300, seed=simulation)["m"]["auc"]
-        low, high = percentile_interval(drawn, level=0.95) or (1.0, 0.0)
+        low, high = drawn.interval(level=0.95) or (1.0, 0.0)
         covered += low <= truth <= high
     assert 0.89 <= covered / n_simulations <= 0.99
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+def test_the_interval_is_scipys(skewed):
+    """SciPy's `bootstrap` computes BCa intervals on its own; the jackknife is the same, the resamples are others."""
+    generator = np.random.default_rng(0)
+    truth = generator.normal(50, 10, 60)
+    error = generator.lognormal(0, 1.2, 60) if skewed else generator.normal(0, 5, 60)
+    target = Target("age", "continuous", truth)
+    model = OutOfFold((truth + error)[None], np.zeros((1, 60), np.int64), np.zeros((1, 60), np.intp), [], 0)
+    units = np.arange(60).astype(str).astype(object)
+    found = bootstrap_metrics(target, {"m": model}, units, n_bootstraps=20_000, seed=0, names=["mae"])["m"]["mae"]
+    given = bootstrap((np.abs(error),), np.mean, n_resamples=20_000, method="BCa", random_state=1)
+    ends, expected = found.interval(level=0.95), given.confidence_interval
+    width = expected.high - expected.low
+    assert ends == pytest.approx((expected.low, expected.high), abs=0.03 * width)
+    plain = np.quantile(found.drawn, [0.025, 0.975])
+    assert (abs(plain[1] - ends[1]) > 0.05 * width) == skewed  # where it differs from percentiles, it does so rightly
+
+
+def test_units_are_left_out_one_by_one_or_in_groups():
+    subjects = np.array(["a", "b", "a", "c"], dtype=object)
+    (weights,) = leave_out(subjects)
+    np.testing.assert_array_equal(weights, [[0, 1, 0, 1], [1, 0, 1, 1], [1, 1, 1, 0]])
+    many = np.concatenate(list(leave_out(np.arange(900).astype(str).astype(object))))
+    assert many.shape == (200, 900)
+    np.testing.assert_array_equal((many == 0).sum(axis=0), 1)
+    assert set((many == 0).sum(axis=1)) == {4, 5}
+
+
+def test_a_difference_is_paired():
+    generator = np.random.default_rng(0)
+    codes = np.arange(80) % 2
+    better, worse = (codes + spread * generator.normal(size=80) for spread in (0.7, 1.5))
+    target = scored(codes, better)[0]
+    models = {name: scored(codes, scores)[1] for name, scores in (("better", better), ("worse", worse))}
+    units = np.arange(80).astype(str).astype(object)
+    drawn = bootstrap_metrics(target, models, units, n_bootstraps=500, seed=0, names=["auc"])
+    gain = drawn["better"]["auc"] - drawn["worse"]["auc"]
+    assert gain.value == pytest.approx(roc_auc_score(codes, better) - roc_auc_score(codes, worse))
+    np.testing.assert_allclose(gain.drawn, drawn["better"]["auc"].drawn - drawn["worse"]["auc"].drawn)
+    low, high = gain.interval(level=0.95)
+    assert low < gain.value < high

@@ -5,7 +5,7 @@ import pytest
 
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics, percentile_interval
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics
 from neurocontrast.evaluation.units import choose_units
 
 
@@ -33,6 +33,6 @@ def test_where_sites_differ_only_resampled_sites_cover_the_truth(unit, low, high
         drawn = bootstrap_metrics(target, {"m": model}, units.labels, n_bootstraps=200, seed=simulation, names=["mae"])[
             "m"
         ]["mae"]
-        ends = percentile_interval(drawn, level=0.95) or (np.nan, np.nan)
+        ends = drawn.interval(level=0.95) or (np.nan, np.nan)
         covered += ends[0] <= 10 <= ends[1]
     assert low <= covered / n_simulations <= high

@@ -72,8 +72,10 @@ def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(folder) / CONTRACT
     if not path.is_file():
+        weights = sorted((Path(folder) / "checkpoints").glob(f"epoch-*/{CONTRACT}"), key=lambda path: path.parent.name)
         unfinished = (Path(folder) / "checkpoints").is_dir()
-        advice = "The run is not finished: continue it with --resume." if unfinished else "Give a run directory."
+        advice = "The run is not finished: continue it with --resume" if unfinished else "Give a run directory"
+        advice += f", or give the weights of its last epoch, {weights[-1].parent}." if weights else "."
         raise CheckpointError(f"{folder}: no {CONTRACT} there. {advice}")
     try:
         contract = json.loads(path.read_text(encoding="utf-8"))

@@ -38,7 +38,8 @@ def embed(
     Parameters
     ----------
     run : path
-        Run directory, or any folder with ``encoder.safetensors`` and ``encoder.json``.
+        Run directory, or any folder with ``encoder.safetensors`` and ``encoder.json``, such as
+        ``RUN/checkpoints/epoch-0003`` of a run that is not finished.
     participants : path
         Table of scans.
     out : path
@@ -115,6 +116,8 @@ def _check_target(out: Path, *, overwrite: bool) -> Path:
 
 def _describe(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress) -> dict[str, Any]:
     """Return what a reader of the table must know, first of all who was in pretraining."""
+    if run.resolve().parent.name == "checkpoints":  # weights of a run that is not finished: the run above knows
+        run = run.resolve().parent.parent
     provenance = read_provenance(run) if (run / "provenance.json").is_file() else None
     if provenance is None:
         progress.warning(

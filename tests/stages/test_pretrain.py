@@ -12,14 +12,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import neurocontrast
 from neurocontrast.config import load_config
 from neurocontrast.data import read_cohort
+from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, TrainingInterrupted
 from neurocontrast.progress import SILENT
 from neurocontrast.provenance import subject_digest
+from neurocontrast.stages import run_lock
+from neurocontrast.stages.run_folder import check_can_continue
 
 TIMING = ("seconds", "volumes_per_second")
 
@@ -228,17 +232,83 @@ def test_killed_while_the_last_files_were_written(whole, settings, tmp_path, los
     assert metrics(tmp_path / "run") == metrics(whole)
 
 
-def test_damaged_checkpoint_is_named_and_the_one_before_can_be_used(whole, settings, tmp_path):
-    out = tmp_path / "run"
+def test_damaged_checkpoint_is_passed_over_for_the_one_before(whole, settings, tmp_path):
+    out, progress = tmp_path / "run", Listening()
     shutil.copytree(whole, out)
     (out / "encoder.json").unlink()
     newest = out / "checkpoints/epoch-0002.pt"
     newest.write_bytes(newest.read_bytes()[:-1000])
-    with pytest.raises(CheckpointError, match=r"epoch-0002\.pt: the checkpoint is damaged.*Remove this file"):
-        neurocontrast.pretrain(settings(), out=out, resume=True)
-    newest.unlink()
-    neurocontrast.pretrain(settings(), out=out, resume=True)
+    neurocontrast.pretrain(settings(), out=out, resume=True, progress=progress)
+    assert any(
+        "epoch-0002.pt: damaged, and kept as epoch-0002.pt.damaged; continuing" in text for text in progress.said
+    )
     assert weights(out) == weights(whole)
+    assert metrics(out) == metrics(whole)
+
+
+def test_weights_of_the_last_epochs_can_be_embedded_with(whole, settings, tmp_path):
+    for epoch in (1, 2):
+        half, contract = load_encoder(whole / f"checkpoints/epoch-000{epoch}")
+        assert contract["epochs"] == epoch
+        assert contract["batchnorm"] == {"statistics": "running averages of training"}
+    final, _ = load_encoder(whole)
+    trained, other = dict(final.named_parameters()), dict(half.named_parameters())
+    assert all(torch.equal(trained[name], other[name]) for name in trained)
+    table = settings().data.participants
+    out = neurocontrast.embed(
+        whole / "checkpoints/epoch-0001", participants=table, out=tmp_path / "half.parquet", config=settings()
+    )
+    info = read_embeddings(out).info
+    assert info["pretraining_subjects"] == json.loads((whole / "provenance.json").read_text())["pretraining_subjects"]
+
+
+def test_a_run_can_become_longer(whole, settings, tmp_path):
+    out, progress = tmp_path / "run", Listening()
+    shutil.copytree(whole, out)
+    longer = settings("training.epochs=3")
+    neurocontrast.pretrain(longer, out=out, resume=True, progress=progress)
+    assert f"{out}: now 3 epochs, in place of 2." in progress.said
+    neurocontrast.pretrain(longer, out=tmp_path / "straight")
+    assert weights(out) == weights(tmp_path / "straight")
+    assert metrics(out) == metrics(tmp_path / "straight")
+    assert load_config(out / "config.yaml") == load_config(tmp_path / "straight/config.yaml")
+    with pytest.raises(CheckpointError, match=r"training\.epochs: was 3, is 1, and 3 are done"):
+        neurocontrast.pretrain(settings("training.epochs=1"), out=out, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (["training.epochs=5", "training.schedule=cosine"], r"training\.epochs: was 2, is 5, and a cosine schedule"),
+        (
+            ["training.devices=2", "training.sync_batchnorm=false"],
+            r"devices × training\.num_nodes: was 1, is 2, and each",
+        ),
+        (
+            ["training.devices=2", "training.micro_batch_size=2"],
+            r"devices × training\.num_nodes: was 1, is 2, and each",
+        ),
+        (["data.val_fraction=0.2"], r"data\.val_fraction: was 0\.3, is 0\.2\n.*What may change: .*training\.devices"),
+    ],
+)
+def test_what_would_change_the_weights_is_refused(whole, settings, changes, told):
+    with pytest.raises(CheckpointError, match=f"(?s){told}"):
+        check_can_continue(whole, settings(*changes), None)
+
+
+def test_what_changes_no_weight_may_change(whole, settings):
+    free = ["training.devices=2", "training.checkpoint_minutes=1", "training.accelerator=auto", "data.n_workers=3"]
+    check_can_continue(whole, settings(*free), None)
+
+
+def test_a_run_in_use_is_refused(whole, settings, monkeypatch):
+    monkeypatch.setattr(run_lock, "_PATIENCE", 0.1)
+    with (
+        run_lock.hold(whole, SILENT),
+        pytest.raises(CheckpointError, match=rf"another process is training .*process {os.getpid()} on "),
+    ):
+        neurocontrast.pretrain(settings("training.epochs=3"), out=whole, resume=True)
+    assert load_config(whole / "config.yaml").training.epochs == 2
 
 
 def test_sigterm_saves_and_resume_without_configuration_continues(whole, settings, tmp_path):

@@ -11,6 +11,8 @@ import torch
 from safetensors.torch import load_file
 from tiny import run as tiny_run
 
+from neurocontrast.training.state import newest_checkpoint
+
 PROGRAM = Path(__file__).parent / "tiny.py"
 EPOCHS = 40
 
@@ -56,11 +58,13 @@ def test_killed_twice_then_resumed_is_the_uninterrupted_run(whole, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_killed_at_many_moments_is_the_uninterrupted_run(whole, tmp_path, seed):
-    moments = random.Random(seed)
-    for _ in range(6):
+    moments, resumed_from = random.Random(seed), []
+    for _ in range(5):  # 20 in all
         killed_after(moments.uniform(0.0, 0.6), tmp_path)
+        resumed_from.append(newest_checkpoint(tmp_path / "checkpoints"))
     finish(tmp_path)
     assert_same(tmp_path, whole)
+    assert any(path is not None and "-batch-" in path.name for path in resumed_from)
 
 
 def test_the_program_is_the_run_the_other_tests_make(whole, tmp_path):

@@ -153,4 +153,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     sys.stdout.write("started\n")
     sys.stdout.flush()
-    run(Path(sys.argv[1]), resume=True, epochs=int(sys.argv[2]), probe_every=2)
+    run(Path(sys.argv[1]), resume=True, epochs=int(sys.argv[2]), probe_every=2, checkpoint_minutes=1e-9)

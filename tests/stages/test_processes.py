@@ -1,0 +1,169 @@
+"""`pretrain` on several devices: processes that one call starts, hears and ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import neurocontrast
+from neurocontrast.config import load_config
+from neurocontrast.encoders import load_encoder
+from neurocontrast.exceptions import ConfigError, DataError, TrainingError
+from neurocontrast.progress import SILENT
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("several")
+    neurocontrast.simulate(folder / "cohort", n_subjects=12, n_sites=2, spacing_mm=8.0)
+    return folder
+
+
+@pytest.fixture
+def overrides(folder, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return [
+        f"data.participants={folder / 'cohort/participants.tsv'}",
+        f"data.cache_dir={folder / 'cache'}",
+        "data.spacing_mm=10",
+        "data.shape=[16,20,16]",
+        "data.val_fraction=0",
+        "data.n_workers=1",
+        "encoder={name: lenet, projection: [8, 4]}",
+        "training={epochs: 2, batch_size: 4, devices: 2, accelerator: cpu}",
+    ]
+
+
+class Listening(type(SILENT)):
+    def __init__(self):
+        self.said = []
+
+    def message(self, text):
+        self.said.append(text)
+
+
+def processes_below(pid):
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in found.stdout.split()]
+
+
+def command_line(overrides, out, *more):
+    settings = [part for each in overrides for part in ("--set", each)]
+    return [Path(sys.executable).parent / "neurocontrast", "pretrain", *settings, "--out", str(out), *more]
+
+
+def test_a_call_from_python_starts_the_processes_and_hears_the_first(overrides, tmp_path):
+    progress = Listening()
+    run = neurocontrast.pretrain(load_config(None, overrides), out=tmp_path / "run", progress=progress)
+    encoder, contract = load_encoder(run)
+    assert contract["epochs"] == 2
+    assert [text[:10] for text in progress.said] == ["epoch 1/2:", "epoch 2/2:", f"{run}: finished."[:10]]
+    assert sorted(path.name for path in run.iterdir() if path.name.startswith(".")) == []
+    half, contract = load_encoder(run / "checkpoints/epoch-0001")
+    assert contract["epochs"] == 1
+    assert half.n_features == encoder.n_features
+    with pytest.raises(ConfigError, match="already holds a run"):
+        neurocontrast.pretrain(load_config(None, overrides), out=run)
+
+
+def test_errors_of_the_processes_are_those_of_the_call(overrides, folder, tmp_path):
+    missing = load_config(None, [*overrides, "data.images_root=nowhere"])
+    with pytest.raises(DataError, match="nowhere"):
+        neurocontrast.pretrain(missing, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            ["training.devices=3", "training.num_nodes=2"],
+            r"3 × 2 = 6 processes, but this is 1\. Start them with torchrun",
+        ),
+        (["data.participants=null"], r"data\.participants: missing"),
+    ],
+)
+def test_what_can_be_told_at_once_is_told_before_any_process_starts(overrides, tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        neurocontrast.pretrain(load_config(None, [*overrides, *changes]), out=tmp_path / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 1), (signal.SIGUSR1, 75)])
+def test_a_signal_to_the_command_stops_all_processes_with_a_checkpoint(overrides, tmp_path, sent, code):
+    out = tmp_path / "run"
+    command = command_line([*overrides, "training.epochs=1000"], out)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        while not (out / "checkpoints/epoch-0001.pt").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        below = processes_below(process.pid)
+        process.send_signal(sent)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == code
+    assert said.count(f"stopped by {sent.name} after") == 1
+    assert len(below) == 2
+    assert not any(Path(f"/proc/{pid}").exists() for pid in below)
+    assert len(list(out.glob("checkpoints/*.pt"))) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["command", "process"])
+def test_killed_processes_leave_none_behind_and_the_run_resumes(overrides, tmp_path, victim):
+    out = tmp_path / "run"
+    with subprocess.Popen(
+        command_line([*overrides, "training.epochs=1000"], out), stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not (out / "checkpoints/epoch-0001.pt").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        below = processes_below(process.pid)
+        os.kill(process.pid if victim == "command" else below[1], signal.SIGKILL)
+        said = process.communicate(timeout=60)[1]
+    if victim == "process":
+        assert process.returncode == 1
+        assert "process 1 of this run's 2 was ended by SIGKILL" in said
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in below) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in below)
+    done = len((out / "metrics.csv").read_text().splitlines())
+    single = [*overrides, f"training.epochs={done + 1}", "training.devices=1"]
+    subprocess.run(command_line(single, out, "--resume"), check=True)
+    assert (out / "encoder.json").exists()
+
+
+@pytest.mark.slow
+def test_torchrun_gives_the_same_run_and_the_first_process_alone_prints(overrides, tmp_path):
+    command = command_line(overrides, tmp_path / "own")
+    own = subprocess.run(command, capture_output=True, text=True, check=True)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python"]
+    there = [*launcher, *command_line(overrides, tmp_path / "torchrun")]
+    done = subprocess.run(there, capture_output=True, text=True, check=True)
+    assert own.stdout == f"{tmp_path / 'own'}\n"
+    assert done.stdout == f"{tmp_path / 'torchrun'}\n"
+    assert done.stderr.count("epoch 1/2:") == 1
+    encoders = [(tmp_path / name / "encoder.safetensors").read_bytes() for name in ("own", "torchrun")]
+    assert encoders[0] == encoders[1]
+    again = subprocess.run(there, capture_output=True, text=True, check=False)
+    assert again.returncode != 0
+    assert again.stderr.count("already holds a run") == 1
+
+
+def test_a_process_that_ends_without_a_word_is_told_of(monkeypatch):
+    from neurocontrast.stages import processes
+
+    class Ended:
+        def __init__(self, returncode):
+            self.returncode = returncode
+
+    lost = {"name": "OtherProcessEnded", "text": "another", "exit_code": 1, "errno": None, "filename": None}
+    with pytest.raises(TrainingError, match=r"process 1 of this run's 2 was ended by SIGKILL"):
+        processes._raise_failure([Ended(1), Ended(-9)], {0: lost})
+    full = {"name": "OSError", "text": "No space left on device", "exit_code": None, "errno": 28, "filename": "a.pt"}
+    with pytest.raises(OSError, match=r"No space left on device: 'a\.pt'"):
+        processes._raise_failure([Ended(1), Ended(1)], {0: full, 1: lost})

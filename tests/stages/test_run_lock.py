@@ -1,0 +1,75 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from neurocontrast.exceptions import CheckpointError
+from neurocontrast.progress import SILENT
+from neurocontrast.stages import run_lock
+from neurocontrast.stages.run_lock import hold
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from neurocontrast.progress import SILENT
+from neurocontrast.stages.run_lock import hold
+with hold(Path(sys.argv[1]), SILENT):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", HOLDER, tmp_path / "run"], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"held\n"
+        yield process
+        process.kill()
+
+
+def test_the_holder_is_named(holder, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_lock, "_PATIENCE", 0.2)
+    with pytest.raises(CheckpointError, match=rf"another process is training .*\(process {holder.pid} on .*, since 2"):
+        hold(tmp_path / "run", SILENT).__enter__()
+
+
+def test_a_killed_holder_leaves_no_lock(holder, tmp_path):
+    holder.send_signal(signal.SIGKILL)
+    with hold(tmp_path / "run", SILENT):
+        assert json.loads((tmp_path / "run/.lock").read_text())["pid"] == os.getpid()
+
+
+def test_a_holder_that_is_just_ending_is_waited_for(holder, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_lock, "_PATIENCE", 60.0)
+    subprocess.Popen([sys.executable, "-c", f"import os, time; time.sleep(0.5); os.kill({holder.pid}, 9)"])
+    began = time.monotonic()
+    with hold(tmp_path / "run", SILENT):
+        assert time.monotonic() - began < 50
+
+
+def test_nothing_is_left(tmp_path):
+    with hold(tmp_path / "deep/run", SILENT):
+        (tmp_path / "deep/run/result").write_text("")
+    assert [path.name for path in (tmp_path / "deep/run").iterdir()] == ["result"]
+    with hold(tmp_path / "empty", SILENT):
+        pass
+    assert not (tmp_path / "empty").exists()
+
+
+def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
+    def refuse(handle, kind):
+        raise OSError(95, "Operation not supported")
+
+    class Listening(type(SILENT)):
+        def warning(self, text):
+            said.append(text)
+
+    said = []
+    monkeypatch.setattr(run_lock.fcntl, "flock", refuse)
+    with hold(tmp_path, Listening()):
+        pass
+    assert "has no locks (Operation not supported)" in said[0]

@@ -1,0 +1,180 @@
+"""What is saved, when, and what becomes of a run whose disk fails it."""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import after, rows_of, run, weights
+
+from neurocontrast.encoders import load_encoder
+from neurocontrast.exceptions import CheckpointError, TrainingError, TrainingSuspended
+from neurocontrast.progress import SILENT
+from neurocontrast.training.interruption import suspending
+from neurocontrast.training.state import load_checkpoint
+
+AT_ONCE = 1e-9
+"""Minutes: after every batch."""
+
+
+class Listening(type(SILENT)):
+    def __init__(self):
+        self.said = []
+
+    def warning(self, text):
+        self.said.append(text)
+
+    def message(self, text):
+        self.said.append(text)
+
+
+def names(folder):
+    return sorted(path.name for path in (folder / "checkpoints").iterdir())
+
+
+def test_within_an_epoch_checkpoints_change_no_bit(tmp_path):
+    run(tmp_path / "whole")
+    for n_batches in (1, 2, 4, 6):
+
+        def vanish():
+            raise KeyboardInterrupt  # as a kill: nothing is saved on the way out
+
+        out = tmp_path / str(n_batches)
+        with pytest.raises(KeyboardInterrupt):
+            run(out, made_views=after(n_batches, vanish), checkpoint_minutes=AT_ONCE, keep_checkpoints=1)
+        run(out, resume=True)
+        assert weights(out) == weights(tmp_path / "whole")
+        assert rows_of(out) == rows_of(tmp_path / "whole")
+
+
+def test_checkpoints_fall_due_by_the_clock(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("neurocontrast.training.checkpoints.time.monotonic", lambda: now[0])
+    seen = []
+
+    def half_a_minute_later():
+        now[0] += 30.0
+
+    class Watching:
+        def __call__(self, volumes, rows, *, epoch):
+            from tiny import views
+
+            if (tmp_path / "checkpoints").is_dir():
+                seen.extend(path.name for path in (tmp_path / "checkpoints").glob("*.pt"))
+            if epoch >= 0:
+                half_a_minute_later()
+            return views(volumes, rows, epoch=epoch)
+
+    run(tmp_path, made_views=Watching(), checkpoint_minutes=1.0, epochs=2, keep_checkpoints=9)
+    assert names(tmp_path) == [
+        "epoch-0000-batch-000002.pt",
+        "epoch-0001-batch-000002.pt",
+        "epoch-0001.pt",
+        "epoch-0002.pt",
+    ]
+    run(tmp_path / "never", checkpoint_minutes=0, epochs=1)
+    assert names(tmp_path / "never") == ["epoch-0001.pt"]
+
+
+def test_a_checkpoint_holds_all_that_training_changes(tmp_path):
+    run(tmp_path, epochs=1, ema_decay=0.9, checkpoint_minutes=AT_ONCE, keep_checkpoints=2)
+    position, tensors = load_checkpoint(tmp_path / "checkpoints/epoch-0000-batch-000003.pt")
+    assert (position.epoch, position.batch) == (0, 3)
+    assert position.sums["loss"] > 0
+    assert {"model", "optimizer", "objective", "precision", "average", "software"} <= tensors.keys()
+
+
+def test_weights_alone_lie_beside_for_the_last_epochs(tmp_path):
+    trained, _ = run(
+        tmp_path, epochs=3, keep_checkpoints=2, checkpoint_minutes=AT_ONCE, contract={"preprocessing": {"a": 1}}
+    )
+    assert [name for name in names(tmp_path) if not name.endswith(".pt")] == ["epoch-0002", "epoch-0003"]
+    encoder, contract = load_encoder(tmp_path / "checkpoints/epoch-0003")
+    assert (contract["epochs"], contract["preprocessing"]) == (3, {"a": 1})
+    saved = dict(encoder.named_parameters())
+    assert all(torch.equal(saved[name], tensor) for name, tensor in trained.encoder.named_parameters())
+
+
+def test_damaged_checkpoints_are_passed_over(tmp_path):
+    run(tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    newest = tmp_path / "cut/checkpoints/epoch-0003.pt"
+    newest.write_bytes(newest.read_bytes()[:-500])
+    progress = Listening()
+    run(tmp_path / "cut", resume=True, progress=progress)
+    assert progress.said[0].startswith(f"{newest}: damaged, and kept as epoch-0003.pt.damaged")
+    assert progress.said[1] == "continuing from epoch-0002.pt (2 epochs done)"
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+
+
+def test_where_every_checkpoint_is_damaged_the_run_is_not_begun_again_silently(tmp_path):
+    run(tmp_path)
+    for path in (tmp_path / "checkpoints").glob("*.pt"):
+        path.write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"epoch-0002\.pt: .*No checkpoint .* can be read \(nor can epoch-0003"):
+        run(tmp_path, resume=True)
+
+
+def test_a_run_directory_that_vanishes_is_not_made_anew(tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(TrainingError, match="the run directory is not there any more: it was removed or moved"):
+        run(out, made_views=after(4, lambda: shutil.move(out, tmp_path / "moved")))
+    assert not (out / "checkpoints").exists()
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.move(tmp_path / "moved", out)
+    run(out, resume=True)
+    run(tmp_path / "whole")
+    assert weights(out) == weights(tmp_path / "whole")
+
+
+def test_another_folder_in_its_place_is_not_written_to(tmp_path):
+    out = tmp_path / "run"
+
+    def exchange():
+        shutil.move(out, tmp_path / "moved")
+        out.mkdir()
+
+    with pytest.raises(TrainingError, match="the run directory is another folder now"):
+        run(out, made_views=after(4, exchange))
+    assert list(out.iterdir()) == []
+
+
+FULL = """
+import resource, sys
+sys.path.insert(0, sys.argv[2])
+import torch
+from tiny import after, run
+torch.set_num_threads(1)
+limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, resource.RLIM_INFINITY))
+try:
+    run(sys.argv[1], made_views=after(5, limit))
+except OSError as error:
+    print(error)
+    sys.exit(3)
+"""
+
+
+def test_a_full_disk_ends_with_the_checkpoint_before_intact(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, tmp_path / "run", Path(__file__).parent],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    assert "epoch-0001.pt is whole. Make room and continue with --resume" in done.stdout
+    assert "epoch-0002.pt" in done.stdout
+    assert names(tmp_path / "run") == ["epoch-0001.pt"]
+    run(tmp_path / "run", resume=True)
+    assert names(tmp_path / "run") == ["epoch-0002.pt", "epoch-0003.pt"]
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+def test_sigusr1_before_training_asks_to_be_started_again():
+    with pytest.raises(TrainingSuspended, match="--resume goes on") as caught, suspending():
+        os.kill(os.getpid(), 10)
+    assert caught.value.exit_code == 75

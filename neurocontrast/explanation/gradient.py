@@ -31,22 +31,15 @@ def differentiate(
 
     Parameters
     ----------
-    score : LinearScore
-        What is explained.
-    volume : Tensor (1, D, H, W)
-        One preprocessed scan, on the device of the score.
+    score, volume : LinearScore, Tensor (1, D, H, W)
+        What is explained; one preprocessed scan, on its device.
     fill : float
         The value a voxel is compared with, as in an occlusion of a single voxel.
-    noise_sd : float
-        Standard deviation of the noise that is added.
-    n_noisy : int
-        Noisy copies; a single one is the scan itself.
-    batch_size : int
-        Copies that pass the encoder together.
-    seed : int
-        Names the noise; give each scan its own.
-    advance : callable
-        Told of each batch's number of copies.
+    noise_sd, n_noisy, seed : float, int, int
+        Standard deviation of the noise that is added; noisy copies, of which a single one is the scan
+        itself; what names the noise of this scan.
+    batch_size, advance : int, callable
+        Copies that pass the encoder together; what is told of each batch's number.
 
     Returns
     -------

@@ -16,12 +16,15 @@ from neurocontrast.explanation.gradient import differentiate
 from neurocontrast.explanation.occlusion import occlude, offset_of, patches_of
 from neurocontrast.explanation.score import LinearScore
 from neurocontrast.explanation.settings import ExplanationSettings
-from neurocontrast.progress import SILENT, Progress
+from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["AverageMaps", "SubjectMap", "brain_of", "explain_scans", "find_peaks", "smooth"]
+__all__ = ["SUBJECTS_A_LATTICE", "AverageMaps", "SubjectMap", "brain_of", "explain_scans", "find_peaks", "smooth"]
 
 Map = npt.NDArray[np.float32]
+
+SUBJECTS_A_LATTICE = 4
+"""At least so many subjects in a row have their patches in the same places, and are compared with one another."""
 
 _BRAIN_LEVEL = 0.1
 """Part of the way from the background to the brightest voxels from which on a voxel is part of the head."""
@@ -52,16 +55,20 @@ class SubjectMap:
 
 @dataclass(eq=False)
 class AverageMaps:
-    """Sums over subjects, in double precision.
+    """Maps of all subjects together, smoothed.
 
     Parameters
     ----------
+    share : ndarray (D, H, W)
+        Which part of the differences in score between subjects comes with what is there: the regression of the
+        subjects' maps on their scores.
     signed, absolute : ndarray (D, H, W)
-        Averages, smoothed: what is there speaks for a higher score (or against it), and how much it matters.
+        Averages over subjects: what is there speaks for a higher score (or against it), and how much it matters.
     subjects : list of SubjectMap
         In the order of the scans.
     """
 
+    share: Map
     signed: Map
     absolute: Map
     subjects: list[SubjectMap] = field(default_factory=list)
@@ -76,9 +83,12 @@ def explain_scans(
     spacing_mm: Sequence[float],
     progress: Progress = SILENT,
 ) -> AverageMaps:
-    """Map what the scores of scans depend on, and average over the scans.
+    """Map what the scores of scans depend on, and what their differences come from.
 
-    Memory holds `batch_size` volumes with what the encoder makes of them, and two sums; one scan is read at a time.
+    A network looks at every brain's edge, whoever it is of; an average over subjects shows that
+    first. What tells subjects apart is where their maps go along with their scores.
+
+    Memory holds `batch_size` volumes with what the encoder makes of them, and a few sums; one scan is read at a time.
 
     Parameters
     ----------
@@ -87,7 +97,7 @@ def explain_scans(
     images : Images
         Preprocessed scans, all on one grid.
     rows : sequence of int
-        The scans, one a subject.
+        The scans, one a subject, at least two; subjects who follow each other are compared, so let them differ.
     settings : ExplanationSettings
         How.
     spacing_mm : sequence of float
@@ -100,34 +110,86 @@ def explain_scans(
     ConfigError
         Where the patch is smaller than a voxel, or a GPU is asked for and not there.
     TrainingError
-        Where a score is not finite.
+        Where a score is not finite, or all are the same.
     """
     size = _patch_size(settings.patch_mm, spacing_mm)
     score = score.to(_device(settings))
-    total_signed, total_absolute, subjects = None, None, []
     with progress.task("Explaining", len(rows), "subjects") as task:
-        for number, row in enumerate(rows):
-            volume = torch.as_tensor(images[row]["image"])
-            signed, absolute, subject = _explain(
-                score, volume, number, settings, size, advance=lambda _: task.advance(0)
-            )
-            total_signed = signed.astype(float) if total_signed is None else total_signed + signed
-            total_absolute = absolute.astype(float) if total_absolute is None else total_absolute + absolute
-            subjects.append(subject)
-            task.advance(1, score=subject.score)
-    assert total_signed is not None
-    assert total_absolute is not None
+        sums, subjects = _add_up(score, images, rows, settings, size, task)
     sigma = [settings.smooth_mm / _FWHM_PER_SIGMA / step for step in spacing_mm]
-    return AverageMaps(smooth(total_signed / len(rows), sigma), smooth(total_absolute / len(rows), sigma), subjects)
+    share, signed, absolute = (smooth(found, sigma) for found in sums.finish())
+    return AverageMaps(share, signed, absolute, subjects)
+
+
+def _add_up(
+    score: LinearScore,
+    images: Images,
+    rows: Sequence[int],
+    settings: ExplanationSettings,
+    size: tuple[int, int, int],
+    task: Task,
+) -> tuple[_Sums, list[SubjectMap]]:
+    n_lattices = max(1, len(rows) // SUBJECTS_A_LATTICE)
+    sums, subjects = _Sums(), []
+    for number, row in enumerate(rows):
+        lattice = number * n_lattices // len(rows)
+        volume = torch.as_tensor(images[row]["image"])
+        seed = derive_seed("explanation", settings.seed, number)
+        signed, absolute, subject = _explain(
+            score, volume, settings, size, lattice=lattice, seed=seed, advance=lambda _: task.advance(0)
+        )
+        if not (np.isfinite(subject.score) and np.isfinite(signed).all()):
+            raise TrainingError(
+                f"the score of scan {number + 1} of those chosen is not finite. Look at it with `neurocontrast check`."
+            )
+        sums.add(signed, absolute, subject.score, lattice)
+        subjects.append(subject)
+        task.advance(1, score=subject.score)
+    return sums, subjects
+
+
+class _Sums:
+    """Sums over subjects, and over those of each lattice, in double precision."""
+
+    def __init__(self) -> None:
+        self._n, self._signed, self._absolute = 0, np.zeros(()), np.zeros(())
+        self._lattice = -1
+        self._n_here, self._maps, self._scores = 0, np.zeros(()), 0.0
+        self._products, self._squares = np.zeros(()), 0.0
+
+    def add(self, signed: Map, absolute: Map, score: float, lattice: int) -> None:
+        """Add a subject; those of a lattice come together."""
+        if lattice != self._lattice:
+            self._close()
+            self._lattice = lattice
+        self._n, self._n_here = self._n + 1, self._n_here + 1
+        self._signed, self._absolute = self._signed + signed, self._absolute + absolute
+        self._maps, self._scores = self._maps + signed, self._scores + score
+        self._products, self._squares = self._products + signed * np.float64(score), self._squares + score**2
+
+    def finish(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return the share of differences in score, and both averages."""
+        self._close()
+        if not self._squares > 0:
+            raise TrainingError("all chosen scans have the same score: there is no difference to explain.")
+        return self._products / self._squares, self._signed / self._n, self._absolute / self._n
+
+    def _close(self) -> None:
+        """Take the means of the lattice out of products and squares: its subjects are compared with one another."""
+        if self._n_here:
+            self._products = self._products - self._maps * (self._scores / self._n_here)
+            self._squares -= self._scores**2 / self._n_here
+        self._n_here, self._maps, self._scores = 0, np.zeros(()), 0.0
 
 
 def _explain(
     score: LinearScore,
     volume: torch.Tensor,
-    number: int,
     settings: ExplanationSettings,
     size: tuple[int, int, int],
     *,
+    lattice: int,
+    seed: int,
     advance: Callable[[int], None],
 ) -> tuple[Map, Map, SubjectMap]:
     voxels = volume[0].numpy()
@@ -135,7 +197,7 @@ def _explain(
     fill = float(voxels[brain].mean()) if settings.fill == "mean" else background
     there = volume.to(score.weights.device)  # type: ignore[arg-type]
     if settings.method == "occlusion":
-        patches = patches_of(brain, size, offset_of(number, size))
+        patches = patches_of(brain, size, offset_of(lattice, size))
         signed, whole = occlude(score, there, patches, fill=fill, batch_size=settings.batch_size, advance=advance)
         absolute = np.abs(signed)
     else:
@@ -146,12 +208,8 @@ def _explain(
             noise_sd=settings.noise * float(voxels[brain].std()),
             n_noisy=settings.n_noisy,
             batch_size=settings.batch_size,
-            seed=derive_seed("explanation", settings.seed, number),
+            seed=seed,
             advance=advance,
-        )
-    if not (np.isfinite(whole) and np.isfinite(signed).all()):
-        raise TrainingError(
-            f"the score of scan {number + 1} of those chosen is not finite. Look at it with `neurocontrast check`."
         )
     first, second, third = np.unravel_index(int(np.abs(signed).argmax()), signed.shape)
     place = (int(first), int(second), int(third))

@@ -19,9 +19,9 @@ _SHIFTS = (0.8191725133961645, 0.6710436067037893, 0.5497004779019703)
 
 
 def offset_of(number: int, size: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return where the lattice of patches begins for one subject.
+    """Return where a lattice of patches begins.
 
-    Each subject's lattice lies elsewhere, so that their average tells places apart within a patch.
+    Lattices lie differently, so that together they tell places apart within a patch.
     """
     first, second, third = (int(number * shift % 1 * n) for shift, n in zip(_SHIFTS, size, strict=True))
     return first, second, third

@@ -42,7 +42,7 @@ class ExplanationSettings(Settings):
     """
 
     method: Literal["occlusion", "gradient"] = "occlusion"
-    n_subjects: Annotated[int, Field(ge=1)] = 20
+    n_subjects: Annotated[int, Field(ge=2)] = 20
     positive: str | None = None
     patch_mm: Annotated[float, Field(gt=0, le=100)] = 20.0
     fill: Literal["mean", "background"] = "mean"

@@ -28,7 +28,7 @@ from neurocontrast.optional import is_installed
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.training import TrainingSettings, accelerator_of, check_loggers
-from neurocontrast.training.estimate import Throughput, measure_throughput
+from neurocontrast.training.estimate import Throughput, Work, measure_throughput
 
 __all__ = ["Diagnosis", "doctor"]
 
@@ -195,19 +195,16 @@ def _measure(
     check_shape(encoder, settings.data.shape)
     gpus = describe_gpus() if accelerator_of(training) == "cuda" else []
     free = gpus[0]["available_bytes"] if gpus else available_memory()
-    return measure_throughput(
-        lambda: build_model(settings.encoder, seed=settings.seed),
-        build_objective(settings.objective),
-        TwoViews(settings.augment, seed=settings.seed),
+    work = Work(
+        build=lambda: build_model(settings.encoder, seed=settings.seed),
+        objective=build_objective(settings.objective),
+        views=TwoViews(settings.augment, seed=settings.seed),
         settings=training,
         shape=settings.data.shape,
         smallest_shape=encoder.smallest_shape,
         seed=settings.seed,
-        seconds=seconds,
-        memory_limit=free,
-        clock=clock,
-        progress=progress,
     )
+    return measure_throughput(work, seconds=seconds, memory_limit=free, clock=clock, progress=progress)
 
 
 def _estimate(

@@ -21,7 +21,7 @@ from neurocontrast.encoders.weights import CONTRACT
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, one_of, suggestion
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
-from neurocontrast.explanation.maps import AverageMaps, find_peaks
+from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, AverageMaps, find_peaks
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
@@ -29,7 +29,8 @@ from neurocontrast.seeds import derive_generator
 
 __all__ = ["explain"]
 
-_MAP, _SIZES, _TABLE, _DESCRIPTION = "saliency.nii.gz", "saliency_absolute.nii.gz", "saliency.tsv", "explain.json"
+_MAPS = {"share": "saliency.nii.gz", "signed": "saliency_mean.nii.gz", "absolute": "saliency_absolute.nii.gz"}
+_TABLE, _DESCRIPTION = "saliency.tsv", "explain.json"
 _PEAKS_APART_MM = 20.0
 _MNI_CODE, _ALIGNED_CODE = 4, 2
 
@@ -55,33 +56,27 @@ def explain(
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Path:
-    """Map where in the brain a change of the scan changes what the probe says, averaged over subjects.
+    """Map where in the brain the differences in what the probe says come from.
 
     Parameters
     ----------
-    evaluation : path
-        Evaluation directory with a stored linear probe.
-    run : path
-        Run directory (or folder of the encoder) whose embeddings were evaluated.
-    participants : path
-        Table of the evaluated scans.
-    out : path, optional
-        Folder to write; ``explanation`` in the evaluation, where `report` looks for it, by default.
-        It appears whole, or not at all.
-    images_root : path, optional
-        Folder that relative image paths start from; the table's own by default.
+    evaluation, run, participants : path
+        Evaluation directory with a stored linear probe; run directory (or folder of the encoder) whose
+        embeddings were evaluated; table of the evaluated scans.
+    out, images_root : path, optional
+        Folder to write, whole or not at all: ``explanation`` in the evaluation, where `report` looks
+        for it, by default; folder that relative image paths start from, by default the table's own.
     config : Config, mapping or path of a YAML file, optional
         Its section `explanation`, and of `data` where images and cache are.
-    overwrite : bool
-        Replace an earlier explanation in `out`.
-    progress : Progress
-        Told how far the work is.
+    overwrite, progress : bool, Progress
+        Whether an earlier explanation in `out` is replaced; what is told how far the work is.
 
     Returns
     -------
     Path
-        The folder: ``saliency.nii.gz`` (what speaks for and against), ``saliency_absolute.nii.gz``,
-        ``explain.json`` and ``saliency.tsv``.
+        The folder: ``saliency.nii.gz`` (which part of the differences in score between subjects comes with what is
+        there), ``saliency_mean.nii.gz`` (what speaks for and against, averaged), ``saliency_absolute.nii.gz`` (how
+        much it matters), ``explain.json`` and ``saliency.tsv``.
 
     Raises
     ------
@@ -90,35 +85,56 @@ def explain(
     """
     evaluation, run = Path(evaluation), Path(run)
     folder = evaluation / "explanation" if out is None else Path(out)
-    settings = as_config({} if config is None else config)
-    chosen = settings.explanation
-    probe = load_probe(evaluation)
-    readout = _readout(probe, chosen)
     check_output_folder(folder, overwrite=overwrite, marker=_DESCRIPTION, what="an explanation")
+    settings = as_config({} if config is None else config)
+    probe = load_probe(evaluation)
+    readout = _readout(probe, settings.explanation)
     _check_encoder(probe, read_contract(run), run, progress)
+    root = settings.data.images_root if images_root is None else Path(images_root)
+    given = read_cohort(Path(participants), images_root=root, images_pattern=settings.data.images_pattern)
+    cohort, truths = _choose(given, _read_evaluated(evaluation), probe, settings.explanation)
+    _explain(probe, readout, run, cohort, truths, settings, folder, progress)
+    return folder
+
+
+def _explain(
+    probe: FittedProbe,
+    readout: _Readout,
+    run: Path,
+    cohort: Cohort,
+    truths: list[str],
+    settings: Config,
+    folder: Path,
+    progress: Progress,
+) -> None:
     encoder, contract = load_encoder(run)
     preprocessing = _preprocessing_of(run, contract)
-    root = settings.data.images_root if images_root is None else Path(images_root)
-    cohort = read_cohort(Path(participants), images_root=root, images_pattern=settings.data.images_pattern)
-    cohort, truths = _choose(cohort, _read_evaluated(evaluation), probe, chosen)
     paths = [str(path) for path in cohort.table["path"]]
     grid, notes = _common_grid([preprocessed_grid(path, preprocessing) for path in paths], preprocessing)
     for note in notes:
         progress.warning(note)
     cache = VolumeCache(settings.data.cache_dir, preprocessing, dtype=contract.get("cache_dtype", "float32"))
     cache.prepare(paths, n_workers=settings.data.n_workers, progress=progress)
-    score = LinearScore(encoder, readout.weights, readout.intercept)
-    images, rows = VolumeDataset(cohort, cache), range(len(cohort))
-    maps = explain_scans(score, images, rows, settings=chosen, spacing_mm=grid.spacing_mm, progress=progress)
-    simulated = cohort.simulated or bool(contract.get("simulated"))
+    maps = explain_scans(
+        LinearScore(encoder, readout.weights, readout.intercept),
+        VolumeDataset(cohort, cache),
+        range(len(cohort)),
+        settings=settings.explanation,
+        spacing_mm=grid.spacing_mm,
+        progress=progress,
+    )
+    about = {
+        **_describe(probe, readout, settings.explanation, maps, grid, truths),
+        "simulated": cohort.simulated or bool(contract.get("simulated")),
+        "encoder": contract["weights"]["sha256"],
+        "warnings": notes,
+        "environment": describe_environment(),
+    }
     with atomic_folder(folder) as new:
-        _write_map(new / _MAP, maps.signed, grid)
-        _write_map(new / _SIZES, maps.absolute, grid)
+        for kind, name in _MAPS.items():
+            _write_map(new / name, getattr(maps, kind), grid)
         _write_table(new / _TABLE, cohort, truths, maps, grid)
-        about = _describe(probe, readout, chosen, maps, grid, truths)
-        origin = {"simulated": simulated, "encoder": contract["weights"]["sha256"], "warnings": notes}
-        write_json(new / _DESCRIPTION, {**about, **origin, "environment": describe_environment()})
-    return folder
+        write_json(new / _DESCRIPTION, about)
 
 
 def _readout(probe: FittedProbe, settings: ExplanationSettings) -> _Readout:
@@ -210,7 +226,9 @@ def _choose(
     if probe.kind == "continuous":
         ordered = shuffled[np.argsort([float(truths[row]) for row in shuffled], kind="stable")]
         n_wanted = min(settings.n_subjects, len(ordered))
-        picked = ordered[np.linspace(0, len(ordered) - 1, n_wanted).round().astype(int)].tolist()
+        even = ordered[np.linspace(0, len(ordered) - 1, n_wanted).round().astype(int)].tolist()
+        n_groups = max(1, n_wanted // SUBJECTS_A_LATTICE)
+        picked = [row for first in range(n_groups) for row in even[first::n_groups]]  # neighbours differ
     else:
         of_class = [[row for row in shuffled.tolist() if truths[row] == name] for name in probe.classes]
         turns = [row for turn in zip(*_padded(of_class), strict=True) for row in turn if row is not None]
@@ -295,11 +313,13 @@ def _describe(
         "smooth_mm": settings.smooth_mm,
         "seed": settings.seed,
         "spacing_mm": grid.spacing_mm[0] if len(set(grid.spacing_mm)) == 1 else list(grid.spacing_mm),
-        "shape": list(maps.signed.shape),
+        "shape": list(maps.share.shape),
         "affine": grid.affine.tolist(),
         "template": "MNI152" if grid.is_mni else None,
-        "map": _MAP,
-        "map_absolute": _SIZES,
+        "map": _MAPS["share"],
+        "quantity": "share of the differences in score between subjects",
+        "map_mean": _MAPS["signed"],
+        "map_absolute": _MAPS["absolute"],
         "top_regions": _peaks(maps, grid),
     }
 
@@ -307,8 +327,8 @@ def _describe(
 def _peaks(maps: AverageMaps, grid: Grid) -> list[dict[str, float]]:
     apart = [round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
     found = []
-    for place in find_peaks(maps.signed, distance=apart):
+    for place in find_peaks(maps.share, distance=apart):
         x, y, z = (round(float(at), 1) for at in nib.affines.apply_affine(grid.affine, place))
-        value, size = float(maps.signed[place]), float(maps.absolute[place])
-        found.append({"x": x, "y": y, "z": z, "value": value, "absolute": size})
+        values = {"value": maps.share[place], "mean": maps.signed[place], "absolute": maps.absolute[place]}
+        found.append({"x": x, "y": y, "z": z, **{name: float(value) for name, value in values.items()}})
     return found

@@ -27,7 +27,7 @@ from neurocontrast.training.settings import TrainingSettings
 from neurocontrast.training.state import Position
 from neurocontrast.training.steps import train_batches
 
-__all__ = ["Throughput", "measure_throughput"]
+__all__ = ["Throughput", "Work", "measure_throughput"]
 
 Shape = tuple[int, int, int]
 
@@ -76,8 +76,24 @@ class Throughput:
 
 
 @dataclass(frozen=True)
-class _Work:
-    """What is to be measured."""
+class Work:
+    """What is to be measured.
+
+    Parameters
+    ----------
+    build : callable
+        Makes the model anew.
+    objective, views : Objective, callable
+        As for `fit`.
+    settings : TrainingSettings
+        The run's.
+    shape : tuple of int
+        Of the run's volumes.
+    smallest_shape : int
+        Fewest voxels an axis may have for the network.
+    seed : int
+        The run's.
+    """
 
     build: Callable[[], ContrastiveModel]
     objective: AnyObjective
@@ -123,14 +139,8 @@ class _Memory:
 
 
 def measure_throughput(
-    build: Callable[[], ContrastiveModel],
-    objective: AnyObjective,
-    views: Views,
+    work: Work,
     *,
-    settings: TrainingSettings,
-    shape: Shape,
-    smallest_shape: int,
-    seed: int,
     seconds: float,
     memory_limit: int | None,
     clock: Callable[[], float],
@@ -140,18 +150,8 @@ def measure_throughput(
 
     Parameters
     ----------
-    build : callable
-        Makes the model anew.
-    objective, views
-        As for `fit`.
-    settings : TrainingSettings
-        The run's; of several devices one is measured, with its share of the batch.
-    shape : tuple of int
-        Of the run's volumes.
-    smallest_shape : int
-        Fewest voxels an axis may have for the network.
-    seed : int
-        The run's.
+    work : Work
+        Of several devices one is measured, with its share of the batch.
     seconds : float
         About how long it may take. Where that is too short for a step with the configured shape,
         time is extrapolated from smaller volumes, in proportion to voxels.
@@ -162,10 +162,8 @@ def measure_throughput(
     progress : Progress
         Told about the steps.
     """
-    work = _Work(build, objective, views, settings, shape, smallest_shape, seed)
-    end = clock() + seconds
-    steps = [_shrunk(shape, factor, smallest_shape) for factor in (4, 2, 1)]
-    shapes = list(dict.fromkeys(steps))
+    shape, end = work.shape, clock() + seconds
+    shapes = list(dict.fromkeys(_shrunk(shape, factor, work.smallest_shape) for factor in (4, 2, 1)))
     with deterministic(), keeping_freed_memory(), progress.task("Timing training steps", None, "steps") as task:
         session = _open(work, shapes[0])
         memory = _measure_memory(session, shapes[0])
@@ -195,7 +193,7 @@ def _shrunk(shape: Shape, factor: int, smallest: int) -> Shape:
 
 
 def _larger(
-    timed: _Timed, shapes: Sequence[Shape], work: _Work, memory: _Memory, seconds: float, limit: int | None
+    timed: _Timed, shapes: Sequence[Shape], work: Work, memory: _Memory, seconds: float, limit: int | None
 ) -> tuple[Shape, int] | None:
     """Return the largest step worth trying next, or None."""
 
@@ -231,7 +229,7 @@ class _Synthetic:
         return {"image": self._volume.clone(), "index": index}
 
 
-def _open(work: _Work, shape: Shape) -> Session:
+def _open(work: Work, shape: Shape) -> Session:
     n_scans = max(work.n_scans, *_STEPS_OF_MEMORY)
     metadata = {
         name: torch.linspace(20, 80, n_scans) if kind == "continuous" else torch.arange(n_scans) % 2

@@ -52,7 +52,7 @@ def _score(weight=1.0, **options):
 
 
 def _maps(score=None, *, rows=range(6), images=None, **changes):
-    settings = ExplanationSettings(accelerator="cpu", patch_mm=15, smooth_mm=5, **changes)
+    settings = ExplanationSettings(**{"accelerator": "cpu", "patch_mm": 15, "smooth_mm": 5, **changes})
     return explain_scans(score or _score(), images or Images(), rows, settings=settings, spacing_mm=SPACING)
 
 
@@ -115,9 +115,10 @@ def test_the_gradient_of_a_linear_score_is_its_weights_whatever_the_noise():
 @pytest.mark.parametrize("place", [PLACE, (8, 4, 3)])
 def test_the_peak_is_where_the_score_looks(method, place):
     maps = _maps(_score(place=place), method=method)
-    peak = np.unravel_index(maps.absolute.argmax(), SHAPE)
     within = 2 if method == "occlusion" else 1  # a patch is three voxels wide
-    assert np.abs(np.array(peak) - place).max() <= within
+    for found in (maps.absolute, maps.share):
+        peak = np.unravel_index(found.argmax(), SHAPE)
+        assert np.abs(np.array(peak) - place).max() <= within
     assert maps.absolute[tuple(place)] > 20 * maps.absolute[11 - place[0], 13 - place[1], 9 - place[2]]
 
 
@@ -125,6 +126,23 @@ def test_the_sign_says_whether_what_is_there_speaks_for_or_against():
     speaking_for, against = (_maps(_score(weight), fill="background").signed for weight in (1.0, -1.0))
     assert speaking_for[PLACE] > 0
     np.testing.assert_allclose(against, -speaking_for, rtol=1e-5, atol=1e-9)
+
+
+def test_shares_of_a_linear_score_add_up_to_its_differences():
+    maps = _maps(smooth_mm=0, rows=range(4), fill="background")
+    brain = np.logical_or.reduce([brain_of(Images()[row]["image"][0].numpy())[1] for row in range(4)])
+    places = [tuple(each.start for each in patch) for patch in patches_of(brain, (3, 3, 3), (0, 0, 0))]
+    assert sum(maps.share[place] for place in places) == pytest.approx(1, abs=1e-4)
+
+
+def test_what_is_the_same_in_everybody_matters_and_explains_no_difference():
+    images = Images()
+    images.volumes[:, 8, 4, 3] = 30  # the same bright spot in all, where the score looks too
+    both = Voxels()
+    both.blob[8, 4, 3] = 1.0
+    maps = _maps(LinearScore(both, np.array([1.0, 0.0]), 0.0), images=images, method="gradient")
+    assert maps.signed[8, 4, 3] > 4 * maps.signed[PLACE]
+    assert abs(maps.share[8, 4, 3]) < 0.2 * maps.share[PLACE]
 
 
 @pytest.mark.parametrize("method", ["occlusion", "gradient"])
@@ -164,12 +182,17 @@ def test_a_patch_smaller_than_a_voxel_is_refused():
         explain_scans(_score(), Images(), [0], settings=settings, spacing_mm=SPACING)
 
 
+def test_scans_with_one_score_have_no_difference_to_explain():
+    with pytest.raises(TrainingError, match="all chosen scans have the same score"):
+        _maps(_score(0.0))
+
+
 def test_a_score_that_is_not_finite_is_refused():
     with pytest.raises(TrainingError, match="scan 2 of those chosen"):
         _maps(images=Images(broken=[3]), rows=[0, 3])
 
 
-@pytest.mark.parametrize("wrong", [{"n_subjects": 0}, {"method": "lime"}, {"patch_mm": 0}, {"noise": -1}])
+@pytest.mark.parametrize("wrong", [{"n_subjects": 1}, {"method": "lime"}, {"patch_mm": 0}, {"noise": -1}])
 def test_settings_are_checked(wrong):
     with pytest.raises(ValidationError):
         ExplanationSettings(**wrong)

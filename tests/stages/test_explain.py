@@ -1,0 +1,298 @@
+"""Maps of an evaluation: a difference planted in one place is found there."""
+
+import json
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+import neurocontrast as nc
+from neurocontrast.cli import run as run_cli
+from neurocontrast.data import Preprocessing
+from neurocontrast.encoders import EncoderSettings, build_encoder, save_encoder
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.provenance import subject_digest
+
+SHAPE = (18, 20, 18)
+AFFINE = np.array([[8.0, 0, 0, -68], [0, 8, 0, -92], [0, 0, 8, -60], [0, 0, 0, 1]])
+PLACE = (12, 6, 11)
+PLACE_MM = nib.affines.apply_affine(AFFINE, PLACE)
+FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "n_folds": 3, "C": (1.0,)}
+CODE = {"control": 0.0, "patient": 3.0, "relative": -2.0}
+
+
+def _write_scans(folder, *, classes, n=24, code=4, shift=None):
+    grid = np.stack(np.meshgrid(*map(np.arange, SHAPE), indexing="ij"), axis=-1)
+    head = ((grid - np.array(SHAPE) / 2) ** 2).sum(axis=-1) < 70
+    blob = np.exp(-((grid - PLACE) ** 2).sum(axis=-1) / 3)
+    rows = []
+    for number in range(n):
+        name, generator = classes[number % len(classes)], np.random.default_rng(number)
+        voxels = head * (4 + generator.normal(0, 0.3, SHAPE)) + CODE[name] * blob
+        affine = AFFINE.copy()
+        affine[0, 3] += shift * number if shift else 0
+        image = nib.Nifti1Image(voxels.astype(np.float32), affine)
+        image.set_sform(affine, code=code)
+        image.set_qform(affine, code=code)
+        image.header["descrip"] = b"Erika Mustermann"
+        nib.save(image, folder / f"{number}.nii.gz")
+        person = {
+            "participant_id": f"sub-{number:02d}",
+            "path": f"{number}.nii.gz",
+            "site": "paris" if number % 4 < 2 else "rome",
+        }
+        rows.append({**person, "age": 30.0 + number, "sex": "FM"[number // 2 % 2], "diagnosis": name})
+    pd.DataFrame(rows).to_csv(folder / "participants.tsv", sep="\t", index=False)
+    return folder / "participants.tsv"
+
+
+def _write_run(folder, *, seed=0, spacing_mm=8.0):
+    folder.mkdir()
+    encoder = build_encoder(EncoderSettings(name="lenet"), seed=seed)
+    preprocessing = Preprocessing(spacing_mm=spacing_mm, shape=SHAPE, normalise="none")
+    save_encoder(folder, encoder, {"preprocessing": preprocessing.contract(), "cache_dtype": "float32"})
+    return folder
+
+
+class Study:
+    """Scans, an untrained encoder, embeddings and an evaluation of them."""
+
+    def __init__(self, folder, *, target="diagnosis", classes=("control", "patient"), **scans):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.config = {"data": {"cache_dir": str(folder / "cache"), "n_workers": 1}}
+        self.table = _write_scans(folder, classes=classes, **scans)
+        self.run = _write_run(folder / "run")
+        made = nc.embed(self.run, participants=self.table, out=folder / "emb.parquet", config=self.config)
+        self.evaluation = nc.evaluate(made, target=target, out=folder / "evaluation", **FAST)
+
+    def explain(self, out, *, run=None, participants=None, progress=None, overwrite=False, **explanation):
+        settings = {"accelerator": "cpu", "patch_mm": 24, "n_subjects": 12, **explanation}
+        options = {} if progress is None else {"progress": progress}
+        return nc.explain(
+            self.evaluation,
+            run=run or self.run,
+            participants=participants or self.table,
+            out=out,
+            config={**self.config, "explanation": settings},
+            overwrite=overwrite,
+            **options,
+        )
+
+
+class Told:
+    """A progress that remembers its warnings."""
+
+    def __init__(self):
+        from neurocontrast.progress import SILENT
+
+        self.task, self.message, self.warnings = SILENT.task, SILENT.message, []
+
+    def warning(self, text):
+        self.warnings.append(text)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return Study(tmp_path_factory.mktemp("study"))
+
+
+@pytest.fixture(scope="module")
+def explained(study):
+    return study.explain(None)
+
+
+def _about(folder):
+    return json.loads((folder / "explain.json").read_text())
+
+
+def _distance(about):
+    peak = about["top_regions"][0]
+    return np.linalg.norm(np.array([peak[axis] for axis in "xyz"]) - PLACE_MM)
+
+
+def test_a_planted_difference_is_found_where_it_is(explained):
+    about = _about(explained)
+    assert _distance(about) <= 16  # two voxels
+    assert about["top_regions"][0]["value"] > 0.1  # of the differences between their scores
+    image = nib.load(explained / "saliency.nii.gz")
+    peak = np.unravel_index(image.get_fdata().argmax(), image.shape)
+    assert np.linalg.norm(nib.affines.apply_affine(image.affine, peak) - PLACE_MM) <= 16
+
+
+def test_gradients_find_it_too(study, tmp_path):
+    folder = study.explain(tmp_path / "gradient", method="gradient", n_noisy=2, n_subjects=16, smooth_mm=16)
+    assert _distance(_about(folder)) <= 16
+    assert {"n_noisy", "noise"} <= _about(folder).keys()
+    assert "patch_mm" not in _about(folder)
+
+
+def test_the_map_lies_on_the_scans_space_and_carries_nothing_of_their_headers(explained):
+    image = nib.load(explained / "saliency.nii.gz")
+    np.testing.assert_allclose(image.affine, AFFINE)
+    assert image.shape == SHAPE
+    assert image.get_data_dtype() == np.float32
+    assert int(image.header["sform_code"]) == 4
+    assert b"Mustermann" not in image.header.binaryblock
+
+
+def test_the_description_says_what_was_done(explained, study):
+    about = _about(explained)
+    expected = {
+        "format": 1,
+        "method": "occlusion",
+        "n_subjects": 12,
+        "n_of_class": {"control": 6, "patient": 6},
+        "target": "diagnosis",
+        "positive": "patient",
+        "spacing_mm": 8.0,
+        "shape": list(SHAPE),
+        "patch_mm": 24,
+        "template": "MNI152",
+        "map": "saliency.nii.gz",
+        "map_mean": "saliency_mean.nii.gz",
+        "map_absolute": "saliency_absolute.nii.gz",
+        "quantity": "share of the differences in score between subjects",
+        "simulated": False,
+        "warnings": [],
+    }
+    assert expected.items() <= about.items()
+    assert about["encoder"] == json.loads((study.run / "encoder.json").read_text())["weights"]["sha256"]
+
+
+def test_subjects_are_summarised_without_their_names(explained, study):
+    table = pd.read_csv(explained / "saliency.tsv", sep="\t")
+    assert list(table.columns) == ["subject", "y_true", "score", "largest", "x", "y", "z", "mean_absolute"]
+    names = {subject_digest(f"sub-{number:02d}")[:12] for number in range(24)}
+    assert set(table["subject"]) <= names
+    assert table["subject"].is_unique
+    for path in explained.iterdir():
+        assert b"sub-" not in path.read_bytes()
+    by_class = table.groupby("y_true")["score"].mean()
+    assert by_class["patient"] > by_class["control"]
+
+
+def test_who_is_explained_depends_on_the_seed_alone(study, tmp_path, explained):
+    again = study.explain(tmp_path / "again")
+    other = study.explain(tmp_path / "other", seed=1, patch_mm=60)
+    same, different, first = (pd.read_csv(each / "saliency.tsv", sep="\t") for each in (again, other, explained))
+    pd.testing.assert_frame_equal(same, first)
+    assert set(different["subject"]) != set(same["subject"])
+    np.testing.assert_array_equal(
+        nib.load(again / "saliency.nii.gz").get_fdata(), nib.load(explained / "saliency.nii.gz").get_fdata()
+    )
+
+
+def test_scores_are_those_of_the_stored_probe(study, explained):
+    from neurocontrast.embedding import read_embeddings
+    from neurocontrast.evaluation import load_probe
+
+    read, table = (
+        read_embeddings(study.evaluation.parent / "emb.parquet"),
+        pd.read_csv(explained / "saliency.tsv", sep="\t", index_col="subject"),
+    )
+    probabilities = load_probe(study.evaluation).predict(read.features)
+    expected = dict(zip((subject_digest(name)[:12] for name in read.table["subject_id"]), probabilities, strict=True))
+    for subject, score in table["score"].items():
+        assert 1 / (1 + np.exp(-score)) == pytest.approx(expected[subject], abs=1e-4)
+
+
+@pytest.mark.slow
+def test_the_report_shows_the_map(explained, study, tmp_path):
+    page = nc.report(study.evaluation, out=tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Where in the brain" in page
+    assert "occlusion" in page
+
+
+def test_a_number_is_explained_over_its_whole_range(tmp_path):
+    study = Study(tmp_path / "age", target="age")
+    folder = study.explain(tmp_path / "map", n_subjects=5)
+    about, table = _about(folder), pd.read_csv(folder / "saliency.tsv", sep="\t")
+    assert about["positive"] is None
+    assert about["n_of_class"] is None
+    assert about["score"] == "predicted value"
+    assert (table["y_true"].min(), table["y_true"].max()) == (30, 53)
+
+
+def test_of_several_classes_one_is_named(tmp_path):
+    study = Study(tmp_path / "three", classes=("control", "patient", "relative"), n=30)
+    with pytest.raises(ConfigError, match=r"explanation\.positive: missing; of several classes one must be named"):
+        study.explain(tmp_path / "map")
+    with pytest.raises(ConfigError, match="Did you mean 'relative'"):
+        study.explain(tmp_path / "map", positive="relatve")
+    about = _about(study.explain(tmp_path / "map", positive="relative"))
+    assert about["n_of_class"] == {"control": 4, "patient": 4, "relative": 4}
+    assert _distance(about) <= 16
+
+
+def test_scans_in_a_space_of_their_own_are_told(tmp_path):
+    study, told = Study(tmp_path / "native", code=1, shift=5.0), Told()
+    about = _about(study.explain(tmp_path / "map", progress=told))
+    assert about["template"] is None
+    assert [warning.split(":")[0] for warning in told.warnings] == [
+        "the scans do not lie in one space",
+        "the headers do not say that the scans are in the space of MNI152 (sform code 4), so the coordinates of the "
+        "map may not be those of the template.",
+    ]
+    assert about["warnings"] == told.warnings
+
+
+def test_another_encoder_is_refused(study, tmp_path):
+    other = _write_run(tmp_path / "other", seed=1)
+    with pytest.raises(DataError, match="Give the run whose embeddings were evaluated"):
+        study.explain(tmp_path / "map", run=other)
+    assert not (tmp_path / "map").exists()
+
+
+def test_scans_that_are_lacking_are_named(study, tmp_path):
+    table = pd.read_csv(study.table, sep="\t")
+    table["path"] = [str(study.table.parent / path) for path in table["path"]]
+    table.iloc[2:].to_csv(tmp_path / "fewer.tsv", sep="\t", index=False)
+    with pytest.raises(DataError, match=r"fewer\.tsv: 2 of 24 evaluated scans are not in it: sub-00, sub-01"):
+        study.explain(tmp_path / "map", participants=tmp_path / "fewer.tsv")
+
+
+def test_nearest_neighbours_have_no_map(study, tmp_path):
+    evaluation = nc.evaluate(
+        study.evaluation.parent / "emb.parquet", target="diagnosis", out=tmp_path / "knn", probe="knn", **FAST
+    )
+    with pytest.raises(CheckpointError):
+        nc.explain(evaluation, run=study.run, participants=study.table, config=study.config)
+    assert not (evaluation / "explanation").exists()
+
+
+def test_an_explanation_is_replaced_on_request_only(study, tmp_path):
+    few = {"n_subjects": 2, "patch_mm": 60}
+    folder = study.explain(tmp_path / "map", **few)
+    before = (folder / "saliency.tsv").read_text()
+    with pytest.raises(ConfigError, match="--overwrite"):
+        study.explain(tmp_path / "map", seed=4, **few)
+    assert (folder / "saliency.tsv").read_text() == before
+    study.explain(tmp_path / "map", seed=4, overwrite=True, **few)
+    assert (folder / "saliency.tsv").read_text() != before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--method", "lime"], "explanation.method: must be 'occlusion' or 'gradient', found 'lime'"),
+        (["--n-subjects", "1"], "explanation.n_subjects"),
+        (["--patch-mm", "3"], "smaller than a voxel"),
+        (["--positive", "case"], "explanation.positive: must be 'patient'"),
+        (["--set", "explanation.fil=mean"], "Did you mean 'fill'"),
+    ],
+)
+def test_wrong_arguments_end_with_2_and_leave_nothing(study, tmp_path, capsys, arguments, said):
+    out = tmp_path / "map"
+    common = ["--run", str(study.run), "--participants", str(study.table), "--out", str(out)]
+    cache = ["--set", f"data.cache_dir={study.config['data']['cache_dir']}"]
+    assert run_cli(["explain", str(study.evaluation), *common, *cache, *arguments]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not out.exists()
+
+
+def test_the_command_prints_where_it_wrote(study, tmp_path, capsys):
+    common = ["--run", str(study.run), "--participants", str(study.table), "--n-subjects", "2", "--patch-mm", "60"]
+    cache = ["--set", f"data.cache_dir={study.config['data']['cache_dir']}", "-q"]
+    assert run_cli(["explain", str(study.evaluation), *common, *cache, "--out", str(tmp_path / "map")]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "map")

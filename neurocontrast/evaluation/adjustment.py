@@ -154,7 +154,7 @@ def _check_sites(table: pd.DataFrame, splits: Sequence[Split], target: str) -> N
     if short:
         held_out = any(split.held_out_site is not None for split in splits)
         listed = ", ".join(f"'{site}' {n}" for site, n in sorted(short.items())[:8])
-        instead = "splits=stratified" if held_out else "fewer folds, drop these sites with where"
+        instead = "splits=stratified" if held_out else "where to drop these sites"
         raise ConfigError(
             f"harmonise: 'combat' learns a site from at least {MIN_SITE_SCANS} training scans of it, and an unseen "
             f"site cannot be harmonised. While tested, some have fewer in training: {listed}. Use {instead}, or "

@@ -142,3 +142,20 @@ def test_scans_without_a_site_and_tiny_sites_cannot_be_harmonised(make_cohort):
     cohort.table.loc[:2, "site"] = None
     with pytest.raises(DataError, match="3 of 90 scans have no site"):
         plan(cohort, harmonise="combat")
+
+
+@pytest.mark.slow
+def test_combat_over_all_scans_with_the_label_preserved_finds_what_is_not_there_and_ours_does_not(make_cohort):
+    """Ten cohorts without any effect, whose classes are spread unevenly over sites."""
+    leaking, ours = [], []
+    for seed in range(10):
+        cohort = make_cohort(100, n_features=100, n_sites=5, diagnosis=0.0, age=0.0, site=0.0, seed=seed)
+        shares = np.linspace(0.1, 0.9, 5)[cohort.table["site"].str[-1].astype(int)]
+        patients = np.random.default_rng(seed).random(100) < shares
+        cohort.table["diagnosis"] = np.where(patients, "patient", "control")
+        ours.append(auc(cohort, harmonise="combat"))
+        sites, labels = cohort.table["site"].to_numpy(), patients[:, None].astype(float)
+        cohort.features = fit_combat(cohort.features, sites, labels).apply(cohort.features, sites, labels)
+        leaking.append(auc(cohort))
+    assert np.mean(leaking) > 0.57
+    assert np.mean(ours) < 0.53

@@ -14,7 +14,7 @@ import pytest
 from neurocontrast.exceptions import DataError
 from neurocontrast.reporting import SECTIONS, ReportOptions, build_sections, list_pictures, read_evaluation, render_page
 from neurocontrast.reporting.checklists import CLAIM, TRIPOD
-from neurocontrast.reporting.figures import count_confusion, draw_flow, list_steps
+from neurocontrast.reporting.figures import count_confusion, draw_flow, list_steps, read_map, share_outside
 from neurocontrast.reporting.folder import external_part
 from neurocontrast.reporting.inputs import INPUTS
 from neurocontrast.reporting.naming import threshold_text
@@ -219,3 +219,11 @@ def test_other_kinds_of_target(tmp_path, make, add_newer_files, maker, parse):
     else:
         assert {"external_predicted_true", "learning_mae", "groups_sex_mae"} <= names
         assert not {"calibration", "curves"} & set(page.headings())
+
+
+def test_what_lies_outside_the_brain_is_told(full_folder):
+    image = read_map(read_evaluation(full_folder).explanation)
+    assert share_outside(image) < 0.15
+    data = np.zeros(image.shape, dtype=np.float32)
+    data[:2] = 1.0
+    assert share_outside(nibabel.Nifti1Image(data, image.affine)) == pytest.approx(1.0)

@@ -1,6 +1,6 @@
 """The figures of the report, one room a subject; each returns a `Picture` or None where there is nothing to draw."""
 
-from neurocontrast.reporting.figures.brain import draw_brain, read_map
+from neurocontrast.reporting.figures.brain import draw_brain, read_map, share_outside
 from neurocontrast.reporting.figures.calibration import calibration_classes, draw_calibration
 from neurocontrast.reporting.figures.comparison import draw_differences, draw_models
 from neurocontrast.reporting.figures.confounds import confound_metrics, draw_confounds, draw_dependence
@@ -53,5 +53,6 @@ __all__ = [
     "list_terms",
     "name_rule",
     "read_map",
+    "share_outside",
     "tabulate_learning",
 ]

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from neurocontrast.reporting.folder import Explanation
 from neurocontrast.reporting.style import Picture, styled
 
-__all__ = ["draw_brain", "read_map"]
+__all__ = ["draw_brain", "read_map", "share_outside"]
 
 _WIDE = 10.4
 
@@ -61,7 +61,7 @@ def draw_brain(explanation: Explanation, image: nibabel.Nifti1Image) -> list[Pic
             warnings.simplefilter("ignore")
             shown = plotting.plot_stat_map(
                 image, bg_img=template, figure=figure, display_mode=mode, cut_coords=numbers[mode], cmap="PuOr_r",
-                vmin=-limit, vmax=limit, threshold=limit * 1e-3, transparency=_transparency(image, limit),
+                vmin=-limit, vmax=limit, threshold=None, transparency=_transparency(image, limit),
                 colorbar=True, draw_cross=mode == "ortho", black_bg=False, annotate=True,
             )  # fmt: skip
             _outline(shown.add_contours, image, limit)
@@ -74,6 +74,22 @@ def draw_brain(explanation: Explanation, image: nibabel.Nifti1Image) -> list[Pic
             )
         )
     return pictures
+
+
+def share_outside(image: nibabel.Nifti1Image) -> float:
+    """Return the share of the map's absolute values that lies outside the brain of the template.
+
+    It tells how much the model looks where there is no brain: at the skull, the edge of the image, or noise.
+    """
+    from nilearn import datasets
+    from nilearn import image as images
+
+    mask = datasets.load_mni152_brain_mask(resolution=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        inside = images.resample_to_img(mask, image, interpolation="nearest", force_resample=True, copy_header=True)
+    sizes = np.abs(np.asarray(image.dataobj, dtype=float))
+    return float(1.0 - sizes[np.asarray(inside.dataobj) > 0].sum() / sizes.sum())
 
 
 def _transparency(image: nibabel.Nifti1Image, limit: float) -> nibabel.Nifti1Image:

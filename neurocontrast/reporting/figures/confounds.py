@@ -96,13 +96,13 @@ def draw_dependence(files: EvaluationFiles) -> Picture | None:
     figure, axes = new_figure(height=1.3 + 0.34 * len(rows))
     axes.barh(rows.index, rows["hsic"], color="#cfe3f1", edgecolor=INK, height=0.62, linewidth=0.8)
     for position, row in enumerate(rows.to_dict("records")):
-        p = f" (p = {row['p']:.3g})" if pd.notna(row.get("p")) else ""
+        p, end = (f" (p = {row['p']:.3g})" if pd.notna(row.get("p")) else ""), max(row["hsic"], 0.0)
         axes.annotate(
-            f"{row['hsic']:.3f}{p}", (row["hsic"], position), (4, 0), textcoords="offset points", va="center", size=9
+            f"{row['hsic']:.3f}{p}", (end, position), (4, 0), textcoords="offset points", va="center", size=9
         )  # fmt: skip
     axes.set_yticks(range(len(rows)), distinct_labels(rows["column"], length=30))
     axes.set(ylim=(len(rows) - 0.4, -0.6), xlabel="Normalised HSIC (0: independent, 1: one is the other)")
-    axes.set_xlim(0, float(rows["hsic"].max()) * 1.45 or 1.0)
+    axes.set_xlim(min(0.0, float(rows["hsic"].min())), max(float(rows["hsic"].max()) * 1.45, 0.01))
     axes.grid(axis="y", visible=False)
     words = "; ".join(f"{row['column']} {row['hsic']:.3f}" for row in rows.to_dict("records"))
     return Picture(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -72,9 +73,9 @@ def draw_flow(files: EvaluationFiles) -> Picture | None:
     axes.set(xlim=(0, _WIDTH), ylim=(-_ROW * len(steps) - 0.1, 0.15))
     axes.axis("off")
     main = [place for place, step in enumerate(steps) if not step.left_out]
-    if len(main) > 1:
-        first, last = -_ROW * main[0] - _MIDDLE, -_ROW * main[-1]
-        axes.annotate("", (_BOX / 2 + 0.1, last), (_BOX / 2 + 0.1, first), arrowprops=_arrow())
+    for above, below in pairwise(main):
+        ends = ((_BOX / 2 + 0.1, -_ROW * place - offset) for place, offset in ((below, 0.0), (above, _MIDDLE)))
+        axes.annotate("", *ends, arrowprops=_arrow())
     for place, step in enumerate(steps):
         _draw_step(axes, step, -_ROW * place)
     return Picture(

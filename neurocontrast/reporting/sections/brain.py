@@ -5,7 +5,7 @@ from __future__ import annotations
 from nibabel.filebasedimages import ImageFileError
 
 from neurocontrast.reporting.blocks import Block, Cell, Facts, Items, Paragraph, Pictures, Section, Table
-from neurocontrast.reporting.figures import draw_brain, read_map
+from neurocontrast.reporting.figures import draw_brain, read_map, share_outside
 from neurocontrast.reporting.folder import EvaluationFiles, Explanation
 from neurocontrast.reporting.inputs import missing_note
 from neurocontrast.reporting.naming import value_text
@@ -14,6 +14,7 @@ from neurocontrast.reporting.tables import cell, count_cell
 
 __all__ = ["build_brain"]
 
+_MUCH_OUTSIDE = 0.3
 _METHODS = {
     "occlusion": "occlusion: patches are replaced one after another, and the change of the score is mapped",
     "gradient": "gradient of the score with respect to each voxel",
@@ -32,7 +33,9 @@ def build_brain(files: EvaluationFiles, options: ReportOptions) -> Section:
     if doubts:
         blocks.append(Items(doubts, role="warnings"))
     try:
-        blocks.append(Pictures(draw_brain(explanation, read_map(explanation)), wide=True))
+        image = read_map(explanation)
+        blocks.append(Pictures(draw_brain(explanation, image), wide=True))
+        blocks.append(Paragraph(_say_outside(share_outside(image)), role="note"))
     except (OSError, ValueError, EOFError, ImageFileError) as error:
         text = f"Not shown: the map {explanation.map_path.name} ({error}). Run `neurocontrast explain` again."
         blocks.append(Paragraph(text, role="note"))
@@ -56,6 +59,16 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     if about.get("simulated"):
         facts.append(("Simulated", "yes: the brains were computed, and the map says nothing about people"))
     return facts
+
+
+def _say_outside(share: float) -> str:
+    text = f"{share:.0%} of the map, by absolute value, lies outside the brain of the template."
+    if share < _MUCH_OUTSIDE:
+        return text
+    return (
+        f"{text} A model that looks there may use the skull, the edge of the image or how it was registered; or the "
+        "map is noise, as it is where the model predicts nothing."
+    )
 
 
 def _regions(explanation: Explanation) -> Table | None:

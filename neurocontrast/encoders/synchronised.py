@@ -54,9 +54,7 @@ def synchronise(module: nn.Module) -> None:
 
 
 def _synchronised(layer: _BatchNorm) -> SynchronisedBatchNorm:
-    made = SynchronisedBatchNorm(
-        layer.num_features, layer.eps, layer.momentum, layer.affine, layer.track_running_stats
-    )
+    made = SynchronisedBatchNorm(layer.num_features, layer.eps, layer.momentum, layer.affine, layer.track_running_stats)
     # The parameters and buffers themselves, so that whoever holds them holds these.
     made._parameters, made._buffers = layer._parameters, layer._buffers
     return made.train(layer.training)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from neurocontrast.training import (
     fit,
     launch,
 )
-from neurocontrast.training.distributed import Processes, is_lost_connection
+from neurocontrast.training.distributed import Processes, is_lost_connection, leave
 from neurocontrast.training.interruption import suspending
 from neurocontrast.training.launched import launched
 
@@ -97,17 +97,25 @@ def pretrain(
         settings = _resolve(config, folder, is_new=not (folder / "config.yaml").is_file())
     with suspending():
         joined = launch(settings.training)
-        try:
+        with _speaking_once(joined[1]):
             _run(settings, folder, joined, resume=resume, progress=progress)
-        except RuntimeError as error:
-            if joined[1].size == 1 or not is_lost_connection(error):
-                raise
-            raise OtherProcessEnded(_LOST) from error
-        except TrainingError as error:  # on which all processes agree, and the first tells
-            if joined[1].is_first:
-                raise
-            raise OtherProcessEnded(str(error), error.exit_code) from error
+            leave(joined[1])
     return folder
+
+
+@contextmanager
+def _speaking_once(processes: Processes) -> Iterator[None]:
+    """Tell what all processes agree on by the first of them, and a connection that another has closed by its end."""
+    try:
+        yield
+    except RuntimeError as error:
+        if processes.size == 1 or not is_lost_connection(error):
+            raise
+        raise OtherProcessEnded(_LOST) from error
+    except TrainingError as error:
+        if processes.is_first:
+            raise
+        raise OtherProcessEnded(str(error), error.exit_code) from error
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.training.launched import launched
 from neurocontrast.training.settings import TrainingSettings
 
-__all__ = ["Processes", "accelerator_of", "is_lost_connection", "launch"]
+__all__ = ["Processes", "accelerator_of", "is_lost_connection", "launch", "leave"]
 
 _PATIENCE = timedelta(days=7)
 """How long processes wait for the first, which may preprocess a whole cohort; one that dies is noticed at once."""
@@ -131,11 +131,9 @@ def launch(settings: TrainingSettings) -> tuple[Fabric, Processes]:
             f"{'Start them with torchrun or srun, or set' if settings.num_nodes > 1 else 'Set'} both to that."
         )
     several = n_processes > 1 or settings.strategy == "ddp"
+    environment = _environment_of(place.by)
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it tells each process's number on standard error
     try:
-        environment: ClusterEnvironment = {"torchrun": TorchElasticEnvironment, "srun": SLURMEnvironment}.get(
-            place.by or "", LightningEnvironment
-        )()
         fabric = Fabric(
             accelerator=accelerator,
             devices=settings.devices,
@@ -151,6 +149,23 @@ def launch(settings: TrainingSettings) -> tuple[Fabric, Processes]:
         return fabric, Processes()
     group = dist.new_group(backend="gloo", timeout=_PATIENCE)
     return fabric, Processes(fabric.global_rank, fabric.world_size, group)
+
+
+def leave(processes: Processes) -> None:
+    """Take leave of the other processes, at the end of a run that has gone well."""
+    if processes.group is not None:
+        processes.wait_for_all()
+        dist.destroy_process_group()
+
+
+def _environment_of(launcher: str | None) -> ClusterEnvironment:
+    # Given, not left to Fabric: it takes every process of a SLURM job for one that srun has started.
+    try:
+        return {"torchrun": TorchElasticEnvironment, "srun": SLURMEnvironment}.get(
+            launcher or "", LightningEnvironment
+        )()
+    except RuntimeError as error:
+        raise ConfigError(f"srun: {error}") from error
 
 
 def is_lost_connection(error: RuntimeError) -> bool:

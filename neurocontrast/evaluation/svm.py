@@ -73,18 +73,21 @@ def fit_svm(
     decisions = decision_values(machine, x_test, target.kind)
     if target.kind == "continuous":
         return ProbeFit(decisions, strength, failed)
-    platt = _platt_of(design, target, train, pairs, strength)
+    platt = svm_inner_predictions(design, target, train, pairs, strength)[2]
     return ProbeFit(_scores(platt, decisions, target, train), strength, failed)
 
 
 def svm_inner_predictions(
     design: Design, target: Target, train: Rows, pairs: Sequence[tuple[Rows, Rows]], strength: float
-) -> tuple[Rows, Floats, Platt | None]:
-    """Return training rows, what machines of the other inner folds say of them, and the sigmoid fitted to that."""
-    rows, decisions = _out_of_fold(design, target, pairs, strength)
+) -> tuple[Rows, Floats, Platt]:
+    """Return training rows, what machines of the other inner folds say of them, and the sigmoid fitted to that.
+
+    Without inner folds the training rows' own decision values are all there is. Numbers need no sigmoid.
+    """
+    rows, decisions = _out_of_fold(design, target, pairs or [(train, train)], strength)
     if target.kind == "continuous":
-        return rows, decisions, None
-    platt = _platt_of(design, target, train, pairs, strength)
+        return rows, decisions, Platt(1.0, np.zeros(1))
+    platt = fit_platt(decisions, np.searchsorted(np.unique(target.values[train]), target.values[rows]))
     return rows, _scores(platt, decisions, target, train), platt
 
 
@@ -156,14 +159,6 @@ def _out_of_fold(
         parts.append(decision_values(fit_machine(x_fit, target, fit_rows, strength), x_try, target.kind))
         rows.append(try_rows)
     return np.concatenate(rows), np.concatenate(parts)
-
-
-def _platt_of(
-    design: Design, target: Target, train: Rows, pairs: Sequence[tuple[Rows, Rows]], strength: float
-) -> Platt:
-    # Without inner folds the training rows' own decision values are all there is.
-    rows, decisions = _out_of_fold(design, target, pairs or [(train, train)], strength)
-    return fit_platt(decisions, np.searchsorted(np.unique(target.values[train]), target.values[rows]))
 
 
 def _scores(platt: Platt, decisions: Floats, target: Target, train: Rows) -> Floats:

@@ -94,6 +94,17 @@ def test_probabilities_of_the_machine_are_fitted_on_scans_it_has_not_seen():
     assert decided.fit.scores.max() < 0.85
 
 
+def test_without_inner_folds_a_machine_still_has_probabilities():
+    """One subject a class: nobody can be left out of the training rows."""
+    generator = np.random.default_rng(0)
+    target = Target("dx", "binary", np.repeat([0, 1], 4), CLASSES["binary"], "patient")
+    features, subjects = generator.normal(size=(8, 5)), np.repeat(["a", "b"], 4).astype(object)
+    settings = EvaluationSettings(probe="svm", threshold="youden", **FAST)
+    rows = np.arange(8)
+    decided = fit_and_decide(design_of(features), target, rows, rows, subjects=subjects, settings=settings, seed=0)
+    assert np.all((decided.fit.scores > 0) & (decided.fit.scores < 1))
+
+
 def test_platt_is_a_logistic_regression_and_never_turns_the_order_round():
     generator = np.random.default_rng(0)
     codes = np.repeat([0, 1], 2000)

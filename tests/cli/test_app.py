@@ -11,7 +11,7 @@ from neurocontrast.exceptions import DataError, TrainingError
 def test_help_lists_every_command(capsys):
     assert run(["--help"]) == 0
     shown = capsys.readouterr().out
-    for command in ("simulate", "check", "pretrain", "embed", "evaluate", "report", "compare"):
+    for command in ("simulate", "check", "pretrain", "embed", "evaluate", "predict", "report", "compare"):
         assert command in shown
 
 

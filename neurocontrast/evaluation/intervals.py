@@ -60,7 +60,7 @@ class Resamples:
         >>> draws = np.random.default_rng(0).normal(size=2000)
         >>> low, high = Resamples(0.0, np.linspace(-0.1, 0.1, 50), draws).interval(level=0.95)
         >>> round(low, 1), round(high, 1)
-        (-2.0, 1.9)
+        (-1.9, 2.0)
         """
         defined = self.drawn[np.isfinite(self.drawn)]
         enough = len(defined) >= max(1.0, (1 - MAX_UNDEFINED_SHARE) * len(self.drawn))

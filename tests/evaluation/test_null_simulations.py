@@ -41,10 +41,12 @@ def test_labels_permuted_over_sites_find_what_is_not_there(simulations):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "given", [{}, {"scheme": "leave site out"}, {"kind": "continuous"}], ids=["classes", "leave-site-out", "numbers"]
+    ("given", "n"),
+    [({}, 500), ({"scheme": "leave site out"}, 500), ({"kind": "continuous"}, 1000)],
+    ids=["classes", "leave-site-out", "numbers"],
 )
-def test_the_permutation_test_keeps_its_size_where_sites_differ(simulations, given):
-    assert 0.03 <= rejected(partial(simulations.permutation_p, **given), 500) <= 0.07
+def test_the_permutation_test_keeps_its_size_where_sites_differ(simulations, given, n):
+    assert 0.03 <= rejected(partial(simulations.permutation_p, **given), n) <= 0.07
 
 
 @pytest.mark.slow
@@ -68,14 +70,26 @@ def test_delongs_interval_covers(simulations, n, area):
     assert 0.93 <= covered(partial(simulations.delong_covers, n=n, area=area), 500) <= 0.98
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("metric", "n", "least"),
-    [("auc", 40, 0.91), ("auc", 200, 0.93), ("balanced_accuracy", 40, 0.91), ("brier", 40, 0.9), ("brier", 200, 0.93)],
+    ("metric", "n", "area"),
+    [("auc", 40, 0.8), ("balanced_accuracy", 40, 0.8), ("brier", 40, 0.8), ("calibration_slope", 40, 0.8)],
 )
-def test_the_bootstrap_interval_covers(simulations, metric, n, least):
-    truth = simulations.true_values(0.8)[metric]
-    assert least <= covered(partial(simulations.bootstrap_covers, metric=metric, n=n, truth=truth), 500) <= 0.98
+def test_the_bootstrap_interval_covers_in_small_cohorts(simulations, metric, n, area):
+    truth = simulations.true_values(area)[metric]
+    covers = partial(simulations.bootstrap_covers, metric=metric, n=n, truth=truth, area=area)
+    assert 0.925 <= covered(covers, 400) <= 0.98
+
+
+def test_the_bootstrap_interval_covers_near_the_end_of_the_scale(simulations):
+    """Percentiles alone hold an AUC of 0.95 in some 86 % of cohorts of 40: BCa has to mend that."""
+    covers = partial(simulations.bootstrap_covers, metric="auc", n=40, truth=0.95, area=0.95)
+    assert 0.915 <= covered(covers, 600) <= 0.98
+
+
+@pytest.mark.slow
+def test_the_bootstrap_interval_covers_in_a_larger_cohort(simulations):
+    covers = partial(simulations.bootstrap_covers, metric="auc", n=200, truth=0.8)
+    assert 0.93 <= covered(covers, 500) <= 0.98
 
 
 @pytest.mark.parametrize(("metric", "truth"), [("mae", 8 * np.sqrt(2 / np.pi)), ("r2", 1 - 64 / 225)])

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import doctest
+
 import numpy as np
 import pytest
-from scipy.stats import bootstrap, norm
+from scipy.stats import bootstrap
 from sklearn.metrics import roc_auc_score
 
+from neurocontrast.evaluation import intervals
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.target import Target
@@ -52,27 +55,6 @@ def test_an_interval_is_withheld_where_resamples_are_undefined():
     assert interval([*np.arange(101.0), np.nan], value=50.0, level=0.9) == pytest.approx((5, 95))
 
 
-@pytest.mark.parametrize("n_sessions", [1, 3])
-def test_the_interval_of_an_auc_covers_the_truth(n_sessions):
-    """Scores of known AUC; sessions of a subject are strongly alike, which only a cluster bootstrap respects."""
-    effect, n_subjects, n_simulations = 1.0, 80, 150
-    truth = norm.cdf(effect / np.sqrt(2))
-    covered = 0
-    for simulation in range(n_simulations):
-        generator = np.random.default_rng(simulation)
-        codes = np.tile(np.arange(n_subjects) % 2, n_sessions)
-        own = np.tile(generator.normal(size=n_subjects), n_sessions)
-        noise = generator.normal(size=codes.size)
-        share = 0.0 if n_sessions == 1 else 0.9
-        scores = norm.cdf(effect * (codes - 0.5) + np.sqrt(share) * own + np.sqrt(1 - share) * noise)
-        target, model = scored(codes, scores)
-        subjects = np.tile(np.arange(n_subjects), n_sessions).astype(str)
-        drawn = bootstrap_metrics(target, {"m": model}, subjects, n_bootstraps=300, seed=simulation)["m"]["auc"]
-        low, high = drawn.interval(level=0.95) or (1.0, 0.0)
-        covered += low <= truth <= high
-    assert 0.89 <= covered / n_simulations <= 0.99
-
-
 @pytest.mark.parametrize("skewed", [False, True])
 def test_the_interval_is_scipys(skewed):
     """SciPy's `bootstrap` computes BCa intervals on its own; the jackknife is the same, the resamples are others."""
@@ -89,6 +71,10 @@ def test_the_interval_is_scipys(skewed):
     assert ends == pytest.approx((expected.low, expected.high), abs=0.03 * width)
     plain = np.quantile(found.drawn, [0.025, 0.975])
     assert (abs(plain[1] - ends[1]) > 0.05 * width) == skewed  # where it differs from percentiles, it does so rightly
+
+
+def test_the_examples_in_the_documentation_hold():
+    assert doctest.testmod(intervals).failed == 0
 
 
 def test_units_are_left_out_one_by_one_or_in_groups():

@@ -129,3 +129,20 @@ def test_a_damaged_evaluation_is_named(folder, tmp_path):
     (broken / "evaluation.json").write_text("{}")
     with pytest.raises(DataError, match="not readable as an evaluation"):
         compare([folder / "weak", broken], out=tmp_path / "c")
+
+
+def test_sites_are_resampled_where_the_evaluation_did(tmp_path):
+    source = write(tmp_path / "many.parquet", 1.0)
+    table = pd.read_parquet(source)
+    sites = [f"site-{row % 20:02d}" for row in range(N)]
+    features = table.filter(like="feature_").to_numpy()
+    metadata = table[[name for name in table if not name.startswith("feature_")]].assign(site=sites)
+    write_embeddings(source, metadata, features, {"format": 1, "pretraining_subjects": []})
+    found = {}
+    for unit in ("auto", "subject"):
+        folder = evaluate(source, out=tmp_path / unit, bootstrap_unit=unit, confounds=False, **FAST)
+        out = compare([folder] * 2, names=["a", "b"], out=tmp_path / f"c-{unit}", n_bootstraps=200)
+        found[unit] = pd.read_csv(out / "models.tsv", sep="\t")
+    assert json.loads((tmp_path / "auto" / "evaluation.json").read_text())["bootstrap"]["unit"] == "site"
+    np.testing.assert_allclose(found["auto"]["value"], found["subject"]["value"])
+    assert (found["auto"]["low"] != found["subject"]["low"]).any()

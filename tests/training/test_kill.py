@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from tiny import run as tiny_run
 
 from neurocontrast.training.state import newest_checkpoint
@@ -68,9 +67,10 @@ def test_killed_at_many_moments_is_the_uninterrupted_run(whole, tmp_path, seed):
 
 
 def test_the_program_is_the_run_the_other_tests_make(whole, tmp_path):
-    tiny_run(tmp_path, epochs=EPOCHS, probe_every=2)
-    here, there = (load_file(folder / "encoder.safetensors") for folder in (tmp_path, whole))
-    # Not to the bit: libraries that earlier tests loaded into this process can change the last digits.
-    torch.testing.assert_close(here, there, rtol=1e-2, atol=1e-3)
-    assert metrics_of(tmp_path)[0] == metrics_of(whole)[0]
-    assert len(metrics_of(tmp_path)) == len(metrics_of(whole)) == EPOCHS + 1
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as the program does: with two, sums are in another order and the last digits differ
+    try:
+        tiny_run(tmp_path, epochs=EPOCHS, probe_every=2)
+    finally:
+        torch.set_num_threads(n_threads)
+    assert_same(tmp_path, whole)

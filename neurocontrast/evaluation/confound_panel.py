@@ -72,8 +72,8 @@ def run_confound_panel(study: Study, progress: Progress) -> ConfoundPanel:
     n_parts = len(confound_columns(study.table, target, settings)) * (1 + len(classes_apart(target)))
     with progress.task("Looking for confounds", n_parts + 2, "probe") as task:
         readings = confound_table(probes, target, advance=task.advance)
-        score: dict[str, Any] | str = "unseen sites cannot be harmonised (harmonise=combat)"
-        if settings.harmonise == "none":
+        score: dict[str, Any] | str = "the effect of unseen sites cannot be taken out (harmonise, residualise)"
+        if settings.harmonise == "none" and "site" not in settings.residualise:
             score = openbhb_score(probes, draw_subjects(study.subjects, seed=settings.seed)[0])
         task.advance()
         kernels = dependence_table(study)

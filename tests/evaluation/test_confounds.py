@@ -108,7 +108,9 @@ def test_combat_hides_the_site_and_leaves_no_score_of_unseen_sites(make_cohort):
     result = evaluate(make_cohort(200, site=1.0), harmonise="combat")
     assert row(result, "site")["value"] < 0.45
     assert result.summary["confounds"]["openbhb"] is None
-    assert "cannot be harmonised" in result.summary["confounds"]["openbhb_reason"]
+    assert "unseen sites cannot be taken out" in result.summary["confounds"]["openbhb_reason"]
+    without = evaluate(make_cohort(60), residualise=("site",), n_bootstraps=0).summary["confounds"]
+    assert (without["openbhb"], without["residualise"]) == (None, ["site"])
 
 
 def test_small_levels_and_missing_values_are_left_out_and_counted(make_cohort):

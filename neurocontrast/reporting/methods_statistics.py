@@ -8,7 +8,7 @@ from neurocontrast.reporting.naming import join_words
 from neurocontrast.reporting.references import Citations
 from neurocontrast.reporting.testing import permutation_result
 
-__all__ = ["write_confounds", "write_explanation", "write_statistics"]
+__all__ = ["describe_intervals", "write_confounds", "write_explanation", "write_statistics"]
 
 
 def write_statistics(files: EvaluationFiles, cite: Citations) -> str:
@@ -23,9 +23,8 @@ def write_statistics(files: EvaluationFiles, cite: Citations) -> str:
     bootstrap = files.summary.get("bootstrap") or {}
     if bootstrap.get("n"):
         text += (
-            f" Intervals hold the central {files.level:.0%} of {bootstrap['n']:,} bootstrap draws of "
-            f"{bootstrap.get('unit', 'subject')}s from the pooled out-of-fold predictions, with models held fixed "
-            f"{cite('bootstrap')}."
+            f" {describe_intervals(files.level, bootstrap.get('method'), cite)} {bootstrap['n']:,} bootstrap draws of "
+            f"{bootstrap.get('unit', 'subject')}s from the pooled out-of-fold predictions, with models held fixed."
         )
     text += _permutation(files, cite)
     curve = files.summary.get("learning_curve") or {}
@@ -38,6 +37,13 @@ def write_statistics(files: EvaluationFiles, cite: Citations) -> str:
             "tested in the same folds."
         )
     return text.strip()
+
+
+def describe_intervals(level: float, method: object, cite: Citations) -> str:
+    """Return how an interval was taken from bootstrap draws, up to their number."""
+    if method == "BCa":
+        return f"{level:.0%} intervals are bias-corrected and accelerated {cite('bootstrap', 'bca')}, from"
+    return f"Intervals hold the central {level:.0%} {cite('bootstrap')} of"
 
 
 def _running(label: str) -> str:

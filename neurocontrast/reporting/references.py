@@ -43,6 +43,7 @@ REFERENCES: Mapping[str, str] = {
     "nested": "Varma S, Simon R. Bias in error estimation when using cross-validation for model selection. "
     "BMC Bioinformatics 2006;7:91.",
     "bootstrap": "Efron B, Tibshirani RJ. An introduction to the bootstrap. New York: Chapman & Hall; 1993.",
+    "bca": "Efron B. Better bootstrap confidence intervals. J Am Stat Assoc 1987;82:171–185.",
     "permutation": "Ojala M, Garriga GC. Permutation tests for studying classifier performance. "
     "J Mach Learn Res 2010;11:1833–1863.",
     "never_zero": "Phipson B, Smyth GK. Permutation p-values should never be zero: calculating exact p-values when "

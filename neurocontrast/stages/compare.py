@@ -64,7 +64,7 @@ def compare(
     loaded = _load(evaluations, names)
     progress.message(f"Comparing {len(loaded)} evaluations")
     models, differences = compare_models(loaded, n_bootstraps=n_bootstraps, level=confidence_level, seed=seed)
-    about = {"n_bootstraps": n_bootstraps, "confidence_level": confidence_level, "seed": seed}
+    about = {"n_bootstraps": n_bootstraps, "interval_method": "BCa", "confidence_level": confidence_level, "seed": seed}
     with atomic_folder(folder) as new:
         write_text(new / "models.tsv", models.to_csv(sep="\t", index=False))
         write_text(new / "differences.tsv", differences.to_csv(sep="\t", index=False))

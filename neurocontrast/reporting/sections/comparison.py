@@ -21,6 +21,7 @@ from neurocontrast.reporting.blocks import (
 from neurocontrast.reporting.cautions import explain_warning
 from neurocontrast.reporting.comparison import ComparisonFiles
 from neurocontrast.reporting.figures import draw_differences, draw_learning_of_models, draw_models
+from neurocontrast.reporting.methods_statistics import describe_intervals
 from neurocontrast.reporting.metrics import DASH, describe_metric, interval_text, number_text
 from neurocontrast.reporting.naming import flatten, join_words, objective_text, shorten_paths
 from neurocontrast.reporting.references import Citations
@@ -159,9 +160,10 @@ def _build_learning(files: ComparisonFiles) -> Section:
 
 def _build_methods(files: ComparisonFiles) -> Section:
     cite, s = Citations(), files.summary
+    intervals = describe_intervals(files.level, s.get("interval_method"), cite)
     text = (
-        "All models were evaluated on the same scans in the same folds. Intervals of values and of paired differences "
-        f"hold the central {files.level:.0%} of {s.get('n_bootstraps', 0):,} bootstrap draws {cite('bootstrap')} from "
+        "All models were evaluated on the same scans in the same folds. Of values and of paired differences, "
+        f"{intervals[0].lower() + intervals[1:]} {s.get('n_bootstraps', 0):,} bootstrap draws from "
         "the pooled out-of-fold predictions, the same draws for all models, with models held fixed. "
         f"Differences over folds were tested by the corrected resampled t-test {cite('nadeau')}, which allows for the "
         "overlap of training folds (two-sided), and p-values were adjusted for the number of models within each metric "

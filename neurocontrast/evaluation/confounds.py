@@ -116,6 +116,7 @@ class ConfoundProbes:
                 **_GRIDS,
                 "probe": "auto",
                 "threshold": "prevalence",
+                "n_jobs": 1,  # a process would start for a second's work
                 "seed": derive_seed("confounds", self.settings.seed),
             }
         )

@@ -1,16 +1,23 @@
-"""What preprocessing and the cache cost, beside nibabel's own decoding and MONAI's transforms.
+"""What preprocessing and the cache cost, beside nibabel's own decoding, MONAI's transforms and a plain read.
 
-Reads the same .nii.gz files with (a) nibabel alone, (b) this package's load_volume, (c) MONAI's chain of the same steps
-(load, orient to RAS, resample, crop or pad, z-score), in turn, one thread; then the cache's reading beside a plain read
-of the same bytes.
+Reads the same .nii.gz files with (a) nibabel alone, (b) this package's load_volume, (c) that and the entry of the
+cache written, (d) MONAI's chain of the same steps (load, orient to RAS, resample, crop or pad, z-score), in turn, one
+thread. Then an epoch from the cache, in batches, beside plain reads of the same bytes: from the page cache, and
+from the disk after the kernel was asked to forget them.
 
-    python benchmarks/data.py                       # simulated heads of 1 mm
+    python benchmarks/data.py                       # simulated heads of 1 mm; about two minutes
     python benchmarks/data.py --images FOLDER       # .nii.gz files of your own
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import datetime
+import functools
+import os
+import platform
+import shutil
 import statistics
 import tempfile
 import time
@@ -22,41 +29,35 @@ import numpy as np
 import torch
 
 import neurocontrast
+from neurocontrast.data.batches import read_batches
 from neurocontrast.data.cache import VolumeCache
 from neurocontrast.data.cohort import read_cohort
 from neurocontrast.data.datasets import VolumeDataset
 from neurocontrast.data.volumes import Preprocessing, load_volume
 
+Timed = Callable[[], object]
+
 
 def main() -> None:
     torch.set_num_threads(1)
     options = _options()
-    with tempfile.TemporaryDirectory() as scratch:
+    print(f"{datetime.date.today()}, {platform.machine()}, torch {torch.__version__}, one thread")
+    with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
         paths = _images(options, Path(scratch))
         preprocessing = Preprocessing(spacing_mm=options.spacing_mm, shape=tuple(options.shape))
-        readers: dict[str, Callable[[str], object]] = {
-            "nibabel, decoding alone": lambda path: np.asarray(nib.load(path).dataobj, dtype=np.float32),
-            "neurocontrast load_volume": lambda path: load_volume(path, preprocessing),
-            "MONAI, the same steps": _monai_chain(preprocessing),
-        }
-        seconds = _in_turn(readers, paths, options.repeats)
-        _show(seconds, f"first reading of {len(paths)} scans to {options.shape} at {options.spacing_mm} mm")
-        cache = VolumeCache(Path(scratch) / "cache", preprocessing)
-        cache.prepare(paths, n_workers=1)
-        entries = sorted((Path(scratch) / "cache").rglob("*.npy"))
-        cached: dict[str, Callable[[str], object]] = {
-            "plain read of the same bytes": lambda path: entries[paths.index(path)].read_bytes(),
-            "VolumeCache.read, to float32": lambda path: torch.from_numpy(np.asarray(cache.read(path))).float(),
-        }
-        _show(_in_turn(cached, paths, 10 * options.repeats), "reading from the cache (all in the page cache)")
+        first_reading(paths, preprocessing, options.repeats, Path(scratch))
+        epoch_from_cache(paths, preprocessing, options, Path(scratch))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=Path, help="folder of .nii.gz files; simulated ones when not given")
+    parser.add_argument("--scratch", type=Path, help="where the cache is made; the disk whose speed is measured")
     parser.add_argument("--spacing-mm", type=float, default=1.5)
     parser.add_argument("--shape", type=int, nargs=3, default=[121, 145, 121])
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--scans", type=int, default=96, help="scans of an epoch from the cache")
+    parser.add_argument("--batch-size", type=int, default=32)
     return parser.parse_args()
 
 
@@ -65,6 +66,38 @@ def _images(options: argparse.Namespace, scratch: Path) -> list[str]:
         return [str(path) for path in sorted(options.images.glob("*.nii.gz"))]
     table = neurocontrast.simulate(scratch / "cohort", n_subjects=4, n_sites=2, spacing_mm=1.0)
     return VolumeDataset(read_cohort(table), VolumeCache(scratch / "unused", Preprocessing())).paths
+
+
+# --- the first reading ----------------------------------------------------------------------------------------------
+def first_reading(paths: list[str], preprocessing: Preprocessing, repeats: int, scratch: Path) -> None:
+    def made(path: str) -> None:
+        folder = scratch / "made"
+        VolumeCache(folder, preprocessing).prepare([path], n_workers=0)
+        shutil.rmtree(folder)
+
+    readers: dict[str, Callable[[str], object]] = {
+        "nibabel, decoding alone": lambda path: nib.load(path).get_fdata(dtype=np.float32),
+        "`load_volume`": lambda path: load_volume(path, preprocessing),
+        "the same, and kept in the cache": made,
+        "MONAI's transforms, the same steps": _monai_chain(preprocessing),
+    }
+    ratios: dict[str, list[float]] = {name: [] for name in readers}
+    milliseconds: dict[str, list[float]] = {name: [] for name in readers}
+    for path in paths:
+        calls = {name: functools.partial(read, path) for name, read in readers.items()}
+        seconds = in_turn(calls, repeats, time.process_time)
+        least = {name: min(values) for name, values in seconds.items()}
+        for name, value in least.items():
+            milliseconds[name].append(1000 * value)
+            ratios[name].append(value / least["nibabel, decoding alone"])
+    print(
+        f"\nFirst reading of {len(paths)} scans to {preprocessing.shape} at {preprocessing.spacing_mm} mm: "
+        "CPU time, the least of repeats a scan, median and range over scans\n"
+    )
+    print("| | ms | over nibabel's decoding |\n|---|---|---|")
+    for name in readers:
+        low, middle, high = min(ratios[name]), statistics.median(ratios[name]), max(ratios[name])
+        print(f"| {name} | {statistics.median(milliseconds[name]):.1f} | {middle:.2f} ({low:.2f}–{high:.2f}) |")
 
 
 def _monai_chain(preprocessing: Preprocessing) -> Callable[[str], object]:
@@ -88,25 +121,110 @@ def _monai_chain(preprocessing: Preprocessing) -> Callable[[str], object]:
     )
 
 
-def _in_turn(readers: dict[str, Callable[[str], object]], paths: list[str], repeats: int) -> dict[str, list[float]]:
-    """Time the readers one after the other on each file, so that a slow moment of the machine meets all of them."""
-    seconds: dict[str, list[float]] = {name: [] for name in readers}
-    for repeat in range(repeats + 1):
-        for path in paths:
-            for name, read in readers.items():
-                start = time.process_time()
-                read(path)
-                if repeat:  # the first round warms up imports and the page cache
-                    seconds[name].append(time.process_time() - start)
+# --- an epoch from the cache ----------------------------------------------------------------------------------------
+def epoch_from_cache(
+    paths: list[str], preprocessing: Preprocessing, options: argparse.Namespace, scratch: Path
+) -> None:
+    dataset = _cached(paths, preprocessing, options.scans, scratch)
+    files = sorted(Path(dataset.cache.folder).rglob("*.npy"))
+    batches = [range(start, start + options.batch_size) for start in range(0, len(files), options.batch_size)]
+    batches = [[row for row in batch if row < len(files)] for batch in batches]
+    memory = np.empty((options.batch_size, dataset.cache.n_bytes + 4096), dtype=np.uint8)
+    warm: dict[str, Timed] = {
+        "plain read of the files, into the memory of a batch": lambda: _plain(files, memory),
+        "plain read of the files, each into the same buffer": lambda: _plain(files, memory[:1]),
+        "`path.read_bytes()`": lambda: [path.read_bytes() for path in files][:0],
+        "`read_batches`, in the caller's thread": lambda: _epoch(dataset, batches, n_readers=0),
+        "`read_batches`, one reader": lambda: _epoch(dataset, batches, n_readers=1),
+        "`read_batches`, two readers": lambda: _epoch(dataset, batches, n_readers=2),
+        "`read_batches`, one reader, each batch widened to float32": lambda: _epoch(
+            dataset, batches, n_readers=1, widened=torch.empty(options.batch_size, *dataset.cache.shape)
+        ),
+    }
+    warm["`path.read_bytes()`"] = lambda: _read_and_drop(files)
+    gib = len(files) * dataset.cache.n_bytes / 2**30
+    print(f"\nAn epoch of {len(files)} scans ({gib:.2f} GiB) in batches of {options.batch_size}; wall time")
+    _show_rates("from the page cache", in_turn(warm, options.repeats, time.perf_counter), gib)
+    cold = {name: _forgetting(files, call) for name, call in warm.items() if "buffer" in name or "reader" in name}
+    _show_rates("from the disk", _in_turn_cold(cold, max(2, options.repeats // 2)), gib)
+
+
+def _cached(paths: list[str], preprocessing: Preprocessing, n_scans: int, scratch: Path) -> VolumeDataset:
+    """Cache `n_scans` scans: the given ones, under as many names as it takes."""
+    folder = scratch / "scans"
+    folder.mkdir()
+    lines = ["participant_id\tpath"]
+    for i in range(n_scans):
+        copy = folder / f"scan{i:04d}.nii.gz"
+        shutil.copyfile(paths[i % len(paths)], copy)
+        lines.append(f"s{i:04d}\t{copy.name}")
+    (folder / "participants.tsv").write_text("\n".join(lines) + "\n")
+    dataset = VolumeDataset(read_cohort(folder / "participants.tsv"), VolumeCache(scratch / "cache", preprocessing))
+    dataset.cache.prepare(dataset.paths, n_workers=0)
+    os.sync()  # the kernel forgets only what is on the disk
+    return dataset
+
+
+def _plain(files: list[Path], memory: np.ndarray) -> None:
+    for place, path in enumerate(files):
+        with open(path, "rb", buffering=0) as stream:
+            stream.readinto(memory[place % len(memory)].data)
+
+
+def _read_and_drop(files: list[Path]) -> None:
+    for path in files:
+        path.read_bytes()
+
+
+def _epoch(
+    dataset: VolumeDataset, batches: list[list[int]], *, n_readers: int, widened: torch.Tensor | None = None
+) -> None:
+    with contextlib.closing(read_batches(dataset, batches, n_readers=n_readers)) as reading:
+        for rows, volumes in reading:
+            if widened is not None:
+                widened[: len(rows)].copy_(volumes)
+
+
+def _forgetting(files: list[Path], call: Timed) -> tuple[Timed, Timed]:
+    def forget() -> None:
+        for path in files:
+            descriptor = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+
+    return forget, call
+
+
+def _in_turn_cold(calls: dict[str, tuple[Timed, Timed]], repeats: int) -> dict[str, list[float]]:
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeats):
+        for name, (forget, call) in calls.items():
+            forget()
+            start = time.perf_counter()
+            call()
+            seconds[name].append(time.perf_counter() - start)
     return seconds
 
 
-def _show(seconds: dict[str, list[float]], title: str) -> None:
-    first = statistics.median(next(iter(seconds.values())))
-    print(f"\n{title}; median CPU time a scan\n\n| | ms | over the first |\n|---|---|---|")
-    for name, values in seconds.items():
-        median = statistics.median(values)
-        print(f"| {name} | {1000 * median:.2f} | {median / first:.2f} |")
+def in_turn(calls: dict[str, Timed], repeats: int, clock: Callable[[], float]) -> dict[str, list[float]]:
+    """Time the calls one after the other, over and over, so that a slow moment of the machine meets all of them."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for repeat in range(repeats + 1):
+        for name, call in calls.items():
+            start = clock()
+            call()
+            if repeat:  # the first round warms up imports and the page cache
+                seconds[name].append(clock() - start)
+    return seconds
+
+
+def _show_rates(title: str, seconds: dict[str, list[float]], gib: float) -> None:
+    least = {name: min(values) for name, values in seconds.items()}
+    plain = [value for name, value in least.items() if name.startswith("plain")]
+    print(f"\n| {title} | GiB/s | speed over " + " | over ".join(n for n in least if n.startswith("plain")) + " |")
+    print("|---|---|" + "---|" * len(plain))
+    for name, value in least.items():
+        print(f"| {name} | {gib / value:.2f} | " + " | ".join(f"{of / value:.0%}" for of in plain) + " |")
 
 
 if __name__ == "__main__":

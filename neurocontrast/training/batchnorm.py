@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-__all__ = ["batch_statistics", "reestimate_statistics", "still_statistics"]
+__all__ = ["batch_statistics", "layers_of", "reestimate_statistics", "still_statistics"]
 
 
 @contextlib.contextmanager
@@ -25,7 +25,7 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
     """
     was_training = model.training
     model.eval()
-    for layer in _layers(model):
+    for layer in layers_of(model):
         layer.training = True
     try:
         with still_statistics(model):
@@ -37,7 +37,7 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
 @contextlib.contextmanager
 def still_statistics(model: nn.Module) -> Iterator[None]:
     """Let training-mode layers use each batch's statistics without moving the running ones."""
-    layers = [layer for layer in _layers(model) if layer.training]
+    layers = [layer for layer in layers_of(model) if layer.training]
     tracked = [layer.track_running_stats for layer in layers]
     for layer in layers:
         layer.track_running_stats = False
@@ -68,7 +68,7 @@ def reestimate_statistics(
     dict
         What was done, for ``encoder.json``.
     """
-    layers = _layers(model)
+    layers = layers_of(model)
     record = {"n_layers": len(layers), "n_scans": 0, "n_batches": 0}
     if layers:
         was_training, momenta = model.training, [layer.momentum for layer in layers]
@@ -89,5 +89,6 @@ def reestimate_statistics(
     return {"statistics": "cumulative average over un-augmented training scans", **record}
 
 
-def _layers(model: nn.Module) -> list[_BatchNorm]:
+def layers_of(model: nn.Module) -> list[_BatchNorm]:
+    """Return the model's layers of batch normalisation."""
     return [module for module in model.modules() if isinstance(module, _BatchNorm)]

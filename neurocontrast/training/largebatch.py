@@ -27,11 +27,11 @@ import torch
 from torch import Tensor
 
 from neurocontrast.seeds import derive_seed
-from neurocontrast.training.batchnorm import still_statistics
+from neurocontrast.training.batchnorm import layers_of, still_statistics
 from neurocontrast.training.session import Session
 from neurocontrast.training.state import Position
 
-__all__ = ["backward_in_parts", "drawing", "parts_of"]
+__all__ = ["backward_in_parts", "drawing", "inexactness_of", "parts_of"]
 
 Read = Iterator[tuple[Tensor, Tensor]]
 """Rows (n,) and volumes (n, 1, D, H, W), micro-batch by micro-batch."""
@@ -50,6 +50,18 @@ def parts_of(batch: Sequence[int], micro_batch_size: int | None) -> list[list[in
     short, n_longer = divmod(len(rows), n_parts)
     ends = [short * part + min(part, n_longer) for part in range(n_parts + 1)]
     return [rows[start:end] for start, end in pairwise(ends)]
+
+
+def inexactness_of(session: Session) -> str | None:
+    """Say what of a run in micro-batches is not as with whole batches; None where nothing differs."""
+    micro, whole = session.settings.micro_batch_size, session.settings.batch_size
+    if micro is None or micro >= whole or not layers_of(session.model.encoder):
+        return None
+    return (
+        f"training.micro_batch_size: the loss is that of whole batches of {whole}, but the encoder's BatchNorm sees "
+        f"{micro} scan{'s' if micro > 1 else ''} at a time, so the gradient is not a whole batch's. "
+        "With encoder.norm: group it is."
+    )
 
 
 def backward_in_parts(

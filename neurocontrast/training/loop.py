@@ -23,6 +23,7 @@ from neurocontrast.training.checkpoints import Checkpoints
 from neurocontrast.training.collapse import collapse_warning
 from neurocontrast.training.distributed import Processes
 from neurocontrast.training.interruption import Stopped, StopRequest
+from neurocontrast.training.largebatch import inexactness_of
 from neurocontrast.training.loggers import open_loggers
 from neurocontrast.training.optimizers import learning_rate_of
 from neurocontrast.training.session import AnyObjective, Session, TrainingData, Views, deterministic, start_session
@@ -138,6 +139,9 @@ def _train(
     settings = session.settings
     done = sum(len(rows) for rows in _batches_of(session, position.epoch)[: position.batch])
     total = (settings.epochs - position.epoch) * len(session.data.training_rows) - done
+    inexactness = inexactness_of(session)
+    if inexactness is not None:
+        progress.message(inexactness)
     loggers = settings.loggers if session.processes.is_first else ()
     with (
         deterministic(),

@@ -14,6 +14,7 @@ from neurocontrast import losses
 from neurocontrast.encoders import ContrastiveModel, EncoderSettings, build_model
 from neurocontrast.exceptions import TrainingError, TrainingInterrupted
 from neurocontrast.kernels import Categorical, Gaussian
+from neurocontrast.progress import SILENT
 from neurocontrast.training import fit
 from neurocontrast.training.distributed import Processes
 from neurocontrast.training.largebatch import drawing, parts_of
@@ -246,6 +247,22 @@ def test_run_of_micro_batches_is_the_run_of_whole_batches_to_rounding(tmp_path, 
         for name in set(first) - {"seconds", "volumes_per_second"}:
             assert second[name] == pytest.approx(first[name], rel=1e-3, abs=1e-5), name
     torch.testing.assert_close(parts.state_dict(), whole.state_dict(), rtol=1e-3, atol=1e-5)
+    assert of_parts.batchnorm["n_layers"] == of_parts.batchnorm["n_batches"] == 0
+
+
+@pytest.mark.parametrize(
+    ("norm", "micro", "told"), [("batch", 3, True), ("batch", None, False), ("batch", 10, False), ("group", 3, False)]
+)
+def test_what_batch_norm_makes_of_micro_batches_is_told(tmp_path, norm, micro, told):
+    heard = []
+
+    class Listening(type(SILENT)):
+        def message(self, text):
+            heard.append(text)
+
+    encoder = EncoderSettings(name="lenet", norm=norm, projection=(8, 4))
+    run(tmp_path, encoder=encoder, batch_size=10, micro_batch_size=micro, epochs=0, progress=Listening())
+    assert any("BatchNorm sees 3 scans at a time" in text for text in heard) == told
 
 
 @pytest.mark.parametrize("validation_rows", [(), range(10, N_SCANS)])

@@ -93,6 +93,17 @@ def test_within_sites_what_only_the_site_brings_does_not_count():
     assert ask(features, number_factor(ages), strata=sites).p_value > 0.05
 
 
+def test_within_sites_five_percent_are_called_dependent_though_the_site_drives_both():
+    rejected = 0
+    for simulation in range(200):
+        generator = np.random.default_rng(simulation)
+        sites = generator.integers(0, 4, 60)
+        features = generator.normal(size=(60, 20)) + 1.5 * sites[:, None]
+        ages = generator.normal(size=60) + 1.5 * sites
+        rejected += ask(features, number_factor(ages), sites, n_permutations=99).p_value <= 0.05
+    assert 0.02 <= rejected / 200 <= 0.09
+
+
 def test_of_independent_columns_five_percent_are_called_dependent():
     rejected, values = 0, []
     for simulation in range(200):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 import numpy as np
 import torch
@@ -55,6 +56,7 @@ def extract_features(
         for start in range(0, len(images), settings.batch_size)
     ]
     with (
+        _quick_layout(encoder, device),  # before inference mode, in which weights would become untrainable
         torch.inference_mode(),
         keeping_freed_memory(),
         progress.task("embedding", len(images), "scans") as task,
@@ -66,6 +68,22 @@ def extract_features(
             features[rows.numpy()] = made.float().cpu().numpy()
             task.advance(len(rows))
     return features
+
+
+@contextmanager
+def _quick_layout(encoder: Encoder, device: torch.device) -> Iterator[None]:
+    """Lay the weights out channels last on a CPU.
+
+    That is quicker for inference, though slower for training (``benchmarks/training.py``).
+    """
+    if device.type != "cpu":
+        yield
+        return
+    encoder.to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload]
+    try:
+        yield
+    finally:
+        encoder.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
 
 
 def _device(settings: EmbeddingSettings) -> torch.device:

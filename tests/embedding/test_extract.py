@@ -42,6 +42,31 @@ def test_features_do_not_depend_on_the_batch(encoder):
     np.testing.assert_allclose(alone, together, rtol=1e-5, atol=1e-6)
 
 
+def test_weights_lie_as_before_afterwards(encoder):
+    before = {name: (value.clone(), value.stride()) for name, value in encoder.state_dict().items()}
+    extract_features(encoder, Images(2, 8))
+    for name, value in encoder.state_dict().items():
+        assert torch.equal(value, before[name][0])
+        assert value.stride() == before[name][1]
+    encoder(Images(2, 8).volumes).sum().backward()  # and can be trained on
+
+
+def test_volumes_in_the_cache_s_precision_are_widened(encoder):
+    class Halves(Images):
+        def __init__(self, n, side):
+            super().__init__(n, side)
+            self.volume_shape, self.volume_dtype = (1, side, side, side), np.dtype(np.float16)
+
+        def read_into(self, out, index):
+            out[:] = self.volumes[index].half().numpy()
+
+    images = Halves(5, 8)
+    features = extract_features(encoder, images, settings=EmbeddingSettings(batch_size=2))
+    images.volumes = images.volumes.half().float()
+    with torch.no_grad():
+        np.testing.assert_allclose(features, encoder(images.volumes).numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_progress_hears_every_scan(encoder):
     import contextlib
 

@@ -26,7 +26,7 @@ class TrainingSettings(Settings):
     micro_batch_size : int or None
         Scans that pass the encoder together; the loss is still that of the whole batch, and so is its
         gradient (see ``training/largebatch.py``). Memory depends on this, not on `batch_size`; time
-        grows by about a third. None: the whole batch at once.
+        grows by a third to a half. None: the whole batch at once.
     optimizer : {'adam', 'adamw', 'sgd', 'lars'}
         ``adam`` adds the weight decay to the gradient, ``adamw`` decouples it; ``sgd`` has momentum;
         ``lars`` adapts SGD's rate to each weight's norm, for large batches (You et al. 2017).

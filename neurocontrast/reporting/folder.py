@@ -232,6 +232,11 @@ def _read_explanation(folder: Path) -> Explanation | None:
         return None
     remedy = "Run 'neurocontrast explain' again."
     about = read_json(folder / "explain.json", remedy=remedy)
+    if about.get("format") != FORMAT:
+        raise DataError(
+            f"{folder / 'explain.json'}: format must be {FORMAT}, found {about.get('format')!r}. It was written by "
+            f"another version of neurocontrast. {remedy}"
+        )
     # The name of a file in this folder, and no way out of it.
     path = folder / Path(str(about.get("map") or "saliency.nii.gz")).name
     if not path.is_file():
@@ -250,6 +255,8 @@ def _check_is_evaluation(root: Path) -> None:
     if not (root / "evaluation.json").is_file():
         if (root / "encoder.json").is_file() or (root / "provenance.json").is_file():
             hint = "It looks like a run of 'neurocontrast pretrain': run 'embed' and 'evaluate' first."
+        elif (root / "comparison.json").is_file():
+            hint = "It is a comparison, which has its page already: comparison.html."
         else:
             hint = "Give the --out of 'neurocontrast evaluate'."
         raise ConfigError(f"evaluation: '{root}' is not an evaluation folder: evaluation.json is missing. {hint}")

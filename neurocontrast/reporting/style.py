@@ -11,7 +11,7 @@ import io
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
@@ -122,14 +122,24 @@ class Picture:
 
     def encode(self, file_format: str, *, dpi: int = 150) -> bytes:
         """Return the figure as the bytes of an ``svg`` or ``png`` file, the same every time."""
+        if file_format == "svg":
+            return self._svg
+        return self._save(file_format, dpi=dpi)
+
+    @cached_property
+    def _svg(self) -> bytes:
+        """The figure as SVG, which both the page and the figure's own file hold."""
+        # Verdana is as wide as DejaVu Sans, by which the layout was measured; other fonts are narrower.
+        return self._save("svg", dpi=150).replace(b"'DejaVu Sans'", b"'DejaVu Sans', Verdana, sans-serif")
+
+    def _save(self, file_format: str, *, dpi: int) -> bytes:
         buffer = io.BytesIO()
         metadata = {"Date": None, "Creator": "neurocontrast"} if file_format == "svg" else {"Software": "neurocontrast"}
         with matplotlib.rc_context(_LOOK), warnings.catch_warnings():
             # Names can hold letters that the figure's font lacks; the tables show them all.
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
             self.figure.savefig(buffer, format=file_format, dpi=dpi, metadata=metadata)
-        # Verdana is as wide as DejaVu Sans, by which the layout was measured; other fonts are narrower.
-        return buffer.getvalue().replace(b"'DejaVu Sans'", b"'DejaVu Sans', Verdana, sans-serif")
+        return buffer.getvalue()
 
     def data_uri(self) -> str:
         """Return the figure as an address that holds the figure itself."""

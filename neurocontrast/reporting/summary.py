@@ -77,6 +77,28 @@ def _misshapen(summary: Mapping[str, Any]) -> Iterator[str]:
             if not _is_interval(figures.get("interval")):
                 yield f"'{key}.{name}.interval' must be two numbers or null, found {figures['interval']!r:.50}"
     yield from _misshapen_external(summary.get("external"))
+    yield from _misshapen_parts(summary)
+
+
+def _misshapen_parts(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Name what is wrong in the permutation test, the threshold and the learning curve."""
+    for key, part, numbers in (("permutation", "p_values", True), ("threshold", "values", False)):
+        section = summary.get(key)
+        found = section.get(part) if isinstance(section, dict) else None
+        values = list(found.values()) if isinstance(found, dict) else found if isinstance(found, list) else []
+        right = isinstance(found, dict if numbers else list)
+        if found is not None and not (right and all(_is_number(value) for value in values)):
+            yield f"'{key}.{part}' must hold numbers, found {found!r:.60}"
+    curve = summary.get("learning_curve")
+    for part in ("metrics", "baseline"):
+        section = curve.get(part) if isinstance(curve, dict) else None
+        for name, points in section.items() if isinstance(section, dict) else ():
+            if not isinstance(points, list) or not all(_is_point(point) for point in points):
+                yield f"'learning_curve.{part}.{name}' must be a list of n_train, mean and sd, found {points!r:.60}"
+
+
+def _is_point(point: Any) -> bool:
+    return isinstance(point, dict) and all(_is_number(point.get(key)) for key in ("n_train", "mean", "sd", "n"))
 
 
 def _misshapen_external(external: Any) -> Iterator[str]:

@@ -227,3 +227,25 @@ def test_what_lies_outside_the_brain_is_told(full_folder):
     data = np.zeros(image.shape, dtype=np.float32)
     data[:2] = 1.0
     assert share_outside(nibabel.Nifti1Image(data, image.affine)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"learning_curve": {"metrics": {"auc": 3}}}, "'learning_curve.metrics.auc' must be a list of n_train"),
+        ({"learning_curve": {"metrics": {"auc": [{"n_train": "x"}]}}}, "'learning_curve.metrics.auc' must be a list"),
+        ({"permutation": {"n": 9, "p_values": {"auc": "small"}}}, "'permutation.p_values' must hold numbers"),
+        ({"threshold": {"rule": "half", "values": 3}}, "'threshold.values' must hold numbers"),
+        ({"probe": "logistic"}, "'probe' must be a section of keys"),
+    ],
+)
+def test_parts_that_hold_something_else(folder, keys, says):
+    with pytest.raises(DataError, match=re.escape(says)):
+        change(folder, **keys)
+
+
+def test_an_explanation_of_another_version(folder):
+    path = folder / "explanation" / "explain.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))
+    with pytest.raises(DataError, match=r"explain\.json: format must be 1, found 2"):
+        read_evaluation(folder)

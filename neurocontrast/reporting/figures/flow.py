@@ -74,8 +74,8 @@ def draw_flow(files: EvaluationFiles) -> Picture | None:
     axes.axis("off")
     main = [place for place, step in enumerate(steps) if not step.left_out]
     for above, below in pairwise(main):
-        ends = ((_BOX / 2 + 0.1, -_ROW * place - offset) for place, offset in ((below, 0.0), (above, _MIDDLE)))
-        axes.annotate("", *ends, arrowprops=_arrow())
+        x = _BOX / 2 + 0.1
+        axes.annotate("", (x, -_ROW * below), (x, -_ROW * above - _MIDDLE), arrowprops=_arrow())
     for place, step in enumerate(steps):
         _draw_step(axes, step, -_ROW * place)
     return Picture(

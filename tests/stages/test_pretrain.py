@@ -340,7 +340,7 @@ def test_another_configuration_is_refused_with_the_differences(whole, settings):
     message = str(caught.value)
     assert "training.learning_rate: was 0.01, is 0.02" in message
     assert "objective.temperature: was 0.1, is 0.2" in message
-    assert "n_workers" not in message
+    assert "n_workers: was" not in message
 
 
 def test_another_cohort_is_refused(settings, cohort, tmp_path):

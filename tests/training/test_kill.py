@@ -23,10 +23,17 @@ def whole(tmp_path_factory):
     return folder
 
 
-def killed_after(seconds, folder):
-    """Start or continue the run, kill it after it has begun; say whether it was still running."""
+def saved(folder):
+    return sorted(path.name for path in folder.glob("checkpoints/*"))
+
+
+def killed_after(seconds, folder, *, saves=True):
+    """Start or continue the run, kill it so long after it began, or after it saved; say whether it still ran."""
+    before = saved(folder)
     with subprocess.Popen([sys.executable, PROGRAM, folder, str(EPOCHS)], stdout=subprocess.PIPE) as process:
         process.stdout.readline()  # imports are done
+        while saves and saved(folder) == before and process.poll() is None:
+            time.sleep(0.001)
         time.sleep(seconds)
         process.kill()
         return process.wait() != 0
@@ -48,8 +55,9 @@ def assert_same(folder, whole):
 
 
 def test_killed_twice_then_resumed_is_the_uninterrupted_run(whole, tmp_path):
-    killed = [killed_after(seconds, tmp_path) for seconds in (0.4, 0.7)]
+    killed = [killed_after(0.4, tmp_path, saves=False), killed_after(0.2, tmp_path)]
     assert any(killed)
+    assert saved(tmp_path)
     finish(tmp_path)
     assert_same(tmp_path, whole)
 
@@ -59,7 +67,7 @@ def test_killed_twice_then_resumed_is_the_uninterrupted_run(whole, tmp_path):
 def test_killed_at_many_moments_is_the_uninterrupted_run(whole, tmp_path, seed):
     moments, resumed_from = random.Random(seed), []
     for _ in range(5):  # 20 in all
-        killed_after(moments.uniform(0.0, 0.6), tmp_path)
+        killed_after(moments.uniform(0.0, 0.3), tmp_path, saves=moments.random() < 0.8)
         resumed_from.append(newest_checkpoint(tmp_path / "checkpoints"))
     finish(tmp_path)
     assert_same(tmp_path, whole)

@@ -60,7 +60,7 @@ class Throughput:
     memory_bytes : int
         Estimated peak of the process (of the GPU, where there is one) with the configured shape and batch.
     checkpoint_bytes : int
-        Size of one checkpoint.
+        Size of one checkpoint, with the weights that are written beside it.
     device : str
         Where it was measured: 'cpu' or 'cuda'.
     """
@@ -182,7 +182,7 @@ def measure_throughput(
         training_seconds=timed.training_seconds * times,
         encoding_seconds=timed.encoding_seconds * times,
         memory_bytes=memory.of(shape, work.n_scans_of_graph),
-        checkpoint_bytes=_size_of(session.tensors()),
+        checkpoint_bytes=_size_of([session.tensors(), session.model.encoder.state_dict()]),
         device=session.fabric.device.type,
     )
 

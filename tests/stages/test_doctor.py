@@ -1,0 +1,262 @@
+"""What a machine has, and what a run would cost on it."""
+
+import json
+import sys
+
+import pytest
+import torch
+
+import neurocontrast as nc
+from neurocontrast import machine
+from neurocontrast.cli import run as run_cli
+from neurocontrast.cli.doctor import _duration
+from neurocontrast.encoders import Encoder
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.training.estimate import _OnCPU
+
+TINY = {
+    "data": {"spacing_mm": 8, "shape": [24, 28, 24], "n_workers": 1, "val_fraction": 0.25},
+    "encoder": {"name": "lenet"},
+    "training": {"epochs": 3, "batch_size": 8, "accelerator": "cpu"},
+}
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cohort")
+    return nc.simulate(folder / "simulated", n_subjects=26, n_sites=2, spacing_mm=8.0, patients=0.0)
+
+
+def _config(tmp_path, cohort=None, **training):
+    data = {**TINY["data"], "cache_dir": str(tmp_path / "cache")}
+    if cohort is not None:
+        data["participants"] = str(cohort)
+    return {**TINY, "data": data, "training": {**TINY["training"], **training}}
+
+
+class Work:
+    """A clock that tells how many voxels the encoder has seen: three for one where a gradient is taken."""
+
+    def __init__(self, monkeypatch):
+        self.done, forward = 0.0, Encoder.forward
+
+        def counted(encoder, volumes):
+            self.done += volumes.numel() * (3 if torch.is_grad_enabled() else 1)
+            return forward(encoder, volumes)
+
+        monkeypatch.setattr(Encoder, "forward", counted)
+
+    def __call__(self):
+        return self.done
+
+
+@pytest.mark.parametrize(
+    ("changes", "time"),
+    [({}, 1e9), ({"micro_batch_size": 3}, 1e9), ({"probe_every": 1, "ema_decay": 0.9}, 1e9), ({}, 4e5)],
+)
+def test_the_estimate_is_within_a_factor_of_two_of_a_run_s_work(tmp_path, cohort, monkeypatch, changes, time):
+    clock = Work(monkeypatch)
+    config = _config(tmp_path, cohort, **changes)
+    run = nc.doctor(config, seconds=time, clock=clock).run
+    assert run["timed"]["as_configured"] is (time == 1e9)
+    before = clock()
+    nc.pretrain(config, out=tmp_path / "run")
+    done = clock() - before
+    assert done / 2 < run["seconds"] < 2 * done
+
+
+def test_it_counts_the_scans_of_the_table_and_those_to_preprocess(tmp_path, cohort):
+    config = _config(tmp_path, cohort)
+    run = nc.doctor(config, seconds=0.1).run
+    n = {"n_scans": 26, "n_training_scans": 20, "n_validation_scans": 6, "n_scans_to_preprocess": 26}
+    assert n.items() <= run.items()
+    assert run["preprocessing_seconds"] > 0
+    assert run["cache_bytes"] == 26 * 24 * 28 * 24 * 2  # float16
+    assert not (tmp_path / "cache").exists()
+    nc.pretrain(config, out=tmp_path / "run")
+    assert nc.doctor(config, seconds=0.1).run["n_scans_to_preprocess"] == 0
+
+
+def test_it_knows_the_size_of_a_checkpoint(tmp_path, cohort):
+    config = _config(tmp_path, cohort, epochs=1)
+    run = nc.doctor(config, seconds=0.1).run
+    nc.pretrain(config, out=tmp_path / "run")
+    files = [path for path in (tmp_path / "run" / "checkpoints").rglob("*") if path.is_file()]
+    written = sum(path.stat().st_size for path in files)
+    assert run["run_bytes"] / 3 == pytest.approx(written, rel=0.3)  # two kept and one being written
+
+
+def test_memory_grows_with_what_passes_the_network_at_once(tmp_path):
+    def needed(**training):
+        return nc.doctor(_config(tmp_path, **training), seconds=0.1).run["memory_bytes"]
+
+    whole, half, micro = needed(batch_size=4096), needed(batch_size=2048), needed(batch_size=4096, micro_batch_size=8)
+    assert whole - micro > 1.5 * (half - micro) > 0
+
+
+def test_a_table_of_the_future_is_a_number_of_scans(tmp_path):
+    run = nc.doctor(_config(tmp_path), n_scans=400, seconds=0.1).run
+    assert (run["n_training_scans"], run["n_validation_scans"]) == (300, 100)
+    assert nc.doctor(_config(tmp_path), seconds=0.1).run["n_scans"] is None
+
+
+def test_nothing_is_measured_in_no_time(tmp_path):
+    found = nc.doctor(_config(tmp_path), seconds=0)
+    assert found.run is None
+    assert found.machine["processor"]["n_usable"] >= 1
+    assert found.machine["software"]["packages"]["torch"]
+
+
+def test_what_pretrain_refuses_here_is_a_problem_and_measured_otherwise(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    found = nc.doctor(_config(tmp_path, precision="bf16-mixed", loggers=["wandb"]), seconds=0.1)
+    assert len(found.problems) == 2
+    assert "pip install 'neurocontrast[wandb]'" in found.problems[0]
+    assert found.problems[1].startswith("training.precision: 'bf16-mixed' is for GPUs")
+    assert found.run["volumes_per_second"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("available_memory", lambda: 1 << 20, "about"),
+        ("describe_threads", lambda: {"n_torch": 99, "environment": {"OMP_NUM_THREADS": "99"}}, "99 threads on"),
+        (
+            "describe_disk",
+            lambda folder: {"folder": str(folder), "free_bytes": 1000, "total_bytes": 10**9, "device": 1},
+            "Set data.cache_dir to a larger disk.",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_warned_about(tmp_path, monkeypatch, name, value, said):
+    # The function has its module's name, so the module is found among those imported.
+    monkeypatch.setattr(sys.modules["neurocontrast.stages.doctor"], name, value)
+    monkeypatch.setattr(sys.modules["neurocontrast.stages.doctor"], "resident_memory", lambda: 0)
+    warnings = nc.doctor(_config(tmp_path), n_scans=50, seconds=0.1).warnings
+    assert any(said in warning for warning in warnings), warnings
+
+
+def test_too_many_workers_and_too_few_scans_are_warned_about(tmp_path):
+    config = _config(tmp_path)
+    config["data"]["n_workers"] = 4000
+    warnings = nc.doctor(config, n_scans=6, seconds=0.1).warnings
+    assert any("data.n_workers is 4000" in warning for warning in warnings)
+    assert any("an epoch is a single step" in warning for warning in warnings)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"seconds": -1}, ConfigError, "seconds: must be 0"),
+        ({"seconds": float("nan")}, ConfigError, "seconds"),
+        ({"n_scans": 1}, ConfigError, "n_scans: must be at least 2, got 1"),
+    ],
+)
+def test_wrong_options_are_refused(tmp_path, options, error, said):
+    with pytest.raises(error, match=said):
+        nc.doctor(_config(tmp_path), **options)
+
+
+def test_a_wrong_table_or_shape_is_refused_as_by_pretrain(tmp_path, cohort):
+    with pytest.raises(DataError, match="there is no such file"):
+        nc.doctor(_config(tmp_path, tmp_path / "nowhere.tsv"))
+    config = _config(tmp_path)
+    config["encoder"] = {"name": "densenet121"}
+    with pytest.raises(ConfigError, match="needs at least 32 voxels"):
+        nc.doctor(config)
+    config = {**_config(tmp_path, cohort), "objective": {"loss": "supcon", "label": "handedness"}}
+    with pytest.raises(DataError, match="handedness"):
+        nc.doctor(config)
+
+
+ARGUMENTS = [
+    *("--set", "encoder.name=lenet", "--set", "data.spacing_mm=8", "--set", "data.shape=[24,28,24]"),
+    *("--set", "training.batch_size=8", "--seconds", "0.2", "--quiet"),
+]
+
+
+def test_the_command_tells_the_facts(tmp_path, cohort, capsys):
+    cache = ["--set", f"data.cache_dir={tmp_path}"]
+    assert run_cli(["doctor", *ARGUMENTS, *cache, "--participants", str(cohort), "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    for fact in (
+        "neurocontrast ",
+        "Python 3.",
+        f"torch {torch.__version__}",
+        "cores usable",
+        "PyTorch computes with",
+        "GPU ",
+        "memory ",
+        f"free at {tmp_path}",
+        "This run: 50 epochs ≈ ",
+        "volumes/s",
+        "GiB",
+        "26 scans to preprocess",
+        "8 scans of 24×28×24 voxels a step",
+    ):
+        assert fact in shown, fact
+
+
+def test_json_is_for_programs(tmp_path, capsys):
+    assert run_cli(["doctor", *ARGUMENTS, "--scans", "30", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"machine", "run", "problems", "warnings"}
+    assert found["run"]["epochs"] == 50
+    assert found["run"]["seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--set", "training.epoch=3"], "Did you mean 'epochs'"),
+        (["--set", "data.shape=[4,4,4]"], "data.shape"),
+        (["--scans", "0"], "n_scans: must be at least 2"),
+        (["--seconds", "-3"], "seconds: must be 0"),
+        (["--participants", "nowhere.tsv"], "there is no such file"),
+    ],
+)
+def test_bad_input_ends_with_2(arguments, said, capsys):
+    assert run_cli(["doctor", *ARGUMENTS, *arguments]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_configuration_that_is_refused_here_ends_with_2_after_the_facts(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert run_cli(["doctor", *ARGUMENTS, "--set", "training.precision=16-mixed"]) == 2
+    shown = capsys.readouterr().out
+    assert "cores usable" in shown
+    assert "problem: training.precision: '16-mixed' is for GPUs" in shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(3.2, "3 s"), (600, "10 min"), (11_400, "3 h 10"), (172_790, "2 days 0 h"), (100_000, "27 h 47")],
+)
+def test_durations_are_told_as_one_would(seconds, said):
+    assert _duration(seconds) == said
+
+
+def test_allocations_are_counted_while_they_are_alive():
+    weights = torch.zeros(1000)
+    with _OnCPU([weights]) as counted:
+        weights.add_(1.0)
+        first = torch.zeros(250)
+        second = first * 2
+        del second
+        third = first[:10].clone()
+    assert counted.peak == 2 * 250 * 4
+    assert counted.alive == first.nbytes + third.nbytes
+
+
+def test_limits_of_containers_count(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
+    (tmp_path / "memory.max").write_text("1000000\n")
+    (tmp_path / "memory.current").write_text("400000\n")
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    assert machine.total_memory() == 1_000_000
+    assert machine.available_memory() == 600_000
+    assert machine.describe_processor()["n_usable"] == 1
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert machine.total_memory() > 1_000_000

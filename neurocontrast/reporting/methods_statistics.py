@@ -124,7 +124,9 @@ def write_explanation(files: EvaluationFiles, cite: Citations) -> str:
         )
         if (about.get("n_noisy") or 1) > 1:
             how += f", averaged over {about['n_noisy']} copies with noise added {cite('smoothgrad')}"
+    shares = str(about.get("quantity") or "").startswith("share")
+    averaged = f"of {who} were regressed on their scores" if shares else f"were averaged over {who}"
     return (
-        f"{how}; maps were averaged over {who} and are shown on the MNI152 template {cite('mni')} with nilearn "
+        f"{how}; maps {averaged} and are shown on the MNI152 template {cite('mni')} with nilearn "
         f"{cite('nilearn')}. Such a map shows what the model used, not what causes the condition."
     )

@@ -130,6 +130,12 @@ def _regions(explanation: Explanation) -> str:
 def _caption(explanation: Explanation, about: str) -> str:
     positive = explanation.about.get("positive")
     towards = f"“{positive}”" if positive else "a higher predicted value"
+    if str(explanation.about.get("quantity") or "").startswith("share"):
+        return (
+            f"{about[:1].upper()}{about[1:]}. Orange (solid outline at half the maximum): scans with a higher score "
+            f"towards {towards} owe it to what is there, by this share of the difference; purple (dashed outline): "
+            "what is there works against it. L and R are the person's left and right."
+        )
     return (
         f"{about[:1].upper()}{about[1:]}. Orange (solid outline at half the maximum): what is there speaks for "
         f"{towards}; purple (dashed outline): against it. L and R are the person's left and right."

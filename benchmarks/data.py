@@ -56,8 +56,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--spacing-mm", type=float, default=1.5)
     parser.add_argument("--shape", type=int, nargs=3, default=[121, 145, 121])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--scans", type=int, default=96, help="scans of an epoch from the cache")
-    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--scans", type=int, default=256, help="scans of an epoch from the cache")
+    parser.add_argument("--batch-size", type=int, default=16)
     return parser.parse_args()
 
 
@@ -129,19 +129,19 @@ def epoch_from_cache(
     files = sorted(Path(dataset.cache.folder).rglob("*.npy"))
     batches = [range(start, start + options.batch_size) for start in range(0, len(files), options.batch_size)]
     batches = [[row for row in batch if row < len(files)] for batch in batches]
-    memory = np.empty((options.batch_size, dataset.cache.n_bytes + 4096), dtype=np.uint8)
+    widened = torch.zeros(options.batch_size, *dataset.cache.shape)
+    memory = np.zeros((options.batch_size, dataset.cache.n_bytes + 4096), dtype=np.uint8)
     warm: dict[str, Timed] = {
         "plain read of the files, into the memory of a batch": lambda: _plain(files, memory),
         "plain read of the files, each into the same buffer": lambda: _plain(files, memory[:1]),
-        "`path.read_bytes()`": lambda: [path.read_bytes() for path in files][:0],
+        "`path.read_bytes()`": lambda: _read_and_drop(files),
         "`read_batches`, in the caller's thread": lambda: _epoch(dataset, batches, n_readers=0),
         "`read_batches`, one reader": lambda: _epoch(dataset, batches, n_readers=1),
         "`read_batches`, two readers": lambda: _epoch(dataset, batches, n_readers=2),
         "`read_batches`, one reader, each batch widened to float32": lambda: _epoch(
-            dataset, batches, n_readers=1, widened=torch.empty(options.batch_size, *dataset.cache.shape)
+            dataset, batches, n_readers=1, widened=widened
         ),
     }
-    warm["`path.read_bytes()`"] = lambda: _read_and_drop(files)
     gib = len(files) * dataset.cache.n_bytes / 2**30
     print(f"\nAn epoch of {len(files)} scans ({gib:.2f} GiB) in batches of {options.batch_size}; wall time")
     _show_rates("from the page cache", in_turn(warm, options.repeats, time.perf_counter), gib)

@@ -1,4 +1,4 @@
-"""What one operation does to one volume ``x_CDHW``, given its parameters; nothing random but `add_noise`'s generator.
+"""What one operation does to one volume ``x_CDHW``, given its parameters; nothing random but `add_noise_`'s generator.
 
 MONAI's equivalents were measured first (``benchmarks/views.py``). Blur: a kernel of at most nine taps is
 faster as shifted additions than as a 3D convolution, and no array is padded. Crop: only the box is resized.
@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from neurocontrast.exceptions import DataError
 
-__all__ = ["add_noise", "blur", "crop_resize", "cut_out", "flip"]
+__all__ = ["add_noise_", "blur", "crop_resize", "cut_out_", "flip"]
 
 _TRUNCATE = 4.0
 
@@ -57,17 +57,16 @@ def _blur_axis(x_CDHW: Tensor, weights: Sequence[float], axis: int) -> Tensor:
     return blurred
 
 
-def add_noise(x_CDHW: Tensor, *, sigma: float, generator: torch.Generator) -> Tensor:
-    """Return the volume plus Gaussian noise from `generator`, which lives on the volume's device."""
+def add_noise_(x_CDHW: Tensor, *, sigma: float, generator: torch.Generator) -> Tensor:
+    """Add Gaussian noise from `generator`, which lives on the volume's device, to the volume itself."""
     noise = torch.randn(x_CDHW.shape, generator=generator, device=x_CDHW.device, dtype=x_CDHW.dtype)
-    return noise.mul_(sigma).add_(x_CDHW)
+    return x_CDHW.add_(noise, alpha=sigma)
 
 
-def cut_out(x_CDHW: Tensor, *, corner: Sequence[int], size: Sequence[int], value: float = 0.0) -> Tensor:
-    """Return the volume with a box set to `value`."""
-    cut = x_CDHW.clone()
-    _box(cut, corner, size).fill_(value)
-    return cut
+def cut_out_(x_CDHW: Tensor, *, corner: Sequence[int], size: Sequence[int], value: float = 0.0) -> Tensor:
+    """Set a box of the volume itself to `value`."""
+    _box(x_CDHW, corner, size).fill_(value)
+    return x_CDHW
 
 
 def crop_resize(x_CDHW: Tensor, *, corner: Sequence[int], size: Sequence[int]) -> Tensor:

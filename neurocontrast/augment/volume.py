@@ -113,25 +113,23 @@ class TwoViews:
         # One volume after the other: operations differ between volumes, and a view cannot then depend on its batch.
         for made, x_CDHW, sample in zip(views, volumes, numbers, strict=True):
             drawn = draw_view(self.settings, x_CDHW.shape[1:], seed=self.seed, epoch=epoch, sample=sample, view=view)
-            made.copy_(_apply(x_CDHW, drawn, self.settings))
+            _fill(made, x_CDHW, drawn, self.settings)
         return views
 
 
-def _apply(x_CDHW: Tensor, drawn: ViewParameters, settings: AugmentSettings) -> Tensor:
-    x_CDHW = x_CDHW.to(torch.float32)
-    if drawn.flip_axis is not None:
-        x_CDHW = operations.flip(x_CDHW, axis=drawn.flip_axis)
+def _fill(made: Tensor, x_CDHW: Tensor, drawn: ViewParameters, settings: AugmentSettings) -> None:
+    """Make a view in its place in the batch; only blur, noise and crop need memory of their own for a while."""
+    made.copy_(x_CDHW if drawn.flip_axis is None else operations.flip(x_CDHW, axis=drawn.flip_axis))
     if drawn.blur_sigma_voxels is not None:
-        x_CDHW = operations.blur(x_CDHW, sigma_voxels=drawn.blur_sigma_voxels)
+        made.copy_(operations.blur(made, sigma_voxels=drawn.blur_sigma_voxels))
     if drawn.noise_sigma is not None:
-        generator = torch.Generator(device=x_CDHW.device).manual_seed(drawn.noise_seed)
-        x_CDHW = operations.add_noise(x_CDHW, sigma=drawn.noise_sigma, generator=generator)
+        generator = torch.Generator(device=made.device).manual_seed(drawn.noise_seed)
+        operations.add_noise_(made, sigma=drawn.noise_sigma, generator=generator)
     if drawn.cutout is not None and settings.cutout is not None:
         box, value = drawn.cutout, settings.cutout.value
-        x_CDHW = operations.cut_out(x_CDHW, corner=box.corner, size=box.size, value=value)
+        operations.cut_out_(made, corner=box.corner, size=box.size, value=value)
     if drawn.crop is not None:
-        x_CDHW = operations.crop_resize(x_CDHW, corner=drawn.crop.corner, size=drawn.crop.size)
-    return x_CDHW
+        made.copy_(operations.crop_resize(made, corner=drawn.crop.corner, size=drawn.crop.size))
 
 
 def _numbers(samples: Tensor | Sequence[int]) -> list[int]:

@@ -37,7 +37,7 @@ def test_blur_reaching_the_whole_volume_is_scipys(volume):
 
 def test_noise_is_gaussian_and_of_the_asked_size():
     volume = torch.full((1, 40, 40, 40), 2.0)
-    noisy = operations.add_noise(volume, sigma=0.3, generator=torch.Generator().manual_seed(0))
+    noisy = operations.add_noise_(volume.clone(), sigma=0.3, generator=torch.Generator().manual_seed(0))
     values = (noisy - volume).numpy().ravel() / 0.3
     assert values.mean() == pytest.approx(0.0, abs=0.02)
     assert values.std() == pytest.approx(1.0, abs=0.01)
@@ -45,7 +45,7 @@ def test_noise_is_gaussian_and_of_the_asked_size():
 
 
 def test_cut_out_sets_the_box_and_nothing_else(volume):
-    cut = operations.cut_out(volume, corner=(2, 0, 5), size=(4, 18, 3), value=7.0)
+    cut = operations.cut_out_(volume.clone(), corner=(2, 0, 5), size=(4, 18, 3), value=7.0)
     inside = torch.zeros_like(volume, dtype=torch.bool)
     inside[:, 2:6, :, 5:8] = True
     assert (cut[inside] == 7.0).all()

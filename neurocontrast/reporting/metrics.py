@@ -223,8 +223,8 @@ def number_text(value: Any, *, digits: int = 3, signed: bool = False) -> str:
     """Write a number for a table; a dash where there is none."""
     if value is None or not math.isfinite(value):
         return DASH
-    if abs(value) >= 100:
-        digits = min(digits, 1)
+    if abs(value) >= 10:
+        digits = min(digits, 1 if abs(value) >= 100 else 2)
     text = f"{value:{'+' if signed else ''}.{digits}f}"
     if float(text) == 0.0:  # no "-0.00"
         text = f"{0:.{digits}f}"

@@ -82,7 +82,7 @@ def table_metrics(files: EvaluationFiles) -> Table:
             "Covariates only",
             "Difference",
             "Its interval",
-            *(("Permutation p",) if tested else ()),
+            *(("Perm. p",) if tested else ()),
         ),
         rows,
         note=" ".join(text for text in [*meanings, _about_p(files)] if text and not text.endswith(": ")),
@@ -106,8 +106,8 @@ def _about_p(files: EvaluationFiles) -> str:
     held = [name for name in ("site", "fold") if permutation.get(f"within_{name}")]
     where = f" within {' and '.join(held)}" if held else ""
     return (
-        f"Permutation p: (1 + k)/(1 + n), one-sided, from n = {permutation.get('n') or 0:,} permutations of labels "
-        f"between {permutation.get('unit', 'subject')}s{where}; k of them did at least as well."
+        f"Perm. p: permutation p-value (1 + k)/(1 + n), one-sided, from n = {permutation.get('n') or 0:,} permutations "
+        f"of labels between {permutation.get('unit', 'subject')}s{where}; k of them did at least as well."
     )
 
 

@@ -38,11 +38,10 @@ def compare(
     evaluations : sequence of path
         Folders written by `evaluate`; the first is the reference, whose ``splits.tsv`` the others use.
     out : path
-        Folder to write: ``comparison.html``, ``models.tsv``, ``differences.tsv``, ``comparison.json``, the
-        figures, and ``learning_curves.tsv`` where evaluations have some.
+        Folder to write: ``comparison.html``, its tables and figures, and ``comparison.json``.
     names : sequence of str, optional
         What the models are called; the folders' names by default.
-    n_bootstraps, confidence_level, seed : int, float, int
+    n_bootstraps, confidence_level, seed
         Of the intervals.
     overwrite : bool, default=False
         Whether a comparison already at `out` is replaced.
@@ -57,21 +56,17 @@ def compare(
     folder = Path(out)
     check_output_folder(folder, overwrite=overwrite, marker="comparison.json", what="a comparison")
     if n_bootstraps < 1 or not 0 < confidence_level < 1:
-        raise ConfigError(
-            f"n_bootstraps must be 1 or more and confidence_level between 0 and 1; got {n_bootstraps} and "
-            f"{confidence_level}."
-        )
+        found = f"got {n_bootstraps} and {confidence_level}"
+        raise ConfigError(f"n_bootstraps must be 1 or more and confidence_level between 0 and 1; {found}.")
     loaded = _load(evaluations, names)
     progress.message(f"Comparing {len(loaded)} evaluations")
     models, differences = compare_models(loaded, n_bootstraps=n_bootstraps, level=confidence_level, seed=seed)
     about = {"n_bootstraps": n_bootstraps, "interval_method": "BCa", "confidence_level": confidence_level, "seed": seed}
+    tables = {"models": models, "differences": differences, "learning_curves": _learning_curves(loaded)}
     with atomic_folder(folder) as new:
-        write_text(new / "models.tsv", models.to_csv(sep="\t", index=False))
-        write_text(new / "differences.tsv", differences.to_csv(sep="\t", index=False))
+        for name in (name for name, table in tables.items() if len(table)):
+            write_text(new / f"{name}.tsv", tables[name].to_csv(sep="\t", index=False))
         write_json(new / "comparison.json", {**_describe(loaded), **about})
-        curves = _learning_curves(loaded)
-        if len(curves):
-            write_text(new / "learning_curves.tsv", curves.to_csv(sep="\t", index=False))
         _write_page(new, progress)
     return folder
 

@@ -31,9 +31,7 @@ def report(
     figures: bool = True,
     progress: Progress = SILENT,
 ) -> Path:
-    """Make one self-contained HTML report from an evaluation folder.
-
-    An older report at the same place is replaced, once the new one is whole.
+    """Make one self-contained HTML report from an evaluation folder; an older one is replaced once it is whole.
 
     Parameters
     ----------
@@ -62,11 +60,6 @@ def report(
         If `evaluation` is no evaluation folder, or `out` cannot be a page.
     DataError
         If a file is missing, damaged or of another format; it is named.
-
-    Examples
-    --------
-    >>> from neurocontrast import report
-    >>> page = report("results/diagnosis")  # doctest: +SKIP
     """
     files = read_evaluation(evaluation)
     page = _page_path(out, files)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,32 @@ def test_the_better_model_is_found(folder, tmp_path):
     for metric, values in pooled.items():
         assert models.loc[("strong", metric), "value"] == pytest.approx(values["pooled"]), metric
     assert json.loads((out / "comparison.json").read_text())["reference"] == "weak"
+
+
+def test_the_page_and_its_figures(folder, tmp_path):
+    out = compare(
+        [folder / "weak", folder / "strong"], names=["SimCLR", "y-Aware"], out=tmp_path / "c", n_bootstraps=50
+    )
+    page = (out / "comparison.html").read_text()
+    assert "y-Aware is better" in page
+    assert {"differences_auc.svg", "differences_auc.png", "differences_auc.tsv", "models_auc.svg", "figures.tsv"} <= {
+        path.name for path in (out / "figures").iterdir()
+    }
+    assert not (out / "learning_curves.tsv").exists()
+
+
+def test_learning_curves_are_laid_over_each_other(folder, tmp_path):
+    copies = []
+    for name in ("weak", "strong"):
+        copies.append(Path(shutil.copytree(folder / name, tmp_path / name)))
+        path = copies[-1] / "evaluation.json"
+        points = [{"n_train": size, "mean": 0.6, "sd": 0.1, "n": 10} for size in (20, 40)]
+        curve = {"sizes": [20, 40], "metrics": {"auc": points}, "baseline": {"auc": points}}
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"learning_curve": curve}))
+    out = compare(copies, out=tmp_path / "c", n_bootstraps=50)
+    curves = pd.read_csv(out / "learning_curves.tsv", sep="\t")
+    assert list(curves["model"].unique()) == ["weak", "strong", "covariates only"]
+    assert (out / "figures" / "learning_auc.svg").is_file()
 
 
 @pytest.mark.parametrize("kind", ["age", "stage"])

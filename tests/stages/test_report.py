@@ -75,6 +75,19 @@ def test_out_and_figures(folder, tmp_path):
     assert not any("sub-0" in path.read_text() for path in (tmp_path / "figures").glob("*.tsv"))
 
 
+def test_figures_stand_beside_the_page(folder, tmp_path):
+    report(folder)
+    listed = pd.read_csv(folder / "figures" / "figures.tsv", sep="\t")
+    for name in listed["name"]:
+        assert (folder / "figures" / f"{name}.svg").is_file()
+        assert (folder / "figures" / f"{name}.png").is_file()
+    assert listed["alt"].notna().all()
+    report(folder, out=tmp_path / "here" / "mine.html")
+    assert (tmp_path / "here" / "mine_figures" / "roc.tsv").is_file()
+    report(folder, out=tmp_path / "alone" / "report.html", figures=False)
+    assert [path.name for path in (tmp_path / "alone").iterdir()] == ["report.html"]
+
+
 def test_a_failure_leaves_the_older_report(folder, monkeypatch):
     (folder / "report.html").write_text("old")
     monkeypatch.setattr("neurocontrast.files._flush_to_disk", lambda path: (_ for _ in ()).throw(OSError("disk full")))

@@ -49,12 +49,8 @@ def curve_band(
         Name of the positive class.
     curve : {"roc", "precision_recall"}
         Sensitivity over 1 − specificity, or precision over recall.
-    unit : {"subject", "site"}
-        What is drawn.
-    level : float
-        Share of resamples within the band at each place.
-    seed : int
-        Of the resamples.
+    unit, level, seed : {"subject", "site"}, float, int
+        What is drawn, the share of resamples within the band at each place, and the resamples' seed.
 
     Returns
     -------

@@ -27,7 +27,7 @@ from neurocontrast.machine import (
 from neurocontrast.optional import is_installed
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
-from neurocontrast.training import TrainingSettings, accelerator_of, check_loggers
+from neurocontrast.training import TrainingSettings, accelerator_of, check_loggers, check_split
 from neurocontrast.training.estimate import Throughput, Work, measure_throughput
 
 __all__ = ["Diagnosis", "doctor"]
@@ -172,12 +172,14 @@ def _count_scans(settings: Config, n_scans: int | None, clock: Callable[[], floa
         if n_scans is None:
             return None
         n_validation = round(n_scans * data.val_fraction)
+        check_split(range(n_scans - n_validation), range(n_validation), settings.training)
         return _Scans(n_scans - n_validation, n_validation, n_missing=n_scans)
     cohort = read_cohort(data.participants, images_root=data.images_root, images_pattern=data.images_pattern)
     cohort = cohort.select(data.where) if data.where else cohort
     objective = build_objective(settings.objective)
     objective.check(encode_metadata(cohort.table, objective.columns)[0], names=cohort.names())
     training, validation = split_by_subject(cohort, data.val_fraction, settings.seed)
+    check_split(training.tolist(), validation.tolist(), settings.training)
     cache = VolumeCache(data.cache_dir, data.preprocessing, dtype=data.cache_dtype)
     missing = cache.missing([str(path) for path in cohort.table["path"]])
     if not missing:
@@ -212,8 +214,9 @@ def _estimate(
 ) -> dict[str, Any]:
     training, data = settings.training, settings.data
     cache = VolumeCache(data.cache_dir, data.preprocessing, dtype=data.cache_dtype)
-    n_devices = training.devices * training.num_nodes
     on_gpu = measured.device == "cuda"
+    # Processes on one CPU share its cores and its memory.
+    n_devices, n_here = (training.devices if on_gpu else 1) * training.num_nodes, 1 if on_gpu else training.devices
     # The process's own part of the memory is not among what is available.
     available = machine["gpus"][0]["available_bytes"] if on_gpu else machine["memory"]["available_bytes"]
     own = 0 if on_gpu else resident_memory() or 0
@@ -225,7 +228,7 @@ def _estimate(
         "n_devices": n_devices,
         "device": measured.device,
         "volumes_per_second": n_devices / measured.training_seconds,
-        "memory_bytes": measured.memory_bytes,
+        "memory_bytes": measured.memory_bytes * n_here,
         "memory_available_bytes": None if available is None else available + own,
         # While a checkpoint is written the one that it replaces is still there.
         "run_bytes": (training.keep_checkpoints + 1) * measured.checkpoint_bytes,
@@ -323,4 +326,4 @@ def _doubt_device(run: Mapping[str, Any], settings: Config) -> list[str]:
 
 
 def _gib(n_bytes: float) -> str:
-    return f"{n_bytes / 2**30:.1f} GiB"
+    return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 0.1 * 2**30 else f"{n_bytes / 2**20:.1f} MiB"

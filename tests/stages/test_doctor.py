@@ -94,6 +94,15 @@ def test_memory_grows_with_what_passes_the_network_at_once(tmp_path):
     assert whole - micro > 1.5 * (half - micro) > 0
 
 
+def test_processes_on_one_cpu_share_it(tmp_path):
+    one, two = (nc.doctor(_config(tmp_path, devices=n), n_scans=40, seconds=0.1).run for n in (1, 2))
+    assert (one["n_devices"], two["n_devices"]) == (1, 1)
+    assert two["memory_bytes"] > 1.5 * one["memory_bytes"]
+    spread = nc.doctor(_config(tmp_path, num_nodes=2), n_scans=40, seconds=0.1)
+    assert spread.run["n_devices"] == 2
+    assert any("one device was measured" in warning for warning in spread.warnings)
+
+
 def test_a_table_of_the_future_is_a_number_of_scans(tmp_path):
     run = nc.doctor(_config(tmp_path), n_scans=400, seconds=0.1).run
     assert (run["n_training_scans"], run["n_validation_scans"]) == (300, 100)
@@ -140,7 +149,7 @@ def test_what_does_not_fit_is_warned_about(tmp_path, monkeypatch, name, value, s
 def test_too_many_workers_and_too_few_scans_are_warned_about(tmp_path):
     config = _config(tmp_path)
     config["data"]["n_workers"] = 4000
-    warnings = nc.doctor(config, n_scans=6, seconds=0.1).warnings
+    warnings = nc.doctor(config, n_scans=7, seconds=0.1).warnings
     assert any("data.n_workers is 4000" in warning for warning in warnings)
     assert any("an epoch is a single step" in warning for warning in warnings)
 
@@ -151,6 +160,7 @@ def test_too_many_workers_and_too_few_scans_are_warned_about(tmp_path):
         ({"seconds": -1}, ConfigError, "seconds: must be 0"),
         ({"seconds": float("nan")}, ConfigError, "seconds"),
         ({"n_scans": 1}, ConfigError, "n_scans: must be at least 2, got 1"),
+        ({"n_scans": 5}, ConfigError, "data.val_fraction leaves a single validation scan"),
     ],
 )
 def test_wrong_options_are_refused(tmp_path, options, error, said):

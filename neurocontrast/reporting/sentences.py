@@ -14,6 +14,7 @@ from neurocontrast.reporting.metrics import (
     point_estimate,
 )
 from neurocontrast.reporting.naming import covariates_text, probe_text, splits_text
+from neurocontrast.reporting.testing import permutation_result
 
 __all__ = ["say_for_clinician", "say_for_reviewer", "say_increment"]
 
@@ -70,7 +71,18 @@ def say_for_reviewer(files: EvaluationFiles) -> str:
         text += f"; difference {number_text(increment['difference'], signed=True)}"
         interval = interval_text(increment.get("interval"), signed=True)
         text += f" ({interval})" if interval != DASH else " (no interval)"
-    return f"{start}{text}."
+    return f"{start}{text}{_permutation_text(files, key)}."
+
+
+def _permutation_text(files: EvaluationFiles, key: str) -> str:
+    result = permutation_result(files, key)
+    if result is None:
+        return ""
+    held = [word for word, within in (("site", result.within_site), ("fold", result.within_fold)) if within]
+    where = f" within {' and '.join(held)}" if held else ""
+    return (
+        f"; one-sided permutation p = {result.p_value:.3g} ({result.k:,} of {result.n:,} permutations{where} as good)"
+    )
 
 
 def _bootstrap_text(files: EvaluationFiles) -> str:

@@ -9,6 +9,7 @@ import pytest
 from neurocontrast.reporting import read_evaluation
 from neurocontrast.reporting.methods import write_methods
 from neurocontrast.reporting.references import REFERENCES, Citations
+from neurocontrast.reporting.sentences import say_for_reviewer
 from neurocontrast.reporting.testing import permutation_result
 
 
@@ -36,6 +37,9 @@ def test_the_p_value_is_named(written, full_folder):
     result = permutation_result(read_evaluation(full_folder), "auc")
     assert (1 + result.k) / (1 + result.n) == pytest.approx(result.p_value)
     assert permutation_result(read_evaluation(full_folder), "brier") is None
+    assert "permutation p = 0.004 (3 of 999 permutations within site as good)" in say_for_reviewer(
+        read_evaluation(full_folder)
+    )
 
 
 def test_the_text_follows_the_run(written):

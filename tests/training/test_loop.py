@@ -10,7 +10,7 @@ from tiny import N_SCANS, Contrast, Images, after, data, model, rows_of, run, se
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingInterrupted
 from neurocontrast.progress import SILENT
-from neurocontrast.training import TrainingSettings, fit
+from neurocontrast.training import fit
 
 
 def test_training_lowers_the_loss_and_ends_in_a_loadable_encoder(tmp_path):

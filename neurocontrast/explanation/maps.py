@@ -11,7 +11,7 @@ import torch
 from scipy import ndimage
 
 from neurocontrast.data.batches import Images
-from neurocontrast.exceptions import ConfigError, TrainingError
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.explanation.gradient import differentiate
 from neurocontrast.explanation.occlusion import occlude, offset_of, patches_of
 from neurocontrast.explanation.score import LinearScore
@@ -109,7 +109,7 @@ def explain_scans(
     ------
     ConfigError
         Where the patch is smaller than a voxel, or a GPU is asked for and not there.
-    TrainingError
+    DataError
         Where a score is not finite, or all are the same.
     """
     size = _patch_size(settings.patch_mm, spacing_mm)
@@ -130,16 +130,20 @@ def _add_up(
     task: Task,
 ) -> tuple[_Sums, list[SubjectMap]]:
     n_lattices = max(1, len(rows) // SUBJECTS_A_LATTICE)
-    sums, subjects = _Sums(), []
+    sums, subjects, n_passes = _Sums(), [], 0
+
+    def advance(n: int) -> None:
+        nonlocal n_passes
+        n_passes += n
+        task.advance(0, passes=f"{n_passes:,}")
+
     for number, row in enumerate(rows):
         lattice = number * n_lattices // len(rows)
         volume = torch.as_tensor(images[row]["image"])
         seed = derive_seed("explanation", settings.seed, number)
-        signed, absolute, subject = _explain(
-            score, volume, settings, size, lattice=lattice, seed=seed, advance=lambda _: task.advance(0)
-        )
+        signed, absolute, subject = _explain(score, volume, settings, size, lattice=lattice, seed=seed, advance=advance)
         if not (np.isfinite(subject.score) and np.isfinite(signed).all()):
-            raise TrainingError(
+            raise DataError(
                 f"the score of scan {number + 1} of those chosen is not finite. Look at it with `neurocontrast check`."
             )
         sums.add(signed, absolute, subject.score, lattice)
@@ -171,7 +175,7 @@ class _Sums:
         """Return the share of differences in score, and both averages."""
         self._close()
         if not self._squares > 0:
-            raise TrainingError("all chosen scans have the same score: there is no difference to explain.")
+            raise DataError("all chosen scans have the same score: there is no difference to explain.")
         return self._products / self._squares, self._signed / self._n, self._absolute / self._n
 
     def _close(self) -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from neurocontrast.exceptions import ConfigError, TrainingError
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
 from neurocontrast.explanation.gradient import differentiate
 from neurocontrast.explanation.maps import brain_of, find_peaks
@@ -183,12 +183,12 @@ def test_a_patch_smaller_than_a_voxel_is_refused():
 
 
 def test_scans_with_one_score_have_no_difference_to_explain():
-    with pytest.raises(TrainingError, match="all chosen scans have the same score"):
+    with pytest.raises(DataError, match="all chosen scans have the same score"):
         _maps(_score(0.0))
 
 
 def test_a_score_that_is_not_finite_is_refused():
-    with pytest.raises(TrainingError, match="scan 2 of those chosen"):
+    with pytest.raises(DataError, match="scan 2 of those chosen"):
         _maps(images=Images(broken=[3]), rows=[0, 3])
 
 

@@ -35,7 +35,7 @@ def assert_same_run(folder, other):
             )
     tensors = load_file(other / "encoder.safetensors")
     for name, tensor in load_file(folder / "encoder.safetensors").items():
-        torch.testing.assert_close(tensor, tensors[name], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(tensor, tensors[name], rtol=1e-3, atol=5e-5)
 
 
 def test_two_processes_with_uneven_shares_are_one(one, two):

@@ -4,7 +4,8 @@ Each figure is a ratio within one run, of calls made in turn, so that it means t
 
     python benchmarks/training.py step --sides 32 64 96     # a step over the bare encoder's forward and backward pass
     python benchmarks/training.py embedding --sides 32 64   # `extract_features` over the bare encoder's forward pass
-    python benchmarks/training.py ways --sides 32 48 64     # channels_last_3d, bfloat16, torch.compile, fused Adam
+    python benchmarks/training.py ways --sides 32 48 64     # channels_last_3d, bfloat16, fused Adam
+    python benchmarks/training.py compile --sides 32        # torch.compile: minutes of compiling
     python benchmarks/training.py bf16                      # features of simulated brains in bfloat16 and in float32
     python benchmarks/training.py --device cuda             # the published batch on a GPU (`published.py`)
 """
@@ -47,7 +48,13 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 def main() -> None:
-    sections = {"step": show_steps, "embedding": show_embedding, "ways": show_ways, "bf16": show_bfloat16}
+    sections = {
+        "step": show_steps,
+        "embedding": show_embedding,
+        "ways": show_ways,
+        "compile": show_compile,
+        "bf16": show_bfloat16,
+    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sections", nargs="*", help=f"of {', '.join(sections)}; all by default")
     parser.add_argument("--sides", type=int, nargs="+", default=[32, 64])
@@ -221,17 +228,34 @@ def show_ways(options: argparse.Namespace) -> None:
 def _ways(batch: torch.Tensor) -> dict[str, tuple[Encoder, torch.Tensor, bool]]:
     """Return encoder, batch and whether it runs in bfloat16."""
     last = batch.contiguous(memory_format=torch.channels_last_3d)
-    ways = {
+    return {
         "default": (_encoder(), batch, False),
         "channels_last_3d": (_encoder().to(memory_format=torch.channels_last_3d), last, False),
         "bfloat16": (_encoder(), batch, True),
         "bfloat16, channels_last_3d": (_encoder().to(memory_format=torch.channels_last_3d), last, True),
     }
-    if shutil.which("gcc") or shutil.which("g++"):
-        ways["torch.compile"] = (torch.compile(_encoder()), batch, False)
-    else:
-        print("| torch.compile: not measured, there is no C++ compiler | | |")
-    return ways
+
+
+def show_compile(options: argparse.Namespace) -> None:
+    if not (shutil.which("gcc") or shutil.which("g++")):
+        print("\ntorch.compile: not measured, there is no C++ compiler")
+        return
+    print(
+        "\n| torch.compile | compiling | inference over the default's | compiling | training |\n|---|---|---|---|---|"
+    )
+    for side in options.sides:
+        batch = torch.randn(n_scans_of(side), 1, side, side, side)
+        cells = []
+        with keeping_freed_memory():
+            for call, mode in ((functools.partial(_infer, half=False), False), (_two_passes, True)):
+                plain, compiled = _encoder().train(mode), torch.compile(_encoder().train(mode))
+                start = time.perf_counter()
+                call(compiled, batch)
+                cells.append(f"{time.perf_counter() - start:.0f} s")
+                ways = {name: functools.partial(call, net, batch) for name, net in (("d", plain), ("c", compiled))}
+                t = least(ways, options)
+                cells.append(f"{t['c'] / t['d']:.2f}")
+        print(f"| {side}³, {len(batch)} volumes | " + " | ".join(cells) + " |", flush=True)
 
 
 def _encoder() -> Encoder:

@@ -51,10 +51,8 @@ def extract_features(
     half = settings.precision == "bf16-mixed"
     encoder = encoder.to(device).eval()
     features = np.empty((len(images), encoder.n_features), dtype=np.float32)
-    batches = [
-        list(range(start, min(start + settings.batch_size, len(images))))
-        for start in range(0, len(images), settings.batch_size)
-    ]
+    rows_of_all, size = range(len(images)), settings.batch_size
+    batches = [rows_of_all[start : start + size] for start in rows_of_all[::size]]
     with (
         _quick_layout(encoder, device),  # before inference mode, in which weights would become untrainable
         torch.inference_mode(),

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.table import row_names
+from neurocontrast.evaluation.table import cell_texts, row_names
 from neurocontrast.exceptions import DataError, LeakageError, one_of, suggestion
 
 __all__ = ["read_split_file", "split_table", "splits_from_table"]
@@ -67,6 +67,8 @@ def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
     frame["fold"] = frame["fold"].replace({"": str(_NEVER_TESTED), "n/a": str(_NEVER_TESTED)})
     for name in ("repeat", "fold"):
         frame[name] = _whole_numbers(frame[name], file.name)
+    if frame.empty:
+        raise DataError(f"split_file '{file.name}': has no rows. Give one a scan and repeat.")
     return frame
 
 
@@ -76,16 +78,22 @@ def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
     Raises
     ------
     DataError
-        If the file and the table do not hold the same scans, or a fold tests nobody.
+        If the file and the table do not hold the same scans, a fold tests nobody, or ``held_out_site`` is not the
+        site of the scans.
     LeakageError
-        If scans of one subject are tested in different folds, or are trained on while another is tested.
+        If scans of one subject are tested in different folds, or are trained on while another is tested, or
+        scans of a site that is said to be held out are trained on.
     """
-    splits = []
+    splits: list[Split] = []
     for repeat in range(int(frame["repeat"].max()) + 1):
         part = frame[frame["repeat"] == repeat]
         folds, sites = _align(part, table, repeat)
+        if folds.max() == _NEVER_TESTED:
+            raise DataError(f"split_file: repeat {repeat} has an empty fold in every row: nobody would be tested.")
         by_site = bool((part["held_out_site"] != "").any())
-        if not by_site:
+        if by_site:
+            _check_sites(folds, sites, table, repeat)
+        else:
             _check_subjects(folds, table, repeat)
         for fold in range(int(folds.max()) + 1):
             test = np.flatnonzero(folds == fold)
@@ -100,7 +108,8 @@ def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
 def _whole_numbers(texts: pd.Series, name: str) -> npt.NDArray[np.int64]:
     numbers = pd.to_numeric(texts, errors="coerce")
     lowest = _NEVER_TESTED if texts.name == "fold" else 0
-    wrong = np.flatnonzero(numbers.isna() | (numbers < lowest) | (numbers % 1 != 0))
+    # There are no more folds, or repeats, than rows that list them.
+    wrong = np.flatnonzero(numbers.isna() | (numbers < lowest) | (numbers % 1 != 0) | (numbers >= len(numbers)))
     if len(wrong):
         found = ", ".join(f"row {row + 2}: '{texts.iloc[row]}'" for row in wrong[:5])
         raise DataError(f"split_file '{name}', column '{texts.name}': must be 0, 1, 2 …, found {found}.")
@@ -128,6 +137,32 @@ def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> tuple[npt.ND
         )
     ordered = part.set_index(given).loc[keys]
     return ordered["fold"].to_numpy(dtype=np.int64), [str(site) for site in ordered["held_out_site"]]
+
+
+def _check_sites(folds: npt.NDArray[np.int64], said: list[str], table: pd.DataFrame, repeat: int) -> None:
+    """Refuse a fold that says a site is held out, and is not that: the baseline and the report would believe it."""
+    sites = np.array([text or "" for text in cell_texts(table["site"])], dtype=object)
+    claimed = np.array(said, dtype=object)
+    wrong = np.flatnonzero((folds != _NEVER_TESTED) & ((claimed != sites) | (sites == "")))
+    if len(wrong):
+        row = wrong[0]
+        raise DataError(
+            f"split_file: in repeat {repeat} held_out_site is not the site of {len(wrong)} scans (first: "
+            f"{row_names(table, [row])[0]}, '{claimed[row]}' instead of '{sites[row]}'). Correct the column, or remove "
+            "it where folds do not hold out sites."
+        )
+    for fold in range(int(folds.max()) + 1):
+        tested = set(sites[folds == fold])
+        left = np.flatnonzero(np.isin(sites, list(tested)) & (folds != fold))
+        if len(left) or len(tested) > 1:
+            how = f"tests the sites {one_of(sorted(tested))} together"
+            if len(left):
+                names = ", ".join(row_names(table, left[:5]))
+                how = f"does not test {len(left)} scans of the site that it holds out ({names})"
+            raise LeakageError(
+                f"split_file: repeat {repeat}, fold {fold} {how}. Give all scans of a site one fold of their own, or "
+                "remove the column held_out_site."
+            )
 
 
 def _check_subjects(folds: npt.NDArray[np.int64], table: pd.DataFrame, repeat: int) -> None:

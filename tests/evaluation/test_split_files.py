@@ -88,6 +88,13 @@ def test_a_subject_tested_and_trained_on_is_refused(cohort, folds, tmp_path):
             "1 scans that are not among those to evaluate .sub-9999 session 1.",
         ),
         (lambda f: f.assign(fold=f["fold"] + 1), "no scan in fold 0"),
+        (lambda f: f.assign(fold=""), "repeat 0 has an empty fold in every row"),
+        (lambda f: f.iloc[:0], "has no rows"),
+        (lambda f: f.assign(fold="1e300"), "column 'fold': must be 0, 1, 2 …, found row 2: '1e300'"),
+        (
+            lambda f: f.assign(held_out_site="site-0"),
+            "held_out_site is not the site of .* scans .first: sub-00.. session 1, 'site-0' instead of 'site-",
+        ),
     ],
 )
 def test_a_wrong_split_file_is_answered(cohort, folds, tmp_path, change, message):
@@ -98,3 +105,16 @@ def test_a_wrong_split_file_is_answered(cohort, folds, tmp_path, change, message
 def test_an_absent_split_file_is_answered(tmp_path):
     with pytest.raises(DataError, match="there is no file"):
         read_split_file(tmp_path / "splits.tsv")
+
+
+def test_a_site_that_is_said_to_be_held_out_must_be(cohort, folds, tmp_path):
+    folds["held_out_site"] = cohort.table["site"]  # folds dealt at random, said to hold out sites
+    with pytest.raises(LeakageError, match=r"does not test .* scans of the site that it holds out"):
+        study_of(cohort, write(tmp_path / "splits.tsv", folds))
+    folds["fold"] = cohort.table["site"].map({"site-0": 0, "site-1": 1, "site-2": 1})
+    with pytest.raises(LeakageError, match="tests the sites 'site-1', 'site-2' together"):
+        study_of(cohort, write(tmp_path / "splits.tsv", folds))
+    folds["fold"] = cohort.table["site"].map({"site-0": "0", "site-1": "1", "site-2": ""})
+    assert [split.held_out_site for split in study_of(cohort, write(tmp_path / "splits.tsv", folds)).splits] == [
+        *("site-0", "site-1")
+    ]

@@ -151,7 +151,7 @@ def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
         yield Notice(
             "changing_class",
             f"{int((owners > 1).sum())} subjects have sessions of different classes; they are dealt to folds by the "
-            "commonest.",
+            "rarest of them.",
         )
 
 

@@ -56,8 +56,8 @@ def stratified(
     cards. So the numbers of subjects of each class, and of each class at each site, differ by
     at most one between folds; strata smaller than the number of folds need no merging. A
     continuous target is dealt within site in order of its value, chance deciding inside each
-    run of `n_folds` neighbours. A subject whose sessions differ counts as its commonest class
-    (continuous: its mean) and site; scans without a site form a site of their own.
+    run of `n_folds` neighbours. A subject whose sessions differ counts as the rarest of its
+    classes (continuous: their mean) and of its sites; scans without a site form a site of their own.
     """
     owners = np.asarray(subjects, dtype=object)
     places = np.array([NO_SITE if site is None else site for site in sites], dtype=object)
@@ -175,14 +175,17 @@ def deal_subjects(keys: Sequence[npt.NDArray[np.generic]], n_folds: int, generat
 def subject_values(
     values: npt.NDArray[np.generic], owners: npt.NDArray[np.object_], *, average: bool = False
 ) -> npt.NDArray[np.float64]:
-    """Return one value a subject, in sorted order of subjects: the commonest, or the mean."""
+    """Return one value a subject, in sorted order of subjects: the mean, or of several the one fewest subjects have.
+
+    A rare class that subjects have beside a common one, as converters do, is then spread over folds like any other.
+    """
     codes = np.unique(owners, return_inverse=True)[1]
     if average:
         return np.bincount(codes, weights=values.astype(float)) / np.bincount(codes)
     kinds, kind_codes = np.unique(values, return_inverse=True)
-    counts = np.zeros((codes.max() + 1, len(kinds)))
-    np.add.at(counts, (codes, kind_codes), 1)
-    return counts.argmax(axis=1).astype(float)
+    has = np.zeros((codes.max() + 1, len(kinds)), dtype=bool)
+    has[codes, kind_codes] = True
+    return np.where(has, has.sum(axis=0), np.inf).argmin(axis=1).astype(float)
 
 
 def _deal_ordered(

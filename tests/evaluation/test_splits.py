@@ -121,3 +121,14 @@ def test_sessions_do_not_count_as_subjects():
     subjects = np.array(["p1", "p2"] * 5 + [f"c{i}" for i in range(20)])
     with pytest.raises(ConfigError, match="'patient' has 2"):
         check_class_sizes(binary(codes), subjects, 5)
+
+
+def test_a_class_that_subjects_have_beside_a_common_one_is_spread_over_the_folds():
+    """Converters: controls at their first session, patients at a later one. Nobody has the rare class alone."""
+    subjects = np.repeat([f"s{number:02d}" for number in range(40)], 3)
+    values = np.zeros(120, dtype=np.int64)
+    values[2:30:3] = 1  # ten of forty, in one session of three
+    target = Target("dx", "binary", values, ("control", "patient"), "patient")
+    for seed in range(5):
+        splits = stratified(target, ["a"] * 120, subjects, n_folds=5, n_repeats=1, seed=seed)
+        assert [int(values[split.test].sum()) for split in splits] == [2] * 5

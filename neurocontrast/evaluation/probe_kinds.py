@@ -85,9 +85,14 @@ def fit_and_decide(
     settings: EvaluationSettings,
     seed: int,
 ) -> Decided:
-    """Fit the probe that the settings name on the training rows, and decide about the test rows."""
+    """Fit the probe that the settings name on the training rows, and decide about the test rows.
+
+    Where the training rows have one class, as a small draw of subjects can, that class is all there is to say.
+    """
     name = probe_name(settings, target.kind)
     fit = {"svm": fit_svm, "knn": fit_neighbours}.get(name, fit_probe)
+    if target.kind != "continuous" and len(np.unique(target.values[train])) == 1:
+        return _one_class(target, train, len(test))
     with one_thread():
         fitted = fit(design, target, train, test, subjects=subjects, settings=settings, seed=seed)
         if target.kind == "continuous":
@@ -104,6 +109,14 @@ def fit_and_decide(
             truth = target.values[rows]
     cut = choose_threshold(settings.threshold, prevalence=float(shares[1]), truth=truth, scores=scores)
     return Decided(fitted, (fitted.scores >= cut).astype(np.int64), cut)
+
+
+def _one_class(target: Target, train: Rows, n_test: int) -> Decided:
+    code = int(target.values[train][0])
+    scores = np.tile(np.eye(len(target.classes))[code], (n_test, 1))
+    binary = target.kind == "binary"
+    fit = ProbeFit(scores[:, 1] if binary else scores, float("nan"))
+    return Decided(fit, np.full(n_test, code, dtype=np.int64), 0.5 if binary else None)
 
 
 def inner_predictions(

@@ -59,7 +59,8 @@ def choose_threshold(
     truth, scores : array (n,), optional
         Training scans, and what probes said of them that had not seen their subjects: needed by
         ``youden`` (of equals, the value nearest to `prevalence`), ``sensitivity=…`` (the highest value that
-        reaches it) and ``specificity=…`` (the lowest value that reaches it).
+        reaches it) and ``specificity=…`` (the lowest value that reaches it). Where all of them are of one
+        class, nothing can be chosen, and it is `prevalence`.
     """
     if isinstance(rule, float):
         return rule
@@ -67,6 +68,8 @@ def choose_threshold(
         return 0.5 if rule == "half" else prevalence
     if truth is None or scores is None:
         raise ValueError(f"threshold '{rule}': needs predictions of inner folds")
+    if len(np.unique(truth)) < 2:
+        return prevalence
     values = np.unique(scores)
     cuts = np.concatenate([values[:1], (values[1:] + values[:-1]) / 2, [np.nextafter(values[-1], np.inf)]])
     # Rounding of a midpoint must not move a scan to the other side of it.

@@ -177,3 +177,17 @@ def test_probes_and_thresholds_that_do_not_fit_the_target_are_refused(make_cohor
     cohort = make_cohort(60)
     with pytest.raises(ConfigError, match=message):
         plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**{**FAST, **options}))
+
+
+@pytest.mark.parametrize("probe", ["logistic", "svm", "knn"])
+@pytest.mark.parametrize("kind", ["binary", "multiclass"])
+def test_one_class_in_training_is_all_there_is_to_say(probe, kind):
+    classes = ("a", "b") if kind == "binary" else ("a", "b", "c")
+    target = Target("dx", kind, np.array([1, 1, 1, 0, 1]), classes)
+    x = np.random.default_rng(0).normal(size=(5, 2))
+    decided = fit_and_decide(
+        lambda train, test: (x[train], x[test]), target, np.arange(3), np.arange(3, 5),
+        subjects=np.arange(5).astype(str).astype(object), settings=EvaluationSettings(probe=probe), seed=0,
+    )  # fmt: skip
+    assert decided.decisions.tolist() == [1, 1]
+    assert decided.fit.scores.tolist() == ([1.0, 1.0] if kind == "binary" else [[0.0, 1.0, 0.0]] * 2)

@@ -89,3 +89,8 @@ def test_thresholds_never_look_at_the_test_fold(make_cohort):
         for table in (before.tables["predictions"], after.tables["predictions"])
     ]
     assert first[0] == first[1]
+
+
+@pytest.mark.parametrize("rule", ["youden", "sensitivity=0.9", "specificity=0.9"])
+def test_where_inner_predictions_are_of_one_class_the_prevalence_decides(rule):
+    assert choose_threshold(rule, prevalence=0.2, truth=np.zeros(4), scores=np.linspace(0, 1, 4)) == 0.2

@@ -110,8 +110,9 @@ def _metrics(
         interval = None if drawn is None or value is None else drawn[name].interval(level=level)
         method = None if interval is None else "bootstrap"
         if name == "auc" and _delong_applies(external):
-            interval = delong_interval(study.target.values[rows], model.scores[0, rows], level=level)[1]
-            method = "delong"
+            low, high = delong_interval(study.target.values[rows], model.scores[0, rows], level=level)[1]
+            # Classes told apart perfectly have no spread to estimate from; that does not make the AUC certain.
+            interval, method = ((low, high), "delong") if low < high else (None, None)
         found[name] = {"value": value, "interval": interval and list(interval), "interval_method": method}
         if value is None:
             found[name]["reason"] = explain_value(name, reason)
@@ -139,8 +140,10 @@ def _increment(
         scores = [models[name].scores[0, rows] for name in ("embedding", "baseline")]
         test = delong_test(external.study.target.values[rows], *scores)
         reach = float(stats.norm.ppf((1 + level) / 2)) * test.standard_error
-        interval = (test.difference - reach, test.difference + reach)
-        found["auc"] |= {"interval": list(interval), "interval_method": "delong", "p_value": test.p_value}
+        interval = [test.difference - reach, test.difference + reach]
+        spread = test.standard_error > 0
+        found["auc"] |= {"interval": interval if spread else None, "interval_method": "delong" if spread else None}
+        found["auc"]["p_value"] = test.p_value if np.isfinite(test.p_value) else None
     return found
 
 

@@ -53,7 +53,8 @@ class Resamples:
         It takes quantiles of the resamples, as a percentile interval does, but moves them by how far the
         resamples lie to one side of the value, and by how the figure's spread changes with its
         value (from the jackknife). Undefined resamples are left out; None where they are more than
-        5 %, or where the value is not defined.
+        5 %, or where the value is not defined. None, too, where all resamples are equal: an AUC of 1 among
+        ten people is 1 in every resample of them, and that does not make it certain.
 
         Examples
         --------
@@ -64,10 +65,10 @@ class Resamples:
         """
         defined = self.drawn[np.isfinite(self.drawn)]
         enough = len(defined) >= max(1.0, (1 - MAX_UNDEFINED_SHARE) * len(self.drawn))
-        if not enough or not np.isfinite(self.value):
-            return None
         # A resample equal to the value lies half below it; rounding must not decide.
         slack = 1e-12 * max(1.0, abs(self.value))
+        if not enough or not np.isfinite(self.value) or np.ptp(defined) <= slack:
+            return None
         below = (defined < self.value - slack).sum() + 0.5 * (np.abs(defined - self.value) <= slack).sum()
         bias = norm.ppf(np.clip(below / len(defined), 1 / (len(defined) + 1), len(defined) / (len(defined) + 1)))
         shifted = bias + norm.ppf([(1 - level) / 2, (1 + level) / 2])

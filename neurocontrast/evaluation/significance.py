@@ -16,7 +16,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference, its standard error, the statistic and the two-sided p-value."""
+    """A difference, its standard error, the statistic and the two-sided p-value.
+
+    Statistic and p-value are NaN where the difference is not zero and has no spread to compare it with.
+    """
 
     difference: float
     standard_error: float
@@ -47,8 +50,8 @@ def delong_test(truth: npt.ArrayLike, scores_a: npt.ArrayLike, scores_b: npt.Arr
     difference = float(areas[0] - areas[1])
     variance = float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
     error = float(np.sqrt(max(variance, 0.0)))
-    if error <= 1e-12:  # the same ranking of every pair: no evidence of a difference, or all of it
-        return Difference(difference, 0.0, 0.0 if difference == 0 else float("inf"), 1.0 if difference == 0 else 0.0)
+    if error <= 1e-12:
+        return _without_spread(difference)
     z = difference / error
     return Difference(difference, error, z, float(2 * stats.norm.sf(abs(z))))
 
@@ -94,8 +97,8 @@ def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test:
         raise ValueError(f"differences: two folds or more are needed, got {n}")
     mean = float(values.mean())
     error = float(np.sqrt((1 / n + n_test / n_train) * values.var(ddof=1)))
-    if error == 0:
-        return Difference(mean, 0.0, 0.0 if mean == 0 else float("inf"), 1.0 if mean == 0 else 0.0)
+    if error <= 1e-12 * abs(mean):
+        return _without_spread(mean)
     t = mean / error
     return Difference(mean, error, t, float(2 * stats.t.sf(abs(t), n - 1)))
 
@@ -109,6 +112,12 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
         highest = max(highest, min(1.0, value * (len(known) - rank)))
         adjusted[place] = highest
     return adjusted
+
+
+def _without_spread(difference: float) -> Difference:
+    # Two folds that differ alike, or four scans told apart perfectly, are no certainty: nothing says how it varies.
+    known = difference == 0
+    return Difference(difference, 0.0, 0.0 if known else float("nan"), 1.0 if known else float("nan"))
 
 
 def _delong(truth: npt.ArrayLike, scores: Floats) -> tuple[Floats, Floats]:

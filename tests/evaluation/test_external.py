@@ -214,3 +214,19 @@ def test_tables_that_both_do_not_know_their_encoder_are_warned_about(make_cohort
     training, test = pair(make_cohort)
     external = run(training, test, info={}, test_info={})[2]
     assert "encoder_unknown" in codes(external)
+
+
+def test_perfect_separation_is_no_certainty(make_cohort):
+    """An AUC of 1 has neither a spread nor an interval of no width; nor is its p-value 0."""
+    training, test = pair(make_cohort)
+    for table, features in (training, test):
+        features[:, 0] = 100.0 * (table["diagnosis"] == "patient")
+    summary, _, _ = run(training, test, covariates=("site",), where={"site": ["site-0"]})
+    assert summary["metrics"]["auc"] == {"value": 1.0, "interval": None, "interval_method": None}
+    assert summary["metrics"]["sensitivity"]["interval"] is None
+    assert summary["increment"]["auc"] == {
+        "difference": 0.5,
+        "interval": None,
+        "interval_method": None,
+        "p_value": None,
+    }

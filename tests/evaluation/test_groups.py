@@ -113,6 +113,6 @@ def test_too_few_sites_are_not_resampled(make_cohort):
 
 
 def test_predictions_of_one_site_only_make_no_table_of_groups_wrong(make_cohort):
-    groups = evaluate(make_cohort(80, n_sites=8), bootstrap_unit="site", min_site_n=2).tables["groups"]
+    groups = evaluate(make_cohort(80, n_sites=8, diagnosis=0.3), bootstrap_unit="site", min_site_n=2).tables["groups"]
     assert isinstance(groups, pd.DataFrame)
     assert groups.loc[groups["group"] == "F", "auc_low"].notna().all()

@@ -69,3 +69,13 @@ def test_too_little_data_is_refused():
 
 def test_the_examples_in_the_documentation_hold():
     assert doctest.testmod(significance).failed == 0
+
+
+def test_a_difference_without_spread_is_no_certainty():
+    """Two folds with the same difference, or four scans told apart perfectly, would have a p-value of 0."""
+    alike = corrected_resampled_t([0.1, 0.3 - 0.2], n_train=8, n_test=4)
+    perfect = delong_test([0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4], [0.5] * 4)
+    for result, difference in ((alike, 0.1), (perfect, 0.5)):
+        assert result.difference == pytest.approx(difference)
+        assert np.isnan(result.p_value)
+        assert np.isnan(result.statistic)

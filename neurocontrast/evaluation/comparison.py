@@ -72,8 +72,11 @@ def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -
             text["y_true"] = str
         predictions = pd.read_csv(root / "predictions.tsv", sep="\t", dtype=text, keep_default_na=False, na_values=[""])
         folds = pd.read_csv(root / "folds.tsv", sep="\t")
-        _check_columns("predictions.tsv", predictions, {"repeat", "fold", "y_score"})
-        _check_columns("folds.tsv", folds, {"repeat", "fold", "n_train", "n_test", *METRICS[summary["kind"]]})
+        scores = [f"score_{name}" for name in summary["classes"]] if summary["kind"] == "multiclass" else ["y_score"]
+        needed = {*text, *_KEYS, "fold", "y_true", *scores} - ({"y_pred"} if summary["kind"] == "continuous" else set())
+        _check_columns("predictions.tsv", predictions, {"repeat", "fold", *scores}, needed=needed)
+        sizes = {"repeat", "fold", "n_train", "n_test"}
+        _check_columns("folds.tsv", folds, {*sizes, *METRICS[summary["kind"]]}, needed={*sizes, "held_out_site"})
         predictions["session"] = predictions["session"].fillna("")
         predictions = predictions.sort_values(_KEYS, ignore_index=True)
     except (OSError, KeyError, ValueError) as error:
@@ -81,7 +84,10 @@ def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -
     return Evaluated(name or root.name, summary, predictions, folds)
 
 
-def _check_columns(file: str, table: pd.DataFrame, numeric: set[str]) -> None:
+def _check_columns(file: str, table: pd.DataFrame, numeric: set[str], *, needed: set[str]) -> None:
+    lacking = sorted(needed - set(table.columns))
+    if lacking:
+        raise ValueError(f"{file} lacks {one_of(lacking)}")
     for name in sorted(numeric & set(table.columns)):
         if table[name].dtype.kind not in "fiu":
             raise ValueError(f"{file}, column '{name}' must hold numbers")
@@ -207,4 +213,4 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
         return {"n_folds": len(differences), "p_value": None}
     sizes = model.loc[differences.index]
     result = corrected_resampled_t(differences, n_train=sizes["n_train"].mean(), n_test=sizes["n_test"].mean())
-    return {"n_folds": len(differences), "p_value": result.p_value}
+    return {"n_folds": len(differences), "p_value": result.p_value if np.isfinite(result.p_value) else None}

@@ -173,3 +173,18 @@ def test_sites_are_resampled_where_the_evaluation_did(tmp_path):
     assert json.loads((tmp_path / "auto" / "evaluation.json").read_text())["bootstrap"]["unit"] == "site"
     np.testing.assert_allclose(found["auto"]["value"], found["subject"]["value"])
     assert (found["auto"]["low"] != found["subject"]["low"]).any()
+
+
+@pytest.mark.parametrize(
+    ("file", "column"),
+    [
+        *(("predictions.tsv", name) for name in ("y_true", "y_pred", "subject_id")),
+        *(("folds.tsv", name) for name in ("held_out_site", "n_train")),
+    ],
+)
+def test_a_table_that_lacks_a_column_is_named(folder, tmp_path, file, column):
+    broken = tmp_path / "broken"
+    shutil.copytree(folder / "strong", broken)
+    pd.read_csv(broken / file, sep="\t").drop(columns=column).to_csv(broken / file, sep="\t", index=False)
+    with pytest.raises(DataError, match=f"{file} lacks '{column}'"):
+        compare([folder / "weak", broken], out=tmp_path / "c")

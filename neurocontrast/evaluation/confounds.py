@@ -18,7 +18,7 @@ from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split, stratified
 from neurocontrast.evaluation.table import cell_texts
 from neurocontrast.evaluation.target import MAX_CLASSES as MAX_LEVELS
-from neurocontrast.evaluation.target import Target, read_target
+from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, pooled_metrics
 from neurocontrast.seeds import derive_generator, derive_seed
 
@@ -145,6 +145,8 @@ class ConfoundProbes:
         """Return the scans that can take part, and why there are too few."""
         texts = np.array(cell_texts(self.table[column].iloc[rows]), dtype=object)
         present = np.array([text is not None for text in texts], dtype=bool)
+        if self.is_number(column):
+            present &= np.isfinite(self.table[column].iloc[rows].to_numpy(dtype=float))
         kept, texts = rows[present], texts[present]
         if self.is_number(column):
             if len(set(self.subjects[kept])) < MIN_SUBJECTS:
@@ -157,12 +159,21 @@ class ConfoundProbes:
         return kept[often], f"{n_levels} values, more than {MAX_LEVELS}" if n_levels > MAX_LEVELS else None
 
     def _read(self, column: str, kept: Rows) -> Reading:
-        kind = "continuous" if self.is_number(column) else "categorical"
-        target, _ = read_target(self.table.iloc[kept], column, kind=kind)
+        target = self._target(column, kept)
         seed = derive_seed("confound-folds", self.settings.seed)
         sites = list(self.table["site"].iloc[kept])
         splits = stratified(target, sites, self.subjects[kept], n_folds=N_FOLDS, n_repeats=1, seed=seed)
         return Reading(target, kept, self.fit(target, kept, splits), splits)
+
+    def _target(self, column: str, kept: Rows) -> Target:
+        # Not read_target, which refuses what nobody should ask for: sites that all subjects went to, sessions.
+        values = self.table[column].iloc[kept]
+        if self.is_number(column):
+            return Target(column, "continuous", values.to_numpy(dtype=float))
+        levels, codes = np.unique(np.array(cell_texts(values), dtype=object).astype(str), return_inverse=True)
+        classes, is_binary = tuple(map(str, levels)), len(levels) == 2
+        kind: Kind = "binary" if is_binary else "multiclass"
+        return Target(column, kind, codes.astype(np.int64), classes, classes[-1] if is_binary else None)
 
 
 def confound_table(

@@ -197,3 +197,15 @@ def test_many_sites_are_held_out_in_ten_groups_of_about_equal_size():
         assert not set(sites[split.train]) & set(sites[split.test])
         assert not set(subjects[split.train]) & set(subjects[split.test])
         assert 40 <= len(split.test) <= 80
+
+
+def test_people_who_went_to_every_site_and_sessions_are_read_too(make_cohort):
+    """Travelling subjects: more sites than half of the subjects, which as a target would look like an identifier."""
+    cohort = make_cohort(12, n_sessions=8, diagnosis=0.3)
+    cohort.table["site"] = "site-" + cohort.table["session"].astype(str)
+    cohort.features += 3 * np.random.default_rng(0).normal(size=(9, 20))[cohort.table["session"].astype(int)]
+    cohort.table.loc[0, "age"] = np.inf
+    result = evaluate(cohort, n_folds=2, covariates=("age", "session"))
+    for column in ("site", "session"):
+        assert row(result, column)["n_levels"] == 8
+        assert row(result, column)["value"] > 0.9

@@ -15,7 +15,8 @@ __all__ = ["NO_SITE", "cell_texts", "check_rows", "row_names", "select_rows", "t
 NO_SITE = "(no site)"
 """How scans without a site are called in tables; they form a group of their own."""
 
-_MISSING = {"", "n/a", "na", "nan", "none", "<na>"}
+_MISSING = {"", "n/a", "na", "nan", "null", "#n/a", "<na>"}
+"""In lower case. Python's own "None" is missing too; "none", as in "no diagnosis", is a value."""
 _IDENTIFIERS = ("participant_id", "subject_id", "session", "path")
 
 
@@ -121,7 +122,7 @@ def _text(value: object) -> str | None:
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     text = str(value).strip()
-    return None if text.lower() in _MISSING else text
+    return None if text == "None" or text.lower() in _MISSING else text
 
 
 def _names(table: pd.DataFrame, rows: npt.NDArray[np.intp], n_shown: int = 5) -> str:

@@ -81,3 +81,16 @@ def test_missing_values_of_a_table_are_missing():
 def test_a_wrong_target_is_answered_with_what_to_do(columns, arguments, error, message):
     with pytest.raises(error, match=message):
         read_target(frame(**columns), **arguments)
+
+
+def test_none_is_a_class_and_pythons_none_is_missing():
+    table = pd.DataFrame(
+        {
+            "participant_id": [f"s{n}" for n in range(6)],
+            "subject_id": [f"s{n}" for n in range(6)],
+            "dx": ["none", "mdd", "none", "None", "null", "mdd"],
+        }
+    )
+    target, present = read_target(table, "dx")
+    assert (target.classes, target.positive) == (("none", "mdd"), "mdd")
+    assert present.tolist() == [True, True, True, False, False, True]

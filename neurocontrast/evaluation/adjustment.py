@@ -13,7 +13,7 @@ from neurocontrast.evaluation.combat import MIN_SITE_SCANS, fit_combat
 from neurocontrast.evaluation.covariates import CovariateDesign, choose_covariates
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.table import cell_texts
+from neurocontrast.evaluation.table import cell_texts, is_number
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 __all__ = ["AdjustedDesign", "check_adjustment", "choose_preserved", "residualise"]
@@ -126,7 +126,7 @@ def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
             f"Choose of {one_of(choices[:30])}."
         )
     n_values = len({text for text in cell_texts(table[name]) if text is not None})
-    if not pd.api.types.is_numeric_dtype(table[name]) and 2 * n_values > table["subject_id"].nunique():
+    if not is_number(table[name]) and 2 * n_values > table["subject_id"].nunique():
         raise ConfigError(
             f"{option}: '{name}' has {n_values} different values in {table['subject_id'].nunique()} subjects, and an "
             "effect of each cannot be estimated. Leave it out."

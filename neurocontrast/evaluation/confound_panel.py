@@ -28,7 +28,7 @@ from neurocontrast.evaluation.dependence import (
 from neurocontrast.evaluation.notices import SITE_ASSOCIATION, Notice
 from neurocontrast.evaluation.openbhb import openbhb_score
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.table import cell_texts
+from neurocontrast.evaluation.table import cell_texts, is_number
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_generator
 
@@ -156,8 +156,7 @@ def _design(study: Study, column: str) -> AdjustedDesign:
 
 def _factor(study: Study, column: str, rows: Rows) -> tuple[Floats | None, Rows]:
     values, is_target = study.table[column], column == study.target.name
-    is_number = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
-    if (study.target.kind == "continuous") if is_target else is_number:
+    if (study.target.kind == "continuous") if is_target else is_number(values):
         numbers = study.target.values.astype(float) if is_target else values.to_numpy(dtype=float)
         kept = rows[np.isfinite(numbers[rows])]
         usable = len(kept) >= MIN_SUBJECTS and np.ptp(numbers[kept]) > 0

@@ -16,7 +16,7 @@ from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split, stratified
-from neurocontrast.evaluation.table import cell_texts
+from neurocontrast.evaluation.table import cell_texts, is_number
 from neurocontrast.evaluation.target import MAX_CLASSES as MAX_LEVELS
 from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, pooled_metrics
@@ -105,8 +105,7 @@ class ConfoundProbes:
     def is_number(self, column: str) -> bool:
         """Return whether a column is predicted as a number; one with two values is not."""
         values = self.table[column]
-        is_number = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
-        return bool(is_number and values.nunique() != 2)
+        return is_number(values) and values.nunique() != 2
 
     def fit(self, target: Target, rows: Rows, splits: list[Split]) -> OutOfFold:
         """Predict a target in folds of the rows it belongs to."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.table import cell_texts
+from neurocontrast.evaluation.table import cell_texts, is_number
 
 __all__ = ["CovariateDesign", "choose_covariates"]
 
@@ -63,7 +63,7 @@ class CovariateDesign:
         columns: list[tuple[Floats, Floats]] = []
         for name in self.names:
             values = self.table[name]
-            if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+            if is_number(values):
                 columns += _number(values.to_numpy(dtype=float), train, test)
             else:
                 columns += _text(np.array(cell_texts(values), dtype=object), train, test)

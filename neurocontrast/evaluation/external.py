@@ -15,7 +15,7 @@ from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.table import check_rows, row_names, select_rows, tidy_table
+from neurocontrast.evaluation.table import check_rows, is_number, row_names, select_rows, tidy_table
 from neurocontrast.evaluation.target import Target, encode_target
 from neurocontrast.evaluation.units import choose_units
 from neurocontrast.exceptions import DataError, LeakageError, one_of
@@ -77,8 +77,7 @@ def plan_external(
         For a subject that was trained on, or was in pretraining, unless ``allow_overlap``.
     """
     notices = _check_encoder(study, features, info or {}, training_info or {})
-    tidy = tidy_table(table)
-    check_rows(tidy, features)
+    tidy = _tidy(table, features)
     kept = np.flatnonzero(_select(tidy, study))
     target, present = encode_target(tidy.iloc[kept].reset_index(drop=True), study.target, parameter="test")
     rows = kept[present]
@@ -94,6 +93,15 @@ def plan_external(
     return External(
         replace(joined, covariates=names), {why: n for why, n in excluded.items() if n}, shared + n_overlap, notices
     )
+
+
+def _tidy(table: pd.DataFrame, features: npt.NDArray[np.floating]) -> pd.DataFrame:
+    try:
+        tidy = tidy_table(table)
+        check_rows(tidy, features)
+    except DataError as error:
+        raise DataError(f"test: {error}") from None  # of two tables, which
+    return tidy
 
 
 def _check_encoder(
@@ -174,7 +182,7 @@ def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], li
         elif name == "site" and not set(chosen["site"].dropna()) <= set(study.table["site"].dropna()):
             new = sorted(set(chosen["site"].dropna()) - set(study.table["site"].dropna()))
             dropped.append(f"site, since {one_of(new[:5])} was never seen")
-        elif _is_number(study.table[name]) != _is_number(chosen[name]):
+        elif is_number(study.table[name]) != is_number(chosen[name]):
             rows = row_names(chosen, [0])
             raise DataError(
                 f"test: column '{name}' holds numbers in one table and text in the other ({rows[0]} has "
@@ -183,7 +191,3 @@ def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], li
         else:
             used.append(name)
     return tuple(used), dropped
-
-
-def _is_number(values: pd.Series) -> bool:
-    return pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)

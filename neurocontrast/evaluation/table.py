@@ -10,7 +10,7 @@ import pandas as pd
 
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
-__all__ = ["NO_SITE", "cell_texts", "check_rows", "row_names", "select_rows", "tidy_table"]
+__all__ = ["NO_SITE", "cell_texts", "check_rows", "is_number", "row_names", "select_rows", "tidy_table"]
 
 NO_SITE = "(no site)"
 """How scans without a site are called in tables; they form a group of their own."""
@@ -42,11 +42,10 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
     tidy["subject_id"] = np.where(tidy["subject_id"] == "", tidy["participant_id"], tidy["subject_id"])
     for name in ("sex", "site"):
         tidy[name] = pd.Series(cell_texts(tidy[name]) if name in tidy else [None] * len(tidy), dtype=object)
-    ages = pd.Series(np.nan, index=tidy.index) if "age" not in tidy else tidy["age"]
-    tidy["age"] = pd.to_numeric(ages, errors="coerce").astype("float64")
+    tidy["age"] = _numbers(tidy, "age") if "age" in tidy else np.nan
     spelled = [name for name in tidy.columns if str(name).lower() == "tiv"]
     if len(spelled) == 1:  # with two, which one is meant is for the user to say
-        volumes = pd.to_numeric(tidy[spelled[0]], errors="coerce").astype("float64")
+        volumes = _numbers(tidy, spelled[0])
         tidy = tidy.drop(columns=spelled).assign(tiv=volumes)
     return tidy
 
@@ -114,6 +113,25 @@ def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -
         f"{participant} session {session}" if session else str(participant)
         for participant, session in zip(chosen["participant_id"], chosen["session"], strict=True)
     ]
+
+
+def is_number(values: pd.Series) -> bool:
+    """Say whether a column holds numbers; true and false are none."""
+    return bool(pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values))
+
+
+def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
+    """Return a column as floats, NaN where missing; "90+" is not missing, and the old must not vanish unseen."""
+    texts = cell_texts(tidy[name])
+    numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy(dtype="float64")
+    wrong = np.flatnonzero([text is not None for text in texts] & ~np.isfinite(numbers))
+    if len(wrong):
+        found = ", ".join(f"{row_names(tidy, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
+        raise DataError(
+            f"embeddings: column '{name}' must hold finite numbers, and n/a where it is not known; {len(wrong)} scans "
+            f"have something else ({found}). Correct them."
+        )
+    return numbers
 
 
 def _text(value: object) -> str | None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.table import cell_texts
+from neurocontrast.evaluation.table import cell_texts, is_number
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 __all__ = ["CONTROL_NAMES", "Kind", "Target", "choose_positive", "encode_target", "read_target"]
@@ -165,8 +165,7 @@ def _check_column(table: pd.DataFrame, name: str) -> None:
 def _is_continuous(column: pd.Series, numbers: npt.NDArray[np.float64], kind: str) -> bool:
     if kind != "auto":
         return kind == "continuous"
-    is_number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-    return bool(is_number and len(np.unique(numbers)) != 2)
+    return is_number(column) and len(np.unique(numbers)) != 2
 
 
 def _continuous(

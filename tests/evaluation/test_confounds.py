@@ -204,8 +204,8 @@ def test_people_who_went_to_every_site_and_sessions_are_read_too(make_cohort):
     cohort = make_cohort(12, n_sessions=8, diagnosis=0.3)
     cohort.table["site"] = "site-" + cohort.table["session"].astype(str)
     cohort.features += 3 * np.random.default_rng(0).normal(size=(9, 20))[cohort.table["session"].astype(int)]
-    cohort.table.loc[0, "age"] = np.inf
-    result = evaluate(cohort, n_folds=2, covariates=("age", "session"))
+    cohort.table["education"] = [np.inf, *range(95)]
+    result = evaluate(cohort, n_folds=2, covariates=("education", "session"), bootstrap_unit="subject")
     for column in ("site", "session"):
         assert row(result, column)["n_levels"] == 8
         assert row(result, column)["value"] > 0.9

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from neurocontrast.evaluation.covariates import CovariateDesign, choose_covariates
+from neurocontrast.evaluation.table import tidy_table
+from neurocontrast.exceptions import DataError
 
 TABLE = pd.DataFrame(
     {
@@ -40,3 +43,16 @@ def test_what_cannot_be_a_covariate_is_left_out_and_said():
         "education": "is not in the table",  # tiv, which the default asks for, is left out without a word
     }
     assert choose_covariates(TABLE, names, target="diagnosis", sites_held_out=False)[0] == ("age", "sex", "site")
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("age", ["31", "90+", "n/a", "45.5"]), ("TIV", [1500.0, np.inf, None, "big"])]
+)
+def test_a_number_that_is_none_is_refused_by_name_and_not_taken_for_missing(name, column):
+    """Ages are often published as "90+": the oldest must not vanish from the cohort unseen."""
+    table = pd.DataFrame({"participant_id": ["a", "b", "c", "d"], name: column})
+    with pytest.raises(DataError, match=rf"column '{name}' must hold finite numbers.*b: '(90\+|inf)'"):
+        tidy_table(table)
+    known = tidy_table(table.iloc[[0, 2]])[name.lower()]
+    assert known.iloc[0] == float(column[0])
+    assert np.isnan(known.iloc[1])

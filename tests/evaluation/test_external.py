@@ -191,9 +191,14 @@ OTHER = {**RUN, "run": {"weights": {"sha256": "b" * 64}}}
         (lambda t, f: (t.drop(columns="diagnosis"), f), {}, DataError, "test: the table has no column 'diagnosis'"),
         (lambda t, f: (t.assign(diagnosis=None), f), {}, DataError, "missing in all 60 scans"),
         (lambda t, f: (t.assign(diagnosis="Patient"), f), {}, DataError, "not trained on .'Patient' in 60 scans"),
-        (lambda t, f: (t, f * np.nan), {}, DataError, "60 scans have NaN"),
-        (lambda t, f: (pd.concat([t, t]), np.concatenate([f, f])), {}, DataError, "share participant_id and session"),
-        (lambda t, f: (t.assign(age="old"), f), {"target": "age"}, DataError, "missing in all|must be finite numbers"),
+        (lambda t, f: (t, f * np.nan), {}, DataError, "test: .*60 scans have NaN"),
+        (
+            lambda t, f: (pd.concat([t, t]), np.concatenate([f, f])),
+            {},
+            DataError,
+            "test: .*share participant_id and session",
+        ),
+        (lambda t, f: (t.assign(age="old"), f), {"target": "age"}, DataError, "test: .*'age' must hold finite numbers"),
         (lambda t, f: (t, f), {"test_where": {"site": ["site-9"]}}, DataError, "test: where: .*no value 'site-9'"),
         (
             lambda t, f: (t.assign(schooling="long"), f),

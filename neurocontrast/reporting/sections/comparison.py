@@ -132,7 +132,9 @@ def _interval(row: dict, *, signed: bool, reason: str) -> Cell:
 def _p_value(value: object, *, reason: str) -> Cell:
     if value is None or pd.isna(value):  # type: ignore[call-overload]
         why = (
-            reason if "reference" in reason else "no test: folds of held-out sites are no random draws, or are too few"
+            reason
+            if "reference" in reason
+            else "no test: folds of held-out sites are no random draws; or folds are too few, or all differ alike"
         )
         return Cell(DASH, reason=why)
     return Cell(f"{float(value):.3g}" if float(value) >= 0.0001 else "< 0.0001")  # type: ignore[arg-type]

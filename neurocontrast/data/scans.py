@@ -178,8 +178,9 @@ def _voxels(name: str, content: bytes, header: Any) -> npt.NDArray[np.float32]:
     if slope in (None, 1.0) and intercept in (None, 0.0):
         return stored.astype(np.float32, order="F", copy=False)
     voxels = np.empty(shape, dtype=np.float32, order="F")
-    for scaled, part in zip(voxels.T, stored.T, strict=True):
-        scaled[...] = part * np.float64(slope) + np.float64(intercept)
+    with np.errstate(over="ignore"):  # what float32 does not hold is refused as infinite
+        for scaled, part in zip(voxels.T, stored.T, strict=True):
+            scaled[...] = part * np.float64(slope) + np.float64(intercept)
     return voxels
 
 

@@ -76,6 +76,16 @@ def test_the_page(files, sections, parse):
         assert "0." in image["alt"]
 
 
+def test_a_verdict_needs_the_test_too(tmp_path, parse):
+    folder = write(tmp_path / "c")
+    table = pd.read_csv(folder / "differences.tsv", sep="\t").assign(p_adjusted=0.2)
+    table.to_csv(folder / "differences.tsv", sep="\t", index=False)
+    files = read_comparison(folder)
+    text = parse.Page(render_comparison(files, build_comparison(files))).text
+    assert "yaware is better" not in text
+    assert "looks better, but only the interval says so, not the corrected test over folds" in text
+
+
 def test_figures(sections):
     names = {picture.name: picture for picture in list_pictures(sections)}
     assert {"models_auc", "differences_auc", "learning_auc"} <= set(names)

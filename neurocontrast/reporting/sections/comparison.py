@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 
@@ -28,6 +29,9 @@ from neurocontrast.reporting.references import Citations
 from neurocontrast.reporting.tables import cell, count_cell
 
 __all__ = ["COMPARISON_SECTIONS", "build_comparison"]
+
+SIGNIFICANCE = 0.05
+"""An adjusted p-value from here on speaks against a difference that an interval shows."""
 
 
 def build_comparison(files: ComparisonFiles) -> list[Section]:
@@ -81,9 +85,7 @@ def _say(files: ComparisonFiles) -> str:
         if pd.isna(row["difference"]):
             continue
         interval = interval_text((row["low"], row["high"]), signed=True)
-        better = (row["difference"] > 0) == about.higher_is_better
-        settled = row["low"] > 0 or row["high"] < 0
-        words = ("is better" if better else "is worse") if settled else "cannot be told apart from it by these data"
+        words = _verdict(row, higher_is_better=about.higher_is_better)
         p = f", adjusted p = {row['p_adjusted']:.3g}" if pd.notna(row["p_adjusted"]) else ", not tested over folds"
         sentences.append(
             f"{row['model']} {words}: {about.name} {number_text(row['difference'], signed=True)} ({interval}{p})."
@@ -94,6 +96,18 @@ def _say(files: ComparisonFiles) -> str:
         if sentences
         else f"The {about.name} of the models is defined for none of the pairs."
     )
+
+
+def _verdict(row: dict[Any, Any], *, higher_is_better: bool) -> str:
+    """Call a model better or worse only where interval and test over folds agree that it differs."""
+    direction = "better" if (row["difference"] > 0) == higher_is_better else "worse"
+    outside = row["low"] > 0 or row["high"] < 0
+    refuted = pd.notna(row["p_adjusted"]) and row["p_adjusted"] >= SIGNIFICANCE
+    if outside and not refuted:
+        return f"is {direction}"
+    if outside:
+        return f"looks {direction}, but only the interval says so, not the corrected test over folds"
+    return "cannot be told apart from it by these data"
 
 
 def _table(files: ComparisonFiles, metrics: list[str], *, folded: bool) -> Table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import pickle
 import re
 import shutil
 import zipfile
@@ -30,6 +29,11 @@ __all__ = [
 ]
 
 _FORMAT = 1
+_READ_AT_ONCE = 2**20
+_OUT_OF_REACH = (
+    *(errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.EMFILE, errno.ENFILE),
+    *(errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH),
+)
 _NAME = re.compile(r"epoch-(\d+)(?:-batch-(\d+))?\.pt")
 
 
@@ -146,31 +150,48 @@ def load_checkpoint(path: Path) -> tuple[Position, dict[str, Any]]:
     DamagedCheckpoint
         Where its content is not what was written.
     CheckpointError
-        Where it is of another format.
+        Where it is of another format, or out of reach.
     """
-    advice = "Remove this file to continue from the checkpoint before it, if there is one, else from the start."
     try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()  # torch.load does not compare the checksums
-        if damaged is not None:
-            raise DamagedCheckpoint(f"{path}: the checkpoint is damaged (in '{damaged}'). {advice}")
+        _verify(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
         if content["format"] != _FORMAT:
             raise CheckpointError(f"{path}: checkpoint format {content['format']!r} is not known to this version.")
         position = Position(**content.pop("position"))
-    except (
-        OSError,
-        zipfile.BadZipFile,
-        pickle.UnpicklingError,
-        RuntimeError,
-        EOFError,
-        LookupError,
-        TypeError,
-    ) as error:
+    except (CheckpointError, MemoryError):
+        raise
+    except Exception as error:  # what was not written as a checkpoint may fail to be read in any way
+        if _is_out_of_reach(error):
+            raise CheckpointError(
+                f"{path}: the checkpoint cannot be read now ({error}). Nothing was changed: continue with --resume "
+                "when it can be."
+            ) from error
+        if "allocate memory" in str(error):
+            raise
         raise DamagedCheckpoint(
-            f"{path}: the checkpoint is damaged ({type(error).__name__} while reading). {advice}"
+            f"{path}: the checkpoint is damaged ({type(error).__name__} while reading). Remove this file to continue "
+            "from the checkpoint before it, if there is one, else from the start."
         ) from error
     return position, content
+
+
+def _verify(path: Path) -> None:
+    """Compare every checksum, which torch.load does not; each part by its place, since names may be damaged too."""
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        if len(set(names)) < len(names):
+            raise zipfile.BadZipFile("two parts have one name")
+        for part in archive.infolist():
+            if part.external_attr:  # none is written; PyTorch leaves memory as it was for what is marked as a folder
+                raise zipfile.BadZipFile("a part has attributes")
+            with archive.open(part) as stream:
+                while stream.read(_READ_AT_ONCE):
+                    pass
+
+
+def _is_out_of_reach(error: Exception) -> bool:
+    """Tell a file that cannot be had (permissions, a lost mount) from one whose content is damaged."""
+    return isinstance(error, OSError) and error.errno in _OUT_OF_REACH
 
 
 def checkpoints_of(folder: Path) -> list[Path]:

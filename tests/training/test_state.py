@@ -1,10 +1,18 @@
+import errno
 import pickle
+import zipfile
 
 import pytest
 import torch
 
 from neurocontrast.exceptions import CheckpointError
-from neurocontrast.training.state import Position, load_checkpoint, newest_checkpoint, save_checkpoint
+from neurocontrast.training.state import (
+    DamagedCheckpoint,
+    Position,
+    load_checkpoint,
+    newest_checkpoint,
+    save_checkpoint,
+)
 
 
 def test_position_and_tensors_survive(tmp_path):
@@ -41,6 +49,33 @@ def test_damaged_checkpoint_is_refused_with_what_to_do(tmp_path, damage):
         CheckpointError, match=r"epoch-0001\.pt: the checkpoint is damaged.*Remove this file to continue"
     ):
         load_checkpoint(path)
+
+
+def test_no_damage_of_its_table_of_contents_goes_unnoticed_or_stops_with_another_error(tmp_path):
+    wanted = torch.arange(20.0)
+    path = save_checkpoint(tmp_path, Position(epoch=1), {"w": wanted, "other": torch.zeros(3)}, keep=1)
+    content = path.read_bytes()
+    n_refused = 0
+    for place in range(content.index(b"PK\x01\x02"), len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x90]) + content[place + 1 :])
+        try:
+            assert torch.equal(load_checkpoint(path)[1]["w"], wanted)
+        except DamagedCheckpoint:
+            n_refused += 1
+    assert n_refused > 100
+
+
+@pytest.mark.parametrize("error", [PermissionError(errno.EACCES, "denied"), OSError(errno.ESTALE, "stale")])
+def test_checkpoint_that_is_out_of_reach_is_not_called_damaged(tmp_path, monkeypatch, error):
+    path = save_checkpoint(tmp_path, Position(epoch=1), {}, keep=1)
+
+    def unreachable(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(zipfile, "ZipFile", unreachable)
+    with pytest.raises(CheckpointError, match=r"cannot be read now .*continue with --resume") as caught:
+        load_checkpoint(path)
+    assert not isinstance(caught.value, DamagedCheckpoint)
 
 
 def test_no_code_of_a_checkpoint_is_run(tmp_path):

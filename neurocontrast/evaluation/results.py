@@ -37,6 +37,15 @@ def look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold])
                     "different base rates. Read auc_within_fold, of the increment too.",
                 )
             )
+    if figures["metrics"].get("auc", {}).get("pooled") == 1.0:
+        found.append(
+            Notice(
+                "perfect_separation",
+                "The embedding tells the classes apart without one error (AUC 1). Scans of people rarely are: look for "
+                "what gives the class away (a scanner, a preprocessing, a label in the image) before believing it. "
+                "There is no interval, since every resample is without an error too.",
+            )
+        )
     permutation = figures.get("permutation")
     if permutation and permutation["share_moved"] < FEW_MOVED:
         found.append(

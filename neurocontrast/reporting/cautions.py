@@ -58,6 +58,7 @@ _EXPLANATIONS = {
     "baseline_incomplete": _BASELINE,
     "excluded_missing_target": _SELECTED,
     "permutation_moves_few": "A large permutation p-value is no evidence against the model here.",
+    "perfect_separation": "Such a figure comes from a leak more often than from a disease.",
     "not_converged": "Their coefficients are not the best ones; more scans or a smaller C usually help.",
     "pooled_auc_mixes_folds": (
         "Pooling compares scores of models that were fitted on different scans. The AUC within folds does not."

@@ -268,3 +268,13 @@ def test_features_that_are_no_numbers_or_all_alike_are_refused(make_cohort):
         plan_study(cohort.table.drop(columns="participant_id"), cohort.features, settings=EvaluationSettings())
     with pytest.raises(DataError, match="found shape"):
         plan_study(cohort.table, cohort.features[:10], settings=EvaluationSettings())
+
+
+def test_a_perfect_score_is_warned_about_and_has_no_interval(make_cohort):
+    cohort = make_cohort(60, diagnosis=0.0)
+    assert "perfect_separation" not in {each["code"] for each in evaluate(cohort).summary["warnings"]}
+    cohort.features[:, 0] = 100.0 * (cohort.table["diagnosis"] == "patient")
+    summary = evaluate(cohort).summary
+    assert "perfect_separation" in {each["code"] for each in summary["warnings"]}
+    assert summary["metrics"]["auc"]["pooled"] == 1.0
+    assert summary["metrics"]["auc"]["interval"] is None

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.table import cell_texts, is_number
+from neurocontrast.exceptions import suggestion
 
 __all__ = ["CovariateDesign", "choose_covariates"]
 
@@ -37,7 +38,8 @@ def choose_covariates(
             dropped[name] = "is held out"
         elif name not in table:
             if name not in OPTIONAL:
-                dropped[name] = "is not in the table"
+                near = suggestion(name, table.columns).strip()
+                dropped[name] = "is not in the table" + (f" ({near})" if near else "")
         elif len({text for text in cell_texts(table[name]) if text is not None}) < 2:
             dropped[name] = "has fewer than two values"
         else:

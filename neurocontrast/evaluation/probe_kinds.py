@@ -68,10 +68,11 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
             "auto."
         )
     if target.kind != "binary" and settings.threshold not in ("half", "prevalence"):
-        what = "continuous" if kind == "continuous" else f"of {len(target.classes)} classes"
+        what, hint = f"of {len(target.classes)} classes", "Use half or prevalence, or keep two classes with where."
+        if kind == "continuous":
+            what, hint = "continuous", "Leave threshold out."
         raise ConfigError(
-            f"threshold: '{settings.threshold}' is for two classes, and '{target.name}' is {what}. "
-            "Use half or prevalence, or keep two classes with where."
+            f"threshold: '{settings.threshold}' is for two classes, and '{target.name}' is {what}. {hint}"
         )
 
 

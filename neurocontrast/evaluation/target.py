@@ -29,6 +29,8 @@ MAX_CLASSES = 100
 """More classes than this are taken for identifiers."""
 
 _IDENTIFIERS = ("participant_id", "subject_id", "session", "path")
+_COLUMNS = {"site", "total"}
+"""Columns of tables whose other columns are the classes."""
 _FEATURE = re.compile(r"feature_\d+")
 
 
@@ -195,6 +197,11 @@ def _continuous(
 def _categorical(subjects: pd.Series, name: str, texts: list[str], positive: str | None) -> Target:
     counts = pd.Series(texts).value_counts()
     classes = sorted(counts.index)
+    taken = sorted(set(classes) & _COLUMNS)
+    if taken:
+        raise DataError(
+            f"target '{name}': a class is called '{taken[0]}', as a column of cohort.tsv is. Call the class otherwise."
+        )
     if len(classes) == 1:
         raise DataError(f"target '{name}': has the one value '{classes[0]}' in all {len(texts)} scans. {_CONSTANT}")
     if len(classes) > MAX_CLASSES or (len(classes) > 2 and 2 * len(classes) > subjects.nunique()):

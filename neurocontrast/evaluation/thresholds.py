@@ -36,7 +36,7 @@ def parse_threshold(given: float | str) -> float | str:
         return text
     raise ValueError(
         "must be half, prevalence, youden, sensitivity=… or specificity=… (a share between 0 and 1, for instance "
-        f"sensitivity=0.9), or a probability between 0 and 1.{suggestion(text, RULES)}"
+        f"sensitivity=0.9), or a probability between 0 and 1; got '{text}'.{suggestion(text, RULES)}"
     )
 
 

@@ -47,8 +47,7 @@ def embed(
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     config : Config, mapping or path of a YAML file, optional
-        Its section `embedding`, and of `data` where images and cache are. What is done to the
-        images is the run's and is not read from here.
+        Its section `embedding`, and of `data` where images and cache are; what is done to images is the run's.
     overwrite : bool
         Replace `out` if it exists.
     progress : Progress
@@ -65,11 +64,7 @@ def embed(
     preprocessing = _preprocessing_of(Path(run), contract)
     root = settings.data.images_root if images_root is None else Path(images_root)
     cohort, flow = _read_cohort(Path(participants), root, settings, progress)
-    info = {
-        **_describe(Path(run), contract, cohort, progress),
-        "flow": flow,
-        "precision": settings.embedding.precision,
-    }
+    info = {**_describe(Path(run), contract, cohort, progress), "flow": flow, "precision": settings.embedding.precision}
     cache = VolumeCache(settings.data.cache_dir, preprocessing, dtype=contract.get("cache_dtype", "float32"))
     n_workers = settings.data.n_workers
     cache.prepare([str(path) for path in cohort.table["path"]], n_workers=n_workers, progress=progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,9 +80,8 @@ def fit(
 ) -> FitResult:
     """Train a model in place, with a checkpoint after every epoch, and within one every `checkpoint_minutes`.
 
-    An epoch sees every training scan once, in an order keyed by (seed, epoch). With `resume`, it
-    continues from the newest checkpoint in ``folder/checkpoints``; on a CPU the weights are then bit for bit
-    those of a run that was never stopped, given the same number of threads and version of PyTorch.
+    With `resume`, it continues from the newest checkpoint in ``folder/checkpoints``; on a CPU the weights are then
+    bit for bit those of a run that was never stopped, given the same number of threads and version of PyTorch.
 
     Parameters
     ----------
@@ -91,7 +90,7 @@ def fit(
     objective : Objective or SumOfObjectives
         A loss of `neurocontrast.losses`; its kernel is fitted on the training rows here.
     views : callable
-        Makes two views of a batch, for instance `neurocontrast.augment.TwoViews`.
+        Makes two views of a batch: `neurocontrast.augment.TwoViews`.
     data, settings, seed, folder, resume, facts, progress
         What is trained on; how; the seed of the scans' order; where ``metrics.csv``,
         ``checkpoints/`` and loggers' files go; whether to continue; what loggers note; what is told.
@@ -101,31 +100,36 @@ def fit(
     Raises
     ------
     TrainingInterrupted
-        After Ctrl-C or SIGTERM, with the state saved.
+        After Ctrl-C, SIGTERM or SIGUSR1, with the state saved.
     TrainingError
-        On a non-finite loss or gradient; the last checkpoint stays.
+        On a loss, gradient or embedding that is not finite; the last checkpoint stays.
     """
     session = start_session(model, objective, views, data, settings=settings, seed=seed, joined=joined)
     heard = progress if session.processes.is_first else SILENT
     checkpoints = Checkpoints(session, folder, contract=contract, progress=heard)
     position = checkpoints.restore() if resume else Position()
+    with StopRequest(session.processes.largest) as stop, _saved_when_stopped(session, position, checkpoints):
+        return _train(session, position, checkpoints, folder, heard, facts or {}, stop)
+
+
+@contextlib.contextmanager
+def _saved_when_stopped(session: Session, position: Position, checkpoints: Checkpoints) -> Iterator[None]:
+    """Save where training stands when it is asked to stop.
+
+    Within the `StopRequest`: a scheduler signals every process, and a process that has stopped because another was
+    signalled may get its own signal while it saves.
+    """
     try:
-        return _train(session, position, checkpoints, folder, heard, facts or {})
+        yield
     except Stopped as stopped:
-        raise _interrupted(stopped, session, position, checkpoints) from None
-
-
-def _interrupted(
-    stopped: Stopped, session: Session, position: Position, checkpoints: Checkpoints
-) -> TrainingInterrupted:
-    path = checkpoints.save(position)
-    session.processes.wait_for_all()  # a launcher may end the others when the first process has ended
-    kind = TrainingSuspended if stopped.signal == signal.SIGUSR1 else TrainingInterrupted
-    return kind(
-        f"stopped by {stopped} after {position.epoch} of {session.settings.epochs} epochs"
-        + (f" and {position.batch} batches" if position.batch else "")
-        + f"; saved as {path}. The same command with --resume continues as if nothing had happened."
-    )
+        path = checkpoints.save(position)
+        session.processes.wait_for_all()  # a launcher may end the others when the first process has ended
+        kind = TrainingSuspended if stopped.signal == signal.SIGUSR1 else TrainingInterrupted
+        raise kind(
+            f"stopped by {stopped} after {position.epoch} of {session.settings.epochs} epochs"
+            + (f" and {position.batch} batches" if position.batch else "")
+            + f"; saved as {path}. The same command with --resume continues as if nothing had happened."
+        ) from None
 
 
 def _train(
@@ -135,6 +139,7 @@ def _train(
     folder: Path,
     progress: Progress,
     facts: Mapping[str, Any],
+    stop: StopRequest,
 ) -> FitResult:
     settings = session.settings
     done = sum(len(rows) for rows in _batches_of(session, position.epoch)[: position.batch])
@@ -146,7 +151,6 @@ def _train(
     with (
         deterministic(),
         keeping_freed_memory(),
-        StopRequest(session.processes.largest) as stop,
         open_loggers(loggers, folder, history=position.metrics, facts=facts, progress=progress) as log,
         progress.task("Pretraining", total, "volumes") as task,
     ):

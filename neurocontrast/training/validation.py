@@ -10,6 +10,7 @@ import torch
 
 from neurocontrast.collectives import of_all_processes
 from neurocontrast.data.batches import even_batches
+from neurocontrast.exceptions import TrainingError
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.averaging import averaged_weights
 from neurocontrast.training.batchnorm import batch_statistics, reestimate_statistics
@@ -52,6 +53,7 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
             everyones = [of_all_processes(part) for part in (features.transpose(0, 1), z1, z2)]
             seen.append((everyones[0].transpose(0, 1).cpu(), everyones[1].cpu(), everyones[2].cpu()))
     features, z1, z2 = (torch.cat(parts, dim=-2) for parts in zip(*seen, strict=True))
+    _check_finite(session, rows_of_all, torch.cat([features.transpose(0, 1).flatten(1), z1, z2], dim=1))
     ranks = [effective_rank(x).item() if len(z1) > 2 else None for x in (torch.cat([z1, z2]), features.flatten(0, 1))]
     return {
         **({"val_loss": total / len(rows_of_all)} if prefix == "val" else {}),
@@ -60,6 +62,19 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
         f"{prefix}_effective_rank": ranks[0],
         f"{prefix}_features_effective_rank": ranks[1],
     }
+
+
+def _check_finite(session: Session, rows: Sequence[int], representations: torch.Tensor) -> None:
+    """Refuse weights under which scans have no representation; the next batch would tell, but there may be none."""
+    broken = [session.data.names[row] for row, x in zip(rows, representations, strict=True) if not x.isfinite().all()]
+    if broken:
+        rate = session.optimizer.param_groups[0]["lr"]
+        raise TrainingError(
+            f"after the epoch's last step (learning rate {rate:g}) the embeddings of {len(broken)} of the {len(rows)} "
+            f"scans that are measured are not finite: {', '.join(broken[:20])}. Nothing was overwritten: the last "
+            "checkpoint, if there is one, stands. If it is not these scans (look at them with `neurocontrast check`), "
+            "lower training.learning_rate, or set training.warmup_epochs or training.clip_norm."
+        )
 
 
 def _encoded(

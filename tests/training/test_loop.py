@@ -8,9 +8,12 @@ import torch
 from tiny import N_SCANS, Contrast, Images, after, data, model, rows_of, run, settings, views, weights
 
 from neurocontrast.encoders import load_encoder
-from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingInterrupted
+from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingInterrupted, TrainingSuspended
 from neurocontrast.progress import SILENT
-from neurocontrast.training import fit
+from neurocontrast.training import fit, launch
+from neurocontrast.training.distributed import Processes
+from neurocontrast.training.interruption import suspending
+from neurocontrast.training.state import newest_checkpoint, save_checkpoint
 
 
 def test_training_lowers_the_loss_and_ends_in_a_loadable_encoder(tmp_path):
@@ -264,3 +267,41 @@ def test_progress_hears_every_scan_with_the_terms(tmp_path):
     assert progress.total == sum(n for n, _ in heard) == 30
     assert set(heard[0][1]) == {"epoch", "loss", "term_alignment", "term_uniformity", "bound_mutual_information"}
     assert all(math.isfinite(shown["loss"]) for _, shown in heard)
+
+
+@pytest.mark.parametrize("validation_rows", [range(10, N_SCANS), ()])
+def test_weights_that_the_last_step_has_blown_up_are_not_saved(tmp_path, validation_rows):
+    with pytest.raises(TrainingError, match=r"learning rate 1e\+38\) the embeddings of .* not finite: sub-"):
+        run(tmp_path, given=data(validation_rows=validation_rows), epochs=1, batch_size=10, learning_rate=1e38)
+    assert not list(tmp_path.glob("checkpoints/*"))
+    assert not (tmp_path / "encoder.json").exists()
+
+
+def test_own_signal_after_another_process_was_heard_does_not_break_off_the_save(tmp_path, monkeypatch):
+    class Told(Processes):
+        """A process that another one tells of a SIGUSR1 at the second batch, before it is signalled itself."""
+
+        n_asked = 0
+
+        def largest(self, number):
+            Told.n_asked += 1
+            return signal.SIGUSR1 if Told.n_asked >= 2 else number
+
+    def signalled(*args, **kwargs):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return save_checkpoint(*args, **kwargs)
+
+    monkeypatch.setattr("neurocontrast.training.checkpoints.save_checkpoint", signalled)
+    given = settings()
+    with suspending(), pytest.raises(TrainingSuspended, match=r"saved as .*epoch-0000-batch-000002\.pt"):
+        fit(
+            model(),
+            Contrast(),
+            views,
+            data(),
+            settings=given,
+            seed=7,
+            folder=tmp_path,
+            joined=(launch(given)[0], Told()),
+        )
+    assert newest_checkpoint(tmp_path / "checkpoints").name == "epoch-0000-batch-000002.pt"

@@ -13,15 +13,13 @@ from neurocontrast.evaluation.combat import MIN_SITE_SCANS, fit_combat
 from neurocontrast.evaluation.covariates import CovariateDesign, choose_covariates
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.table import cell_texts, is_number
+from neurocontrast.evaluation.table import IDENTIFIERS, cell_texts, is_number
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 __all__ = ["AdjustedDesign", "check_adjustment", "choose_preserved", "residualise"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
-
-_IDENTIFIERS = ("participant_id", "subject_id", "session", "path")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +117,8 @@ def check_adjustment(
 
 
 def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
-    if name in _IDENTIFIERS or name not in table:
-        choices = [str(column) for column in table.columns if column not in _IDENTIFIERS]
+    if name in IDENTIFIERS or name not in table:
+        choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
         raise ConfigError(
             f"{option}: '{name}' is no column that features could depend on.{suggestion(name, choices)} "
             f"Choose of {one_of(choices[:30])}."

@@ -13,6 +13,7 @@ import pandas as pd
 from neurocontrast.evaluation.covariates import choose_covariates
 from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
 from neurocontrast.evaluation.intervals import Resamples
+from neurocontrast.evaluation.metrics import finite_or_none
 from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split, stratified
@@ -248,7 +249,7 @@ def _describe(
             interval = probes.resample(reading, metric).interval(level=level)
         low, high = interval or (None, None)
         chance = 1 / levels if levels else {"mae": median_error(target, reading.splits), "r2": 0.0}[metric]
-        figures = {"metric": metric, "value": value if np.isfinite(value) else None, "low": low, "high": high}
+        figures = {"metric": metric, "value": finite_or_none(value), "low": low, "high": high}
         described.append(row | figures | {"chance": chance, "n": len(reading.rows), "n_levels": levels, "note": note})
     return described
 

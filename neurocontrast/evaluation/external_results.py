@@ -15,7 +15,7 @@ from neurocontrast.evaluation.fitted import final_seed
 from neurocontrast.evaluation.fitting import study_designs
 from neurocontrast.evaluation.groups import site_table
 from neurocontrast.evaluation.intervals import Resamples
-from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, explain_undefined, explain_value
+from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, explain_undefined, explain_value, finite_or_none
 from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide
 from neurocontrast.evaluation.significance import delong_interval, delong_test
 from neurocontrast.evaluation.tables import prediction_table
@@ -106,7 +106,7 @@ def _metrics(
     reason = explain_undefined(study.target.kind, study.target.values[rows], study.target.classes)
     found: dict[str, dict[str, Any]] = {}
     for name in names:
-        value = float(values[name][0]) if np.isfinite(values[name][0]) else None
+        value = finite_or_none(values[name][0])
         interval = None if drawn is None or value is None else drawn[name].interval(level=level)
         method = None if interval is None else "bootstrap"
         if name == "auc" and _delong_applies(external):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from neurocontrast.evaluation.adjustment import AdjustedDesign, choose_preserved
 from neurocontrast.evaluation.covariates import CovariateDesign
 from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
+from neurocontrast.evaluation.metrics import finite_or_none
 from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.planning import Study, deal_folds
 from neurocontrast.evaluation.probes import Design
@@ -99,7 +100,7 @@ def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> d
         "within_fold": result.within_fold,
         "share_moved": result.share_moved,
         "repeat": 0,
-        "observed": {name: value if np.isfinite(value) else None for name, value in result.observed.items()},
+        "observed": {name: finite_or_none(value) for name, value in result.observed.items()},
         "p_values": result.p_values,
         "seconds": round(time.perf_counter() - started, 1),
     }

@@ -13,7 +13,7 @@ import pandas as pd
 
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.intervals import Resamples
-from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, explain_undefined, explain_value
+from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, explain_undefined, explain_value, finite_or_none
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.table import NO_SITE
 from neurocontrast.evaluation.target import Target
@@ -135,13 +135,13 @@ class _Part:
             )["embedding"]
         pooled = {name: pooled_metrics(target, model, rows=members) for name, model in self.models.items()}
         for name in names:
-            value = _number(pooled["embedding"][name][0])
+            value = finite_or_none(pooled["embedding"][name][0])
             interval = None
             if value is not None and name in drawn:
                 interval = drawn[name].interval(level=self.settings.confidence_level)
             low, high = interval or (None, None)
             row |= {name: value, f"{name}_low": low, f"{name}_high": high}
-        row |= {f"baseline_{name}": _number(pooled["baseline"][name][0]) for name in names}
+        row |= {f"baseline_{name}": finite_or_none(pooled["baseline"][name][0]) for name in names}
         reason = explain_undefined(target.kind, target.values[members], target.classes)
         if reason is None and row.get("calibration_slope", 0.0) is None:
             reason = f"calibration slope: {explain_value('calibration_slope', None)}"
@@ -156,7 +156,3 @@ class _Part:
         return (
             f"fewer than {MIN_SITES} sites ({n}): no interval" if self.units.name == "site" and n < MIN_SITES else None
         )
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -23,6 +23,7 @@ __all__ = [
     "decide",
     "explain_undefined",
     "explain_value",
+    "finite_or_none",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -126,6 +127,11 @@ def explain_value(name: str, reason: str | None) -> str:
     if name == "calibration_slope":
         return "the predictions separate the classes, or do not vary: no finite slope fits them"
     return "the predictions do not vary"
+
+
+def finite_or_none(value: float) -> float | None:
+    """Return a number as JSON and tables hold it: None where it is not defined."""
+    return float(value) if np.isfinite(value) else None
 
 
 def _binary(

@@ -10,7 +10,14 @@ import pandas as pd
 
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.intervals import Resamples
-from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, compute_metrics, explain_undefined, explain_value
+from neurocontrast.evaluation.metrics import (
+    METRICS,
+    POOLED_ONLY,
+    compute_metrics,
+    explain_undefined,
+    explain_value,
+    finite_or_none,
+)
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
@@ -40,7 +47,7 @@ def fold_table(target: Target, splits: list[Split], models: Models, *, strength_
                 model.scores[split.repeat, split.test],
                 decisions=model.decisions[split.repeat, split.test],
             )
-            row |= {prefix + name: _number(values[name][0]) for name in _fold_metrics(target)}
+            row |= {prefix + name: finite_or_none(values[name][0]) for name in _fold_metrics(target)}
         row[strength_name] = models["embedding"].strengths[number]
         row["held_out_site"] = split.held_out_site
         rows.append(row)
@@ -77,7 +84,7 @@ def metric_summary(
         }
     increment = {}
     for name in METRICS[target.kind]:
-        difference = _number(pooled["embedding"][name][0] - pooled["baseline"][name][0])
+        difference = finite_or_none(pooled["embedding"][name][0] - pooled["baseline"][name][0])
         drawn = resamples["embedding"][name] - resamples["baseline"][name] if resamples else None
         increment[name] = {
             "difference": difference,
@@ -90,10 +97,10 @@ def _describe(
     folds: pd.Series | None, pooled: float, drawn: Resamples | None, level: float, reason: str
 ) -> dict[str, Any]:
     per_fold = np.array([]) if folds is None else folds.dropna().to_numpy(dtype=float)
-    value = _number(pooled)
+    value = finite_or_none(pooled)
     described: dict[str, Any] = {
-        "mean": _number(per_fold.mean()) if len(per_fold) else None,
-        "sd": _number(per_fold.std(ddof=1)) if len(per_fold) > 1 else None,
+        "mean": finite_or_none(per_fold.mean()) if len(per_fold) else None,
+        "sd": finite_or_none(per_fold.std(ddof=1)) if len(per_fold) > 1 else None,
         "pooled": value,
         "interval": _interval(drawn, value, level),
         "n_folds_defined": len(per_fold),
@@ -114,7 +121,3 @@ def _fold_metrics(target: Target) -> list[str]:
 
 def _prefixed(models: Models) -> list[tuple[str, OutOfFold]]:
     return [("" if name == "embedding" else f"{name}_", model) for name, model in models.items()]
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -10,14 +10,15 @@ import pandas as pd
 
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
-__all__ = ["NO_SITE", "cell_texts", "check_rows", "is_number", "row_names", "select_rows", "tidy_table"]
+__all__ = ["IDENTIFIERS", "NO_SITE", "cell_texts", "check_rows", "is_number", "row_names", "select_rows", "tidy_table"]
 
 NO_SITE = "(no site)"
 """How scans without a site are called in tables; they form a group of their own."""
 
 _MISSING = {"", "n/a", "na", "nan", "null", "#n/a", "<na>"}
 """In lower case. Python's own "None" is missing too; "none", as in "no diagnosis", is a value."""
-_IDENTIFIERS = ("participant_id", "subject_id", "session", "path")
+IDENTIFIERS = ("participant_id", "subject_id", "session", "path")
+"""Columns that say which scan it is: never a target, nor anything that features could depend on."""
 
 
 def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
@@ -30,7 +31,7 @@ def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
     if "participant_id" not in table:
         raise DataError(f"embeddings: column 'participant_id' is needed. Columns: {_shown(table.columns)}.")
     tidy = table.reset_index(drop=True).copy()
-    for name in _IDENTIFIERS:
+    for name in IDENTIFIERS:
         fallback = tidy["participant_id"] if name == "subject_id" else pd.Series([""] * len(tidy), dtype=object)
         tidy[name] = [text or "" for text in cell_texts(tidy.get(name, fallback))]
     unnamed = np.flatnonzero(tidy["participant_id"] == "")

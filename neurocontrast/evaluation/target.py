@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.table import cell_texts, is_number
+from neurocontrast.evaluation.table import IDENTIFIERS, cell_texts, is_number
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 __all__ = ["CONTROL_NAMES", "Kind", "Target", "choose_positive", "encode_target", "read_target"]
@@ -28,7 +28,6 @@ CONTROL_NAMES = frozenset(
 MAX_CLASSES = 100
 """More classes than this are taken for identifiers."""
 
-_IDENTIFIERS = ("participant_id", "subject_id", "session", "path")
 _COLUMNS = {"site", "total"}
 """Columns of tables whose other columns are the classes."""
 _FEATURE = re.compile(r"feature_\d+")
@@ -153,8 +152,8 @@ def _is_control(label: str) -> bool:
 
 
 def _check_column(table: pd.DataFrame, name: str) -> None:
-    choices = [str(column) for column in table.columns if column not in _IDENTIFIERS]
-    if name in _IDENTIFIERS:
+    choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
+    if name in IDENTIFIERS:
         raise ConfigError(f"target '{name}': identifies scans and cannot be predicted. Choose of {one_of(choices)}.")
     if _FEATURE.fullmatch(name):
         raise ConfigError(f"target '{name}': is a feature of the embedding itself. Choose of {one_of(choices)}.")

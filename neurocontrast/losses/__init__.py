@@ -4,10 +4,10 @@ All are ``nn.Module``; ``loss.terms(…)`` gives the named parts that sum to the
 needs. See ``docs/losses.md`` for what each pulls, repels and costs.
 """
 
+from neurocontrast.collectives import on_this_process_only
 from neurocontrast.losses.clusters import add_clusters
 from neurocontrast.losses.combined import SumOfObjectives
 from neurocontrast.losses.conditional import FairCCLK, HardNegativeCCLK, WeaklySupervisedCCLK
-from neurocontrast.collectives import on_this_process_only
 from neurocontrast.losses.infonce import InfoNCE, NTXent
 from neurocontrast.losses.negatives import DebiasedInfoNCE, FairInfoNCE, HardNegativeInfoNCE
 from neurocontrast.losses.objective import Objective

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.distributed import get_world_size
 
+from neurocontrast.collectives import gather_samples, sum_over_processes
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Block, Kernel, Metadata
 from neurocontrast.losses import attraction, dense, repulsion
-from neurocontrast.collectives import gather_samples, sum_over_processes
 from neurocontrast.losses.tiles import LogSums, Pairs
 
 __all__ = [

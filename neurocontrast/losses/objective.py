@@ -11,11 +11,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from neurocontrast.collectives import gather_samples, gather_sizes, is_distributed
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.kernels import Kernel, Kind, Metadata
 from neurocontrast.losses.core import Pool
 from neurocontrast.losses.fused import SMALL, fused, tangent, to_unit_norm
-from neurocontrast.collectives import gather_samples, gather_sizes, is_distributed
 
 __all__ = ["Objective", "check_number", "normalise"]
 

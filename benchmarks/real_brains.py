@@ -12,6 +12,7 @@ For the first seed the package's own evaluation, reports and comparisons are wri
 
     transfer-TARGET-METHOD   probes of the pretraining scans, tested on held-out scans and the new site (--test)
     unseen-TARGET-METHOD     cross-validated over people that pretraining never saw; unseen-TARGET compares the methods
+                             (the diagnosis within the new site alone)
 """
 
 from __future__ import annotations
@@ -121,32 +122,37 @@ def _write_reports(options, progress) -> None:
     """Evaluate every method of the first seed as a user would, report each, and compare them on the same folds."""
     source, reports = options.out / "seed-0", options.out / "reports"
     never_seen = {"use": ["held-out", "unseen"]}
-    for target in ("age", "sex"):
+    people = {"age": never_seen, "sex": never_seen, "diagnosis": {"site": [UNSEEN]}}  # all depression is at one site
+    for target, where in people.items():
         compared: list[Path] = []
         for method in NAMES:
             table = source / f"{method}.parquet"
             common = {"target": target, "overwrite": True, "progress": progress}
-            transfer = neurocontrast.evaluate(
-                table,
-                out=reports / f"transfer-{target}-{method}",
-                where={"use": ["pretrain"]},
-                test=str(table),
-                test_where=never_seen,
-                covariates=("site",),
-                allow_overlap=True,  # the probe may know the pretraining scans; who it is tested on was never seen
-                **common,
-            )
             folds = {"split_file": str(compared[0] / "splits.tsv")} if compared else {"n_repeats": 5}
-            compared.append(
-                neurocontrast.evaluate(
-                    table, out=reports / f"unseen-{target}-{method}", where=never_seen, **folds, **common
-                )
-            )
-            for evaluation in (transfer, compared[-1]):
+            out = reports / f"unseen-{target}-{method}"
+            compared.append(neurocontrast.evaluate(table, out=out, where=where, **folds, **common))
+            made = [compared[-1]]
+            if target != "diagnosis":
+                out = reports / f"transfer-{target}-{method}"
+                made.append(_transfer(table, out, never_seen, common))
+            for evaluation in made:
                 neurocontrast.report(evaluation, progress=progress)
         neurocontrast.compare(
             compared, out=reports / f"unseen-{target}", names=list(NAMES), overwrite=True, progress=progress
         )
+
+
+def _transfer(table: Path, out: Path, never_seen: dict[str, list[str]], common) -> Path:
+    return neurocontrast.evaluate(
+        table,
+        out=out,
+        where={"use": ["pretrain"]},
+        test=str(table),
+        test_where=never_seen,
+        covariates=("site",),
+        allow_overlap=True,  # the probe may know the pretraining scans; who it is tested on was never seen
+        **common,
+    )
 
 
 def _config(options, method: str, seed: int, participants: Path):

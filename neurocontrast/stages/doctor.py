@@ -11,7 +11,7 @@ from typing import Any
 
 from neurocontrast.augment import TwoViews
 from neurocontrast.config import Config, as_config, build_objective
-from neurocontrast.data import VolumeCache, encode_metadata, load_volume, read_cohort, split_by_subject
+from neurocontrast.data import VolumeCache, load_volume, read_cohort
 from neurocontrast.data.cache import default_cache_folder
 from neurocontrast.encoders import build_model, check_shape
 from neurocontrast.exceptions import ConfigError, MissingDependencyError
@@ -27,8 +27,10 @@ from neurocontrast.machine import (
 from neurocontrast.optional import is_installed
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.stages.preparation import prepare
 from neurocontrast.training import TrainingSettings, accelerator_of, check_loggers, check_split
 from neurocontrast.training.estimate import Throughput, Work, measure_throughput
+from neurocontrast.training.validation import MOST_SCANS_OF_STATISTICS
 
 __all__ = ["Diagnosis", "doctor"]
 
@@ -39,7 +41,6 @@ _EXTRAS = {
     "workflow": "snakemake",
     "slurm": "snakemake_executor_plugin_slurm",
 }
-_MOST_SCANS_OF_STATISTICS = 1000
 
 
 @dataclass(frozen=True)
@@ -176,18 +177,16 @@ def _count_scans(settings: Config, n_scans: int | None, clock: Callable[[], floa
         return _Scans(n_scans - n_validation, n_validation, n_missing=n_scans)
     cohort = read_cohort(data.participants, images_root=data.images_root, images_pattern=data.images_pattern)
     cohort = cohort.select(data.where) if data.where else cohort
-    objective = build_objective(settings.objective)
-    objective.check(encode_metadata(cohort.table, objective.columns)[0], names=cohort.names())
-    training, validation = split_by_subject(cohort, data.val_fraction, settings.seed)
-    check_split(training.tolist(), validation.tolist(), settings.training)
+    split = prepare(settings, cohort).data  # refuses what pretrain refuses
+    n_training, n_validation = len(split.training_rows), len(split.validation_rows)
     cache = VolumeCache(data.cache_dir, data.preprocessing, dtype=data.cache_dtype)
     missing = cache.missing([str(path) for path in cohort.table["path"]])
     if not missing:
-        return _Scans(len(training), len(validation), 0, 0.0)
+        return _Scans(n_training, n_validation, 0, 0.0)
     start = clock()
     load_volume(missing[0], data.preprocessing)
     n_workers = min(data.n_workers, describe_processor()["n_usable"])
-    return _Scans(len(training), len(validation), len(missing), (clock() - start) * len(missing) / n_workers)
+    return _Scans(n_training, n_validation, len(missing), (clock() - start) * len(missing) / n_workers)
 
 
 def _measure(
@@ -258,7 +257,7 @@ def _seconds(training: TrainingSettings, scans: _Scans, measured: Throughput) ->
     n_measured = scans.n_validation or min(training.batch_size, scans.n_training)
     epoch = scans.n_training * measured.training_seconds + n_measured * measured.encoding_seconds
     one_view = measured.encoding_seconds / 2
-    statistics = min(scans.n_training, _MOST_SCANS_OF_STATISTICS) * one_view
+    statistics = min(scans.n_training, MOST_SCANS_OF_STATISTICS) * one_view
     probed = training.epochs // training.probe_every if training.probe_every and scans.n_validation else 0
     return training.epochs * epoch + probed * (statistics + scans.n_all * one_view) + statistics
 

@@ -5,41 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 from lightning_fabric import Fabric
 
 from neurocontrast.augment import TwoViews
-from neurocontrast.config import Config, as_config, build_objective
-from neurocontrast.data import Cohort, VolumeCache, VolumeDataset, encode_metadata, read_cohort, split_by_subject
-from neurocontrast.encoders import ContrastiveModel, build_model, check_shape, save_encoder
-from neurocontrast.exceptions import (
-    ConfigError,
-    DataError,
-    NeurocontrastError,
-    OtherProcessEnded,
-    TrainingError,
-    one_of,
-    suggestion,
-)
+from neurocontrast.config import Config, as_config
+from neurocontrast.data import Cohort, VolumeDataset, read_cohort
+from neurocontrast.encoders import save_encoder
+from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded, TrainingError
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.stages.preparation import Parts, prepare
 from neurocontrast.stages.processes import pretrain_in_processes
 from neurocontrast.stages.run_folder import check_can_continue, check_new, continue_run, is_finished, start_run
 from neurocontrast.stages.run_lock import hold
-from neurocontrast.training import (
-    AnyObjective,
-    TrainingData,
-    accelerator_of,
-    check_loggers,
-    check_split,
-    fit,
-    launch,
-)
+from neurocontrast.training import accelerator_of, check_loggers, fit, launch
 from neurocontrast.training.distributed import Processes, is_lost_connection, leave
 from neurocontrast.training.interruption import suspending
 from neurocontrast.training.launched import launched
@@ -91,7 +73,8 @@ def pretrain(
         is_new = check_new(folder, resume=resume)
         settings = _resolve(config, folder, is_new=is_new)
         if settings.training.devices > 1 and settings.training.num_nodes == 1:
-            pretrain_in_processes(settings, folder, resume=resume, progress=progress)
+            with suspending():
+                pretrain_in_processes(settings, folder, resume=resume, progress=progress)
             return folder
     else:
         settings = _resolve(config, folder, is_new=not (folder / "config.yaml").is_file())
@@ -116,17 +99,6 @@ def _speaking_once(processes: Processes) -> Iterator[None]:
         if processes.is_first:
             raise
         raise OtherProcessEnded(str(error), error.exit_code) from error
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """What a run is made of, before it has read an image."""
-
-    cohort: Cohort
-    model: ContrastiveModel
-    objective: AnyObjective
-    data: TrainingData
-    categories: dict[str, list[str]]
 
 
 def _run(settings: Config, folder: Path, joined: tuple[Fabric, Processes], *, resume: bool, progress: Progress) -> None:
@@ -162,14 +134,14 @@ def _run(settings: Config, folder: Path, joined: tuple[Fabric, Processes], *, re
 
 def _open(
     settings: Config, folder: Path, processes: Processes, stack: ExitStack, *, resume: bool, progress: Progress
-) -> tuple[bool, _Parts | None]:
+) -> tuple[bool, Parts | None]:
     """Check everything, prepare the scans, write what begins a run, and let the other processes go on.
 
     Returns
     -------
     is_new : bool
         Whether the run begins.
-    parts : _Parts or None
+    parts : Parts or None
         None where it is finished.
     """
     try:
@@ -185,17 +157,21 @@ def _open(
     return is_new, parts
 
 
-def _open_unfinished(settings: Config, folder: Path, stack: ExitStack, *, is_new: bool, progress: Progress) -> _Parts:
+def _open_unfinished(settings: Config, folder: Path, stack: ExitStack, *, is_new: bool, progress: Progress) -> Parts:
     cohort = _read_cohort(settings, progress)
     if not is_new:
         check_can_continue(folder, settings, cohort)
-    parts = _prepare(settings, cohort)
+    parts = prepare(settings, cohort)
     stack.enter_context(hold(folder, progress))
     if check_new(folder, resume=not is_new) != is_new:
         raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
     images = parts.data.images
     assert isinstance(images, VolumeDataset)
     images.cache.prepare(images.paths, n_workers=settings.data.n_workers, progress=progress)
+    if settings.training.probe_every and not len(parts.data.validation_rows):
+        progress.warning(
+            "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no scans to score it on."
+        )
     if is_new:
         n_training, n_validation = len(parts.data.training_rows), len(parts.data.validation_rows)
         facts = {"n_training_scans": n_training, "n_validation_scans": n_validation, "categories": parts.categories}
@@ -206,12 +182,12 @@ def _open_unfinished(settings: Config, folder: Path, stack: ExitStack, *, is_new
     return parts
 
 
-def _follow(settings: Config, processes: Processes) -> tuple[bool, _Parts | None]:
+def _follow(settings: Config, processes: Processes) -> tuple[bool, Parts | None]:
     """As `_open`, for a process that is not the first: wait until the first is ready, then do as it did."""
     told = processes.from_first(None)
     if "exit_code" in told:
         raise OtherProcessEnded("the first process of this run has ended, and says why.", told["exit_code"])
-    return told["is_new"], None if told["is_finished"] else _prepare(settings, _read_cohort(settings, SILENT))
+    return told["is_new"], None if told["is_finished"] else prepare(settings, _read_cohort(settings, SILENT))
 
 
 def _resolve(
@@ -257,52 +233,7 @@ def _read_cohort_without_images(settings: Config) -> Cohort | None:
     return cohort.select(data.where) if data.where else cohort
 
 
-def _prepare(settings: Config, cohort: Cohort) -> _Parts:
-    """Build everything from the configuration and the table; no image is read."""
-    objective = build_objective(settings.objective)
-    metadata, categories = encode_metadata(cohort.table, objective.columns)
-    objective.check(metadata, names=cohort.names())
-    training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
-    check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
-    if objective.kernel is not None:  # fitted again in training; here, so that a rule that cannot be used is told first
-        objective.kernel.fit({name: column[training_rows] for name, column in metadata.items()})
-    model = build_model(settings.encoder, seed=settings.seed)
-    check_shape(model.encoder, settings.data.shape)
-    cache = VolumeCache(settings.data.cache_dir, settings.data.preprocessing, dtype=settings.data.cache_dtype)
-    data = TrainingData(
-        images=VolumeDataset(cohort, cache),
-        names=cohort.names(),
-        metadata=metadata,
-        training_rows=training_rows.tolist(),
-        validation_rows=validation_rows.tolist(),
-        targets=_targets(settings, cohort),
-        n_readers=settings.data.n_workers,
-    )
-    return _Parts(cohort, model, objective, data, categories)
-
-
-def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return what the linear probe predicts: numbers, or text with None where it is missing."""
-    if settings.training.probe_every == 0:
-        return {}
-    targets = {}
-    for name in settings.training.probe_columns:
-        columns = [str(column) for column in cohort.table.columns if column != "path"]
-        if name not in columns:
-            raise DataError(
-                f"training.probe_columns: {cohort.source.name} has no column '{name}'."
-                f"{suggestion(name, columns)} It has: {one_of(columns)}."
-            )
-        values = cohort.table[name]
-        if values.dtype.kind == "f":
-            targets[name] = values.to_numpy(dtype=float)
-        else:
-            text = [None if pd.isna(value) or value == "" else str(value) for value in values]
-            targets[name] = np.array(text, dtype=object)
-    return targets
-
-
-def _contract(settings: Config, parts: _Parts, folder: Path) -> dict[str, Any]:
+def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
     """Return what must travel with the weights, but for how their BatchNorm statistics came about."""
     return {
         "preprocessing": settings.data.preprocessing.contract(),
@@ -325,5 +256,5 @@ def _facts(settings: Config) -> dict[str, Any]:
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove what a killed process left half-written."""
-    for path in [*folder.glob(".tmp-*"), *folder.glob("checkpoints/.tmp-*")]:
+    for path in [*folder.glob(".tmp-*"), *folder.glob("checkpoints/.tmp-*"), *folder.glob("checkpoints/*/.tmp-*")]:
         path.unlink(missing_ok=True)

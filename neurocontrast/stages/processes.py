@@ -24,7 +24,7 @@ from typing import Any
 
 from neurocontrast import exceptions
 from neurocontrast.config import Config
-from neurocontrast.exceptions import NeurocontrastError, TrainingError
+from neurocontrast.exceptions import NeurocontrastError, TrainingError, TrainingSuspended
 from neurocontrast.progress import Progress, Task
 from neurocontrast.training.launched import OWN_LAUNCHER
 
@@ -101,7 +101,8 @@ def _free_port() -> int:
 def _listen(rank: int, process: subprocess.Popen[str], heard: queue.SimpleQueue[tuple[int, Said | None]]) -> None:
     assert process.stdout is not None
     for line in process.stdout:
-        heard.put((rank, json.loads(line)))
+        with contextlib.suppress(json.JSONDecodeError):  # a process that is killed may leave half a line
+            heard.put((rank, json.loads(line)))
     process.wait()
     heard.put((rank, None))
 
@@ -188,6 +189,8 @@ def _raise_failure(processes: list[subprocess.Popen[str]], errors: dict[int, Sai
     causes = [said for said in told if said["name"] != "OtherProcessEnded"]
     if causes:
         raise _error_of(causes[0])
+    if -signal.SIGUSR1 in codes:  # before it could take the signal over
+        raise TrainingSuspended("stopped by SIGUSR1; the same command with --resume goes on.")
     silent = [rank for rank, code in enumerate(codes) if code and rank not in errors]
     rank = silent[0] if silent else codes.index(next(filter(None, codes)))
     how = f"by {signal.Signals(-codes[rank]).name}" if codes[rank] < 0 else f"with exit code {codes[rank]}"

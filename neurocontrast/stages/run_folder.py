@@ -11,7 +11,7 @@ from typing import Any
 
 from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.encoders.weights import CONTRACT
+from neurocontrast.encoders.weights import CONTRACT, WEIGHTS
 from neurocontrast.exceptions import CheckpointError, ConfigError
 from neurocontrast.files import check_writable, write_json
 from neurocontrast.progress import Progress
@@ -232,7 +232,8 @@ def _number(cell: str) -> float | None:
 def is_finished(folder: Path, config: Config | None = None) -> bool:
     """Say whether a run has come to its encoder, and to that of as many epochs as a configuration asks for."""
     path = folder / CONTRACT
-    return path.is_file() and (config is None or _read_json(path).get("epochs") == config.training.epochs)
+    there = path.is_file() and (folder / WEIGHTS).is_file()
+    return there and (config is None or _read_json(path).get("epochs") == config.training.epochs)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from neurocontrast.training.largebatch import parts_of
 from neurocontrast.training.metrics import alignment, effective_rank, uniformity
 from neurocontrast.training.session import Session
 
-__all__ = ["measure_contrast", "measure_probe", "reestimate_encoder"]
+__all__ = ["MOST_SCANS_OF_STATISTICS", "measure_contrast", "measure_probe", "reestimate_encoder"]
 
 _VALIDATION_EPOCH = -1
-_MOST_SCANS_OF_STATISTICS = 1000
+MOST_SCANS_OF_STATISTICS = 1000
 
 
 @torch.no_grad()
@@ -97,9 +97,9 @@ def reestimate_encoder(session: Session, *, after_batch: Callable[[], None]) -> 
     Up to 1,000 of them, drawn by the run's seed: more would not move an average.
     """
     rows = np.asarray(session.data.training_rows)
-    if len(rows) > _MOST_SCANS_OF_STATISTICS:
+    if len(rows) > MOST_SCANS_OF_STATISTICS:
         drawn = derive_generator("batchnorm", session.seed).permutation(len(rows))
-        rows = rows[np.sort(drawn[:_MOST_SCANS_OF_STATISTICS])]
+        rows = rows[np.sort(drawn[:MOST_SCANS_OF_STATISTICS])]
     with (
         session.divided(even_batches(rows, _n_together(session))) as shares,
         session.read(shares) as batches,

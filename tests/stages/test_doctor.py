@@ -178,6 +178,8 @@ def test_a_wrong_table_or_shape_is_refused_as_by_pretrain(tmp_path, cohort):
     config = {**_config(tmp_path, cohort), "objective": {"loss": "supcon", "label": "handedness"}}
     with pytest.raises(DataError, match="handedness"):
         nc.doctor(config)
+    with pytest.raises(DataError, match=r"probe_columns: .* no column 'agee'"):
+        nc.doctor(_config(tmp_path, cohort, probe_every=1, probe_columns=["agee"]))
 
 
 ARGUMENTS = [

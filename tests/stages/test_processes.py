@@ -1,20 +1,23 @@
 """`pretrain` on several devices: processes that one call starts, hears and ends."""
 
 import os
+import queue
 import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import neurocontrast
 from neurocontrast.config import load_config
 from neurocontrast.encoders import load_encoder
-from neurocontrast.exceptions import ConfigError, DataError, TrainingError
+from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingSuspended
 from neurocontrast.progress import SILENT
+from neurocontrast.stages.processes import _listen, _raise_failure
 
 
 @pytest.fixture(scope="module")
@@ -170,3 +173,17 @@ def test_a_process_that_ends_without_a_word_is_told_of(monkeypatch):
     full = {"name": "OSError", "text": "No space left on device", "exit_code": None, "errno": 28, "filename": "a.pt"}
     with pytest.raises(OSError, match=r"No space left on device: 'a\.pt'"):
         processes._raise_failure([Ended(1), Ended(1)], {0: full, 1: lost})
+
+
+def test_half_a_line_of_a_killed_process_does_not_stop_the_hearing():
+    heard = queue.SimpleQueue()
+    said = ["printf", "%s", '{"kind": 1}\n{"ki']
+    with subprocess.Popen(said, stdout=subprocess.PIPE, text=True) as process:
+        _listen(3, process, heard)
+    assert [heard.get_nowait(), heard.get_nowait()] == [(3, {"kind": 1}), (3, None)]
+
+
+def test_a_process_that_sigusr1_ends_before_it_can_take_it_over_is_suspended():
+    ended = [SimpleNamespace(returncode=code) for code in (1, -signal.SIGUSR1)]
+    with pytest.raises(TrainingSuspended, match="--resume goes on"):
+        _raise_failure(ended, {0: {"name": "OtherProcessEnded", "text": "", "exit_code": 1, "errno": None}})

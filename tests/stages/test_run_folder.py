@@ -1,4 +1,4 @@
-from neurocontrast.stages.run_folder import read_metrics
+from neurocontrast.stages.run_folder import is_finished, read_metrics
 
 
 def test_metrics_are_numbers_or_none(tmp_path):
@@ -8,3 +8,10 @@ def test_metrics_are_numbers_or_none(tmp_path):
         {"epoch": 2, "val_loss": None, "probe_age_r2": None},
     ]
     assert read_metrics(tmp_path / "absent") == []
+
+
+def test_a_run_without_its_weights_is_not_finished(tmp_path):
+    (tmp_path / "encoder.json").write_text("{}")
+    assert not is_finished(tmp_path)
+    (tmp_path / "encoder.safetensors").touch()
+    assert is_finished(tmp_path)

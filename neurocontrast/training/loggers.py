@@ -112,7 +112,7 @@ def _open(name: str, folder: Path, history: Sequence[Row], facts: Mapping[str, A
     if name == "csv":
         return _Csv(folder / "metrics.csv", history)
     if name == "tensorboard":
-        return _EventFile(folder / "tensorboard", n_epochs_done=len(history))
+        return _EventFile(folder / "tensorboard", history)
     module = _import(name)
     try:
         return _Mlflow(module, folder, facts) if name == "mlflow" else _WandB(module, folder, facts)
@@ -154,7 +154,7 @@ class _EventFile:
     name of the file; run directories travel.
     """
 
-    def __init__(self, folder: Path, *, n_epochs_done: int) -> None:
+    def __init__(self, folder: Path, history: Sequence[Row]) -> None:
         from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -171,8 +171,12 @@ class _EventFile:
         self._records = RecordWriter(self._stream)
         self._write(file_version="brain.Event:2")
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        # Readers drop what an earlier, killed process logged from this epoch on.
-        self._write(step=n_epochs_done + 1, session_log=start)
+        # Readers drop what an earlier, killed process logged from this epoch on. The last one is told again: that
+        # process may have ended between its checkpoint and its figures.
+        last = history[-1:]
+        self._write(step=len(history) + 1 - len(last), session_log=start)
+        for row in last:
+            self.log(row)
 
     def log(self, row: Row) -> None:
         value = self._summaries.Summary.Value

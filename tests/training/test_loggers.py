@@ -65,6 +65,12 @@ def test_a_continued_run_replaces_the_epochs_after_its_checkpoint(tmp_path):
     ]
 
 
+def test_an_epoch_whose_figures_a_kill_has_cut_off_after_its_checkpoint_is_told_by_the_next_process(tmp_path):
+    _log(("tensorboard",), tmp_path, ROWS[:1])
+    _log(("tensorboard",), tmp_path, ROWS[2:], history=ROWS[:2])
+    assert _scalars(tmp_path, "train_loss") == pytest.approx({1: 1, 2: 0.5, 3: 1 / 3})
+
+
 def test_no_logger_writes_nothing(tmp_path):
     _log((), tmp_path)
     assert not list(tmp_path.iterdir())

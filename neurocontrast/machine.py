@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
+    "as_size",
     "available_memory",
     "describe_disk",
     "describe_gpus",
@@ -78,6 +79,21 @@ def describe_disk(folder: Path) -> dict[str, Any]:
     usage = shutil.disk_usage(there)
     device = there.stat().st_dev
     return {"folder": str(folder), "free_bytes": usage.free, "total_bytes": usage.total, "device": device}
+
+
+def as_size(n_bytes: float | None) -> str:
+    """Return bytes as one would say them.
+
+    Examples
+    --------
+    >>> [as_size(n) for n in (8192, 5 * 2**20, 3 * 2**29, None)]
+    ['8 KiB', '5.0 MiB', '1.5 GiB', 'unknown']
+    """
+    if n_bytes is None:
+        return "unknown"
+    if n_bytes < 0.1 * 2**20:
+        return f"{n_bytes / 2**10:.0f} KiB"
+    return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 0.1 * 2**30 else f"{n_bytes / 2**20:.1f} MiB"
 
 
 def _processor_name() -> str:

@@ -11,6 +11,7 @@ import typer
 
 from neurocontrast.cli.options import ConfigOption, QuietOption, SetOption, resolve
 from neurocontrast.cli.progress import console_progress
+from neurocontrast.machine import as_size
 
 if TYPE_CHECKING:
     from neurocontrast.stages.doctor import Diagnosis
@@ -78,18 +79,19 @@ def _machine(machine: dict[str, Any]) -> Iterator[str]:
     yield f"processor      {processor['name']}, {processor['n_usable']} of {processor['n_cores']} cores usable"
     yield f"threads        PyTorch computes with {threads['n_torch']}{named}"
     gpus = [
-        f"{gpu['name']}, {_gib(gpu['available_bytes'])} of {_gib(gpu['total_bytes'])} free" for gpu in machine["gpus"]
+        f"{gpu['name']}, {as_size(gpu['available_bytes'])} of {as_size(gpu['total_bytes'])} free"
+        for gpu in machine["gpus"]
     ]
     yield "GPU            " + ("; ".join(gpus) or "none that PyTorch sees")
     memory = machine["memory"]
-    yield f"memory         {_gib(memory['available_bytes'])} of {_gib(memory['total_bytes'])} free"
+    yield f"memory         {as_size(memory['available_bytes'])} of {as_size(memory['total_bytes'])} free"
     for name, label in (("cache", "cache disk"), ("out", "run disk")):
         disk = machine[name]
-        yield f"{label:<15}{_gib(disk['free_bytes'])} of {_gib(disk['total_bytes'])} free at {disk['folder']}"
+        yield f"{label:<15}{as_size(disk['free_bytes'])} of {as_size(disk['total_bytes'])} free at {disk['folder']}"
 
 
 def _run(run: dict[str, Any]) -> Iterator[str]:
-    memory = _gib(run["memory_bytes"])
+    memory = as_size(run["memory_bytes"])
     if run["n_scans"] is None:
         yield f"This configuration: {run['volumes_per_second']:.3g} volumes/s on this machine; {memory}"
         yield "  For the time of a run give --participants PARTICIPANTS.tsv, or --scans N."
@@ -103,8 +105,8 @@ def _run(run: dict[str, Any]) -> Iterator[str]:
         yield _first(run)
     micro = "" if run["micro_batch_size"] is None else f", {run['micro_batch_size']} at a time"
     shape = "×".join(map(str, run["shape"]))
-    yield f"  {run['batch_size']} scans of {shape} voxels a step{micro}; {_gib(run['volume_bytes'])} of cache a scan"
-    yield f"  checkpoints take up to {_gib(run['run_bytes'])}"
+    yield f"  {run['batch_size']} scans of {shape} voxels a step{micro}; {as_size(run['volume_bytes'])} of cache a scan"
+    yield f"  checkpoints take up to {as_size(run['run_bytes'])}"
     timed = run["timed"]
     if not timed["as_configured"]:
         yield (
@@ -116,15 +118,9 @@ def _run(run: dict[str, Any]) -> Iterator[str]:
 def _first(run: dict[str, Any]) -> str:
     if not run["n_scans_to_preprocess"]:
         return "  All scans are preprocessed already."
-    spent, needed = run["preprocessing_seconds"], _gib(run["cache_bytes"])
+    spent, needed = run["preprocessing_seconds"], as_size(run["cache_bytes"])
     time = "" if spent is None else f" ≈ {_duration(spent)}, before training;"
     return f"  {run['n_scans_to_preprocess']} scans to preprocess:{time} {needed} of cache"
-
-
-def _gib(n_bytes: float | None) -> str:
-    if n_bytes is None:
-        return "unknown"
-    return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 0.1 * 2**30 else f"{n_bytes / 2**20:.1f} MiB"
 
 
 def _duration(seconds: float) -> str:

@@ -38,8 +38,10 @@ def pretrain(
 
     flags = {"data.participants": None if participants is None else str(participants)}
     # A run that is resumed knows its own configuration, unless it is given again.
-    own = resume and config is None and not overrides and participants is None
-    settings = None if own else resolve(config, overrides, flags)
+    if resume and config is None and (out / "config.yaml").is_file():
+        config = out / "config.yaml"
+    nothing = resume and config is None and not overrides and participants is None
+    settings = None if nothing else resolve(config, overrides, flags)
     with suspending():
         run = stages.pretrain(settings, out=out, resume=resume, progress=console_progress(quiet=quiet))
     if launched().rank == 0:

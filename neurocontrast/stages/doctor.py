@@ -16,6 +16,7 @@ from neurocontrast.data.cache import default_cache_folder
 from neurocontrast.encoders import build_model, check_shape
 from neurocontrast.exceptions import ConfigError, MissingDependencyError
 from neurocontrast.machine import (
+    as_size,
     available_memory,
     describe_disk,
     describe_gpus,
@@ -289,18 +290,20 @@ def _doubt_room(run: Mapping[str, Any], machine: Mapping[str, Any]) -> list[str]
         if (run["micro_batch_size"] or run["batch_size"]) > 1:
             advice = "Set training.micro_batch_size lower: the loss stays that of the whole batch."
         where = "GPU" if run["device"] == "cuda" else "machine"
-        found.append(f"about {_gib(needed)} of memory are needed, and this {where} has {_gib(there)} free. {advice}")
+        found.append(
+            f"about {as_size(needed)} of memory are needed, and this {where} has {as_size(there)} free. {advice}"
+        )
     cache, out, cached = machine["cache"], machine["out"], run.get("cache_bytes", 0)
     shared = cache["device"] == out["device"]
     if cached + (run["run_bytes"] if shared else 0) > cache["free_bytes"]:
-        both = f" and the run {_gib(run['run_bytes'])} on the same disk" if shared else ""
+        both = f" and the run {as_size(run['run_bytes'])} on the same disk" if shared else ""
         found.append(
-            f"the cache needs {_gib(cached)}{both}, and {cache['folder']} has {_gib(cache['free_bytes'])} free. "
+            f"the cache needs {as_size(cached)}{both}, and {cache['folder']} has {as_size(cache['free_bytes'])} free. "
             "Set data.cache_dir to a larger disk."
         )
     elif not shared and run["run_bytes"] > out["free_bytes"]:
         found.append(
-            f"the run needs {_gib(run['run_bytes'])}, and {out['folder']} has {_gib(out['free_bytes'])} free. "
+            f"the run needs {as_size(run['run_bytes'])}, and {out['folder']} has {as_size(out['free_bytes'])} free. "
             "Give another --out, or lower training.keep_checkpoints."
         )
     return found
@@ -322,7 +325,3 @@ def _doubt_device(run: Mapping[str, Any], settings: Config) -> list[str]:
             "takes time too."
         )
     return found
-
-
-def _gib(n_bytes: float) -> str:
-    return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 0.1 * 2**30 else f"{n_bytes / 2**20:.1f} MiB"

@@ -1,5 +1,6 @@
 """What a machine has, and what a run would cost on it."""
 
+import importlib
 import json
 import sys
 
@@ -140,8 +141,8 @@ def test_what_pretrain_refuses_here_is_a_problem_and_measured_otherwise(tmp_path
 )
 def test_what_does_not_fit_is_warned_about(tmp_path, monkeypatch, name, value, said):
     # The function has its module's name, so the module is found among those imported.
-    monkeypatch.setattr(sys.modules["neurocontrast.stages.doctor"], name, value)
-    monkeypatch.setattr(sys.modules["neurocontrast.stages.doctor"], "resident_memory", lambda: 0)
+    monkeypatch.setattr(importlib.import_module("neurocontrast.stages.doctor"), name, value)
+    monkeypatch.setattr(importlib.import_module("neurocontrast.stages.doctor"), "resident_memory", lambda: 0)
     warnings = nc.doctor(_config(tmp_path), n_scans=50, seconds=0.1).warnings
     assert any(said in warning for warning in warnings), warnings
 

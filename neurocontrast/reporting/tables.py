@@ -13,6 +13,7 @@ from neurocontrast.reporting.blocks import Cell, Table
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import (
     DASH,
+    choose_headline,
     describe_metric,
     interval_text,
     leading_metrics,
@@ -103,11 +104,15 @@ def _about_p(files: EvaluationFiles) -> str:
     permutation = files.summary.get("permutation")
     if not permutation:
         return ""
+    headline = choose_headline(files.kind, files.metrics)
+    primary = ""
+    if headline is not None:
+        primary = f" {describe_metric(headline).label} is the primary metric; p-values are not adjusted for the others."
     held = [name for name in ("site", "fold") if permutation.get(f"within_{name}")]
     where = f" within {' and '.join(held)}" if held else ""
     return (
         f"Perm. p: permutation p-value (1 + k)/(1 + n), one-sided, from n = {permutation.get('n') or 0:,} permutations "
-        f"of labels between {permutation.get('unit', 'subject')}s{where}; k of them did at least as well."
+        f"of labels between {permutation.get('unit', 'subject')}s{where}; k of them did at least as well.{primary}"
     )
 
 

@@ -197,6 +197,11 @@ def _build_silences(files: ComparisonFiles) -> Section:
                                      "difference round; compare several seeds before calling an objective better."),
         ("Not equal effort.", "Nothing here says that the models were tuned with the same care."),
         ("Not no difference.", "An interval that reaches zero says that the data do not settle it, no more."),
+        (
+            "Intervals and tests ask different things.",
+            "An interval is about other people scored by these same models; the test over folds also counts how models "
+            "vary with the people they are trained on. Where they disagree, the cautious one holds.",
+        ),
         ("No correction across metrics.", "Adjusted p-values count the models within one metric."),
     ]  # fmt: skip
     return Section("silences", "What this page does not say", [Items(items)])

@@ -22,7 +22,7 @@ def keeping_freed_memory() -> Iterator[None]:
     """Let the C library keep what is freed, until the end of the block.
 
     By itself it gives every large array back to the kernel, which clears its pages again for the next one. A
-    training step on a CPU frees and takes as much as all activations of the network: 9 to 15 % of its time
+    training step on a CPU frees and takes as much as all activations of the network: up to a quarter of its time
     (``benchmarks/training.py``). At the end all that is free is given back. Nothing is done where the C library
     is not glibc, or where the environment already says what it shall do (``MALLOC_…``, ``GLIBC_TUNABLES``).
     """

@@ -10,9 +10,12 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from neurocontrast.exceptions import ConfigError
+
+if TYPE_CHECKING:  # pandas is slow to import, and most of this file does without
+    import pandas as pd
 
 __all__ = [
     "atomic_folder",
@@ -22,6 +25,7 @@ __all__ = [
     "digest_of",
     "digest_of_file",
     "write_json",
+    "write_table",
     "write_text",
 ]
 
@@ -177,6 +181,11 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
     """Write JSON atomically; NaN and infinity are refused, because they are not JSON."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_table(path: str | os.PathLike[str], table: pd.DataFrame) -> None:
+    """Write a table atomically: tab-separated, without its index."""
+    write_text(path, table.to_csv(sep="\t", index=False, lineterminator="\n"))
 
 
 def digest_of(*parts: object) -> str:

@@ -5,6 +5,7 @@ import json
 import os
 import stat
 
+import pandas as pd
 import pytest
 
 from neurocontrast.exceptions import ConfigError
@@ -15,6 +16,7 @@ from neurocontrast.files import (
     digest_of,
     digest_of_file,
     write_json,
+    write_table,
     write_text,
 )
 
@@ -118,3 +120,9 @@ def test_only_an_output_of_the_same_kind_is_replaced(tmp_path):
     folder.write_text("x")
     with pytest.raises(ConfigError, match="must be a folder"):
         check(overwrite=True)
+
+
+def test_a_table_is_tab_separated_and_leaves_nothing_beside_it(tmp_path):
+    write_table(tmp_path / "t.tsv", pd.DataFrame({"site": ["a", "b"], "n": [1, None]}))
+    assert (tmp_path / "t.tsv").read_text() == "site\tn\na\t1.0\nb\t\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["t.tsv"]

@@ -26,7 +26,7 @@ class SynchronisedBatchNorm(_BatchNorm):
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
-        pass
+        """Take any number of axes; the base class asks for this to be decided."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise (n, C, …)."""

@@ -23,7 +23,6 @@ from matplotlib.figure import Figure
 __all__ = [
     "BASELINE",
     "CHANCE",
-    "HATCHES",
     "INK",
     "LINES",
     "MAIN",
@@ -47,7 +46,6 @@ R = TypeVar("R")
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
-HATCHES = ("", "///", "...", "xx", "\\\\\\", "++")
 MAIN, BASELINE, CHANCE, INK, MUTED = "#0072B2", "#B34700", "#767676", "#1f2933", "#5f6b76"
 
 WIDTH = 5.2

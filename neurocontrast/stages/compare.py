@@ -11,7 +11,7 @@ import pandas as pd
 
 from neurocontrast.evaluation.comparison import Evaluated, compare_models, load_evaluated
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_text
+from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reporting import build_comparison, list_pictures, read_comparison, render_comparison
@@ -65,7 +65,7 @@ def compare(
     tables = {"models": models, "differences": differences, "learning_curves": _learning_curves(loaded)}
     with atomic_folder(folder) as new:
         for name in (name for name, table in tables.items() if len(table)):
-            write_text(new / f"{name}.tsv", tables[name].to_csv(sep="\t", index=False))
+            write_table(new / f"{name}.tsv", tables[name])
         write_json(new / "comparison.json", {**_describe(loaded), **about})
         _write_page(new, progress)
     return folder

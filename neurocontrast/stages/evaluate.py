@@ -25,7 +25,7 @@ from neurocontrast.evaluation import (
 )
 from neurocontrast.evaluation.encoders import encoder_digest
 from neurocontrast.evaluation.probe_files import FOLDER as PROBE_FOLDER
-from neurocontrast.files import atomic_folder, check_output_folder, digest_of_file, write_json, write_text
+from neurocontrast.files import atomic_folder, check_output_folder, digest_of_file, write_json, write_table, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
@@ -112,9 +112,9 @@ def _write(folder: Path, result: Evaluation, settings: EvaluationSettings, sourc
 
 def _write_tables(folder: Path, result: Evaluation, info: dict[str, Any]) -> None:
     for name, table in result.tables.items():
-        _write_table(folder / f"{name}.tsv", table)
+        write_table(folder / f"{name}.tsv", table)
     if info.get("training_metrics"):
-        _write_table(folder / "training.tsv", pd.DataFrame(info["training_metrics"]))
+        write_table(folder / "training.tsv", pd.DataFrame(info["training_metrics"]))
 
 
 def _write_choices(folder: Path, settings: EvaluationSettings, source: Path) -> None:
@@ -141,7 +141,3 @@ def _origin(source: Path, info: dict[str, Any]) -> dict[str, Any]:
             "environment": info.get("environment"),
         },
     }
-
-
-def _write_table(path: Path, table: pd.DataFrame) -> None:
-    write_text(path, table.to_csv(sep="\t", index=False, lineterminator="\n"))

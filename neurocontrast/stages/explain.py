@@ -22,7 +22,7 @@ from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, one_of, suggestion
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
 from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, AverageMaps, find_peaks
-from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_text
+from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator
@@ -286,7 +286,7 @@ def _write_table(path: Path, cohort: Cohort, truths: list[str], maps: AverageMap
                 "mean_absolute": found.mean_absolute,
             }
         )
-    write_text(path, pd.DataFrame(rows).to_csv(sep="\t", index=False, lineterminator="\n"))
+    write_table(path, pd.DataFrame(rows))
 
 
 def _describe(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from neurocontrast.files import atomic_path, write_text
+from neurocontrast.files import atomic_path, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reporting import Picture
 
@@ -32,9 +32,9 @@ def write_figures(folder: Path, pictures: Sequence[Picture], *, progress: Progre
                 with atomic_path(folder / f"{picture.name}.{file_format}") as temporary:
                     temporary.write_bytes(picture.encode(file_format))
             if picture.numbers is not None:
-                write_text(folder / f"{picture.name}.tsv", picture.numbers.to_csv(sep="\t", index=False))
+                write_table(folder / f"{picture.name}.tsv", picture.numbers)
             task.advance()
     listed = pd.DataFrame(
         [(each.name, each.caption, each.alt) for each in pictures], columns=["name", "caption", "alt"]
     )
-    write_text(folder / "figures.tsv", listed.to_csv(sep="\t", index=False))
+    write_table(folder / "figures.tsv", listed)

@@ -14,7 +14,7 @@ from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.encoders import check_same_encoder, encoder_digest
 from neurocontrast.evaluation.table import check_rows, tidy_table
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import check_writable, digest_of_file, write_json, write_text
+from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 
@@ -68,7 +68,7 @@ def predict(
     table = _predictions(fitted, read)
     _warn(progress, doubt, table["trained_on"])
     write_json(target.with_suffix(".json"), _origin(fitted, Path(embeddings), read.info, table))
-    write_text(target, table.to_csv(sep="\t", index=False, lineterminator="\n"))
+    write_table(target, table)
     return target
 
 

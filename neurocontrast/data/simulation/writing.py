@@ -16,7 +16,7 @@ from neurocontrast.data.simulation.anatomy import load_anatomy
 from neurocontrast.data.simulation.population import Person, draw_person, draw_sites
 from neurocontrast.data.simulation.rendering import render_scan
 from neurocontrast.data.simulation.settings import SimulationSettings
-from neurocontrast.files import write_json, write_text
+from neurocontrast.files import write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
@@ -53,7 +53,7 @@ def write_cohort(
         for _ in _write_all(settings, people, folder, n_workers):
             task.advance()
     table = pd.DataFrame([row for person in people for row in _rows(settings, person)])
-    write_text(folder / "participants.tsv", table.to_csv(sep="\t", index=False, lineterminator="\n"))
+    write_table(folder / "participants.tsv", table)
     write_json(folder / "participants.json", {name: _COLUMNS[name] for name in table.columns})
     write_json(folder / "simulation.json", describe_simulation(settings))
     return table

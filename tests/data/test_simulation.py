@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from scipy import ndimage
 
 from neurocontrast.data.simulation import (
     SimulationSettings,
@@ -12,6 +13,7 @@ from neurocontrast.data.simulation import (
     draw_person,
     draw_scanner,
     render_scan,
+    rendering,
 )
 from neurocontrast.data.simulation.anatomy import ORIGIN_MM, load_anatomy
 from neurocontrast.data.simulation.population import Person, draw_sites
@@ -186,6 +188,56 @@ def test_scanners_leave_their_mark():
     clean = [render_scan(CLEAN, plain(site=site)).astype(float) for site in (0, 1)]
     clean = [volume / volume[volume > 0].mean() for volume in clean]
     np.testing.assert_allclose(*clean, atol=0.01)
+
+
+def scanned(**scanner: float) -> np.ndarray:
+    """One person's scan at a site whose scanner is clean but for what is given."""
+    with pytest.MonkeyPatch.context() as patch:
+        clean = draw_scanner(CLEAN, 0)
+        patch.setattr(rendering, "draw_scanner", lambda settings, site: dataclasses.replace(clean, **scanner))
+        return render_scan(CLEAN, plain()).astype(float)
+
+
+def test_a_site_strips_skulls_tightly_or_loosely():
+    clean, tight, loose = (scanned(stripping_mm=mm) for mm in (0.0, -10.0, 10.0))
+    assert (tight > 0).sum() < 0.9 * (clean > 0).sum()
+    assert (loose > 0).sum() > 1.1 * (clean > 0).sum()
+    assert not (tight > 0)[clean == 0].any()
+    deep = ndimage.binary_erosion(clean > 0, iterations=4)
+    np.testing.assert_array_equal(tight[deep], clean[deep])
+    np.testing.assert_array_equal(loose[deep], clean[deep])
+
+
+def test_a_scanner_shows_fluid_brighter_and_leaves_white_matter():
+    clean, bright = scanned(), scanned(fluid=0.2)
+    white = clean > 0.95 * np.percentile(clean, 99.5)
+    np.testing.assert_array_equal(bright[white], clean[white])
+    dark = (clean > 0) & (clean < 0.5 * np.percentile(clean, 99.5))
+    assert (bright - clean)[dark].min() > 0
+    assert ((bright > 0) == (clean > 0)).all()
+
+
+def test_thick_slices_blur_from_foot_to_head_alone():
+    clean, thick = scanned(), scanned(slice_mm=30.0)
+    middle = tuple(slice(n // 3, -(n // 3)) for n in clean.shape)  # away from the border, which stays sharp
+    roughness = [[np.abs(np.diff(v[middle], axis=axis)).mean() for axis in range(3)] for v in (clean, thick)]
+    kept = np.divide(roughness[1], roughness[0])
+    assert kept[2] < 0.9 * min(kept[:2])
+
+
+def test_sites_differ_in_input_only_where_asked():
+    clean = [draw_scanner(CLEAN, site) for site in range(3)]
+    assert {(s.fluid, s.stripping_mm, s.slice_mm) for s in clean} == {(0, 0, 0)}
+    settings = CLEAN.model_copy(update={"site_fluid": 0.1, "site_stripping_mm": 2.0, "site_slice_mm": 4.0})
+    drawn = [draw_scanner(settings, site) for site in range(200)]
+    assert np.std([s.fluid for s in drawn]) == pytest.approx(0.1, rel=0.25)
+    assert np.std([s.stripping_mm for s in drawn]) == pytest.approx(2.0, rel=0.25)
+    assert np.mean([s.slice_mm for s in drawn]) == pytest.approx(2.0, rel=0.25)
+    clean = [draw_scanner(CLEAN, site) for site in range(3)]
+    assert {(s.fluid, s.stripping_mm, s.slice_mm) for s in clean} == {(0, 0, 0)}
+    before = [dataclasses.replace(s, fluid=0.0, stripping_mm=0.0, slice_mm=0.0) for s in drawn[:3]]
+    for one, other in zip(before, clean, strict=True):
+        assert (one.gamma, one.noise, one.gain) == (other.gamma, other.noise, other.gain)
 
 
 def test_two_sessions_share_the_anatomy_and_not_the_noise():

@@ -34,6 +34,12 @@ class Scanner:
     """Standard deviation of the point spread, in mm."""
     gain: float
     """Stored intensity of white matter."""
+    fluid: float = 0.0
+    """What is added to the darkest tissue's signal, over white matter's intensity."""
+    stripping_mm: float = 0.0
+    """How far outside the brain's border the skull-stripping cuts; inside where negative."""
+    slice_mm: float = 0.0
+    """Thickness of slices beyond the voxel's."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,9 @@ def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
     gamma, white, gain = generator.standard_normal(3)
     bias = generator.standard_normal(_BIAS_TERMS) / math.sqrt(_BIAS_TERMS)
     noise, blur = generator.uniform(0.4, 1.6, size=2)
+    # Draws of their own: what was simulated before these effects existed is simulated alike.
+    later = derive_generator("simulated-scanner-input", settings.scanner_seed, site)
+    fluid, stripping = np.clip(later.standard_normal(2), -2.0, 2.0)
     return Scanner(
         gamma=float(np.exp(settings.site_contrast * np.clip(gamma, -2.5, 2.5))),
         white_shift=float(settings.site_contrast * white),
@@ -78,6 +87,9 @@ def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
         noise=float(settings.site_noise * noise),
         blur_mm=float(settings.site_blur_mm * blur),
         gain=float(700.0 * np.exp(0.4 * np.clip(gain, -2.0, 2.0))),
+        fluid=float(settings.site_fluid * fluid),
+        stripping_mm=float(settings.site_stripping_mm * stripping),
+        slice_mm=float(settings.site_slice_mm * later.random()),
     )
 
 

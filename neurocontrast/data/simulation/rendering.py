@@ -19,6 +19,12 @@ _LARGEST_STORED = 32_000.0
 _BORDER = 0.12
 """Below this fraction of white matter's intensity a voxel counts as outside the brain."""
 
+_GREY, _MENINGES = 0.651 / 0.864, 0.35
+"""Intensities of grey matter, and of what a loose skull-stripping leaves around the brain, over white matter's."""
+
+_FWHM = float(np.sqrt(8.0 * np.log(2.0)))
+"""Width at half the height of a Gaussian, in standard deviations."""
+
 
 def render_scan(settings: SimulationSettings, person: Person, *, session: int = 0) -> NDArray[np.int16]:
     """Return the skull-stripped T1-weighted volume of one session, in MNI space, RAS.
@@ -85,10 +91,32 @@ def _warp(anatomy: Anatomy, image: Array, positions: Array) -> Array:
     return warped
 
 
+def _strip(
+    brain: Array, scanner: Scanner, anatomy: Anatomy, generator: np.random.Generator
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the image as the site's skull-stripping leaves it, fluid as its scanner shows it, and what is kept."""
+    mask = brain > _BORDER
+    if scanner.fluid != 0.0:
+        darkness = np.clip(1.0 - brain / np.float32(_GREY), 0.0, 1.0) * mask
+        brain = np.maximum(brain + np.float32(scanner.fluid) * darkness, np.float32(0.5 * _BORDER) * mask)
+    if scanner.stripping_mm == 0.0:
+        return brain, mask.ravel()[anatomy.brain]
+    # Half a voxel: distances run between centres, and the border between two of them.
+    away = ndimage.distance_transform_edt(~mask) - ndimage.distance_transform_edt(mask)
+    away_mm = anatomy.spacing_mm * (away - 0.5 * np.sign(away))
+    cut_mm = scanner.stripping_mm * (1.0 + 0.3 * _smooth_fields(anatomy, generator)[0])
+    added = ~mask & (away_mm < np.abs(scanner.stripping_mm) * 2.0)
+    brain = np.where(added, np.float32(_MENINGES + scanner.fluid), brain).astype(np.float32)
+    return brain, away_mm.ravel()[anatomy.brain] < cut_mm
+
+
 def _acquire(brain: Array, scanner: Scanner, anatomy: Anatomy, generator: np.random.Generator) -> NDArray[np.int16]:
     """Apply contrast, blur, bias field and Rician noise inside the brain, and store as a scanner would."""
-    inside = np.flatnonzero(brain.ravel()[anatomy.brain] > _BORDER)
+    brain, kept = _strip(brain, scanner, anatomy, generator)
+    inside = np.flatnonzero(kept)
     signal = np.maximum(brain, 0.0) ** np.float32(scanner.gamma)
+    if scanner.slice_mm > 0.0:
+        signal = ndimage.gaussian_filter1d(signal, scanner.slice_mm / _FWHM / anatomy.spacing_mm, axis=2)
     if scanner.blur_mm > 0.0:
         signal = ndimage.gaussian_filter(signal, scanner.blur_mm / anatomy.spacing_mm, truncate=3.0)
     seen = signal.ravel()[anatomy.brain[inside]]

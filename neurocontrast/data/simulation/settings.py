@@ -68,6 +68,13 @@ class SimulationSettings(Settings):
     site_contrast, site_bias, site_noise, site_blur_mm : float
         Mean strength of what scanners do: gamma and tissue contrast (standard deviation of the log),
         bias field (standard deviation), noise (over white matter's intensity), blur (σ in mm).
+    site_fluid : float
+        Spread between scanners of how bright fluid is, over white matter's intensity (standard deviation).
+    site_stripping_mm : float
+        Spread between sites of where their skull-stripping cuts (standard deviation): deep in the brain's
+        rim, or outside it, where fluid and meninges stay.
+    site_slice_mm : float
+        Largest thickness of slices beyond the voxel's, from foot to head; a site has between none and all of it.
     """
 
     n_subjects: int = Field(300, ge=1, le=1_000_000)
@@ -97,6 +104,9 @@ class SimulationSettings(Settings):
     site_bias: float = Field(0.06, ge=0.0, le=0.5)
     site_noise: float = Field(0.03, ge=0.0, le=0.5)
     site_blur_mm: float = Field(1.2, ge=0.0, le=10.0)
+    site_fluid: float = Field(0.0, ge=0.0, le=0.5)
+    site_stripping_mm: float = Field(0.0, ge=0.0, le=4.0)
+    site_slice_mm: float = Field(0.0, ge=0.0, le=10.0)
 
     @model_validator(mode="after")
     def _check_age_range(self) -> Self:

@@ -84,8 +84,18 @@ def _planted(settings: SimulationSettings) -> dict[str, str]:
         "patients, focal": f"{settings.focal_atrophy:.0%} of {region} grey matter lost on average, whatever the age",
         "patients, ageing-like": f"brains look {settings.patient_ageing_years:g} years older on average",
         "sites": "contrast, bias field, noise and blur of each scanner"
+        + _input_differences(settings)
         + (f"; diagnosis confounded with site (strength {settings.confounding:g})" if settings.confounding else ""),
     }
+
+
+def _input_differences(settings: SimulationSettings) -> str:
+    planted = {
+        "brightness of fluid": settings.site_fluid,
+        "skull-stripping": settings.site_stripping_mm,
+        "slice thickness": settings.site_slice_mm,
+    }
+    return "".join(f", {name}" for name, strength in planted.items() if strength)
 
 
 def _rows(settings: SimulationSettings, person: Person) -> Iterator[dict[str, Any]]:

@@ -18,12 +18,16 @@ _KERNELS: dict[str, type[kernels.Kernel]] = {
     "linear": kernels.Linear,
     "polynomial": kernels.Polynomial,
     "categorical": kernels.Categorical,
+    "different": kernels.Different,
 }
 _LOSSES: dict[str, Any] = {
     "infonce": losses.InfoNCE,
     "ntxent": losses.NTXent,
     "yaware": losses.YAwareInfoNCE,
     "conditional": losses.ConditionalAlignmentUniformity,
+    "conditional_alignment": losses.ConditionalAlignment,
+    "conditional_uniformity": losses.ConditionalUniformity,
+    "global_uniformity": losses.GlobalUniformity,
     "alignment_uniformity": losses.AlignmentUniformity,
     "supcon": losses.SupCon,
     "sincere": losses.SINCERE,
@@ -53,9 +57,10 @@ def build_objective(settings: ObjectiveSettings) -> losses.Objective | losses.Su
 
 
 def _build_single(settings: Single) -> losses.Objective:
-    keys = settings.model_dump(exclude={"loss", "kernel"})
-    factors = getattr(settings, "kernel", None)
-    if factors is not None:
-        keys["kernel"] = build_kernel(factors)
+    keys = settings.model_dump(exclude={"loss", "kernel", "negatives"})
+    for name in ("kernel", "negatives"):
+        factors = getattr(settings, name, None)
+        if factors is not None:
+            keys[name] = build_kernel(factors)
     objective: losses.Objective = _LOSSES[settings.loss](**keys)
     return objective

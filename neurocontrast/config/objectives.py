@@ -71,12 +71,39 @@ class CategoricalFactor(_Factor):
     type: Literal["categorical"]
 
 
+class DifferentFactor(_Factor):
+    """1 where different, `within` where equal: attract across sites, not only within one."""
+
+    type: Literal["different"]
+    within: Annotated[float, Field(ge=0, le=1)] = 0.0
+
+
 Factor = Annotated[
-    GaussianFactor | LaplacianFactor | CosineFactor | LinearFactor | PolynomialFactor | CategoricalFactor,
+    GaussianFactor
+    | LaplacianFactor
+    | CosineFactor
+    | LinearFactor
+    | PolynomialFactor
+    | CategoricalFactor
+    | DifferentFactor,
     Field(discriminator="type"),
 ]
 KernelSettings = Annotated[tuple[Factor, ...], Field(min_length=1)]
 """Factors of a product kernel; one factor is a kernel by itself."""
+
+
+def _is_psd(kernel: tuple[_Factor, ...]) -> tuple[_Factor, ...]:
+    for factor in kernel:
+        if isinstance(factor, DifferentFactor) and factor.within < 1:
+            raise ValueError(
+                "CCL-K needs a positive semi-definite kernel, and type: different is none; to forget the site, give "
+                f"fair_cclk {{column: {factor.column}, type: categorical}}, and put type: different into the kernel of "
+                "yaware, conditional or conditional_alignment"
+            )
+    return kernel
+
+
+Condition = Annotated[KernelSettings, AfterValidator(_is_psd)]
 
 
 class InfoNCESettings(Settings):
@@ -100,6 +127,7 @@ class YAwareSettings(Settings):
     loss: Literal["yaware"]
     kernel: KernelSettings
     temperature: Temperature = 0.1
+    negatives: KernelSettings | None = None
 
 
 class ConditionalSettings(Settings):
@@ -109,6 +137,31 @@ class ConditionalSettings(Settings):
     kernel: KernelSettings
     temperature: Temperature = 0.1
     uniformity_weight: NonNegative = 1.0
+    negatives: KernelSettings | None = None
+
+
+class ConditionalAlignmentSettings(Settings):
+    """Conditional alignment alone, which collapses: a part of a sum."""
+
+    loss: Literal["conditional_alignment"]
+    kernel: KernelSettings
+    temperature: Temperature = 0.1
+
+
+class ConditionalUniformitySettings(Settings):
+    """Conditional uniformity alone: a part of a sum."""
+
+    loss: Literal["conditional_uniformity"]
+    kernel: KernelSettings
+    temperature: Temperature = 0.1
+    negatives: KernelSettings | None = None
+
+
+class GlobalUniformitySettings(Settings):
+    """Global uniformity alone: a part of a sum."""
+
+    loss: Literal["global_uniformity"]
+    temperature: Temperature = 0.1
 
 
 class AlignmentUniformitySettings(Settings):
@@ -179,7 +232,7 @@ class TripletSettings(Settings):
 
 
 class _CCLKSettings(Settings):
-    kernel: KernelSettings
+    kernel: Condition
     temperature: Temperature = 0.1
     ridge: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.01
     symmetric: bool = False
@@ -208,6 +261,9 @@ Single = (
     | NTXentSettings
     | YAwareSettings
     | ConditionalSettings
+    | ConditionalAlignmentSettings
+    | ConditionalUniformitySettings
+    | GlobalUniformitySettings
     | AlignmentUniformitySettings
     | SupConSettings
     | SINCERESettings

@@ -8,7 +8,7 @@ Each is a symmetric weight w(y, y'); they compose with ``*`` (product) and ``+``
 """
 
 from neurocontrast.kernels.base import Block, ColumnKernel, Kernel, Kind, Metadata
-from neurocontrast.kernels.categorical import Categorical
+from neurocontrast.kernels.categorical import Categorical, Different
 from neurocontrast.kernels.composite import Product, WeightedSum
 from neurocontrast.kernels.conditional import ConditionalEmbedding
 from neurocontrast.kernels.continuous import Cosine, Gaussian, Laplacian, Linear, Polynomial
@@ -19,6 +19,7 @@ __all__ = [
     "ColumnKernel",
     "ConditionalEmbedding",
     "Cosine",
+    "Different",
     "Gaussian",
     "Kernel",
     "Kind",

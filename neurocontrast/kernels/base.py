@@ -52,6 +52,11 @@ class Kernel(nn.Module):
     def nonnegative(self) -> bool:
         """Whether w ≥ 0 whatever the metadata."""
 
+    @property
+    def positive_semidefinite(self) -> bool:
+        """Whether every matrix of weights without missing values is positive semi-definite."""
+        return True
+
     missing: Literal["error", "marginal"]
 
     def features(self, metadata: Metadata) -> Tensor | None:  # noqa: ARG002
@@ -70,6 +75,7 @@ class Kernel(nn.Module):
         *,
         batch: Metadata | None = None,
         dtype: torch.dtype | None = None,
+        offset: int | None = None,
     ) -> Block:
         """Prepare the columns once, and return the function that computes any block of weights.
 
@@ -82,6 +88,9 @@ class Kernel(nn.Module):
             the pairs of ``rows`` with ``cols``.
         dtype : torch.dtype, optional
             Of the weights; by default that of the column, float32 for categories, integers and half precision.
+        offset : int, optional
+            Place of the first row scan among the column scans, for a kernel that knows a scan with itself; by default
+            0 where ``cols`` is ``rows``, and otherwise no scan is in both.
         """
 
     @abstractmethod
@@ -222,6 +231,7 @@ class ColumnKernel(Kernel):
         *,
         batch: Metadata | None = None,
         dtype: torch.dtype | None = None,
+        offset: int | None = None,  # noqa: ARG002
     ) -> Block:
         """Prepare the column once, and return the function that computes any block of weights."""
         row_values = self.values(rows, dtype=dtype)

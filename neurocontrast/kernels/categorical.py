@@ -1,26 +1,20 @@
-"""The kernel on a category: sex, site, diagnosis."""
+"""The kernels on a category: alike where it is the same (sex), or where it is not (site)."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from neurocontrast.kernels.base import ColumnKernel, Kind
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.kernels.base import Block, ColumnKernel, Kind, Metadata
 
-__all__ = ["Categorical"]
+__all__ = ["Categorical", "Different"]
 
 
-class Categorical(ColumnKernel):
-    """Categorical kernel, w = 1 where the categories are equal, else 0; ‖w‖∞ = 1.
-
-    Parameters
-    ----------
-    column : str
-        A categorical metadata column: integer codes (n,), −1 (or NaN) where missing. With (n, p) codes
-        all p must be equal.
-    missing : {"error", "marginal"}
-        See `ColumnKernel`.
-    """
+class _Codes(ColumnKernel):
+    """A kernel on integer codes, from whether two scans have the same."""
 
     kind: Kind = "categorical"
 
@@ -41,7 +35,98 @@ class Categorical(ColumnKernel):
         equal = rows[:, 0].unsqueeze(1) == cols[:, 0]
         for dimension in range(1, rows.shape[1]):
             equal &= rows[:, dimension].unsqueeze(1) == cols[:, dimension]
-        weights = equal.to(dtype)
+        weights = self.of_equality(equal, dtype)
         if rows.device.type != "cpu":  # no host transfer to raise an error: the loss turns NaN and training stops
             weights = weights.masked_fill_(~self.observed(rows).unsqueeze(1) | ~self.observed(cols), torch.nan)
         return weights
+
+    def of_equality(self, equal: Tensor, dtype: torch.dtype) -> Tensor:
+        """Weights from whether the codes are equal, a fresh tensor."""
+        return equal.to(dtype)
+
+
+class Categorical(_Codes):
+    """Categorical kernel, w = 1 where the categories are equal, else 0; ‖w‖∞ = 1.
+
+    Parameters
+    ----------
+    column : str
+        A categorical metadata column: integer codes (n,), −1 (or NaN) where missing. With (n, p) codes
+        all p must be equal.
+    missing : {"error", "marginal"}
+        See `ColumnKernel`.
+    """
+
+
+class Different(_Codes):
+    """The inverse of `Categorical`: w = 1 where the categories differ, ``within`` where they are equal; ‖w‖∞ = 1.
+
+    As a factor, ``Gaussian("age", sigma=5.0) * Categorical("sex") * Different("site")``, it lets scans of like age
+    and sex attract across sites and not only within one. A scan is always alike to itself, w = 1: its own second view
+    stays a positive, also where nobody of another site is in the batch.
+
+    Not positive semi-definite (with ``within`` below 1), so no kernel for a conditional embedding.
+
+    Parameters
+    ----------
+    column : str
+        A categorical metadata column, see `Categorical`.
+    within : float
+        From 0 to 1: the weight of two scans of one category. 0: they do not attract; 1: the category does not matter.
+    missing : {"error", "marginal"}
+        See `ColumnKernel`. The mean, over all ordered pairs of observed scans, counts a scan with itself as of one
+        category: with ``within=0`` it is the chance that two scans drawn from the batch differ.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Different("site", within=0.25)({"site": torch.tensor([0, 0, 1])})
+    tensor([[1.0000, 0.2500, 1.0000],
+            [0.2500, 1.0000, 1.0000],
+            [1.0000, 1.0000, 1.0000]])
+    """
+
+    def __init__(self, column: str, *, within: float = 0.0, missing: Literal["error", "marginal"] = "error") -> None:
+        super().__init__(column, missing=missing)
+        if isinstance(within, bool) or not isinstance(within, (int, float)) or not 0 <= within <= 1:
+            raise ConfigError(f"within must be a number from 0 to 1, got {within!r}.")
+        self.within = float(within)
+
+    @property
+    def positive_semidefinite(self) -> bool:
+        """Only where the category does not matter."""
+        return self.within == 1
+
+    def of_equality(self, equal: Tensor, dtype: torch.dtype) -> Tensor:
+        """1 where different, ``within`` where equal."""
+        return equal.to(dtype).mul_(self.within - 1).add_(1)
+
+    def bind(
+        self,
+        rows: Metadata,
+        cols: Metadata,
+        *,
+        batch: Metadata | None = None,
+        dtype: torch.dtype | None = None,
+        offset: int | None = None,
+    ) -> Block:
+        """Prepare the codes once; blocks have 1 where a scan meets itself."""
+        block = super().bind(rows, cols, batch=batch, dtype=dtype)
+        if offset is None:
+            if cols is not rows:
+                return block
+            offset = 0
+        n_rows, n_cols = len(rows[self.column]), len(cols[self.column])
+
+        def with_own(i: slice, j: slice) -> Tensor:
+            weights = block(i, j)
+            first = offset + i.indices(n_rows)[0] - j.indices(n_cols)[0]
+            if -weights.shape[0] < first < weights.shape[1]:
+                weights.diagonal(first).fill_(1)
+            return weights
+
+        return with_own
+
+    def extra_repr(self) -> str:
+        """Return the column and the weight within a category, for ``print``."""
+        return f"'{self.column}', within={self.within}, missing='{self.missing}'"

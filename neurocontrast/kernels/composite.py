@@ -44,6 +44,11 @@ class _Composite(Kernel):
         """True when every part is."""
         return all(kernel.nonnegative for kernel in self.kernels)
 
+    @property
+    def positive_semidefinite(self) -> bool:
+        """True when every part is."""
+        return all(kernel.positive_semidefinite for kernel in self.kernels)
+
     def fit(self, metadata: Metadata) -> Kernel:
         """Fit the bandwidths of all parts."""
         for kernel in self.kernels:
@@ -88,9 +93,10 @@ class Product(_Composite):
         *,
         batch: Metadata | None = None,
         dtype: torch.dtype | None = None,
+        offset: int | None = None,
     ) -> Block:
         """Bind every factor; a block is the product of theirs."""
-        first, *others = (kernel.bind(rows, cols, batch=batch, dtype=dtype) for kernel in self.kernels)
+        first, *others = (kernel.bind(rows, cols, batch=batch, dtype=dtype, offset=offset) for kernel in self.kernels)
 
         def block(i: slice, j: slice) -> Tensor:
             weights = first(i, j)
@@ -143,9 +149,10 @@ class WeightedSum(_Composite):
         *,
         batch: Metadata | None = None,
         dtype: torch.dtype | None = None,
+        offset: int | None = None,
     ) -> Block:
         """Bind every part; a block is the weighted sum of theirs."""
-        first, *others = (kernel.bind(rows, cols, batch=batch, dtype=dtype) for kernel in self.kernels)
+        first, *others = (kernel.bind(rows, cols, batch=batch, dtype=dtype, offset=offset) for kernel in self.kernels)
 
         def block(i: slice, j: slice) -> Tensor:
             weights = first(i, j).mul_(self.factors[0])

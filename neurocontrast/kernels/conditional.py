@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels.base import Block, Kernel, Metadata
-from neurocontrast.kernels.categorical import Categorical
+from neurocontrast.kernels.categorical import Categorical, Different
 from neurocontrast.kernels.composite import Product, WeightedSum
 
-__all__ = ["ConditionalEmbedding", "ConditionalOperator", "check_ridge", "conditional_operator"]
+__all__ = ["ConditionalEmbedding", "ConditionalOperator", "check_condition", "check_ridge", "conditional_operator"]
 
 _ROWS_AT_ONCE = 1024
 
@@ -127,7 +127,7 @@ class ConditionalEmbedding(nn.Module):
 
     def __init__(self, kernel: Kernel, *, ridge: float = 0.1) -> None:
         super().__init__()
-        self.kernel = kernel
+        self.kernel = check_condition(kernel)
         self.ridge = check_ridge(ridge)
 
     def forward(self, metadata: Metadata) -> Tensor:
@@ -139,6 +139,19 @@ class ConditionalEmbedding(nn.Module):
     def extra_repr(self) -> str:
         """Show the ridge."""
         return f"ridge={self.ridge}"
+
+
+def check_condition(kernel: Kernel) -> Kernel:
+    """Return the kernel, or raise a ConfigError where its matrix need not be positive semi-definite."""
+    if kernel.positive_semidefinite:
+        return kernel
+    parts = [part for part in kernel.modules() if isinstance(part, Different) and not part.positive_semidefinite]
+    named = ", ".join(f"Different('{part.column}')" for part in parts)
+    raise ConfigError(
+        f"kernel: a conditional embedding (CCL-K) needs a positive semi-definite kernel, and {named} is none. To "
+        "forget a category, give FairCCLK the Categorical kernel on it; to attract across categories, give Different "
+        "to YAwareInfoNCE or ConditionalAlignmentUniformity."
+    )
 
 
 def check_ridge(ridge: float) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
-from neurocontrast.kernels import Kind, Metadata
+from neurocontrast.kernels import Kernel, Kind, Metadata
 from neurocontrast.losses.objective import Objective, check_number
 
 __all__ = ["SumOfObjectives"]
@@ -77,10 +77,9 @@ class SumOfObjectives(nn.Module):
         return found
 
     @property
-    def kernel(self) -> KernelsOfSum | None:
-        """What fits and checks the kernels of all; None where there is no kernel."""
-        kernels = KernelsOfSum(self)
-        return kernels if kernels.columns else None
+    def positives(self) -> list[Kernel]:
+        """The kernels whose alike scans any of them pulls together, but for those of weight 0."""
+        return [kernel for name, part in self._parts() if self.weights[name] for kernel in part.positives]
 
     def forward(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> Tensor:
         """Return the weighted sum, a scalar.
@@ -116,32 +115,14 @@ class SumOfObjectives(nn.Module):
         for _, objective in self._parts():
             objective.check(metadata, names=names)
 
+    def fit(self, metadata: Metadata) -> None:
+        """Fit the bandwidths that are given by a rule, on the metadata of the training cohort."""
+        for _, objective in self._parts():
+            objective.fit(metadata)
+
     def extra_repr(self) -> str:
         """Show the weights."""
         return f"weights={self.weights}"
 
     def _parts(self) -> list[tuple[str, Objective]]:
         return [(name, part) for name, part in self.objectives.items() if isinstance(part, Objective)]
-
-
-class KernelsOfSum:
-    """The kernels of a sum of objectives, fitted and checked as one kernel is."""
-
-    def __init__(self, objective: SumOfObjectives) -> None:
-        self._objective = objective
-
-    @property
-    def columns(self) -> dict[str, Kind]:
-        """The metadata columns that any of them reads."""
-        return self._objective.columns
-
-    def fit(self, metadata: Metadata) -> KernelsOfSum:
-        """Fit the bandwidths that are given by a rule."""
-        for _, part in self._objective._parts():
-            if part.kernel is not None:
-                part.kernel.fit(metadata)
-        return self
-
-    def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
-        """Check a whole cohort's metadata, each objective by its own rules."""
-        self._objective.check(metadata, names=names)

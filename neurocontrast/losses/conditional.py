@@ -11,7 +11,7 @@ from torch import Tensor
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels import Kernel, Metadata
-from neurocontrast.kernels.conditional import ConditionalOperator, check_ridge, conditional_operator
+from neurocontrast.kernels.conditional import ConditionalOperator, check_condition, check_ridge, conditional_operator
 from neurocontrast.losses.core import Pool
 from neurocontrast.losses.objective import Objective
 from neurocontrast.losses.yaware import check_kernel
@@ -44,7 +44,7 @@ class _CCLK(Objective):
         self, kernel: Kernel, *, temperature: float = 0.1, ridge: float = 0.01, symmetric: bool = False
     ) -> None:
         super().__init__(temperature=temperature)
-        self.kernel = check_kernel(kernel)
+        self.kernel = check_condition(check_kernel(kernel))
         self.ridge = check_ridge(ridge)
         self.symmetric = symmetric
 
@@ -130,6 +130,12 @@ class WeaklySupervisedCCLK(_CCLK):
     --------
     FairCCLK : The opposite, which forgets the metadata.
     """
+
+    @property
+    def positives(self) -> list[Kernel]:
+        """Its kernel."""
+        assert self.kernel is not None
+        return [self.kernel]
 
     def _pull_and_push(self, anchors: _Anchors, n_samples: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         return anchors.mean, anchors.rest

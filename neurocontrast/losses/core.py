@@ -23,6 +23,7 @@ from neurocontrast.losses.tiles import LogSums, Pairs
 
 __all__ = [
     "Pool",
+    "candidates_of",
     "dissimilar_to",
     "log_sum_exp",
     "log_sum_exp_both_ways",
@@ -144,7 +145,8 @@ class Pool:
 def similar_to(pool: Pool, kernel: Kernel) -> Block:
     """Bind a kernel to a pool's samples: ``block(i, j)`` of weights w ≥ 0."""
     if kernel not in pool.bound:
-        block = kernel.bind(pool.row_metadata, pool.col_metadata, batch=pool.col_metadata, dtype=pool.rows.dtype)
+        rows, cols = pool.row_metadata, pool.col_metadata
+        block = kernel.bind(rows, cols, batch=cols, dtype=pool.rows.dtype, offset=pool.offset)
         if not kernel.nonnegative:
             block = partial(_refuse_negative, block)
         if pool.is_dense:
@@ -157,17 +159,37 @@ def _part(weights: Tensor, i: slice, j: slice) -> Tensor:
     return weights[i, j].clone()
 
 
-def dissimilar_to(pool: Pool, kernel: Kernel) -> Block:
-    """Bind ‖w‖∞ − w, the weight of a pair in conditional uniformity and among negatives; rounding counts as 0."""
+def dissimilar_to(pool: Pool, kernel: Kernel, negatives: Kernel | None = None) -> Block:
+    """Bind (‖w‖∞ − w) v, the weight of a pair in conditional uniformity; rounding of ‖w‖∞ − w counts as 0.
+
+    v is the kernel of the ``negatives``: 1 for every pair where there is none.
+    """
     similar = similar_to(pool, kernel)
+    among = None if negatives is None else similar_to(pool, negatives)
     supremum = kernel.supremum_over(pool.col_metadata, dtype=pool.rows.dtype)
     rounding = supremum * (16 * torch.finfo(pool.rows.dtype).eps)
 
     def block(i: slice, j: slice) -> Tensor:
         apart = similar(i, j).neg_().add_(supremum)
         if isinstance(rounding, float):
-            return torch.threshold_(apart, rounding, 0)
-        return apart.masked_fill_(apart <= rounding, 0)
+            torch.threshold_(apart, rounding, 0)
+        else:
+            apart.masked_fill_(apart <= rounding, 0)
+        return apart if among is None else apart.mul_(among(i, j))
+
+    return block
+
+
+def candidates_of(pool: Pool, kernel: Kernel, negatives: Kernel) -> Block:
+    """Bind max(v/‖v‖∞, w/‖w‖∞), the weight of a candidate that is one for being a negative (v) or a positive (w)."""
+    parts = [similar_to(pool, each) for each in (negatives, kernel)]
+    suprema = [each.supremum_over(pool.col_metadata, dtype=pool.rows.dtype) for each in (negatives, kernel)]
+    tiny = torch.finfo(pool.rows.dtype).tiny
+    suprema = [each.clamp_min(tiny) if isinstance(each, Tensor) else each for each in suprema]
+
+    def block(i: slice, j: slice) -> Tensor:
+        negative, positive = (part(i, j).div_(supremum) for part, supremum in zip(parts, suprema, strict=True))
+        return torch.maximum(negative, positive, out=negative)
 
     return block
 

@@ -52,13 +52,13 @@ class DebiasedInfoNCE(Objective):
         gaps = self._corrected(pool, twins, scale) - twins
         return {"contrast": pool.mean(functional.softplus(gaps, threshold=LINEAR_FROM))}
 
-    def negatives(self, pool: Pool, scale: float) -> Tensor:
+    def log_negatives(self, pool: Pool, scale: float) -> Tensor:
         """Log of the sum over the negatives, (2, n)."""
         return log_sum_exp(pool, scale, excluded="sample")
 
     def _corrected(self, pool: Pool, twins: Tensor, scale: float) -> Tensor:
         """The log of G_i."""
-        negatives = self.negatives(pool, scale)
+        negatives = self.log_negatives(pool, scale)
         log_n = math.log(pool.n_candidates - 1)
         floor = log_n - scale
         if self.positive_prior == 0:
@@ -130,10 +130,10 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
         super().__init__(temperature=temperature, positive_prior=positive_prior, tile=tile)
         self.concentration = check_number("concentration", concentration, at_least=0.0)
 
-    def negatives(self, pool: Pool, scale: float) -> Tensor:
+    def log_negatives(self, pool: Pool, scale: float) -> Tensor:
         """Log of the reweighted sum over the negatives, (2, n)."""
         if self.concentration == 0:
-            return super().negatives(pool, scale)
+            return super().log_negatives(pool, scale)
         raised = log_sum_exp(pool, (1 + self.concentration) * scale, excluded="sample")
         importance = log_sum_exp(pool, self.concentration * scale, excluded="sample")
         return raised - importance + math.log(pool.n_candidates - 1)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from neurocontrast.collectives import gather_samples, gather_sizes, is_distributed
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
-from neurocontrast.kernels import Kernel, Kind, Metadata
+from neurocontrast.kernels import Kernel, Kind, Metadata, Product
 from neurocontrast.losses.core import Pool
 from neurocontrast.losses.fused import SMALL, fused, tangent, to_unit_norm
 
@@ -37,11 +37,13 @@ class Objective(nn.Module):
     """
 
     kernel: Kernel | None
+    negatives: Kernel | None
     needs_nonnegative = True
 
     def __init__(self, *, temperature: float = 0.1, tile: int | None = None) -> None:
         super().__init__()
         self.kernel = None
+        self.negatives = None
         self.temperature = check_number("temperature", temperature, above=0.0)
         if tile is not None and (isinstance(tile, bool) or not isinstance(tile, int) or tile < 1):
             raise ConfigError(f"tile must be None or a whole number of at least 1, got {tile!r}.")
@@ -50,7 +52,13 @@ class Objective(nn.Module):
     @property
     def columns(self) -> dict[str, Kind]:
         """The metadata columns it needs, and how they are read."""
-        return {} if self.kernel is None else self.kernel.columns
+        kernels = self._kernels()
+        return Product(*kernels).columns if kernels else {}
+
+    @property
+    def positives(self) -> list[Kernel]:
+        """The kernel whose alike scans it pulls together; empty where only the views of one scan are."""
+        return []
 
     def forward(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> Tensor:
         """Return the loss, a scalar.
@@ -94,8 +102,16 @@ class Objective(nn.Module):
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
         """Check a whole cohort's metadata once, before training; see ``Kernel.check``."""
-        if self.kernel is not None:
-            self.kernel.check(metadata, names=names, nonnegative=self.needs_nonnegative)
+        for kernel in self._kernels():
+            kernel.check(metadata, names=names, nonnegative=self.needs_nonnegative)
+
+    def fit(self, metadata: Metadata) -> None:
+        """Fit the bandwidths that are given by a rule, on the metadata of the training cohort."""
+        for kernel in self._kernels():
+            kernel.fit(metadata)
+
+    def _kernels(self) -> list[Kernel]:
+        return [kernel for kernel in (self.kernel, self.negatives) if kernel is not None]
 
     @torch.compiler.disable
     def _eagerly(self, *arguments):  # type: ignore[no-untyped-def]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from neurocontrast.kernels import Categorical
+from neurocontrast.kernels import Categorical, Kernel
 from neurocontrast.losses.core import Pool, positives_against_negatives, similar_to
 from neurocontrast.losses.fused import log_sums_and_chances, pool_gradient, pool_similarities, shares
 from neurocontrast.losses.objective import Objective, check_number
@@ -61,6 +61,11 @@ class EpsilonSupInfoNCE(Objective):
         super().__init__(temperature=temperature, tile=tile)
         self.kernel: Categorical = Categorical(label)
         self.epsilon = check_number("epsilon", epsilon, at_least=0.0)
+
+    @property
+    def positives(self) -> list[Kernel]:
+        """The kernel of its label."""
+        return [self.kernel]
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """The mean softplus(log Σ_negatives − s_ip + ε), and −ε where there is a margin."""

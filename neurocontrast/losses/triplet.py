@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neurocontrast.kernels import Block, Categorical
+from neurocontrast.kernels import Block, Categorical, Kernel
 from neurocontrast.losses.core import Pool
 from neurocontrast.losses.objective import Objective, check_number
 
@@ -43,6 +43,11 @@ class Triplet(Objective):
         self.kernel: Categorical = Categorical(label)
         self.label = label
         self.margin = check_number("margin", margin, at_least=0.0)
+
+    @property
+    def positives(self) -> list[Kernel]:
+        """The kernel of its label."""
+        return [self.kernel]
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """The one part, ``triplet``."""

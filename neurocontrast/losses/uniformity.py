@@ -17,22 +17,24 @@ from neurocontrast.losses.yaware import check_kernel, conditional_alignment
 __all__ = ["AlignmentUniformity", "ConditionalAlignmentUniformity", "ConditionalUniformity"]
 
 
-def conditional_uniformity(pool: Pool, kernel: Kernel, scale: float) -> Tensor:
-    """Return log mean_i Σ_j (d_ij / Σ_k d_ik) exp s_ij with d = ‖w‖∞ − w, over anchors that have a dissimilar sample.
+def conditional_uniformity(pool: Pool, kernel: Kernel, scale: float, negatives: Kernel | None = None) -> Tensor:
+    """Return log mean_i Σ_j (d_ij / Σ_k d_ik) exp s_ij, d = (‖w‖∞ − w) v, over anchors that have a dissimilar sample.
 
-    This is the formula of the class, for d_ij / Σ_k d_ik = (‖w‖∞ − w_ij) / (M (‖w‖∞ − Ẑ_i)).
+    This is the formula of the class, for d_ij / Σ_k d_ik = (‖w‖∞ − w_ij) / (M (‖w‖∞ − Ẑ_i)) where v is 1.
     """
-    sums, mass = weighted_log_sum_exp(pool, scale, dissimilar_to(pool, kernel))
+    sums, mass = weighted_log_sum_exp(pool, scale, dissimilar_to(pool, kernel, negatives))
     n_anchors = pool.rows.shape[0] * pool.total((mass > 0).to(mass.dtype))
     smallest = torch.finfo(mass.dtype).tiny
     value = pool.log_total(sums - mass.clamp_min(smallest).log_()) - n_anchors.clamp_min(1).log_()
     return torch.where(n_anchors > 0, value, 0.0)
 
 
-def uniformity_and_slopes(pool: Pool, kernel: Kernel, scores: Tensor, weight: float) -> tuple[Tensor, Tensor]:
+def uniformity_and_slopes(
+    pool: Pool, kernel: Kernel, scores: Tensor, weight: float, negatives: Kernel | None = None
+) -> tuple[Tensor, Tensor]:
     """``weight`` times that, and its ∂/∂s = softmax(s + log d̂) over all pairs of a small pool; scores are used up."""
     n = pool.n_samples
-    apart = dissimilar_to(pool, kernel)(slice(None), slice(None))
+    apart = dissimilar_to(pool, kernel, negatives)(slice(None), slice(None))
     mass = weight_mass(apart, 2, 0)
     n_anchors = mass.count_nonzero().to(mass.dtype).mul_(2)
     log_shares = apart.div_(mass.clamp_min_(torch.finfo(mass.dtype).tiny).unsqueeze(1)).log_().clamp_min_(EMPTY)
@@ -51,28 +53,40 @@ class ConditionalUniformity(Objective):
     decide. Scans with equal metadata do not repel at all. An anchor with no dissimilar scan is left out; with none
     left the term is 0.
 
+    With ``negatives``, a second kernel v, d_ij = (‖w‖∞ − w_ij) v_ij takes the place of ‖w‖∞ − w_ij:
+    log [ 1/n_a Σ_i Σ_{j≠i} ( d_ij / Σ_{k≠i} d_ik ) exp s_ij ] over the n_a anchors with Σ_k d_ik > 0. With v the
+    `Categorical` kernel on the site, scans of different age are pushed apart within a site only, so that the contrast
+    of ages has to be learnt from brains of one scanner, and nothing is gained by telling sites apart.
+
     Parameters
     ----------
     kernel : Kernel
         w ≥ 0 between scans.
     temperature : float
         τ. Small: only the nearest dissimilar pairs are pushed. Large: all alike.
+    negatives : Kernel, optional
+        v ≥ 0 between scans: which of those that differ are pushed apart. None: all.
     tile : int, optional
         See `Objective`.
     """
 
-    def __init__(self, kernel: Kernel, *, temperature: float = 0.1, tile: int | None = None) -> None:
+    def __init__(
+        self, kernel: Kernel, *, temperature: float = 0.1, negatives: Kernel | None = None, tile: int | None = None
+    ) -> None:
         super().__init__(temperature=temperature, tile=tile)
         self.kernel: Kernel = check_kernel(kernel)
+        self.negatives = None if negatives is None else check_kernel(negatives, "negatives")
+        _ = self.columns
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """The one part, ``uniformity``."""
-        return {"uniformity": conditional_uniformity(pool, self.kernel, 1 / self.temperature)}
+        return {"uniformity": conditional_uniformity(pool, self.kernel, 1 / self.temperature, self.negatives)}
 
     def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
         """∂/∂s = softmax(s + log d̂) over all pairs at once."""
         scale = 1 / self.temperature
-        value, slopes = uniformity_and_slopes(pool, self.kernel, pool_similarities(pool.rows, scale), 1.0)
+        scores = pool_similarities(pool.rows, scale)
+        value, slopes = uniformity_and_slopes(pool, self.kernel, scores, 1.0, self.negatives)
         return value, pool_gradient(slopes, pool.rows, scale)
 
 
@@ -83,6 +97,10 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
     (Dufumier et al. 2021, eq. 4). Unlike `YAwareInfoNCE` it never pushes scans of equal metadata apart. Choose it
     when metadata should organise the representation and the batch holds many alike scans.
 
+    With a factor `Different` on the site in ``kernel``, all pairs of one site repel in full, those of like age too. To
+    pull by one kernel and push by another, add `ConditionalAlignment` and `ConditionalUniformity` in a
+    `SumOfObjectives`.
+
     Parameters
     ----------
     kernel : Kernel
@@ -91,6 +109,8 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
         τ of both parts.
     uniformity_weight : float
         λ ≥ 0. Larger: embeddings spread out more; too small: they collapse.
+    negatives : Kernel, optional
+        v ≥ 0 between scans, such as ``Categorical("site")``; see `ConditionalUniformity`. None: all repel.
     tile : int, optional
         See `Objective`.
     """
@@ -101,10 +121,16 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
         *,
         temperature: float = 0.1,
         uniformity_weight: float = 1.0,
+        negatives: Kernel | None = None,
         tile: int | None = None,
     ) -> None:
-        super().__init__(kernel, temperature=temperature, tile=tile)
+        super().__init__(kernel, temperature=temperature, negatives=negatives, tile=tile)
         self.uniformity_weight = check_number("uniformity_weight", uniformity_weight, at_least=0.0)
+
+    @property
+    def positives(self) -> list[Kernel]:
+        """Its kernel."""
+        return [self.kernel]
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """``alignment``, and ``uniformity`` times its weight."""
@@ -117,7 +143,8 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
         pulled = shares(similar_to(pool, self.kernel)).div_(n_anchors)
         scores = pool_similarities(pool.rows, scale)
         alignment = torch.dot(pulled.view(-1), scores.view(-1))
-        uniformity, slopes = uniformity_and_slopes(pool, self.kernel, scores, self.uniformity_weight)
+        weight = self.uniformity_weight
+        uniformity, slopes = uniformity_and_slopes(pool, self.kernel, scores, weight, self.negatives)
         return uniformity - alignment, pool_gradient(slopes.sub_(pulled), pool.rows, scale)
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from neurocontrast.config import Config, build_objective
-from neurocontrast.data import Cohort, VolumeCache, VolumeDataset, encode_metadata, split_by_subject
+from neurocontrast.data import (
+    Cohort,
+    Preprocessing,
+    VolumeCache,
+    VolumeDataset,
+    encode_metadata,
+    fit_preprocessing,
+    split_by_subject,
+)
 from neurocontrast.encoders import ContrastiveModel, build_model, check_shape
 from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.progress import Progress
 from neurocontrast.training import AnyObjective, TrainingData, check_split
 
 __all__ = ["Parts", "prepare"]
@@ -25,6 +34,35 @@ class Parts:
     objective: AnyObjective
     data: TrainingData
     categories: dict[str, list[str]]
+    preprocessing: Preprocessing
+
+    def with_preprocessing(self, settings: Config, preprocessing: Preprocessing) -> Parts:
+        """Return the same with images that are preprocessed in another way."""
+        cache = VolumeCache(settings.data.cache_dir, preprocessing, dtype=settings.data.cache_dtype)
+        data = replace(self.data, images=VolumeDataset(self.cohort, cache))
+        return replace(self, data=data, preprocessing=preprocessing)
+
+    def fitted(self, settings: Config, progress: Progress) -> Parts:
+        """Return the same with a preprocessing that is fitted on the scans of training, and not on those that measure.
+
+        Raises
+        ------
+        DataError
+            Naming all scans, of either kind, that cannot be used.
+        """
+        if not self.preprocessing.unfitted:
+            return self
+        table = self.cohort.table
+        training, validation = table.iloc[self.data.training_rows], table.iloc[self.data.validation_rows]
+        preprocessing = fit_preprocessing(
+            self.preprocessing,
+            [str(path) for path in training["path"]],
+            sites=list(training["site"]) if "site" in table else None,
+            others=[str(path) for path in validation["path"]],
+            n_workers=settings.data.n_workers,
+            progress=progress,
+        )
+        return self.with_preprocessing(settings, preprocessing)
 
 
 def prepare(settings: Config, cohort: Cohort) -> Parts:
@@ -40,11 +78,12 @@ def prepare(settings: Config, cohort: Cohort) -> Parts:
     objective.check(metadata, names=cohort.names())
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
     check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
-    if objective.kernel is not None:  # fitted again in training; here, so that a rule that cannot be used is told first
-        objective.kernel.fit({name: column[training_rows] for name, column in metadata.items()})
+    # Fitted again in training; here, so that a rule that cannot be used is told first.
+    objective.fit({name: column[training_rows] for name, column in metadata.items()})
     model = build_model(settings.encoder, seed=settings.seed)
     check_shape(model.encoder, settings.data.shape)
-    cache = VolumeCache(settings.data.cache_dir, settings.data.preprocessing, dtype=settings.data.cache_dtype)
+    preprocessing = settings.data.preprocessing
+    cache = VolumeCache(settings.data.cache_dir, preprocessing, dtype=settings.data.cache_dtype)
     data = TrainingData(
         images=VolumeDataset(cohort, cache),
         names=cohort.names(),
@@ -54,7 +93,7 @@ def prepare(settings: Config, cohort: Cohort) -> Parts:
         targets=_targets(settings, cohort),
         n_readers=settings.data.n_workers,
     )
-    return Parts(cohort, model, objective, data, categories)
+    return Parts(cohort, model, objective, data, categories, preprocessing)
 
 
 def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:

@@ -189,9 +189,8 @@ def start_session(
     """
     check_split(data.training_rows, data.validation_rows, settings)
     objective.check(data.metadata, names=data.names)
-    if objective.kernel is not None:
-        training = torch.as_tensor(data.training_rows)
-        objective.kernel.fit({name: column[training] for name, column in data.metadata.items()})
+    training = torch.as_tensor(data.training_rows)
+    objective.fit({name: column[training] for name, column in data.metadata.items()})
     fabric, processes = joined or launch(settings)
     if processes.size > 1 and settings.sync_batchnorm:
         synchronise(model if settings.micro_batch_size is None else model.head)

@@ -68,6 +68,26 @@ def categorical(values):
     return w
 
 
+def different(values, within, own=True):
+    """1 between categories, ``within`` in one; a sample with itself counts 1, or as of one category."""
+
+    def w(i, j):
+        if own and i == j:
+            return 1.0
+        return within if int(values[i]) == int(values[j]) else 1.0
+
+    return w
+
+
+def own(kernel):
+    """1 for a sample with itself."""
+
+    def w(i, j):
+        return 1.0 if i == j else kernel(i, j)
+
+    return w
+
+
 def product(*kernels):
     def w(i, j):
         return math.prod(kernel(i, j) for kernel in kernels)
@@ -211,6 +231,37 @@ def conditional_uniformity(z1, z2, w, supremum, temperature):
         for j in others:
             inside = inside + (supremum - w(sample[i], sample[j])) / (supremum - z_hat) * torch.exp(s[i][j])
     return log(inside / (n_anchors * m)) if n_anchors else 0.0 * z1.sum()
+
+
+def yaware_among(z1, z2, w, v, temperature, supremum=1.0):
+    """y-Aware whose candidates are the negatives of v and the positives of w, whichever weighs more."""
+    s, size, sample = pool(z1, z2, temperature)
+    loss = 0.0
+    for i in range(size):
+        others = [j for j in range(size) if j != i]
+        inside = 0.0
+        for k in others:
+            weight = max(v(sample[i], sample[k]), w(sample[i], sample[k]) / supremum)
+            inside = inside + weight * torch.exp(s[i][k])
+        mass = sum(w(sample[i], sample[k]) for k in others)
+        for j in others:
+            loss = loss + w(sample[i], sample[j]) / mass * (-s[i][j] + log(inside))
+    return loss / size
+
+
+def conditional_uniformity_among(z1, z2, w, v, temperature):
+    """Conditional uniformity in which v says who can be a negative; w at most 1."""
+    s, size, sample = pool(z1, z2, temperature)
+    inside, n_anchors = 0.0, 0
+    for i in range(size):
+        others = [j for j in range(size) if j != i]
+        apart = [(1 - w(sample[i], sample[j])) * v(sample[i], sample[j]) for j in others]
+        if sum(apart) <= 1e-12:
+            continue
+        n_anchors += 1
+        for j, weight in zip(others, apart, strict=True):
+            inside = inside + weight / sum(apart) * torch.exp(s[i][j])
+    return log(inside / n_anchors) if n_anchors else 0.0 * z1.sum()
 
 
 def wang_isola(z1, z2, alpha, t, uniformity_weight):

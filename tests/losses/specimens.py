@@ -145,6 +145,81 @@ SPECIMENS = [
         ),
     ),
     Specimen(
+        "yaware-across-sites",
+        lambda: losses.YAwareInfoNCE(
+            kernels.Gaussian("age", sigma=15.0) * kernels.Different("cluster"), temperature=0.1
+        ),
+        lambda N, a, b, m: N.yaware(a, b, N.product(N.gaussian(m["age"], 15.0), N.different(m["cluster"], 0.0)), 0.1),
+    ),
+    Specimen(
+        "yaware-across-sites-some-missing",
+        lambda: losses.YAwareInfoNCE(
+            kernels.Gaussian("age", sigma=5.0) * kernels.Different("partial", within=0.3, missing="marginal"),
+            temperature=0.1,
+        ),
+        lambda N, a, b, m: N.yaware(
+            a,
+            b,
+            N.product(
+                _age(N, m), N.own(N.marginal(N.different(m["partial"], 0.3, own=False), (m["partial"] >= 0).tolist()))
+            ),
+            0.1,
+        ),
+    ),
+    Specimen(
+        "yaware-within-site-negatives",
+        lambda: losses.YAwareInfoNCE(
+            kernels.Gaussian("age", sigma=15.0) * kernels.Different("cluster"),
+            temperature=0.2,
+            negatives=kernels.Categorical("cluster"),
+        ),
+        lambda N, a, b, m: N.yaware_among(
+            a,
+            b,
+            N.product(N.gaussian(m["age"], 15.0), N.different(m["cluster"], 0.0)),
+            N.categorical(m["cluster"]),
+            0.2,
+        ),
+    ),
+    Specimen(
+        "yaware-among-graded-negatives",
+        lambda: losses.YAwareInfoNCE(
+            2.0 * kernels.Gaussian("age", sigma=5.0) + kernels.Categorical("sex"),
+            temperature=0.1,
+            negatives=kernels.Laplacian("age", sigma=20.0),
+        ),
+        lambda N, a, b, m: N.yaware_among(a, b, _age_or_sex(N, m), N.laplacian(m["age"], 20.0), 0.1, supremum=3.0),
+    ),
+    Specimen(
+        "conditional-uniformity-within-site",
+        lambda: losses.ConditionalUniformity(
+            kernels.Gaussian("age", sigma=5.0) * kernels.Categorical("sex"),
+            temperature=0.1,
+            negatives=kernels.Categorical("cluster"),
+        ),
+        lambda N, a, b, m: N.conditional_uniformity_among(a, b, _age_by_sex(N, m), N.categorical(m["cluster"]), 0.1),
+    ),
+    Specimen(
+        "conditional-across-sites-within-site-negatives",
+        lambda: losses.ConditionalAlignmentUniformity(
+            kernels.Gaussian("age", sigma=5.0) * kernels.Different("cluster", within=0.5),
+            temperature=0.1,
+            uniformity_weight=0.7,
+            negatives=kernels.Categorical("cluster"),
+        ),
+        lambda N, a, b, m: (
+            N.conditional_alignment(a, b, N.product(_age(N, m), N.different(m["cluster"], 0.5)), 0.1)
+            + 0.7
+            * N.conditional_uniformity_among(
+                a,
+                b,
+                N.product(_age(N, m), N.different(m["cluster"], 0.5)),
+                N.categorical(m["cluster"]),
+                0.1,
+            )
+        ),
+    ),
+    Specimen(
         "global-uniformity",
         lambda: losses.GlobalUniformity(temperature=0.1),
         lambda N, a, b, m: N.global_uniformity(a, b, 0.1),

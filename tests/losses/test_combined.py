@@ -63,7 +63,7 @@ def test_kernels_are_fitted_and_stored(random_batch):
         )
 
     fitted, loaded = objective(), objective()
-    fitted.kernel.fit(metadata)
+    fitted.fit(metadata)
     loaded.load_state_dict(fitted.state_dict())
     z1, z2, batch = random_batch(5, 4, seed=4)
     torch.testing.assert_close(loaded(z1, z2, batch), fitted(z1, z2, batch))
@@ -72,16 +72,17 @@ def test_kernels_are_fitted_and_stored(random_batch):
 def test_the_cohort_is_checked_by_each_objective(random_batch):
     _, _, metadata = random_batch(6, 4, seed=5)
     both = losses.SumOfObjectives({"a": losses.NTXent(), "b": losses.YAwareInfoNCE(Linear("scores"))})
-    for check in (both.check, both.kernel.check):
-        with pytest.raises(DataError, match="needs weights of at least 0"):
-            check(metadata)
+    with pytest.raises(DataError, match="needs weights of at least 0"):
+        both.check(metadata)
     metadata["scores"][1] = torch.nan
     with pytest.raises(DataError, match="sub-1"):
         both.check(metadata, names=[f"sub-{i}" for i in range(6)])
 
 
-def test_no_kernel_where_nothing_is_read():
-    assert losses.SumOfObjectives({"a": losses.NTXent(), "b": losses.InfoNCE()}).kernel is None
+def test_no_column_where_nothing_is_read():
+    nothing = losses.SumOfObjectives({"a": losses.NTXent(), "b": losses.InfoNCE()})
+    nothing.fit({})
+    assert nothing.columns == {}
 
 
 @pytest.mark.parametrize(

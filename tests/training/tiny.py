@@ -43,6 +43,10 @@ class Contrast(torch.nn.Module):
         if self.kernel is not None:
             self.kernel.check(metadata, names=names)
 
+    def fit(self, metadata):
+        if self.kernel is not None:
+            self.kernel.fit(metadata)
+
     def forward(self, z1, z2, metadata=None):
         return sum(self.terms(z1, z2, metadata).values())
 

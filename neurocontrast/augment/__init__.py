@@ -12,20 +12,41 @@ from neurocontrast.augment.settings import (
     FlipSettings,
     NoiseSettings,
 )
+from neurocontrast.augment.site_settings import (
+    AffineSettings,
+    BiasFieldSettings,
+    ContrastSettings,
+    GhostingSettings,
+    HistogramSettings,
+    MaskEdgeSettings,
+    ResolutionSettings,
+    RicianSettings,
+)
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from neurocontrast.augment.sites import SiteParameters, draw_site
     from neurocontrast.augment.volume import TwoViews, ViewParameters, draw_view
 
 __all__ = [
+    "AffineSettings",
     "AugmentSettings",
+    "BiasFieldSettings",
     "BlurSettings",
+    "ContrastSettings",
     "CropSettings",
     "CutoutSettings",
     "FlipSettings",
+    "GhostingSettings",
+    "HistogramSettings",
+    "MaskEdgeSettings",
     "NoiseSettings",
+    "ResolutionSettings",
+    "RicianSettings",
+    "SiteParameters",
     "TwoViews",
     "ViewParameters",
+    "draw_site",
     "draw_view",
 ]
 
@@ -33,6 +54,7 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
+        "sites": ["SiteParameters", "draw_site"],
         "volume": ["TwoViews", "ViewParameters", "draw_view"],
     },
 )

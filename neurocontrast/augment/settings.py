@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
+from neurocontrast.augment.ranges import Axes, Probability, SideRange, SigmaRange
+from neurocontrast.augment.site_settings import (
+    AffineSettings,
+    BiasFieldSettings,
+    ContrastSettings,
+    GhostingSettings,
+    HistogramSettings,
+    MaskEdgeSettings,
+    ResolutionSettings,
+    RicianSettings,
+)
 from neurocontrast.settings import Settings
 
 __all__ = ["AugmentSettings", "BlurSettings", "CropSettings", "CutoutSettings", "FlipSettings", "NoiseSettings"]
-
-
-def _ordered(limits: tuple[float, float]) -> tuple[float, float]:
-    low, high = limits
-    if low > high:
-        raise ValueError(f"a range is [lowest, highest]. Got [{low:g}, {high:g}]; swap the two numbers.")
-    return limits
-
-
-def _distinct(axes: tuple[int, ...]) -> tuple[int, ...]:
-    if len(set(axes)) != len(axes):
-        raise ValueError(f"axes must be distinct. Got {list(axes)}.")
-    return axes
-
-
-Probability = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
-_Sigma = Annotated[float, Field(ge=0.0, le=10.0, allow_inf_nan=False)]
-_Side = Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False)]
-SigmaRange = Annotated[tuple[_Sigma, _Sigma], AfterValidator(_ordered)]
-SideRange = Annotated[tuple[_Side, _Side], AfterValidator(_ordered)]
-Axes = Annotated[tuple[Literal[0, 1, 2], ...], Field(min_length=1), AfterValidator(_distinct)]
 
 
 class FlipSettings(Settings):
@@ -113,7 +103,7 @@ class CropSettings(Settings):
 
 
 class AugmentSettings(Settings):
-    """What turns a volume into a view; the operations are applied in the order below.
+    """What turns a volume into a view: flip, then what differs between sites, then the rest, each in the order below.
 
     An operation that is null is off. Each operation's own defaults are the reference
     protocol's (Dufumier et al., 2021); which are on by default was chosen by evidence: the
@@ -124,6 +114,9 @@ class AugmentSettings(Settings):
     ----------
     flip, blur, noise, cutout, crop : settings or None
         Each operation's probability and range.
+    affine, contrast, histogram, bias_field, resolution, ghosting, rician, mask_edge : settings or None
+        The same for operations that imitate another scanner or another way to prepare its scans; off by
+        default. They are applied between flip and blur.
     """
 
     flip: FlipSettings | None = None
@@ -131,6 +124,14 @@ class AugmentSettings(Settings):
     noise: NoiseSettings | None = NoiseSettings(sigma=(0.05, 0.2))
     cutout: CutoutSettings | None = CutoutSettings()
     crop: CropSettings | None = None
+    affine: AffineSettings | None = None
+    contrast: ContrastSettings | None = None
+    histogram: HistogramSettings | None = None
+    bias_field: BiasFieldSettings | None = None
+    resolution: ResolutionSettings | None = None
+    ghosting: GhostingSettings | None = None
+    rician: RicianSettings | None = None
+    mask_edge: MaskEdgeSettings | None = None
 
     @classmethod
     def reference(cls) -> Self:
@@ -145,6 +146,25 @@ class AugmentSettings(Settings):
             noise=NoiseSettings(),
             cutout=CutoutSettings(),
             crop=CropSettings(),
+        )
+
+    @classmethod
+    def sites(cls) -> Self:
+        """Return every operation that imitates another site, at its defaults, and the cutout.
+
+        Blur and noise are left out: resolution and Rician noise take their places.
+        """
+        return cls(
+            blur=None,
+            noise=None,
+            affine=AffineSettings(),
+            contrast=ContrastSettings(),
+            histogram=HistogramSettings(),
+            bias_field=BiasFieldSettings(),
+            resolution=ResolutionSettings(),
+            ghosting=GhostingSettings(),
+            rician=RicianSettings(),
+            mask_edge=MaskEdgeSettings(),
         )
 
     @classmethod

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from neurocontrast.augment import operations
 from neurocontrast.augment.settings import AugmentSettings
+from neurocontrast.augment.sites import SiteParameters, draw_site, seen_at_site
 from neurocontrast.exceptions import DataError
 from neurocontrast.seeds import derive_generator
 
@@ -112,14 +113,17 @@ class TwoViews:
         views = torch.empty(volumes.shape, dtype=torch.float32, device=volumes.device)
         # One volume after the other: operations differ between volumes, and a view cannot then depend on its batch.
         for made, x_CDHW, sample in zip(views, volumes, numbers, strict=True):
-            drawn = draw_view(self.settings, x_CDHW.shape[1:], seed=self.seed, epoch=epoch, sample=sample, view=view)
-            _fill(made, x_CDHW, drawn, self.settings)
+            shape, keys = x_CDHW.shape[1:], {"seed": self.seed, "epoch": epoch, "sample": sample, "view": view}
+            drawn, site = draw_view(self.settings, shape, **keys), draw_site(self.settings, **keys)
+            _fill(made, x_CDHW, drawn, site, self.settings)
         return views
 
 
-def _fill(made: Tensor, x_CDHW: Tensor, drawn: ViewParameters, settings: AugmentSettings) -> None:
-    """Make a view in its place in the batch; only blur, noise and crop need memory of their own for a while."""
+def _fill(made: Tensor, x_CDHW: Tensor, drawn: ViewParameters, site: SiteParameters, settings: AugmentSettings) -> None:
+    """Make a view in its place in the batch; only some operations need memory of their own for a while."""
     made.copy_(x_CDHW if drawn.flip_axis is None else operations.flip(x_CDHW, axis=drawn.flip_axis))
+    if not site.nothing:
+        made.copy_(seen_at_site(made, site))
     if drawn.blur_sigma_voxels is not None:
         made.copy_(operations.blur(made, sigma_voxels=drawn.blur_sigma_voxels))
     if drawn.noise_sigma is not None:

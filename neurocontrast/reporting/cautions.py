@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.folder import EvaluationFiles, external_part
+from neurocontrast.reporting.new_site_sentences import say_new_site, say_outside
+from neurocontrast.reporting.new_sites import is_lost, new_site_metric, nothing_left
+from neurocontrast.reporting.outlyingness import count_outside
 
 __all__ = ["explain_warning", "hide_ids", "list_warnings"]
 
@@ -19,6 +22,18 @@ _CONFOUNDED = (
 _FEW = "With so few scans chance alone moves the result a lot. Read the interval, not the point."
 _SELECTED = "They are in no figure below. If they differ from the others, the result holds for a selected group."
 _BASELINE = "Without a full baseline nobody can say what the scan adds to what was known without it."
+_ELSEWHERE = (
+    "The result below is of sites that were trained on. At another scanner expect the error of unseen sites, or a "
+    "larger one. See “At a site it has not seen”."
+)
+_USELESS = (
+    "At a scanner that was not trained on, do not trust the number: as far as these data tell, a guess without the "
+    "scan serves as well. See “At a site it has not seen”."
+)
+_OUTSIDE = (
+    "Do not trust the number for these scans: the model gives one wherever they lie, but it learned from nothing like "
+    "them. They count in the figures below. See “Scans unlike those it learned from”."
+)
 _EXPLANATIONS = {
     "pretraining_overlap": _SEEN,
     "overlap_unknown": "If some of them were in pretraining, the figures below may be too good.",
@@ -60,6 +75,11 @@ _EXPLANATIONS = {
     "permutation_moves_few": "A large permutation p-value is no evidence against the model here.",
     "perfect_separation": "Such a figure comes from a leak more often than from a disease.",
     "not_converged": "Their coefficients are not the best ones; more scans or a smaller C usually help.",
+    "new_site_worse": _ELSEWHERE,
+    "new_site_no_better_than_constant": _USELESS,
+    "new_site_skipped": "What the model does there, were the site new to it, is not known.",
+    "outside_distribution": _OUTSIDE,
+    "external_outside_distribution": _OUTSIDE,
     "pooled_auc_mixes_folds": (
         "Pooling compares scores of models that were fitted on different scans. The AUC within folds does not."
     ),
@@ -103,6 +123,38 @@ def list_warnings(files: EvaluationFiles, *, show_ids: bool = False) -> list[tup
     if n_overlap and not any("overlap" in code for code in codes):
         message = f"{n_overlap} of the subjects evaluated here were also in the pretraining cohort (overlap allowed)."
         found.insert(0, (message, explain_warning("pretraining_overlap")))
+    derived = [*_look_at_new_site(files), *_look_at_outside(files)]
+    return found + [(message, explain_warning(code)) for code, message in derived if not _told(code, codes)]
+
+
+def _told(code: str, codes: list[str]) -> bool:
+    """Whether the evaluation itself warns of the matter."""
+    family = "new_site_" if code.startswith("new_site_") else code
+    return any(each.startswith(family) and each != "new_site_skipped" for each in codes)
+
+
+def _look_at_new_site(files: EvaluationFiles) -> list[tuple[str, str]]:
+    """Return what the panel of unseen sites calls for: nothing left there, or less than at known sites."""
+    metric = new_site_metric(files)
+    said = say_new_site(files)
+    if metric is None or said is None:
+        return []
+    if nothing_left(files, metric):
+        return [("new_site_no_better_than_constant", said)]
+    return [("new_site_worse", said)] if is_lost(files, metric) else []
+
+
+def _look_at_outside(files: EvaluationFiles) -> list[tuple[str, str]]:
+    """Return what the scans outside call for, here and in the external test set."""
+    found = []
+    external = external_part(files)
+    for code, part, whose in (
+        ("outside_distribution", files, ""),
+        ("external_outside_distribution", external, " of the external test set"),
+    ):
+        counted = None if part is None else count_outside(part)
+        if counted is not None and counted.more_than_chance:
+            found.append((code, say_outside(counted, whose=whose)))
     return found
 
 
@@ -112,8 +164,13 @@ def hide_ids(text: str, files: EvaluationFiles, *, code: str = "") -> str:
     Identifiers made of digits alone look like counts, so they are looked for only in warnings
     about duplicates, which list people.
     """
-    columns = [name for name in ("participant_id", "subject_id") if name in files.predictions]
-    names = {str(name) for column in columns for name in files.predictions[column].dropna()}
+    names = {
+        str(name)
+        for table in (files.predictions, files.external_predictions, files.outlyingness, files.external_outlyingness)
+        for column in ("participant_id", "subject_id")
+        if table is not None and column in table
+        for name in table[column].dropna()
+    }
     if "duplicate" not in code:
         names = {name for name in names if not name.isdigit() and len(name) > 2}
     if not names:

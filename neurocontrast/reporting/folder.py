@@ -34,6 +34,9 @@ _TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
     "learning": ("learning_curve.tsv", ("n_train",)),
     "external_predictions": ("external_predictions.tsv", ("y_true", "y_score")),
     "external_sites": ("external_sites.tsv", ("site", "n")),
+    "new_sites": ("new_sites.tsv", ("site", "model", "n")),
+    "outlyingness": ("outlyingness.tsv", ("site", "outside")),
+    "external_outlyingness": ("external_outlyingness.tsv", ("site", "outside")),
 }
 """Each table by its name here: the file, and the columns without which it means nothing."""
 
@@ -73,6 +76,10 @@ class EvaluationFiles:
         ``learning_curve.tsv``.
     external_predictions, external_sites : DataFrame or None
         Predictions and sites of the external test set.
+    new_sites : DataFrame or None
+        ``new_sites.tsv``: each site while it is known to the model, and while it is left out.
+    outlyingness, external_outlyingness : DataFrame or None
+        How far each scan lies from those the model learned from.
     probe : mapping or None
         ``probe/probe.json``: the probe fitted on all scans.
     explanation : Explanation or None
@@ -98,6 +105,9 @@ class EvaluationFiles:
     learning: pd.DataFrame | None = None
     external_predictions: pd.DataFrame | None = None
     external_sites: pd.DataFrame | None = None
+    new_sites: pd.DataFrame | None = None
+    outlyingness: pd.DataFrame | None = None
+    external_outlyingness: pd.DataFrame | None = None
     probe: Mapping[str, Any] | None = None
     explanation: Explanation | None = None
     config_text: str | None = None
@@ -220,10 +230,12 @@ def external_part(files: EvaluationFiles) -> EvaluationFiles | None:
         files,
         summary={**files.summary, "n": external.get("n") or {}, "metrics": metrics, "baseline": baseline,
                  "increment": external.get("increment") or {},
+                 "outlyingness": external.get("outlyingness"),
                  "threshold": {"rule": external.get("threshold"), "values": []}},
         predictions=rows,
         sites=pd.DataFrame() if files.external_sites is None else files.external_sites,
         cohort=None,
+        outlyingness=files.external_outlyingness,
     )  # fmt: skip
 
 

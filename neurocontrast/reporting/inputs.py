@@ -59,6 +59,26 @@ INPUTS: tuple[Input, ...] = (
         "Made with `neurocontrast evaluate … --test OTHER.parquet`.",
     ),
     Input("confounds.tsv", "confounds", "how well site, age and sex can be read off the embedding", "confounds"),
+    Input(
+        "new_sites.tsv",
+        "new_sites",
+        "how the model does at sites that it has not seen",
+        "new_site",
+        "Written by `neurocontrast evaluate` of this version where there are two sites or more.",
+    ),
+    Input(
+        "outlyingness.tsv",
+        "outlyingness",
+        "which scans lie outside the distribution that the model learned from",
+        "outlyingness",
+    ),
+    Input(
+        "external_outlyingness.tsv",
+        "external_outlyingness",
+        "which external scans lie outside that distribution",
+        "",
+        "Made with `neurocontrast evaluate … --test OTHER.parquet`.",
+    ),
     Input("hsic.tsv", "dependence", "the dependence of the embedding on each column", ""),
     Input(
         "explanation/",

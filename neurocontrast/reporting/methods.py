@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.methods_new_site import write_new_site, write_outlyingness
 from neurocontrast.reporting.methods_statistics import write_confounds, write_explanation, write_statistics
 from neurocontrast.reporting.naming import (
     capitalise,
@@ -34,6 +35,8 @@ def write_methods(files: EvaluationFiles, cite: Citations) -> list[tuple[str, st
         ("Participants and images.", _images(files)),
         ("Representation.", _pretraining(files, cite)),
         ("Prediction.", _prediction(files, cite)),
+        ("Unseen sites.", write_new_site(files, cite)),
+        ("Scans outside.", write_outlyingness(files, cite)),
         ("External test set.", _external(files, cite)),
         ("Performance and uncertainty.", write_statistics(files, cite)),
         ("Confounds.", write_confounds(files, cite)),

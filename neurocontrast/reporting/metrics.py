@@ -171,6 +171,13 @@ _KNOWN = (
         ideal=0.0,
     ),
     Metric(
+        "bias",
+        "Mean error (predicted − true)",
+        "Bias",
+        "How far predictions lie above (+) or below (−) the truth on average; 0 is none.",
+        ideal=0.0,
+    ),
+    Metric(
         "age_bias_slope",
         "Slope of the error on the true value",
         "Bias slope",

@@ -43,7 +43,12 @@ _LOSSES = {
     "fair_cclk": "fair CCL-K",
     "hard_negative_cclk": "CCL-K with hard negatives",
 }
-_ENCODERS = {"densenet121": "DenseNet121 (3D)", "lenet": "LeNet (3D)", "resnet18": "ResNet-18 (3D)"}
+_ENCODERS = {
+    "densenet121": "DenseNet121 (3D)",
+    "densenet_small": "small DenseNet (3D)",
+    "lenet": "LeNet (3D)",
+    "resnet18": "ResNet-18 (3D)",
+}
 _SPLITS = {
     "stratified": "stratified by target × site",
     "leave-site-out": "one site left out at a time",

@@ -13,10 +13,14 @@ __all__ = ["read_table"]
 
 _TEXT_COLUMNS = {"participant_id", "subject_id", "session", "site", "sex", "held_out_site", "note", "path", "y_true"}
 _TEXT_COLUMNS |= {"target", "y_pred", "group_by", "group", "model", "column", "within", "metric", "step", "reason"}
-_TEXT_COLUMNS |= {"class"}
+_TEXT_COLUMNS |= {"class", "reference"}
 _NUMERIC_COLUMNS = {"repeat", "fold", "age", "y_score", "baseline_score", "n", "n_train", "n_test"}
 _NUMERIC_COLUMNS |= {"pc1", "pc2", "umap1", "umap2", "mean_predicted", "observed", "value", "low", "high", "chance"}
 _NUMERIC_COLUMNS |= {"observed_low", "observed_high", "hsic", "p", "n_scans", "n_subjects"}
+_NUMERIC_COLUMNS |= {"mahalanobis", "mahalanobis_percentile", "knn_distance", "knn_percentile"}
+_FLAGS = {"outside"}
+_ALL_NUMBERS = {"cohort.tsv", "new_sites.tsv"}
+"""Tables whose columns are numbers, but for those of text."""
 
 
 def read_table(path: Path, required: Sequence[str], *, continuous: bool) -> pd.DataFrame | None:
@@ -40,7 +44,7 @@ def read_table(path: Path, required: Sequence[str], *, continuous: bool) -> pd.D
     if table.empty:
         return None
     truth = {"y_true", "target"} if continuous else set()
-    numbers = set(table.columns) if path.name == "cohort.tsv" else (_NUMERIC_COLUMNS | truth) & set(table.columns)
+    numbers = set(table.columns) if path.name in _ALL_NUMBERS else (_NUMERIC_COLUMNS | truth) & set(table.columns)
     return pd.DataFrame(
         {
             name: _convert(table[name], path, must=name in numbers, text=name in _TEXT_COLUMNS - truth)
@@ -52,6 +56,8 @@ def read_table(path: Path, required: Sequence[str], *, continuous: bool) -> pd.D
 def _convert(column: pd.Series, path: Path, *, must: bool, text: bool) -> pd.Series:
     if text:
         return column
+    if column.name in _FLAGS:
+        return _flags(column, path)
     numbers = pd.to_numeric(column, errors="coerce")
     wrong = column.notna() & numbers.isna() & ~column.str.lower().isin(["nan"])
     if not wrong.any():
@@ -60,3 +66,13 @@ def _convert(column: pd.Series, path: Path, *, must: bool, text: bool) -> pd.Ser
         found = ", ".join(f"row {row + 2}: {column[row]!r}" for row in wrong[wrong].index[:5])
         raise DataError(f"{path}, column '{column.name}': must be numbers, found {found}.")
     return column
+
+
+def _flags(column: pd.Series, path: Path) -> pd.Series:
+    """Return true and false as such; a cell that is neither is named."""
+    lower = column.fillna("").str.lower()
+    wrong = ~lower.isin(["true", "false"])
+    if wrong.any():
+        found = ", ".join(f"row {row + 2}: {column.fillna('')[row]!r}" for row in wrong[wrong].index[:5])
+        raise DataError(f"{path}, column '{column.name}': must be true or false, found {found}.")
+    return lower == "true"

@@ -63,6 +63,17 @@ REFERENCES: Mapping[str, str] = {
     "norms. ALT 2005:63–77.",
     "cka": "Kornblith S, Norouzi M, Lee H, Hinton G. Similarity of neural network representations revisited. "
     "ICML 2019.",
+    "internal_external": "Steyerberg EW, Harrell FE Jr. Prediction models need appropriate internal, "
+    "internal-external, and external validation. J Clin Epidemiol 2016;69:245–247.",
+    "recentring": "Li Y, Wang N, Shi J, Hou X, Liu J. Adaptive batch normalization for practical domain adaptation. "
+    "Pattern Recognit 2018;80:109–117.",
+    "mahalanobis": "Lee K, Lee K, Lee H, Shin J. A simple unified framework for detecting out-of-distribution samples "
+    "and adversarial attacks. NeurIPS 2018:7167–7177.",
+    "shrinkage": "Ledoit O, Wolf M. A well-conditioned estimator for large-dimensional covariance matrices. "
+    "J Multivar Anal 2004;88:365–411.",
+    "neighbours": "Sun Y, Ming Y, Zhu X, Li Y. Out-of-distribution detection with deep nearest neighbors. ICML 2022.",
+    "conformal": "Bates S, Candès E, Lei L, Romano Y, Sesia M. Testing for outliers with conformal p-values. "
+    "Ann Stat 2023;51:149–178.",
     "openbhb": "Dufumier B, Grigis A, Victor J, et al. OpenBHB: a large-scale multi-site brain MRI data-set for age "
     "prediction and debiasing. NeuroImage 2022;263:119637.",
     "occlusion": "Zeiler MD, Fergus R. Visualizing and understanding convolutional networks. ECCV 2014:818–833.",

@@ -54,6 +54,6 @@ def list_silences(files: EvaluationFiles) -> list[tuple[str, str]]:
 def _scanners(files: EvaluationFiles) -> str:
     if files.summary.get("external"):
         return "The external test set is one more collection; the next hospital may differ more."
-    if files.summary["splits"] == "leave-site-out":
+    if files.summary["splits"] == "leave-site-out" or files.summary.get("new_site"):
         return "Each site was left out in turn, but all belong to this collection; a new hospital may differ more."
     return "Cross-validation over mixed sites tells about these sites; only sites left out tell about new ones."

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.reporting.summary_new_site import misshapen_new_site
 
 __all__ = ["FORMAT", "KINDS", "read_json", "read_summary"]
 
@@ -22,9 +23,11 @@ _SHAPES: dict[str, tuple[type, str]] = {
     **dict.fromkeys(("n", "metrics", "baseline", "increment", "run", "objective", "environment"), _SECTION),
     **dict.fromkeys(("bootstrap", "embeddings", "simulation", "permutation"), _SECTION),
     **dict.fromkeys(("probe", "threshold", "external", "confounds", "learning_curve"), _SECTION),
+    **dict.fromkeys(("new_site", "outlyingness"), _SECTION),
     **dict.fromkeys(("classes", "warnings", "baseline_covariates"), _LIST),
     **dict.fromkeys(("n_folds", "n_repeats", "seed", "n_overlap"), _WHOLE),
     "target": (str, "the name of a column"),
+    "new_site_note": (str, "a sentence"),
 }
 """What `evaluate` writes under a key, where it is not null."""
 
@@ -78,6 +81,7 @@ def _misshapen(summary: Mapping[str, Any]) -> Iterator[str]:
                 yield f"'{key}.{name}.interval' must be two numbers or null, found {figures['interval']!r:.50}"
     yield from _misshapen_external(summary.get("external"))
     yield from _misshapen_parts(summary)
+    yield from misshapen_new_site(summary)
 
 
 def _misshapen_parts(summary: Mapping[str, Any]) -> Iterator[str]:

@@ -45,7 +45,7 @@ def add_newer_files(folder: Path) -> Path:
     (folder / "evaluation.json").write_text(json.dumps(summary | _keys(summary, metric, n), indent=2))
     _add_probe(folder)
     _add_explanation(folder, summary)
-    return folder
+    return add_new_sites(folder)
 
 
 def _keys(summary: dict, metric: str, n: int) -> dict:
@@ -147,3 +147,79 @@ def _add_explanation(folder: Path, summary: dict) -> None:
         "top_regions": [{"x": 26, "y": -20, "z": -16, "value": 0.0098}, {"x": 0, "y": 50, "z": 10, "value": -0.006}],
     }  # fmt: skip
     (folder / "explanation" / "explain.json").write_text(json.dumps(content))
+
+
+def add_new_sites(folder: Path) -> Path:
+    """Write what `evaluate` says of sites left out and of scans that lie outside."""
+    path = folder / "evaluation.json"
+    summary = json.loads(path.read_text())
+    first = pd.read_csv(folder / "predictions.tsv", sep="\t", dtype={"session": str}).query("repeat == 0")
+    table, block = _new_sites(first, summary["kind"])
+    table.to_csv(folder / "new_sites.tsv", sep="\t", index=False)
+    keys = {"new_site": block, "outlyingness": _write_outlyingness(folder / "outlyingness.tsv", first)}
+    if summary.get("external"):
+        tested = pd.read_csv(folder / "external_predictions.tsv", sep="\t", dtype={"session": str})
+        outside = _write_outlyingness(folder / "external_outlyingness.tsv", tested, shift=20)
+        keys["external"] = {**summary["external"], "outlyingness": outside}
+    path.write_text(json.dumps(summary | keys, indent=2))
+    return folder
+
+
+def _new_sites(first: pd.DataFrame, kind: str) -> tuple[pd.DataFrame, dict]:
+    """Return new_sites.tsv and the block of evaluation.json: the error is twice as large where a site is unseen."""
+    metrics = {
+        "continuous": {"mae": (7.0, 14.0), "r2": (0.7, -0.2), "spearman": (0.8, 0.5), "bias": (0.2, 9.0)},
+        "binary": {"auc": (0.8, 0.6), "balanced_accuracy": (0.7, 0.55), "brier": (0.15, 0.3)},
+        "multiclass": {"balanced_accuracy": (0.6, 0.4), "brier": (0.3, 0.5)},
+    }[kind]
+    guess = {"mae": 11.0, "brier": 0.25, "bias": 1.0, "auc": 0.5}
+    shifts = {"embedding": 1.0, "baseline": 1.2}
+    rows = []
+    for site, part in first.groupby("site"):
+        n = len(part)
+        for model in (*shifts, "constant"):
+            row: dict = {"site": site, "model": model, "n": n, "n_train": len(first) - n}
+            for name, (known, unseen) in metrics.items():
+                if model == "constant":
+                    row[name] = row[f"home_{name}"] = guess.get(name)
+                    continue
+                for key, value in ((name, unseen * shifts[model]), (f"home_{name}", known * shifts[model])):
+                    row |= {key: value, f"{key}_low": value - 0.1, f"{key}_high": value + 0.1}
+            rows.append(row | {"note": ""})
+    n = len(first)
+
+    def part(place: int) -> dict:
+        return {model: {name: {"value": pair[place] * shift, "low": pair[place] * shift - 0.05,
+                               "high": pair[place] * shift + 0.05, "n": n} for name, pair in metrics.items()}
+                for model, shift in shifts.items()}  # fmt: skip
+
+    errors = [name for name in metrics if name in ("mae", "brier")]
+    ratio = {"embedding": {name: {"value": 2.0, "low": 1.7, "high": 2.4} for name in errors}}
+    block = {
+        "design": "leave-one-site-out", "metric": next(iter(metrics)), "models": ["embedding", "baseline"],
+        "home": part(0), "unseen": part(1), "ratio": ratio, "n_sites": first["site"].nunique(),
+        "left_out": sorted(first["site"].unique()), "skipped": [], "recentred": False,
+        "site_predictability": {"balanced_accuracy": 0.81, "low": 0.74, "high": 0.88, "chance": 0.25, "n_sites": 4},
+    }  # fmt: skip
+    return pd.DataFrame(rows), block
+
+
+def _write_outlyingness(path: Path, scans: pd.DataFrame, *, shift: float = 0.0) -> dict:
+    """Write a table of percentiles, the last site further out than the others; return what evaluation.json says."""
+    random = np.random.default_rng(6)
+    table = scans.reindex(columns=["participant_id", "subject_id", "session", "site"]).reset_index(drop=True)
+    away = 60.0 * (table["site"] == sorted(table["site"].unique())[-1]) + shift
+    percentiles = np.clip(random.uniform(0, 98, (2, len(table))) + away.to_numpy(), 0, 100).round(1)
+    outside = (percentiles > 99).any(axis=0)
+    table = table.assign(
+        reference="training folds", mahalanobis=percentiles[0] / 10, mahalanobis_percentile=percentiles[0],
+        knn_distance=percentiles[1] / 5, knn_percentile=percentiles[1], outside=np.where(outside, "true", "false"),
+    )  # fmt: skip
+    table.to_csv(path, sep="\t", index=False)
+    by_site = [
+        {"site": site, "n": len(part), "n_outside": int(outside[part.index].sum()),
+         "median_percentile": float(part["mahalanobis_percentile"].median())}
+        for site, part in table.groupby("site")
+    ]  # fmt: skip
+    return {"reference": "training folds", "threshold_percentile": 99, "n_outside": int(outside.sum()),
+            "n": len(table), "by_site": by_site, "note": ""}  # fmt: skip

@@ -200,8 +200,8 @@ def test_guidelines_have_all_their_items(full_folder, binary_folder, html, parse
     headings = set(parse.Page(html).headings())
     assert {name for item in (*TRIPOD, *CLAIM) for name in item.sections} <= headings
     for folder, links, detail in (
-        (binary_folder, [], "not in this report: external test set"),
-        (full_folder, [("external", "external test set")], ""),
+        (binary_folder, [], "not in this report: external test set, unseen sites"),
+        (full_folder, [("external", "external test set"), ("new_site", "unseen sites")], ""),
     ):
         claim = build("guidelines", read_evaluation(folder)).blocks[1]
         row = next(row for row in claim.rows if row[0].text == "33")

@@ -16,6 +16,8 @@ from neurocontrast.reporting.figures.learning import (
     learning_metrics,
     tabulate_learning,
 )
+from neurocontrast.reporting.figures.new_sites import draw_new_sites
+from neurocontrast.reporting.figures.outlyingness import draw_outlyingness
 from neurocontrast.reporting.figures.regression import draw_predicted, draw_residuals
 from neurocontrast.reporting.figures.scans import draw_scan
 from neurocontrast.reporting.figures.training import draw_training, list_terms
@@ -40,7 +42,9 @@ __all__ = [
     "draw_learning_of_models",
     "draw_map",
     "draw_models",
+    "draw_new_sites",
     "draw_one_vs_rest",
+    "draw_outlyingness",
     "draw_precision_recall",
     "draw_predicted",
     "draw_residuals",

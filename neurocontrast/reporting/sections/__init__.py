@@ -18,6 +18,8 @@ from neurocontrast.reporting.sections.confounds import build_confounds
 from neurocontrast.reporting.sections.embedding import build_map, build_scans, build_training
 from neurocontrast.reporting.sections.external import build_external
 from neurocontrast.reporting.sections.guidelines import build_guidelines
+from neurocontrast.reporting.sections.new_site import build_new_site
+from neurocontrast.reporting.sections.outlyingness import build_outlyingness
 from neurocontrast.reporting.sections.performance import (
     build_calibration,
     build_curves,
@@ -37,6 +39,8 @@ Builder = Callable[[EvaluationFiles, ReportOptions], Section | None]
 SECTIONS: tuple[Builder, ...] = (
     build_warnings,
     build_result,
+    build_new_site,
+    build_outlyingness,
     build_cohort,
     build_sites,
     build_groups,

@@ -9,6 +9,8 @@ from neurocontrast.reporting.figures import draw_confusion, draw_predicted
 from neurocontrast.reporting.folder import EvaluationFiles, external_part
 from neurocontrast.reporting.inputs import missing_note
 from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.outlyingness import count_outside
+from neurocontrast.reporting.sections.outlyingness import outlyingness_blocks, outlyingness_pictures
 from neurocontrast.reporting.sections.performance import list_curves
 from neurocontrast.reporting.sections.sites import strata_blocks
 from neurocontrast.reporting.strata import site_strata
@@ -20,7 +22,6 @@ __all__ = ["build_external"]
 
 def build_external(files: EvaluationFiles, options: ReportOptions) -> Section:
     """Build the metrics, curves and sites of the external test set."""
-    del options
     title = "External test set"
     part = external_part(files)
     if part is None:
@@ -32,6 +33,7 @@ def build_external(files: EvaluationFiles, options: ReportOptions) -> Section:
     else:
         blocks.append(Pictures([_renamed(picture) for picture in _pictures(part)]))
         blocks += _sites(part)
+    blocks += _outside(part, options)
     lead = "People who had no part in any choice: one probe, fitted on all scans above, applied to them once."
     return Section("external", title, blocks, lead=lead)
 
@@ -61,6 +63,16 @@ def _sites(part: EvaluationFiles) -> list[Block]:
         return [Paragraph("external_sites.tsv is absent: no site can be shown.", role="note")]
     blocks = strata_blocks(part, site_strata(part, file="external_sites.tsv"))
     return [_renamed_all(block) for block in blocks]
+
+
+def _outside(part: EvaluationFiles, options: ReportOptions) -> list[Block]:
+    counted = count_outside(part)
+    if counted is None:
+        return [Paragraph(missing_note("external_outlyingness"), role="note")]
+    pictures = [_renamed(picture) for picture in outlyingness_pictures(part)]
+    facts, *rest = outlyingness_blocks(part, options, counted)
+    title = "External scans unlike those it learned from"
+    return [replace(facts, title=title), *([Pictures(pictures)] if pictures else []), *rest]
 
 
 def _renamed_all(block: Block) -> Block:

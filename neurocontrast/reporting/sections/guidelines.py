@@ -16,6 +16,8 @@ __all__ = ["build_guidelines"]
 _TITLES = {
     "warnings": "warnings",
     "result": "result",
+    "new_site": "unseen sites",
+    "outlyingness": "scans outside",
     "cohort": "cohort",
     "sites": "sites",
     "groups": "sex and age",

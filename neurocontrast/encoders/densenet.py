@@ -1,4 +1,4 @@
-"""DenseNet121 in three dimensions, from MONAI."""
+"""DenseNets in three dimensions, from MONAI."""
 
 from __future__ import annotations
 
@@ -9,19 +9,30 @@ from torch import nn
 
 __all__ = ["DenseNetFeatures"]
 
-_NORMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "batch": ("batch", {}),
-    "group": ("group", {"num_groups": 32}),
-    "instance": ("instance", {"affine": True}),
+_SIZES: dict[str, dict[str, Any]] = {
+    "densenet121": {"init_features": 64, "growth_rate": 32, "block_config": (6, 12, 24, 16)},
+    "densenet_small": {"init_features": 32, "growth_rate": 16, "block_config": (4, 5, 8, 6)},
 }
-"""In MONAI's words; every layer of this network has a multiple of 32 channels."""
+"""The second's blocks leave a multiple of 16 channels everywhere, so that groups of channels can be normalised."""
+
+
+def _norm(norm: str, size: str) -> tuple[str, dict[str, Any]]:
+    """Return a normalisation in MONAI's words; each network's layers have multiples of its growth."""
+    options = {
+        "batch": {},
+        "group": {"num_groups": _SIZES[size]["growth_rate"]},
+        "instance": {"affine": True},
+    }
+    return norm, options[norm]
 
 
 class DenseNetFeatures(nn.Module):
-    """Feature maps of MONAI's DenseNet121, rectified as its classifier would see them.
+    """Feature maps of MONAI's DenseNet, rectified as its classifier would see them.
 
     Parameters
     ----------
+    size : {'densenet121', 'densenet_small'}
+        See `EncoderSettings`.
     final_norm : bool
         Keep the normalisation after the last dense block. The y-Aware authors' network
         has none there; ours keeps it by default (``benchmarks/README.md`` says what that changes).
@@ -30,23 +41,31 @@ class DenseNetFeatures(nn.Module):
 
     Attributes
     ----------
+    n_features : int
+        Channels of the last maps: 1024 or 192.
     smallest_shape : int
         Fewest voxels of an axis: five halvings must leave one, and two where each channel of
         a volume is normalised over its voxels.
     """
 
-    n_features = 1024
-
-    def __init__(self, *, final_norm: bool = True, norm: Literal["batch", "group", "instance"] = "batch") -> None:
+    def __init__(
+        self,
+        *,
+        size: Literal["densenet121", "densenet_small"] = "densenet121",
+        final_norm: bool = True,
+        norm: Literal["batch", "group", "instance"] = "batch",
+    ) -> None:
         # MONAI takes seconds to import, and only this network needs it.
-        from monai.networks.nets.densenet import DenseNet121
+        from monai.networks.nets.densenet import DenseNet
 
         super().__init__()
         self.smallest_shape = 64 if norm == "instance" else 32
-        self.layers = DenseNet121(spatial_dims=3, in_channels=1, out_channels=1, norm=_NORMS[norm]).features
+        network = DenseNet(spatial_dims=3, in_channels=1, out_channels=1, norm=_norm(norm, size), **_SIZES[size])
+        self.n_features = network.class_layers.out.in_features
+        self.layers = network.features
         if not final_norm:
             self.layers.norm5 = nn.Identity()
 
     def forward(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Map volumes (n, 1, D, H, W) to feature maps (n, 1024, d, h, w)."""
+        """Map volumes (n, 1, D, H, W) to feature maps (n, n_features, d, h, w)."""
         return torch.relu(self.layers(volumes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import nn
@@ -16,8 +16,14 @@ from neurocontrast.seeds import derive_seed
 
 __all__ = ["Encoder", "build_encoder", "check_shape"]
 
+
+def _densenet(size: Literal["densenet121", "densenet_small"], settings: EncoderSettings) -> nn.Module:
+    return DenseNetFeatures(size=size, final_norm=settings.final_norm, norm=settings.norm)
+
+
 _NETWORKS: dict[str, Callable[[EncoderSettings], nn.Module]] = {
-    "densenet121": lambda settings: DenseNetFeatures(final_norm=settings.final_norm, norm=settings.norm),
+    "densenet121": lambda settings: _densenet("densenet121", settings),
+    "densenet_small": lambda settings: _densenet("densenet_small", settings),
     "lenet": lambda settings: LeNetFeatures(norm=settings.norm),
 }
 

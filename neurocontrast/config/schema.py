@@ -5,12 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from neurocontrast.augment import AugmentSettings
 from neurocontrast.config.objectives import CategoricalFactor, GaussianFactor, ObjectiveSettings, YAwareSettings
 from neurocontrast.data.simulation import SimulationSettings
-from neurocontrast.data.volumes import Normalise, Preprocessing, Shape, SpacingMm
+from neurocontrast.data.volumes import (
+    CommonFraction,
+    CommonView,
+    ErodeMm,
+    Normalise,
+    Percentiles,
+    Preprocessing,
+    Shape,
+    SpacingMm,
+    check_erosion,
+)
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders import EncoderSettings
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -36,7 +46,7 @@ class DataSettings(Settings):
         Path of every image, with columns in braces, where the table has no column ``path``.
     where : mapping
         Rows to keep: column → allowed values.
-    spacing_mm, shape, normalise
+    spacing_mm, shape, normalise, percentiles, erode_mm, common_view, common_fraction
         See `neurocontrast.data.Preprocessing`.
     cache_dir : path or None
         Folder of preprocessed volumes; None for one of the user's, shared by all runs.
@@ -55,6 +65,10 @@ class DataSettings(Settings):
     spacing_mm: SpacingMm | None = 1.5
     shape: Shape = (121, 145, 121)
     normalise: Normalise = "zscore"
+    percentiles: Percentiles = (1.0, 99.0)
+    erode_mm: ErodeMm = 0.0
+    common_view: CommonView = "none"
+    common_fraction: CommonFraction = 0.95
     cache_dir: Path | None = None
     cache_dtype: Literal["float16", "float32"] = "float16"
     n_workers: Annotated[int, Field(ge=1)] = 2
@@ -62,8 +76,21 @@ class DataSettings(Settings):
 
     @property
     def preprocessing(self) -> Preprocessing:
-        """What is done to each scan."""
-        return Preprocessing(spacing_mm=self.spacing_mm, shape=self.shape, normalise=self.normalise)
+        """What is done to each scan, before anything is fitted."""
+        return Preprocessing(
+            spacing_mm=self.spacing_mm,
+            shape=self.shape,
+            normalise=self.normalise,
+            percentiles=self.percentiles,
+            erode_mm=self.erode_mm,
+            common_view=self.common_view,
+            common_fraction=self.common_fraction,
+        )
+
+    @model_validator(mode="after")
+    def _check(self) -> DataSettings:
+        check_erosion(self.erode_mm, self.spacing_mm)
+        return self
 
 
 def _default_objective() -> YAwareSettings:

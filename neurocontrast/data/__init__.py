@@ -10,6 +10,7 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.data.cache import Prepared, VolumeCache, default_cache_folder
     from neurocontrast.data.datasets import VolumeDataset, encode_metadata
+    from neurocontrast.data.fitting import fit_preprocessing
     from neurocontrast.data.splits import split_by_subject
     from neurocontrast.data.volumes import Preprocessing, load_volume
 
@@ -22,6 +23,7 @@ __all__ = [
     "VolumeDataset",
     "default_cache_folder",
     "encode_metadata",
+    "fit_preprocessing",
     "load_volume",
     "read_cohort",
     "split_by_subject",
@@ -33,6 +35,7 @@ __getattr__ = lazy_exports(
     {
         "cache": ["Prepared", "VolumeCache", "default_cache_folder"],
         "datasets": ["VolumeDataset", "encode_metadata"],
+        "fitting": ["fit_preprocessing"],
         "splits": ["split_by_subject"],
         "volumes": ["Preprocessing", "load_volume"],
     },

@@ -12,14 +12,21 @@ from lightning_fabric import Fabric
 
 from neurocontrast.augment import TwoViews
 from neurocontrast.config import Config, as_config
-from neurocontrast.data import Cohort, VolumeDataset, read_cohort
+from neurocontrast.data import Cohort, Preprocessing, VolumeDataset, read_cohort
 from neurocontrast.encoders import save_encoder
 from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded, TrainingError
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.stages.preparation import Parts, prepare
 from neurocontrast.stages.processes import pretrain_in_processes
-from neurocontrast.stages.run_folder import check_can_continue, check_new, continue_run, is_finished, start_run
+from neurocontrast.stages.run_folder import (
+    check_can_continue,
+    check_new,
+    continue_run,
+    is_finished,
+    read_preprocessing,
+    start_run,
+)
 from neurocontrast.stages.run_lock import hold
 from neurocontrast.training import accelerator_of, check_loggers, fit, launch
 from neurocontrast.training.distributed import Processes, is_lost_connection, leave
@@ -153,7 +160,8 @@ def _open(
     except NeurocontrastError as error:
         processes.from_first({"exit_code": error.exit_code})
         raise
-    processes.from_first({"is_new": is_new, "is_finished": parts is None})
+    contract = None if parts is None else parts.preprocessing.contract()
+    processes.from_first({"is_new": is_new, "preprocessing": contract})
     return is_new, parts
 
 
@@ -165,6 +173,8 @@ def _open_unfinished(settings: Config, folder: Path, stack: ExitStack, *, is_new
     stack.enter_context(hold(folder, progress))
     if check_new(folder, resume=not is_new) != is_new:
         raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
+    earlier = None if is_new else read_preprocessing(folder)
+    parts = parts.fitted(settings, progress) if earlier is None else parts.with_preprocessing(settings, earlier)
     images = parts.data.images
     assert isinstance(images, VolumeDataset)
     images.cache.prepare(images.paths, n_workers=settings.data.n_workers, progress=progress)
@@ -174,7 +184,12 @@ def _open_unfinished(settings: Config, folder: Path, stack: ExitStack, *, is_new
         )
     if is_new:
         n_training, n_validation = len(parts.data.training_rows), len(parts.data.validation_rows)
-        facts = {"n_training_scans": n_training, "n_validation_scans": n_validation, "categories": parts.categories}
+        facts = {
+            "n_training_scans": n_training,
+            "n_validation_scans": n_validation,
+            "categories": parts.categories,
+            "preprocessing": parts.preprocessing.contract(),
+        }
         start_run(folder, settings, cohort, facts)
     else:
         continue_run(folder, settings, progress)
@@ -187,7 +202,10 @@ def _follow(settings: Config, processes: Processes) -> tuple[bool, Parts | None]
     told = processes.from_first(None)
     if "exit_code" in told:
         raise OtherProcessEnded("the first process of this run has ended, and says why.", told["exit_code"])
-    return told["is_new"], None if told["is_finished"] else prepare(settings, _read_cohort(settings, SILENT))
+    if told["preprocessing"] is None:
+        return told["is_new"], None
+    preprocessing = Preprocessing.from_contract(told["preprocessing"])
+    return told["is_new"], prepare(settings, _read_cohort(settings, SILENT)).with_preprocessing(settings, preprocessing)
 
 
 def _resolve(
@@ -236,7 +254,7 @@ def _read_cohort_without_images(settings: Config) -> Cohort | None:
 def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
     """Return what must travel with the weights, but for how their BatchNorm statistics came about."""
     return {
-        "preprocessing": settings.data.preprocessing.contract(),
+        "preprocessing": parts.preprocessing.contract(),
         "cache_dtype": settings.data.cache_dtype,
         "objective": settings.objective.model_dump(mode="json"),
         "seed": settings.seed,
@@ -250,7 +268,7 @@ def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
 def _facts(settings: Config) -> dict[str, Any]:
     """Return what loggers note of a run: what was chosen, and no path of the user's."""
     chosen = settings.model_dump(mode="json", include={"seed", "augment", "encoder", "objective", "training"})
-    preprocessing = settings.data.preprocessing.model_dump(mode="json")
+    preprocessing = settings.data.preprocessing.model_dump(mode="json", exclude={"landmarks", "view"})
     return {**chosen, "data": {**preprocessing, "val_fraction": settings.data.val_fraction}}
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.volumes import Preprocessing
 from neurocontrast.encoders.weights import CONTRACT, WEIGHTS
-from neurocontrast.exceptions import CheckpointError, ConfigError
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import check_writable, write_json
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
@@ -25,6 +26,7 @@ __all__ = [
     "continue_run",
     "is_finished",
     "read_metrics",
+    "read_preprocessing",
     "read_provenance",
     "start_run",
 ]
@@ -206,6 +208,26 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     if problems:
         raise CheckpointError(f"{path}: {', '.join(problems)} missing or damaged. Copy the run again.")
     return content
+
+
+def read_preprocessing(folder: Path) -> Preprocessing | None:
+    """Read what a run has fitted its preprocessing to when it began; None for a run that fitted nothing.
+
+    Raises
+    ------
+    CheckpointError
+        Where it is damaged.
+    """
+    contract = read_provenance(folder).get("preprocessing")
+    if contract is None:
+        return None
+    path = folder / "provenance.json"
+    if not isinstance(contract, dict):
+        raise CheckpointError(f"{path}: 'preprocessing' must be a section of keys. Copy the run again.")
+    try:
+        return Preprocessing.from_contract(contract)
+    except DataError as error:
+        raise CheckpointError(f"{path}: {error}") from error
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,207 @@
+"""What preprocessing learns from a cohort: the brain that its scans share, and the landmarks of their intensities."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import nibabel as nib
+import numpy as np
+import numpy.typing as npt
+
+from neurocontrast.data.brain_mask import HALF_COVERED, pack
+from neurocontrast.data.grids import preprocessed_grid
+from neurocontrast.data.intensity import find_landmarks, standard_landmarks
+from neurocontrast.data.parallel import map_files
+from neurocontrast.data.problems import Problems
+from neurocontrast.data.scans import read_scan
+from neurocontrast.data.volumes import N_BRAIN_VOXELS_MIN, Preprocessing, box_scan
+from neurocontrast.exceptions import DataError
+from neurocontrast.progress import SILENT, Progress
+
+__all__ = ["SHARED_MIN", "fit_preprocessing", "fit_scan", "template_on_grid"]
+
+SHARED_MIN = 0.5
+"""A common view with less than this part of the brains' mean volume is refused: they are not registered."""
+
+_MNI_BOX_CENTRE_MM = (0.0, -18.0, 18.0)
+"""Where the usual boxes of MNI152 (91×109×91, 121×145×121, 182×218×182, 193×229×193) have their centre."""
+
+
+def fit_preprocessing(
+    preprocessing: Preprocessing,
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    sites: Sequence[object] | None = None,
+    others: Sequence[str | os.PathLike[str]] = (),
+    n_workers: int = 0,
+    progress: Progress = SILENT,
+) -> Preprocessing:
+    """Return a preprocessing with everything fitted that its settings ask for.
+
+    The same scans give the same bits, in any order and with any number of workers.
+
+    Parameters
+    ----------
+    preprocessing : Preprocessing
+        What is fitted already stays; where nothing is lacking it is returned as it is, and nothing is read.
+    paths : sequence of path
+        Scans that it is fitted on.
+    sites : sequence, optional
+        Site of each; ``common_view: cohort`` keeps what is brain at every one of them. Scans without
+        one (None, NaN) are a site together.
+    others : sequence of path
+        Scans that it is not fitted on, read all the same so that all bad scans are told at once.
+    n_workers, progress : int, Progress
+        Processes that read, and who is told how far they are.
+
+    Raises
+    ------
+    DataError
+        Naming all scans that cannot be used, or sites that share too little.
+    """
+    names = [os.fspath(path) for path in paths]
+    rest = [os.fspath(path) for path in others]
+    if preprocessing.unfitted and not names:
+        raise DataError("a preprocessing is fitted on at least one scan, and there is none.")
+    if "view" in preprocessing.unfitted:
+        if preprocessing.common_view == "template":
+            view = template_on_grid(names, preprocessing)
+        else:
+            view = _shared(preprocessing, names, rest, _sites_of(names, sites), n_workers, progress)
+        preprocessing = preprocessing.model_copy(update={"view": pack(view)})
+    if "landmarks" in preprocessing.unfitted:
+        found: dict[str, npt.NDArray[np.float64]] = {}
+        for path, landmarks in _measure("landmarks", preprocessing, names, rest, n_workers, progress):
+            found[path] = landmarks
+        standard = standard_landmarks([found[path] for path in names])
+        preprocessing = preprocessing.model_copy(update={"landmarks": standard})
+    return preprocessing
+
+
+def fit_scan(path: str, preprocessing: Preprocessing, what: str) -> Any:
+    """Return what one scan adds to a fit: its "landmarks", or the bits of its brain for the "view".
+
+    Raises
+    ------
+    DataError
+        Naming the scan, where it cannot be used.
+    """
+    boxed = box_scan(read_scan(path), preprocessing, name=path)
+    assert boxed.inside is not None
+    if what == "view":
+        return np.packbits(boxed.inside)
+    found = find_landmarks(boxed.voxels[boxed.inside], preprocessing.percentiles)
+    if found is None:
+        low, high = preprocessing.percentiles
+        raise DataError(f"{path}: percentiles {low:g} and {high:g} of its brain are the same; it has no histogram.")
+    return found
+
+
+def template_on_grid(paths: Sequence[str], preprocessing: Preprocessing) -> npt.NDArray[np.bool_]:
+    """Return the brain of the MNI152 template on the grid that all scans lie on; headers alone are read.
+
+    Arrays (``.npy``) are taken to have the centre of the usual MNI152 boxes, (0, -18, 18).
+
+    Raises
+    ------
+    DataError
+        Where the headers put the scans on different grids.
+    """
+    from nilearn.datasets import load_mni152_brain_mask
+    from nilearn.image import resample_img
+
+    affines = np.array([_affine(path, preprocessing) for path in paths])
+    corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(preprocessing.shape) - 1, 1]
+    places = np.einsum("nij,kj->nki", affines, corners)[..., :3]
+    apart = np.linalg.norm(places - np.median(places, axis=0), axis=-1).max(axis=1)
+    spacing = float(np.linalg.norm(affines[0][:3, 0]))
+    problems = Problems("data.common_view: template needs scans on one grid")
+    for path, distance in zip(paths, apart, strict=True):
+        if distance > spacing:
+            problems.add(f"{path}: its header puts it {distance:.0f} mm from where most scans lie")
+    if problems.found:
+        problems.hint("Register all scans to MNI152, or take data.common_view: none.")
+    problems.raise_if_any()
+    mask = load_mni152_brain_mask(resolution=1 if spacing < 2 else 2)
+    template = nib.Nifti1Image(np.asarray(mask.dataobj, dtype=np.float32), mask.affine)
+    affine = np.median(affines, axis=0)
+    placed = resample_img(
+        template, affine, preprocessing.shape, interpolation="linear", force_resample=True, copy_header=True
+    )
+    view: npt.NDArray[np.bool_] = np.asarray(placed.dataobj) >= HALF_COVERED
+    if np.count_nonzero(view) < N_BRAIN_VOXELS_MIN:
+        raise DataError(
+            "data.common_view: the scans' headers put them where the MNI152 template has no brain "
+            f"({np.count_nonzero(view)} voxels in the box). Register them to MNI152, or take data.common_view: none."
+        )
+    return view
+
+
+def _affine(path: str, preprocessing: Preprocessing) -> npt.NDArray[np.float64]:
+    affine = preprocessed_grid(path, preprocessing).affine
+    if path.lower().endswith(".npy"):
+        affine[:3, 3] += _MNI_BOX_CENTRE_MM
+    return affine
+
+
+def _sites_of(names: Sequence[str], sites: Sequence[object] | None) -> list[str]:
+    if sites is None:
+        return [""] * len(names)
+    return ["" if site is None or site != site else str(site) for site in sites]
+
+
+def _shared(
+    preprocessing: Preprocessing,
+    names: list[str],
+    others: list[str],
+    sites: list[str],
+    n_workers: int,
+    progress: Progress,
+) -> npt.NDArray[np.bool_]:
+    """Return the voxels that are brain in enough scans of every site."""
+    site_of = dict(zip(names, sites, strict=True))
+    n_scans = Counter(sites)
+    n_voxels = int(np.prod(preprocessing.shape))
+    counts = {site: np.zeros(n_voxels, dtype=np.uint32) for site in n_scans}
+    for path, bits in _measure("view", preprocessing, names, others, n_workers, progress):
+        counts[site_of[path]] += np.unpackbits(bits, count=n_voxels)
+    fraction = preprocessing.common_fraction
+    of_site = {site: count >= np.ceil(fraction * n_scans[site] - 1e-9) for site, count in counts.items()}
+    view = np.logical_and.reduce(list(of_site.values()))
+    mean = sum(int(count.sum()) for count in counts.values()) / len(names)
+    if np.count_nonzero(view) < max(SHARED_MIN * mean, N_BRAIN_VOXELS_MIN):
+        parts = ", ".join(f"{site or 'no site'} {shared.sum() / mean:.0%}" for site, shared in sorted(of_site.items()))
+        raise DataError(
+            f"data.common_view: {view.sum() / mean:.0%} of the mean brain is brain in {fraction:.0%} of the scans of "
+            f"every site, at least {SHARED_MIN:.0%} is needed; within one site: {parts}. Are all scans registered to "
+            "one space? Register them, lower data.common_fraction, or take data.common_view: none."
+        )
+    return view.reshape(preprocessing.shape)
+
+
+def _measure(
+    what: str, preprocessing: Preprocessing, names: list[str], others: list[str], n_workers: int, progress: Progress
+) -> list[tuple[str, Any]]:
+    """Return what each scan of `names` adds; those of `others` are only looked at."""
+    title = "Fitting the common view" if what == "view" else "Fitting the landmarks of intensity"
+    used, found, problems = set(names), [], Problems("scans")
+    arguments = [(path, preprocessing, what) for path in dict.fromkeys([*names, *others])]
+    with progress.task(title, len(arguments), "scan") as task:
+        for path, problem, measured in map_files(_fit_or_say_why, arguments, n_workers=n_workers):
+            if problem:
+                problems.add(problem)
+            elif path in used:
+                found.append((path, measured))
+            task.advance()
+    problems.raise_if_any()
+    return found
+
+
+def _fit_or_say_why(path: str, preprocessing: Preprocessing, what: str) -> tuple[str, str, Any]:
+    try:
+        return path, "", fit_scan(path, preprocessing, what)
+    except DataError as error:
+        return path, str(error), None

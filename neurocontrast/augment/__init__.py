@@ -21,6 +21,8 @@ from neurocontrast.augment.site_settings import (
     MaskEdgeSettings,
     ResolutionSettings,
     RicianSettings,
+    SharpnessSettings,
+    TightMaskSettings,
 )
 from neurocontrast.lazy import lazy_exports
 
@@ -43,7 +45,9 @@ __all__ = [
     "NoiseSettings",
     "ResolutionSettings",
     "RicianSettings",
+    "SharpnessSettings",
     "SiteParameters",
+    "TightMaskSettings",
     "TwoViews",
     "ViewParameters",
     "draw_site",

@@ -16,6 +16,8 @@ from neurocontrast.augment.site_settings import (
     MaskEdgeSettings,
     ResolutionSettings,
     RicianSettings,
+    SharpnessSettings,
+    TightMaskSettings,
 )
 from neurocontrast.settings import Settings
 
@@ -114,7 +116,8 @@ class AugmentSettings(Settings):
     ----------
     flip, blur, noise, cutout, crop : settings or None
         Each operation's probability and range.
-    affine, contrast, histogram, bias_field, resolution, ghosting, rician, mask_edge : settings or None
+    affine, contrast, histogram, bias_field, sharpness, resolution, ghosting, rician : settings or None
+    tight_mask, mask_edge : settings or None
         The same for operations that imitate another scanner or another way to prepare its scans; off by
         default. They are applied between flip and blur.
     """
@@ -128,9 +131,11 @@ class AugmentSettings(Settings):
     contrast: ContrastSettings | None = None
     histogram: HistogramSettings | None = None
     bias_field: BiasFieldSettings | None = None
+    sharpness: SharpnessSettings | None = None
     resolution: ResolutionSettings | None = None
     ghosting: GhostingSettings | None = None
     rician: RicianSettings | None = None
+    tight_mask: TightMaskSettings | None = None
     mask_edge: MaskEdgeSettings | None = None
 
     @classmethod
@@ -152,7 +157,7 @@ class AugmentSettings(Settings):
     def sites(cls) -> Self:
         """Return every operation that imitates another site, at its defaults, and the cutout.
 
-        Blur and noise are left out: resolution and Rician noise take their places.
+        Blur and noise are left out: sharpness, resolution and Rician noise take their places.
         """
         return cls(
             blur=None,
@@ -161,9 +166,11 @@ class AugmentSettings(Settings):
             contrast=ContrastSettings(),
             histogram=HistogramSettings(),
             bias_field=BiasFieldSettings(),
+            sharpness=SharpnessSettings(),
             resolution=ResolutionSettings(),
             ghosting=GhostingSettings(),
             rician=RicianSettings(),
+            tight_mask=TightMaskSettings(),
             mask_edge=MaskEdgeSettings(),
         )
 

@@ -23,33 +23,44 @@ from neurocontrast.augment.operations import blur
 __all__ = [
     "adjust_gamma",
     "bias_field",
+    "cut_rim",
+    "depth_kept",
     "ghost",
+    "leave_rim",
     "lower_resolution",
     "move",
     "remap_histogram",
     "rician_noise",
+    "sharpen",
     "slice_matrix",
     "smooth_field",
-    "strip_anew",
 ]
 
 Array = npt.NDArray[np.float64]
 
+_DEEPEST = 1.5
+"""Deviations of the Gaussian beyond which a mask under it tells too little of the depth."""
 
-def move(s_CDHW: Tensor, *, matrix: Array, translation: Sequence[float]) -> Tensor:
-    """Return the volume at ``matrix · (voxel − centre) + centre + translation``; beyond the border there is nothing.
+_SOFT = 0.1
+"""Range of signal over which a voxel passes from cut to kept."""
+
+
+def move(s_CDHW: Tensor, brain_CDHW: Tensor, *, matrix: Array, translation: Sequence[float]) -> tuple[Tensor, Tensor]:
+    """Return the volume at ``matrix · (voxel − centre) + centre + translation``, and the brain's mask there.
 
     `matrix` (3, 3) and `translation` (3) are in voxels and lead from the new volume's places to the old one's,
-    as in ``scipy.ndimage.affine_transform``.
+    as in ``scipy.ndimage.affine_transform``. Beyond the border there is nothing. A voxel is of the brain where at
+    least half of what it is made of is, so that no dim rim makes the brain larger.
     """
     sides = np.array(s_CDHW.shape[1:], dtype=np.float64)
-    normalised = np.concatenate(
-        [matrix * sides / sides[:, None], 2.0 * np.array(translation)[:, None] / sides[:, None]], 1
-    )
+    columns = [matrix * sides / sides[:, None], 2.0 * np.array(translation)[:, None] / sides[:, None]]
     # PyTorch names the axes backwards.
-    theta = torch.from_numpy(normalised[::-1, [2, 1, 0, 3]].astype(np.float32)).to(s_CDHW.device)
-    grid = functional.affine_grid(theta[None], [1, *s_CDHW.shape], align_corners=False)
-    return functional.grid_sample(s_CDHW[None], grid, mode="bilinear", padding_mode="zeros", align_corners=False)[0]
+    theta = torch.from_numpy(np.concatenate(columns, 1)[::-1, [2, 1, 0, 3]].astype(np.float32)).to(s_CDHW.device)
+    both = torch.cat([s_CDHW, brain_CDHW.to(s_CDHW.dtype)])[None]
+    grid = functional.affine_grid(theta[None], list(both.shape), align_corners=False)
+    moved = functional.grid_sample(both, grid, mode="bilinear", padding_mode="zeros", align_corners=False)[0]
+    n_channels = s_CDHW.shape[0]
+    return moved[:n_channels], moved[n_channels:] >= 0.5
 
 
 def adjust_gamma(s_CDHW: Tensor, *, gamma: float) -> Tensor:
@@ -86,6 +97,20 @@ def _legendre(side: int, n: int) -> Tensor:
 def bias_field(s_CDHW: Tensor, *, coefficients: Array) -> Tensor:
     """Return the volume times the exponential of a `smooth_field`."""
     return smooth_field(coefficients, s_CDHW.shape[1:], device=s_CDHW.device).exp_() * s_CDHW
+
+
+def sharpen(s_CDHW: Tensor, *, amount: float, sigma_voxels: float) -> Tensor:
+    """Return the volume plus `amount` times what a Gaussian takes from it.
+
+    No voxel falls below a quarter of what it was: the dim edge of a brain stays of the brain.
+    """
+    smooth = blur(s_CDHW, sigma_voxels=min(sigma_voxels, _widest(s_CDHW)))
+    return torch.lerp(s_CDHW, smooth, -amount).maximum(0.25 * s_CDHW)
+
+
+def _widest(s_CDHW: Tensor) -> float:
+    """Return the widest Gaussian whose four deviations a volume holds."""
+    return (min(s_CDHW.shape[1:]) - 1) / 4.0
 
 
 def slice_matrix(side: int, *, factor: float, phase: float) -> Array:
@@ -135,35 +160,57 @@ def rician_noise(s_CDHW: Tensor, *, sigma: float, generator: torch.Generator) ->
     return torch.hypot(noise[0].add_(s_CDHW), noise[1])
 
 
-def strip_anew(
-    s_CDHW: Tensor, brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array, rim: float
-) -> tuple[Tensor, Tensor]:
-    """Return the volume after another brain extraction, and where its brain is.
+def depth_kept(brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array) -> tuple[Tensor, Tensor]:
+    """Return how much of each voxel lies deeper than a depth below the brain's surface, and the mask it is read from.
 
-    The depth of a voxel below the brain's surface is read from the brain's mask under a Gaussian, which at a flat
-    surface grows with the depth as the normal distribution; where the surface is folded, what is cut is smoother.
+    The mask under a Gaussian grows with the depth, at a flat surface as the normal distribution does; where the
+    surface is folded, the one at another depth is smoother. It fades over the width of a voxel. The Gaussian is as
+    wide as the depth, and at least a voxel; depths end at one and a half of that.
 
     Parameters
     ----------
-    s_CDHW, brain_CDHW : Tensor
-        The volume, 0 outside the brain, and where that is.
+    brain_CDHW : Tensor
+        Where the brain is.
     depth_voxels : float
-        Mean depth of the rim that is cut off; below 0, of one that is left around the brain.
+        Mean depth; below 0 outside the brain.
     coefficients : ndarray
-        Those of a `smooth_field` that is added to the depth. A rim of no depth stays as it is: cutting never adds.
-    rim : float
-        What is left has this intensity, over the mean of the brain beside it.
+        Those of a `smooth_field` that is added to the depth, which keeps its sign.
     """
-    limit = s_CDHW.shape[1:]
-    width = min(max(1.0, abs(depth_voxels)), (min(limit) - 1) / 4.0)
-    inside = blur(brain_CDHW.to(s_CDHW.dtype), sigma_voxels=width)
-    depth = smooth_field(coefficients, limit, device=s_CDHW.device).add_(depth_voxels).div_(width).clamp_(-2.5, 2.5)
+    width = _mask_width(brain_CDHW, depth_voxels)
+    inside = blur(brain_CDHW.to(torch.float32), sigma_voxels=width)
+    depth = smooth_field(coefficients, brain_CDHW.shape[1:], device=brain_CDHW.device)
+    depth = depth.add_(depth_voxels).div_(width).clamp_(-_DEEPEST, _DEEPEST)
     depth = depth.clamp_(min=0.0) if depth_voxels >= 0.0 else depth.clamp_(max=0.0)
-    # The mask at that depth, and how many voxels deeper a voxel lies: it fades over the width of one.
     slope = depth.square().mul_(0.5).exp_().mul_(width * math.sqrt(2.0 * math.pi))
-    at_depth = torch.erf(depth.mul_(math.sqrt(0.5))).add_(1.0).mul_(0.5)
-    kept = (inside - at_depth).mul_(slope).add_(0.5).clamp_(0.0, 1.0)
-    if depth_voxels >= 0.0:
-        return s_CDHW * kept, brain_CDHW & (kept > 0.0)
-    beside = blur(s_CDHW, sigma_voxels=width).div_(inside.clamp_(min=1e-3))
+    mask_there = torch.erf(depth.mul_(math.sqrt(0.5))).add_(1.0).mul_(0.5)
+    return (inside - mask_there).mul_(slope).add_(0.5).clamp_(0.0, 1.0), inside
+
+
+def _mask_width(brain_CDHW: Tensor, depth_voxels: float) -> float:
+    return min(max(1.0, abs(depth_voxels)), _widest(brain_CDHW))
+
+
+def cut_rim(
+    s_CDHW: Tensor, brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array, below: float = math.inf
+) -> tuple[Tensor, Tensor]:
+    """Return the volume without a rim of uneven depth, and where its brain is; see `depth_kept`.
+
+    Of the rim only what is darker than `below` is cut, over a tenth of the signal's range.
+    """
+    kept, _ = depth_kept(brain_CDHW, depth_voxels=depth_voxels, coefficients=coefficients)
+    if below != math.inf:
+        bright = (s_CDHW - below).div_(_SOFT).add_(0.5).clamp_(0.0, 1.0)
+        kept = torch.maximum(kept, bright)
+    return s_CDHW * kept, brain_CDHW & (kept > 0.0)
+
+
+def leave_rim(
+    s_CDHW: Tensor, brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array, rim: float
+) -> tuple[Tensor, Tensor]:
+    """Return the volume with a rim of uneven depth around the brain, and where brain and rim are; see `depth_kept`.
+
+    The rim has `rim` times the mean signal of the brain beside it.
+    """
+    kept, inside = depth_kept(brain_CDHW, depth_voxels=-depth_voxels, coefficients=coefficients)
+    beside = blur(s_CDHW, sigma_voxels=_mask_width(brain_CDHW, depth_voxels)).div_(inside.clamp_(min=1e-3))
     return torch.where(brain_CDHW, s_CDHW, beside.mul_(kept).mul_(rim)), brain_CDHW | (kept > 0.0)

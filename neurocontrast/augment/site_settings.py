@@ -18,6 +18,8 @@ __all__ = [
     "MaskEdgeSettings",
     "ResolutionSettings",
     "RicianSettings",
+    "SharpnessSettings",
+    "TightMaskSettings",
 ]
 
 _Fraction = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
@@ -28,6 +30,8 @@ _Distance = Annotated[float, Field(ge=0.05, le=0.5, allow_inf_nan=False)]
 _Degrees = Annotated[float, Field(ge=-45.0, le=45.0, allow_inf_nan=False)]
 _Voxels = Annotated[float, Field(ge=-16.0, le=16.0, allow_inf_nan=False)]
 _Scale = Annotated[float, Field(ge=0.5, le=2.0, allow_inf_nan=False)]
+_Amount = Annotated[float, Field(ge=-1.0, le=5.0, allow_inf_nan=False)]
+_Width = Annotated[float, Field(gt=0.0, le=3.0, allow_inf_nan=False)]
 _Depth = Annotated[float, Field(ge=-3.0, le=3.0, allow_inf_nan=False)]
 
 _InOrder = AfterValidator(ordered)
@@ -39,6 +43,8 @@ DistanceRange = Annotated[tuple[_Distance, _Distance], _InOrder]
 DegreesRange = Annotated[tuple[_Degrees, _Degrees], _InOrder]
 VoxelsRange = Annotated[tuple[_Voxels, _Voxels], _InOrder]
 ScaleRange = Annotated[tuple[_Scale, _Scale], _InOrder]
+AmountRange = Annotated[tuple[_Amount, _Amount], _InOrder]
+CutRange = Annotated[tuple[_Width, _Width], _InOrder]
 DepthRange = Annotated[tuple[_Depth, _Depth], _InOrder]
 
 
@@ -78,7 +84,7 @@ class ContrastSettings(Settings):
     """
 
     probability: Probability = 0.5
-    gamma: GammaRange = (0.7, 1.4)
+    gamma: GammaRange = (0.8, 1.25)
 
 
 class HistogramSettings(Settings):
@@ -96,7 +102,7 @@ class HistogramSettings(Settings):
 
     probability: Probability = 0.5
     n_pieces: int = Field(5, ge=2, le=32)
-    strength: FractionRange = (0.1, 0.3)
+    strength: FractionRange = (0.05, 0.2)
 
 
 class BiasFieldSettings(Settings):
@@ -115,6 +121,24 @@ class BiasFieldSettings(Settings):
     probability: Probability = 0.5
     order: int = Field(3, ge=1, le=6)
     strength: FractionRange = (0.05, 0.25)
+
+
+class SharpnessSettings(Settings):
+    """Sharper or smoother: what a Gaussian takes away is added, or taken away in part (unsharp mask).
+
+    Parameters
+    ----------
+    probability : float
+        How often.
+    amount : tuple of float
+        Range of how many times the difference is added, drawn uniformly; −1 leaves what the Gaussian does.
+    sigma_voxels : float
+        The Gaussian's standard deviation.
+    """
+
+    probability: Probability = 0.5
+    amount: AmountRange = (-0.5, 1.5)
+    sigma_voxels: _Width = 1.0
 
 
 class ResolutionSettings(Settings):
@@ -190,6 +214,27 @@ class MaskEdgeSettings(Settings):
     """
 
     probability: Probability = 0.5
-    depth_voxels: DepthRange = (-0.5, 1.0)
+    depth_voxels: DepthRange = (-0.5, 0.75)
     variation_voxels: float = Field(0.5, ge=0.0, le=3.0, allow_inf_nan=False)
     rim: FractionRange = (0.2, 0.6)
+
+
+class TightMaskSettings(Settings):
+    """A brain extraction that follows the folds: near the surface what is as dark as fluid is cut off.
+
+    Parameters
+    ----------
+    probability : float
+        How often.
+    depth_voxels : tuple of float
+        Range of the mean depth down to which it is cut, drawn uniformly.
+    variation_voxels : float
+        Standard deviation of the depth over the box.
+    below : tuple of float
+        Range of the intensity below which it is cut, on the scale of `ContrastSettings`, drawn uniformly.
+    """
+
+    probability: Probability = 0.5
+    depth_voxels: CutRange = (0.5, 1.5)
+    variation_voxels: float = Field(0.5, ge=0.0, le=3.0, allow_inf_nan=False)
+    below: FractionRange = (0.2, 0.5)

@@ -23,6 +23,8 @@ from neurocontrast.augment.site_settings import (
     MaskEdgeSettings,
     ResolutionSettings,
     RicianSettings,
+    SharpnessSettings,
+    TightMaskSettings,
 )
 from neurocontrast.seeds import derive_generator
 
@@ -40,6 +42,14 @@ class Affine:
 
     matrix: Array
     translation: Array
+
+
+@dataclass(frozen=True)
+class Sharpness:
+    """How much of what a Gaussian takes away is added, and its deviation."""
+
+    amount: float
+    sigma_voxels: float
 
 
 @dataclass(frozen=True)
@@ -70,8 +80,17 @@ class Noise:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """Mean depth of the rim in voxels, the polynomial added to it, and how bright what is cut may be."""
+
+    depth_voxels: float
+    coefficients: Array
+    below: float
+
+
+@dataclass(frozen=True)
 class Edge:
-    """Mean depth of the rim, the polynomial added to it, and the intensity of a rim that is left."""
+    """Mean depth of the rim that is cut, or below 0 left, the polynomial added, and the intensity of one left."""
 
     depth_voxels: float
     coefficients: Array
@@ -86,9 +105,11 @@ class SiteParameters:
     gamma: float | None = None
     slopes: tuple[float, ...] | None = None
     bias: Array | None = None
+    sharpness: Sharpness | None = None
     slices: Slices | None = None
     ghosts: Ghosts | None = None
     noise: Noise | None = None
+    tight: Cut | None = None
     edge: Edge | None = None
 
     @property
@@ -122,13 +143,15 @@ def seen_at_site(x_CDHW: Tensor, drawn: SiteParameters) -> Tensor:
         if signal is None:
             return x_CDHW
         if drawn.affine is not None:
-            moved = site_operations.move(
-                signal.signal_CDHW, matrix=drawn.affine.matrix, translation=drawn.affine.translation.tolist()
+            signal.signal_CDHW, signal.brain_CDHW = site_operations.move(
+                signal.signal_CDHW,
+                signal.brain_CDHW,
+                matrix=drawn.affine.matrix,
+                translation=drawn.affine.translation.tolist(),
             )
-            signal.signal_CDHW, signal.brain_CDHW = moved, moved > 0.0
         signal.signal_CDHW = _acquired(signal.signal_CDHW, drawn)
-        if drawn.edge is not None:
-            _strip(signal, drawn.edge)
+        if drawn.tight is not None or drawn.edge is not None:
+            _strip(signal, drawn)
         return from_signal(signal)
 
 
@@ -140,6 +163,8 @@ def _acquired(s_CDHW: Tensor, drawn: SiteParameters) -> Tensor:
         s_CDHW = site_operations.remap_histogram(s_CDHW, slopes=drawn.slopes)
     if drawn.bias is not None:
         s_CDHW = site_operations.bias_field(s_CDHW, coefficients=drawn.bias)
+    if drawn.sharpness is not None:
+        s_CDHW = site_operations.sharpen(s_CDHW, **vars(drawn.sharpness))
     if drawn.slices is not None:
         slices = drawn.slices
         s_CDHW = site_operations.lower_resolution(s_CDHW, axes=slices.axes, factor=slices.factor, phase=slices.phase)
@@ -155,14 +180,21 @@ def _acquired(s_CDHW: Tensor, drawn: SiteParameters) -> Tensor:
     return s_CDHW
 
 
-def _strip(signal: Signal, edge: Edge) -> None:
-    signal.signal_CDHW, signal.brain_CDHW = site_operations.strip_anew(
-        signal.signal_CDHW * signal.brain_CDHW,
-        signal.brain_CDHW,
-        depth_voxels=edge.depth_voxels,
-        coefficients=edge.coefficients,
-        rim=edge.rim,
-    )
+def _strip(signal: Signal, drawn: SiteParameters) -> None:
+    """Extract the brain anew, from the extracted one."""
+    s_CDHW, brain_CDHW = signal.signal_CDHW * signal.brain_CDHW, signal.brain_CDHW
+    if drawn.tight is not None:
+        s_CDHW, brain_CDHW = site_operations.cut_rim(s_CDHW, brain_CDHW, **vars(drawn.tight))
+    if drawn.edge is not None:
+        depth, coefficients = drawn.edge.depth_voxels, drawn.edge.coefficients
+        if depth >= 0.0:
+            made = site_operations.cut_rim(s_CDHW, brain_CDHW, depth_voxels=depth, coefficients=coefficients)
+        else:
+            made = site_operations.leave_rim(
+                s_CDHW, brain_CDHW, depth_voxels=-depth, coefficients=coefficients, rim=drawn.edge.rim
+            )
+        s_CDHW, brain_CDHW = made
+    signal.signal_CDHW, signal.brain_CDHW = s_CDHW, brain_CDHW
 
 
 # --- what is drawn for each operation --------------------------------------------------------------------------------
@@ -198,6 +230,10 @@ def _draw_bias(chosen: BiasFieldSettings, generator: np.random.Generator) -> Arr
     return generator.uniform(*chosen.strength) * _polynomial(chosen.order, generator)
 
 
+def _draw_sharpness(chosen: SharpnessSettings, generator: np.random.Generator) -> Sharpness:
+    return Sharpness(generator.uniform(*chosen.amount), chosen.sigma_voxels)
+
+
 def _draw_slices(chosen: ResolutionSettings, generator: np.random.Generator) -> Slices:
     factor, phase, everywhere, place = generator.uniform(*chosen.factor), *generator.random(3)
     axes = (0, 1, 2) if everywhere < chosen.all_axes else (_one_of(chosen.axes, place),)
@@ -214,6 +250,11 @@ def _draw_noise(chosen: RicianSettings, generator: np.random.Generator) -> Noise
     return Noise(generator.uniform(*chosen.sigma), int(generator.integers(2**63 - 1)))
 
 
+def _draw_tight(chosen: TightMaskSettings, generator: np.random.Generator) -> Cut:
+    depth, below = generator.uniform(*chosen.depth_voxels), generator.uniform(*chosen.below)
+    return Cut(depth, chosen.variation_voxels * _polynomial(_EDGE_ORDER, generator), below)
+
+
 def _draw_edge(chosen: MaskEdgeSettings, generator: np.random.Generator) -> Edge:
     depth, rim = generator.uniform(*chosen.depth_voxels), generator.uniform(*chosen.rim)
     return Edge(depth, chosen.variation_voxels * _polynomial(_EDGE_ORDER, generator), rim)
@@ -224,9 +265,11 @@ _DRAWN = {
     "contrast": ("gamma", _draw_gamma),
     "histogram": ("slopes", _draw_slopes),
     "bias_field": ("bias", _draw_bias),
+    "sharpness": ("sharpness", _draw_sharpness),
     "resolution": ("slices", _draw_slices),
     "ghosting": ("ghosts", _draw_ghosts),
     "rician": ("noise", _draw_noise),
+    "tight_mask": ("tight", _draw_tight),
     "mask_edge": ("edge", _draw_edge),
 }
 

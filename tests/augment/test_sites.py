@@ -6,8 +6,25 @@ import torch
 
 from neurocontrast.augment import AugmentSettings, TwoViews, draw_site
 
-NAMES = ("affine", "contrast", "histogram", "bias_field", "resolution", "ghosting", "rician", "mask_edge")
-DRAWN = dict(zip(NAMES, ("affine", "gamma", "slopes", "bias", "slices", "ghosts", "noise", "edge"), strict=True))
+NAMES = (
+    "affine",
+    "contrast",
+    "histogram",
+    "bias_field",
+    "sharpness",
+    "resolution",
+    "ghosting",
+    "rician",
+    "tight_mask",
+    "mask_edge",
+)
+DRAWN = dict(
+    zip(
+        NAMES,
+        ("affine", "gamma", "slopes", "bias", "sharpness", "slices", "ghosts", "noise", "tight", "edge"),
+        strict=True,
+    )
+)
 SITES = AugmentSettings.sites()
 
 

@@ -21,6 +21,7 @@ from neurocontrast.encoders import ContrastiveModel, build_model, check_shape
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.progress import Progress
 from neurocontrast.training import AnyObjective, TrainingData, check_split
+from neurocontrast.training.positives import CrossSitePositives, count_cross_site_positives
 
 __all__ = ["Parts", "prepare"]
 
@@ -35,6 +36,15 @@ class Parts:
     data: TrainingData
     categories: dict[str, list[str]]
     preprocessing: Preprocessing
+
+    def cross_site_positives(self, settings: Config) -> CrossSitePositives | None:
+        """Return how many anchors will have someone of another site to be alike to; None where it is no question."""
+        if "site" not in self.data.traits:
+            return None
+        sampler = self.data.sampler(settings.training, settings.seed)
+        return count_cross_site_positives(
+            sampler, self.objective.positives, self.data.metadata, self.data.traits["site"]
+        )
 
     def with_preprocessing(self, settings: Config, preprocessing: Preprocessing) -> Parts:
         """Return the same with images that are preprocessed in another way."""
@@ -91,27 +101,42 @@ def prepare(settings: Config, cohort: Cohort) -> Parts:
         training_rows=training_rows.tolist(),
         validation_rows=validation_rows.tolist(),
         targets=_targets(settings, cohort),
+        traits=_traits(settings, cohort),
         n_readers=settings.data.n_workers,
     )
+    _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
     return Parts(cohort, model, objective, data, categories, preprocessing)
 
 
 def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return what the linear probe predicts: numbers, or text with None where it is missing."""
+    """Return what the linear probe predicts."""
     if settings.training.probe_every == 0:
         return {}
-    targets = {}
-    for name in settings.training.probe_columns:
-        columns = [str(column) for column in cohort.table.columns if column != "path"]
-        if name not in columns:
-            raise DataError(
-                f"training.probe_columns: {cohort.source.name} has no column '{name}'."
-                f"{suggestion(name, columns)} It has: {one_of(columns)}."
-            )
-        values = cohort.table[name]
-        if values.dtype.kind == "f":
-            targets[name] = values.to_numpy(dtype=float)
-        else:
-            text = [None if pd.isna(value) or value == "" else str(value) for value in values]
-            targets[name] = np.array(text, dtype=object)
-    return targets
+    return {name: _column(cohort, name, "training.probe_columns") for name in settings.training.probe_columns}
+
+
+def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
+    """Return what batches may be balanced by, and the site where it is known."""
+    training = settings.training
+    names = training.columns_of_strata if training.sampling == "metadata-balanced" else ()
+    key = (
+        f"training.sampling: {training.sampling}" if training.sampling_columns is None else "training.sampling_columns"
+    )
+    traits = {name: _column(cohort, name, key) for name in names}
+    if training.sampling != "shuffle" or "site" in cohort.table:
+        traits["site"] = _column(cohort, "site", f"training.sampling: {training.sampling}")
+    return traits
+
+
+def _column(cohort: Cohort, name: str, key: str) -> np.ndarray:
+    """Return a column: numbers, or text with None where it is missing."""
+    columns = [str(column) for column in cohort.table.columns if column != "path"]
+    if name not in columns:
+        raise DataError(
+            f"{key}: {cohort.source.name} has no column '{name}'.{suggestion(name, columns)} It has: {one_of(columns)}."
+        )
+    values = cohort.table[name]
+    if values.dtype.kind == "f":
+        return values.to_numpy(dtype=float)
+    text = [None if pd.isna(value) or value == "" else str(value) for value in values]
+    return np.array(text, dtype=object)

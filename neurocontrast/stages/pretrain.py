@@ -188,6 +188,7 @@ def _open_unfinished(settings: Config, folder: Path, stack: ExitStack, *, is_new
             "n_training_scans": n_training,
             "n_validation_scans": n_validation,
             "categories": parts.categories,
+            "cross_site_positives": _count_positives(settings, parts, progress),
             "preprocessing": parts.preprocessing.contract(),
         }
         start_run(folder, settings, cohort, facts)
@@ -195,6 +196,14 @@ def _open_unfinished(settings: Config, folder: Path, stack: ExitStack, *, is_new
         continue_run(folder, settings, progress)
     _remove_leftovers(folder)
     return parts
+
+
+def _count_positives(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any] | None:
+    """Return how many anchors have someone of another site to be alike to, and say it where sites were thought of."""
+    found = parts.cross_site_positives(settings)
+    if found is not None and (settings.training.sampling != "shuffle" or "site" in parts.objective.columns):
+        progress.message(f"training.sampling: {settings.training.sampling}: {found.sentence()}")
+    return None if found is None else found.record()
 
 
 def _follow(settings: Config, processes: Processes) -> tuple[bool, Parts | None]:

@@ -241,7 +241,7 @@ def _open(work: Work, shape: Shape) -> Session:
         metadata=metadata,
         training_rows=range(n_scans),
     )
-    alone = work.settings.model_copy(update={"devices": 1, "num_nodes": 1, "strategy": "auto"})
+    alone = work.settings.model_copy(update={"devices": 1, "num_nodes": 1, "strategy": "auto", "sampling": "shuffle"})
     session = start_session(work.build(), work.objective, work.views, data, settings=alone, seed=work.seed)
     session.model.train()
     return session

@@ -95,7 +95,7 @@ def backward_in_parts(
             here, volumes = next(reading)
             rows.append(here)
             with drawing(session, position, part):
-                kept.append(session.encode_views(volumes, here, epoch=position.epoch))
+                kept.append(session.encode_views(volumes, here, epoch=session.occasion(position)))
             del volumes
     features = torch.cat(kept, dim=1).requires_grad_()
     z1, z2 = session.project(features)
@@ -107,7 +107,7 @@ def backward_in_parts(
     for part, gradient in enumerate(features.grad.split([len(here) for here in rows], dim=1)):
         here, volumes = next(reading)
         with drawing(session, position, part):
-            again = session.encode_views(volumes, here, epoch=position.epoch)
+            again = session.encode_views(volumes, here, epoch=session.occasion(position))
         del volumes
         again.backward(gradient)
     return loss, z1, z2, metadata

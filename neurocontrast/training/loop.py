@@ -12,12 +12,10 @@ from typing import Any
 
 from lightning_fabric import Fabric
 
-from neurocontrast.data.batches import even_batches
 from neurocontrast.encoders import ContrastiveModel
 from neurocontrast.exceptions import TrainingInterrupted, TrainingSuspended
 from neurocontrast.memory import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress, Task
-from neurocontrast.seeds import derive_generator
 from neurocontrast.training.averaging import averaged_weights, keep_average
 from neurocontrast.training.checkpoints import Checkpoints
 from neurocontrast.training.collapse import collapse_warning
@@ -142,7 +140,7 @@ def _train(
     stop: StopRequest,
 ) -> FitResult:
     settings = session.settings
-    done = sum(len(rows) for rows in _batches_of(session, position.epoch)[: position.batch])
+    done = sum(len(rows) for rows in session.sampler.batches(position.epoch)[: position.batch])
     total = (settings.epochs - position.epoch) * len(session.data.training_rows) - done
     inexactness = inexactness_of(session)
     if inexactness is not None:
@@ -172,7 +170,7 @@ def _run_epoch(
 ) -> dict[str, Any]:
     """Train what is left of an epoch, then measure; `position` is whole whenever `stop` may raise."""
     settings, epoch = session.settings, position.epoch
-    batches = _batches_of(session, epoch)
+    batches = session.sampler.batches(epoch)
     session.model.train()
     started = time.perf_counter()
     with contextlib.closing(train_batches(session, batches[position.batch :], position)) as steps:
@@ -194,12 +192,6 @@ def _run_epoch(
         "volumes_per_second": round(n_scans / max(position.seconds, 1e-9), 3),
     }
     return row
-
-
-def _batches_of(session: Session, epoch: int) -> list[list[int]]:
-    rows = session.data.training_rows
-    order = derive_generator("order", session.seed, epoch).permutation(len(rows))
-    return even_batches([rows[place] for place in order], session.settings.batch_size)
 
 
 def _measure(session: Session, epoch: int, stop: StopRequest) -> dict[str, float | None]:

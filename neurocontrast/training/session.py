@@ -22,7 +22,9 @@ from neurocontrast.losses import Objective, SumOfObjectives
 from neurocontrast.training.averaging import start_average
 from neurocontrast.training.distributed import Processes, launch
 from neurocontrast.training.optimizers import build_optimizer
+from neurocontrast.training.sampling import Sampler, build_sampler
 from neurocontrast.training.settings import TrainingSettings
+from neurocontrast.training.state import Position
 
 __all__ = [
     "AnyObjective",
@@ -57,6 +59,8 @@ class TrainingData:
         The split; no subject is on both sides.
     targets : mapping of str to ndarray
         What the linear probe predicts: floats (NaN where missing) or text (None where missing).
+    traits : mapping of str to ndarray
+        What batches are balanced by (`TrainingSettings.sampling`), in the same form; ``site`` where it is known.
     n_readers : int
         Threads that read batches.
     """
@@ -67,7 +71,12 @@ class TrainingData:
     training_rows: Sequence[int]
     validation_rows: Sequence[int] = ()
     targets: Mapping[str, np.ndarray] = field(default_factory=dict)
+    traits: Mapping[str, np.ndarray] = field(default_factory=dict)
     n_readers: int = 1
+
+    def sampler(self, settings: TrainingSettings, seed: int) -> Sampler:
+        """Return what makes the batches of these training rows."""
+        return build_sampler(self.training_rows, self.traits, settings=settings, seed=seed, names=self.names)
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,7 @@ class Session:
     metadata: Mapping[str, torch.Tensor]
     settings: TrainingSettings
     seed: int
+    sampler: Sampler
     processes: Processes = field(default_factory=Processes)
     average: AveragedModel | None = None
 
@@ -108,6 +118,10 @@ class Session:
     def average_gradients(self) -> None:
         """Make this process's gradients those of the whole batch; between the last backward pass and the step."""
         average_gradients(self.model.parameters())
+
+    def occasion(self, position: Position) -> int:
+        """Return what the views of the batch under way are keyed by, besides the scan."""
+        return self.sampler.occasion(position.epoch, position.batch)
 
     def embed_views(
         self, volumes: torch.Tensor, rows: torch.Tensor, *, epoch: int
@@ -208,6 +222,7 @@ def start_session(
         metadata={name: column.to(fabric.device) for name, column in data.metadata.items()},
         settings=settings,
         seed=seed,
+        sampler=data.sampler(settings, seed),
         processes=processes,
         average=average,
     )

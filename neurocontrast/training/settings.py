@@ -27,6 +27,17 @@ class TrainingSettings(Settings):
         Scans that pass the encoder together; the loss is still that of the whole batch, and so is its
         gradient (see ``training/largebatch.py``). Memory depends on this, not on `batch_size`; time
         grows by a third to a half. None: the whole batch at once.
+    sampling : {'shuffle', 'site-balanced', 'metadata-balanced'}
+        Which scans make a batch. ``shuffle``: each once an epoch, in random order. ``site-balanced``: as
+        equal numbers of each site as `sampling_repeats` allow. ``metadata-balanced``: as equal numbers
+        of every combination of `sampling_columns`, and of each site within it.
+    sampling_columns : tuple of str or None
+        Of ``metadata-balanced``: what makes the combinations; None: age and sex. Numbers are binned.
+    sampling_bins : int or None
+        Of ``metadata-balanced``: bins of a column of numbers, with as many training scans each; None: 5.
+    sampling_repeats : int or None
+        Unless ``shuffle``: how often a scan is seen in an epoch, at most; None: 4. 1: each once, and
+        every batch has the cohort's proportions.
     optimizer : {'adam', 'adamw', 'sgd', 'lars'}
         ``adam`` adds the weight decay to the gradient, ``adamw`` decouples it; ``sgd`` has momentum;
         ``lars`` adapts SGD's rate to each weight's norm, for large batches (You et al. 2017).
@@ -87,6 +98,10 @@ class TrainingSettings(Settings):
     epochs: NonNegativeInt = 50
     batch_size: Annotated[int, Field(ge=2)] = 64
     micro_batch_size: PositiveInt | None = None
+    sampling: Literal["shuffle", "site-balanced", "metadata-balanced"] = "shuffle"
+    sampling_columns: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    sampling_bins: Annotated[int, Field(ge=2)] | None = None
+    sampling_repeats: PositiveInt | None = None
     optimizer: Literal["adam", "adamw", "sgd", "lars"] = "adam"
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0e-4
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5.0e-5
@@ -123,9 +138,7 @@ class TrainingSettings(Settings):
             )
             if given and self.optimizer not in owners
         ]
-        if unread:
-            told = "; ".join(f"{name} belongs to {' and '.join(owners)}" for name, owners in unread)
-            raise ValueError(f"{told}, and nothing reads it with optimizer: {self.optimizer}; remove it")
+        _refuse_unread(unread, f"optimizer: {self.optimizer}")
         if self.nesterov and self.momentum == 0:
             raise ValueError("nesterov needs a momentum above 0, got 0; raise it, or set nesterov to false")
         if self.epochs and self.warmup_epochs >= self.epochs:
@@ -134,3 +147,40 @@ class TrainingSettings(Settings):
                 "lower it, or train longer"
             )
         return self
+
+    @model_validator(mode="after")
+    def _read_keys_of_sampling_only(self) -> TrainingSettings:
+        unread = [
+            (name, owners)
+            for name, owners in (
+                ("sampling_columns", ("metadata-balanced",)),
+                ("sampling_bins", ("metadata-balanced",)),
+                ("sampling_repeats", ("site-balanced", "metadata-balanced")),
+            )
+            if getattr(self, name) is not None and self.sampling not in owners
+        ]
+        _refuse_unread(unread, f"sampling: {self.sampling}")
+        if self.sampling == "metadata-balanced" and "site" in self.columns_of_strata:
+            raise ValueError("sampling_columns must not hold 'site', which is balanced within each combination anyway")
+        return self
+
+    @property
+    def columns_of_strata(self) -> tuple[str, ...]:
+        """What ``sampling: metadata-balanced`` makes its combinations of."""
+        return ("age", "sex") if self.sampling_columns is None else self.sampling_columns
+
+    @property
+    def n_bins(self) -> int:
+        """Bins of a column of numbers, in balanced sampling."""
+        return 5 if self.sampling_bins is None else self.sampling_bins
+
+    @property
+    def most_repeats(self) -> int:
+        """How often balanced sampling draws a scan in an epoch, at most."""
+        return 4 if self.sampling_repeats is None else self.sampling_repeats
+
+
+def _refuse_unread(unread: list[tuple[str, tuple[str, ...]]], chosen: str) -> None:
+    if unread:
+        told = "; ".join(f"{name} belongs to {' and '.join(owners)}" for name, owners in unread)
+        raise ValueError(f"{told}, and nothing reads it with {chosen}; remove it")

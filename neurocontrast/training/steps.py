@@ -57,7 +57,7 @@ def _backward(
     session: Session, rows: Tensor, volumes: Tensor, position: Position
 ) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor] | None]:
     with drawing(session, position):
-        z1, z2, metadata = session.embed_views(volumes, rows, epoch=position.epoch)
+        z1, z2, metadata = session.embed_views(volumes, rows, epoch=session.occasion(position))
     loss = session.objective(z1, z2, metadata)
     session.fabric.backward(loss)
     return loss, z1, z2, metadata

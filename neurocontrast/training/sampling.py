@@ -1,0 +1,216 @@
+"""Which scans make each batch of an epoch: shuffled, or balanced over sites and metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurocontrast.data.batches import even_batches
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.seeds import derive_generator
+from neurocontrast.training.settings import TrainingSettings
+
+__all__ = ["Sampler", "build_sampler", "deal", "equal_shares", "strata_of"]
+
+Strata = list[list[list[int]]]
+"""Rows by stratum and, within it, by site."""
+
+_MOST_NAMED = 20
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Draws an epoch's batches from (seed, epoch) alone.
+
+    Every epoch has as many batches, of the same sizes, and as many draws as there are training scans. Shuffled, each
+    scan is drawn once. Balanced, a stratum has as equal a part of the draws as `most_repeats` of each of its scans
+    allow, and within it a site has; both are dealt out evenly to the batches. No batch has a scan twice.
+
+    Parameters
+    ----------
+    rows : sequence of int
+        The training rows.
+    batch_size : int
+        Scans a batch, at most.
+    seed : int
+        The run's.
+    strata : list of list of list of int, optional
+        The same rows by stratum and site; None: shuffled.
+    most_repeats : int
+        How often a scan is drawn in an epoch, at most.
+    """
+
+    rows: Sequence[int]
+    batch_size: int
+    seed: int
+    strata: Strata | None = None
+    most_repeats: int = 1
+
+    def batches(self, epoch: int) -> list[list[int]]:
+        """Return the rows of each batch of an epoch."""
+        if self.strata is None:
+            order = derive_generator("order", self.seed, epoch).permutation(len(self.rows))
+            return even_batches([self.rows[place] for place in order], self.batch_size)
+        generator = derive_generator("balanced order", self.seed, epoch)
+        return deal(self.strata, self.n_batches, most_repeats=self.most_repeats, generator=generator)
+
+    @property
+    def n_batches(self) -> int:
+        """Batches an epoch."""
+        return len(even_batches(self.rows, self.batch_size))
+
+    def occasion(self, epoch: int, batch: int) -> int:
+        """Return what keys the views of a batch, besides the scan: the epoch; where scans repeat, the step."""
+        return epoch if self.strata is None else epoch * self.n_batches + batch
+
+
+def build_sampler(
+    rows: Sequence[int],
+    traits: Mapping[str, np.ndarray],
+    *,
+    settings: TrainingSettings,
+    seed: int,
+    names: Sequence[str],
+) -> Sampler:
+    """Return the sampler of the training rows that the settings ask for.
+
+    Parameters
+    ----------
+    rows : sequence of int
+        The training rows.
+    traits : mapping of str to ndarray
+        What batches are balanced by, for all rows: floats (NaN where missing) or text (None where missing).
+    settings : TrainingSettings
+        The run's.
+    seed : int
+        The run's.
+    names : sequence of str
+        Who each row is, for messages.
+
+    Raises
+    ------
+    ConfigError, DataError
+        Where there is nothing to balance, or a scan of which something is not known.
+    """
+    if settings.sampling == "shuffle":
+        return Sampler(rows, settings.batch_size, seed)
+    columns = () if settings.sampling == "site-balanced" else settings.columns_of_strata
+    _check_known(rows, traits, (*columns, "site"), settings, names)
+    sites = _codes(traits["site"][list(rows)])
+    if sites.max() == 0:
+        raise ConfigError(
+            f"training.sampling: {settings.sampling} needs at least two sites among the training scans, and all are of "
+            f"'{traits['site'][rows[0]]}'. Set it to shuffle."
+        )
+    strata = strata_of({name: traits[name][list(rows)] for name in columns}, sites, n_bins=settings.n_bins)
+    of_rows = [[[rows[place] for place in cell] for cell in stratum] for stratum in strata]
+    return Sampler(rows, settings.batch_size, seed, of_rows, settings.most_repeats)
+
+
+def strata_of(columns: Mapping[str, np.ndarray], sites: np.ndarray, *, n_bins: int) -> Strata:
+    """Return positions by stratum and site: a stratum has one category, and one bin of equal numbers, of every column.
+
+    Examples
+    --------
+    >>> ages, sexes = np.array([20.0, 70.0, 22.0, 71.0]), np.array(["F", "F", "F", "F"], dtype=object)
+    >>> strata_of({"age": ages, "sex": sexes}, np.array([0, 0, 1, 1]), n_bins=2)
+    [[[0], [2]], [[1], [3]]]
+    """
+    codes = [_bins(values, n_bins) if values.dtype.kind == "f" else _codes(values) for values in columns.values()]
+    keys = np.column_stack([*codes, sites])
+    strata: dict[tuple[int, ...], dict[int, list[int]]] = {}
+    for place, (*stratum, site) in enumerate(keys.tolist()):
+        strata.setdefault(tuple(stratum), {}).setdefault(site, []).append(place)
+    return [[cells[site] for site in sorted(cells)] for _, cells in sorted(strata.items())]
+
+
+def deal(strata: Strata, n_batches: int, *, most_repeats: int, generator: np.random.Generator) -> list[list[int]]:
+    """Draw batches in which strata, and sites within them, are as even as repeating scans so often allows.
+
+    Each cell (a site of a stratum) gets a number of draws; the draws, cell after cell, are dealt like cards, so that
+    the numbers that two batches get of a cell, of a stratum and in all differ by at most one. A cell's draws go round
+    its scans in one random order, so that within a batch none comes twice.
+
+    Parameters
+    ----------
+    strata : list of list of list of int
+        Rows by stratum and site.
+    n_batches : int
+        Batches to make.
+    most_repeats : int
+        How often a row is drawn, at most.
+    generator : numpy.random.Generator
+        Source of all randomness.
+    """
+    repeats = min(most_repeats, n_batches)
+    cells = [[stratum[place] for place in generator.permutation(len(stratum))] for stratum in strata]
+    cells = [cells[place] for place in generator.permutation(len(cells))]
+    limits = [[repeats * len(rows) for rows in stratum] for stratum in cells]
+    n_draws = sum(len(rows) for stratum in cells for rows in stratum)
+    of_strata = equal_shares([sum(each) for each in limits], n_draws)
+    batches: list[list[int]] = [[] for _ in range(n_batches)]
+    first = 0
+    for stratum, limit, n_of_stratum in zip(cells, limits, of_strata, strict=True):
+        for rows, n_of_cell in zip(stratum, equal_shares(limit, n_of_stratum), strict=True):
+            order = generator.permutation(rows)
+            dealt = np.bincount(np.arange(first, first + n_of_cell) % n_batches, minlength=n_batches)
+            ends = np.cumsum(dealt)
+            for batch, end, n_here in zip(batches, ends, dealt, strict=True):
+                batch.extend(int(order[draw % len(rows)]) for draw in range(end - n_here, end))
+            first += n_of_cell
+    shuffled = [[batch[place] for place in generator.permutation(len(batch))] for batch in batches]
+    return [shuffled[place] for place in generator.permutation(n_batches)]
+
+
+def equal_shares(limits: Sequence[int], total: int) -> list[int]:
+    """Divide a total into shares that are as equal as their limits allow; what is left over goes to the first.
+
+    Examples
+    --------
+    >>> equal_shares([5, 100, 100], 46)
+    [5, 21, 20]
+    """
+    shares = [0] * len(limits)
+    while left := total - sum(shares):
+        growing = [place for place, limit in enumerate(limits) if shares[place] < limit]
+        each = left // len(growing)
+        for place in growing if each else growing[:left]:
+            shares[place] = min(limits[place], shares[place] + max(each, 1))
+    return shares
+
+
+def _check_known(
+    rows: Sequence[int],
+    traits: Mapping[str, np.ndarray],
+    columns: Sequence[str],
+    settings: TrainingSettings,
+    names: Sequence[str],
+) -> None:
+    """Refuse scans that belong to no stratum or site, all at once."""
+    problems = []
+    for column in columns:
+        values = traits[column]
+        missing = np.isnan(values) if values.dtype.kind == "f" else np.array([value is None for value in values])
+        unknown = [names[row] for row in rows if missing[row]]
+        if unknown:
+            more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
+            problems.append(
+                f"'{column}' is missing for {len(unknown)} training scan{'s' if len(unknown) > 1 else ''}: "
+                f"{', '.join(unknown[:_MOST_NAMED])}{more}"
+            )
+    if problems:
+        raise DataError(
+            f"training.sampling: {settings.sampling} needs {' and '.join(columns)} of every training scan. "
+            f"{'; '.join(problems)}. Fill this in, leave these scans out with data.where, or set training.sampling to "
+            "shuffle."
+        )
+
+
+def _codes(values: np.ndarray) -> np.ndarray:
+    return np.unique(values.astype(str), return_inverse=True)[1]
+
+
+def _bins(values: np.ndarray, n_bins: int) -> np.ndarray:
+    return np.searchsorted(np.quantile(values, np.arange(1, n_bins) / n_bins), values, side="right")

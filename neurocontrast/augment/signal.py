@@ -1,8 +1,8 @@
 """Where the brain is in a preprocessed volume, and its intensities as a scanner's signal.
 
 Volumes come normalised in one of several ways, so 0 need not be the background, nor the darkest tissue. What holds
-for all of them: the background is one constant, which the corners have. Voxels that differ from it are the brain
-(in a scan with its skull, the head and the air around it).
+for all of them: the background is one constant, which the corners have (half of the eight, at least). Voxels that
+differ from it are the brain; in a scan with its skull, the head and the air around it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class Signal:
         Where the brain is.
     background, floor, span : Tensor
         What leads back to the volume, each (channels, 1, 1, 1).
+    brightest : Tensor
+        The largest signal, of the same shape.
     standardised : {"box", "brain", None}
         Over which voxels the volume had mean 0 and deviation 1.
     """
@@ -42,6 +44,7 @@ class Signal:
     background: Tensor
     floor: Tensor
     span: Tensor
+    brightest: Tensor
     standardised: Literal["box", "brain"] | None
 
 
@@ -49,21 +52,33 @@ def to_signal(x_CDHW: Tensor) -> Signal | None:
     """Return a float32 volume as signal; None where nothing stands out of the background."""
     background = _corner_median(x_CDHW)
     brain_CDHW = x_CDHW != background
-    low, high = x_CDHW.amin((1, 2, 3), keepdim=True), _bright(x_CDHW, brain_CDHW)
-    if not bool((high > low).all()):
+    low, bright = x_CDHW.amin((1, 2, 3), keepdim=True), _bright(x_CDHW, brain_CDHW)
+    if not bool((bright > low).all()):
         return None
-    # A thousandth below the darkest voxel, so that it stays apart from the background.
-    darkest_is_background = low == background
-    floor = torch.where(darkest_is_background, low, low - 1e-3 * (high - low))
-    span = high - floor
-    signal_CDHW = (x_CDHW - floor).div_(span).mul_(brain_CDHW)
-    return Signal(signal_CDHW, brain_CDHW, background, floor, span, _standardised(x_CDHW, brain_CDHW, background))
+    # A thousandth below the darkest voxel where that is not the background: it stays apart from it.
+    floor = torch.where(low == background, low, low - 1e-3 * (bright - low))
+    span = bright - floor
+    return Signal(
+        signal_CDHW=(x_CDHW - floor).div_(span).mul_(brain_CDHW),
+        brain_CDHW=brain_CDHW,
+        background=background,
+        floor=floor,
+        span=span,
+        brightest=(x_CDHW.amax((1, 2, 3), keepdim=True) - floor) / span,
+        standardised=_standardised(x_CDHW, brain_CDHW, background),
+    )
 
 
 def from_signal(signal: Signal) -> Tensor:
-    """Return the volume; one that was z-scored is z-scored again, as a scan with these intensities would be."""
-    brain_CDHW = signal.brain_CDHW
-    x_CDHW = torch.where(brain_CDHW, signal.signal_CDHW * signal.span + signal.floor, signal.background)
+    """Return the volume, normalised as a scan with this signal would be.
+
+    One that was z-scored is z-scored again. In any other the brain's 99th percentile is put back to where it was,
+    and what is then brighter than the volume's brightest voxel is clipped.
+    """
+    s_CDHW, brain_CDHW = signal.signal_CDHW, signal.brain_CDHW
+    if signal.standardised is None:
+        s_CDHW = (s_CDHW / _bright(s_CDHW, brain_CDHW).clamp_(min=1e-3)).minimum(signal.brightest)
+    x_CDHW = torch.where(brain_CDHW, s_CDHW * signal.span + signal.floor, signal.background)
     if signal.standardised == "box":
         mean, deviation = _moments(x_CDHW)
         return x_CDHW.sub_(mean).div_(deviation.clamp_(min=1e-6))
@@ -87,8 +102,7 @@ def _bright(x_CDHW: Tensor, brain_CDHW: Tensor) -> Tensor:
     ordered = taken.masked_fill(~of_brain, -torch.inf).sort(1).values
     n_brain = of_brain.sum(1, keepdim=True)
     place = ordered.shape[1] - 1 - ((1.0 - _BRIGHT) * n_brain).long()
-    bright = ordered.gather(1, place)
-    return bright[..., None, None]
+    return ordered.gather(1, place)[..., None, None]
 
 
 def _standardised(x_CDHW: Tensor, brain_CDHW: Tensor, background: Tensor) -> Literal["box", "brain"] | None:

@@ -137,7 +137,7 @@ class SharpnessSettings(Settings):
     """
 
     probability: Probability = 0.5
-    amount: AmountRange = (-0.5, 1.5)
+    amount: AmountRange = (-0.5, 1.0)
     sigma_voxels: _Width = 1.0
 
 

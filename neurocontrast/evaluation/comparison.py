@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,16 @@ class Evaluated:
         ``evaluation.json``.
     predictions, folds : DataFrame
         Their tables; predictions in order of participant, session and repeat.
+    site : dict
+        ``balanced_accuracy``, ``low``, ``high`` and ``chance`` of the site, read off the embedding (``confounds.tsv``);
+        empty where it was not.
     """
 
     name: str
     summary: dict[str, Any]
     predictions: pd.DataFrame
     folds: pd.DataFrame
+    site: dict[str, float] = field(default_factory=dict)
 
 
 def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -> Evaluated:
@@ -79,9 +83,26 @@ def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -
         _check_columns("folds.tsv", folds, {*sizes, *METRICS[summary["kind"]]}, needed={*sizes, "held_out_site"})
         predictions["session"] = predictions["session"].fillna("")
         predictions = predictions.sort_values(_KEYS, ignore_index=True)
+        site = _read_site(root / "confounds.tsv")
     except (OSError, KeyError, ValueError) as error:
         raise DataError(f"'{root}': not readable as an evaluation ({error}). Evaluate again.") from error
-    return Evaluated(name or root.name, summary, predictions, folds)
+    return Evaluated(name or root.name, summary, predictions, folds, site)
+
+
+def _read_site(path: Path) -> dict[str, float]:
+    """Return how well the site is told from the embedding, over all scans; nothing where that was not computed."""
+    if not path.is_file():
+        return {}
+    table = pd.read_csv(path, sep="\t", dtype={"column": str, "within": str, "metric": str}, keep_default_na=False,
+                        na_values=["", "n/a"])  # fmt: skip
+    columns = {"balanced_accuracy": "value", "low": "low", "high": "high", "chance": "chance"}
+    _check_columns("confounds.tsv", table, set(columns.values()), needed={"column", "within", "metric", "value"})
+    here = (table["column"] == "site") & (table["metric"] == "balanced_accuracy") & (table["within"] == "all")
+    rows = table[here & table["value"].notna()]
+    if rows.empty:
+        return {}
+    found = {name: rows[column].iloc[0] for name, column in columns.items() if column in rows}
+    return {name: float(value) for name, value in found.items() if pd.notna(value)}
 
 
 def _check_columns(file: str, table: pd.DataFrame, numeric: set[str], *, needed: set[str]) -> None:

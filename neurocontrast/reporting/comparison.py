@@ -24,7 +24,14 @@ _COLUMNS = {
     "models": ("model", "metric", "value"),
     "differences": ("metric", "model", "reference", "difference"),
     "learning_curves": ("model", "metric", "n_train", "mean"),
+    "tradeoff": ("model", "metric"),
 }
+TRADEOFF_COLUMNS = (
+    "weight_name", "weight", "site_balanced_accuracy", "site_low", "site_high", "site_chance",
+    "known", "known_low", "known_high", "unseen", "unseen_low", "unseen_high",
+    "ratio", "ratio_low", "ratio_high", "constant", "n", "n_outside",
+)  # fmt: skip
+"""What tradeoff.tsv may hold beside model and metric."""
 _REMEDY = "Run 'neurocontrast compare' again."
 
 
@@ -42,6 +49,8 @@ class ComparisonFiles:
         Their tables, with columns for intervals and p-values even where the files have none.
     learning : DataFrame or None
         ``learning_curves.tsv``.
+    tradeoff : DataFrame or None
+        ``tradeoff.tsv``: the site against the target, one row a model.
     """
 
     folder: Path
@@ -49,6 +58,7 @@ class ComparisonFiles:
     models: pd.DataFrame
     differences: pd.DataFrame
     learning: pd.DataFrame | None = None
+    tradeoff: pd.DataFrame | None = None
 
     @property
     def kind(self) -> str:
@@ -118,6 +128,7 @@ def read_comparison(folder: str | os.PathLike[str]) -> ComparisonFiles:
         _with_columns(models, ("low", "high")),
         _with_columns(differences, ("low", "high", "n_folds", "p_value", "p_adjusted")),
         tables["learning_curves"],
+        None if tables["tradeoff"] is None else _with_columns(tables["tradeoff"], TRADEOFF_COLUMNS),
     )
 
 

@@ -26,6 +26,9 @@ _OF_LOSS = {
     "weakly_supervised_cclk": "cclk",
     "fair_cclk": "cclk",
     "hard_negative_cclk": "cclk",
+    "conditional_alignment": "conditional",
+    "conditional_uniformity": "conditional",
+    "global_uniformity": "alignment_uniformity",
 }
 
 

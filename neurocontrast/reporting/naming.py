@@ -31,6 +31,9 @@ _LOSSES = {
     "ntxent": "NT-Xent (SimCLR)",
     "yaware": "y-Aware InfoNCE",
     "conditional": "conditional alignment + uniformity",
+    "conditional_alignment": "conditional alignment",
+    "conditional_uniformity": "conditional uniformity",
+    "global_uniformity": "uniformity",
     "alignment_uniformity": "alignment + uniformity",
     "supcon": "SupCon",
     "sincere": "SINCERE",
@@ -118,7 +121,9 @@ def objective_text(objective: Any) -> str:
         return "sum of " + join_words(named)
     text = _LOSSES.get(name, name.replace("_", " "))
     if objective.get("kernel"):
-        return f"{text}, kernel on {kernel_text(objective['kernel'])}"
+        negatives = objective.get("negatives")
+        against = f", negatives weighted by {kernel_text(negatives)}" if negatives else ""
+        return f"{text}, kernel on {kernel_text(objective['kernel'])}{against}"
     column = objective.get("label") or objective.get("cluster")
     return f"{text}, groups of {column}" if column else f"{text}, no metadata"
 

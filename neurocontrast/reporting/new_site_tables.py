@@ -22,7 +22,7 @@ from neurocontrast.reporting.new_sites import (
 )
 from neurocontrast.reporting.tables import cell, count_cell
 
-__all__ = ["table_new_sites", "table_pooled_sites"]
+__all__ = ["estimate_cell", "table_new_sites", "table_pooled_sites"]
 
 _TRANSDUCTIVE = "Recentred (transductive): "
 
@@ -83,26 +83,22 @@ def table_new_sites(files: EvaluationFiles, metric: str) -> Table | None:
     rows = site_rows(files, metric)
     if rows.empty:
         return None
-    beside = [key for key in ("spearman", "bias") if files.kind == "continuous" and key in new_site_metrics(files)]
+    beside = [key for key in ("bias", "spearman") if files.kind == "continuous" and key in new_site_metrics(files)]
     others = {key: site_rows(files, key).set_index("site") for key in beside}
-    moved = recentred(files)
-    header = ["Site", "n", "n trained on", "Known", "Unseen"]
-    header += ["Unseen ÷ known"] if is_error(metric) else []
-    header += [_TRANSDUCTIVE + "unseen"] if moved else []
-    header += [
-        "Cov. only, unseen",
-        "Constant guess",
-        *(f"{describe_metric(key).short}, unseen" for key in beside),
-        "Note",
-    ]
+    moved, error = recentred(files), is_error(metric)
+    header = ["Site", "n", "Known", "Unseen", *(["Unseen ÷ known"] if error else [])]
+    header += ["Unseen, recentred (transductive)"] if moved else []
+    header += ["Cov. only, unseen", *(["Constant guess"] if error else [])]
+    header += [*(f"{describe_metric(key).short}, unseen" for key in beside), "Note"]
     body = []
     for row in rows.to_dict("records"):
         reason = "see the note of the row" if row["note"] else "not defined there"
-        cells = [Cell(str(row["site"]), heading=True), count_cell(row["n"]), count_cell(row["n_train"])]
+        cells = [Cell(str(row["site"]), heading=True), _size(row)]
         cells += [_at(row, f"embedding_{part}", reason) for part in ("home", "unseen")]
-        cells += [_divided(row, reason)] if is_error(metric) else []
+        cells += [_divided(row, reason)] if error else []
         cells += [_at(row, "recentred_unseen", reason)] if moved else []
-        cells += [cell(row[f"{model}_unseen"], digits=2, reason=reason) for model in ("baseline", "constant")]
+        models = ("baseline", "constant") if error else ("baseline",)
+        cells += [cell(row[f"{model}_unseen"], digits=2, reason=reason) for model in models]
         for key in beside:
             cells.append(_at(dict(others[key].loc[row["site"]]), "embedding_unseen", reason, signed=key == "bias"))
         body.append((*cells, Cell(row["note"])))
@@ -116,6 +112,11 @@ def table_new_sites(files: EvaluationFiles, metric: str) -> Table | None:
         text_columns=(0, len(header) - 1),
         note=" ".join(f"{describe_metric(key).short}: {describe_metric(key).meaning}" for key in shown),
     )
+
+
+def _size(row: dict) -> Cell:
+    n = count_cell(row["n"])
+    return n if n.absent or pd.isna(row["n_train"]) else replace(n, detail=f"trained on {row['n_train']:,.0f}")
 
 
 def _at(row: dict, column: str, reason: str, *, signed: bool = False) -> Cell:

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from neurocontrast.evaluation.comparison import Evaluated, compare_models, load_evaluated
+from neurocontrast.evaluation.tradeoff import tradeoff_table, unseen_columns
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table, write_text
 from neurocontrast.progress import SILENT, Progress
@@ -18,6 +19,9 @@ from neurocontrast.reporting import build_comparison, list_pictures, read_compar
 from neurocontrast.stages.figure_files import write_figures
 
 __all__ = ["compare"]
+
+PRIMARY = {"binary": "auc", "multiclass": "balanced_accuracy", "continuous": "mae"}
+"""The metric that is set against the site, by kind of target."""
 
 
 def compare(
@@ -62,7 +66,12 @@ def compare(
     progress.message(f"Comparing {len(loaded)} evaluations")
     models, differences = compare_models(loaded, n_bootstraps=n_bootstraps, level=confidence_level, seed=seed)
     about = {"n_bootstraps": n_bootstraps, "interval_method": "BCa", "confidence_level": confidence_level, "seed": seed}
-    tables = {"models": models, "differences": differences, "learning_curves": _learning_curves(loaded)}
+    tables = {
+        "models": _with_unseen(models, loaded),
+        "differences": differences,
+        "learning_curves": _learning_curves(loaded),
+        "tradeoff": tradeoff_table(loaded, models, metric=PRIMARY[loaded[0].summary["kind"]]),
+    }
     with atomic_folder(folder) as new:
         for name in (name for name, table in tables.items() if len(table)):
             write_table(new / f"{name}.tsv", tables[name])
@@ -76,6 +85,13 @@ def _write_page(folder: Path, progress: Progress) -> None:
     sections = build_comparison(files)
     write_text(folder / "comparison.html", render_comparison(files, sections))
     write_figures(folder / "figures", list_pictures(sections), progress=progress)
+
+
+def _with_unseen(models: pd.DataFrame, loaded: list[Evaluated]) -> pd.DataFrame:
+    """Add every metric at unseen sites, and its ratio to that at known ones, where an evaluation has them."""
+    by_name = {each.name: each for each in loaded}
+    found = [unseen_columns(by_name[row["model"]], row["metric"]) for row in models.to_dict("records")]
+    return pd.concat([models, pd.DataFrame(found, index=models.index)], axis=1)
 
 
 def _learning_curves(loaded: list[Evaluated]) -> pd.DataFrame:

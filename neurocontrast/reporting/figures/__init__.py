@@ -20,6 +20,7 @@ from neurocontrast.reporting.figures.new_sites import draw_new_sites
 from neurocontrast.reporting.figures.outlyingness import draw_outlyingness
 from neurocontrast.reporting.figures.regression import draw_predicted, draw_residuals
 from neurocontrast.reporting.figures.scans import draw_scan
+from neurocontrast.reporting.figures.tradeoff import draw_tradeoff
 from neurocontrast.reporting.figures.training import draw_training, list_terms
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "draw_residuals",
     "draw_roc",
     "draw_scan",
+    "draw_tradeoff",
     "draw_training",
     "learning_metrics",
     "list_map_columns",

@@ -29,7 +29,8 @@ _LOOKS = {
     _UNSEEN: ("s", PALETTE[1], PALETTE[1], "Site unseen (left out)"),
     _RECENTRED: ("^", PALETTE[2], "white", "Unseen, recentred (transductive)"),
 }
-_SHIFT = 0.19
+_SHIFT = {False: 0.14, True: 0.22}
+"""How far known and unseen stand apart in a row: further where recentred ones stand there too."""
 _MANY = 15
 """With more sites rows are drawn closer together."""
 
@@ -81,7 +82,9 @@ def _ends(column: str, value: Estimate | None) -> dict[str, float]:
 
 
 def _draw_rows(axes: Axes, rows: pd.DataFrame, looks: dict[str, tuple[str, str, str, str]]) -> None:
-    places = {_KNOWN: -_SHIFT, _UNSEEN: 0.0 if _RECENTRED in looks else _SHIFT, _RECENTRED: _SHIFT}
+    three = _RECENTRED in looks
+    shift = _SHIFT[three]
+    places = {_KNOWN: -shift, _UNSEEN: 0.0 if three else shift, _RECENTRED: shift}
     if {_KNOWN, _UNSEEN} <= set(rows):
         for position, row in rows[[_KNOWN, _UNSEEN]].dropna().iterrows():
             axes.plot(row.to_numpy(), [position + places[_KNOWN], position + places[_UNSEEN]], color="#c3cad2",
@@ -110,7 +113,7 @@ def _draw_reference(axes: Axes, rows: pd.DataFrame, metric: str, chance: float |
         axes.axvline(chance, color=CHANCE, linestyle=":", linewidth=1.3, label="Chance")
     elif "constant_unseen" in rows:
         there = rows[rows["constant_unseen"].notna()]
-        axes.plot(there["constant_unseen"], there.index, marker="|", linestyle="none", color=INK, markersize=17,
+        axes.plot(there["constant_unseen"], there.index, marker="|", linestyle="none", color=INK, markersize=15,
                   markeredgewidth=1.7, label="Constant guess, no scan")  # fmt: skip
 
 

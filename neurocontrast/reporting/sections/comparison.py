@@ -26,6 +26,7 @@ from neurocontrast.reporting.methods_statistics import describe_intervals
 from neurocontrast.reporting.metrics import DASH, describe_metric, interval_text, number_text
 from neurocontrast.reporting.naming import flatten, join_words, objective_text, shorten_paths
 from neurocontrast.reporting.references import Citations
+from neurocontrast.reporting.sections.tradeoff import build_tradeoff
 from neurocontrast.reporting.tables import cell, count_cell
 
 __all__ = ["COMPARISON_SECTIONS", "build_comparison"]
@@ -227,6 +228,7 @@ def _build_provenance(files: ComparisonFiles) -> Section:
 COMPARISON_SECTIONS: tuple[Callable[[ComparisonFiles], Section], ...] = (
     _build_warnings,
     _build_result,
+    build_tradeoff,
     _build_learning,
     _build_methods,
     _build_silences,

@@ -104,7 +104,9 @@ def build_sampler(
             f"training.sampling: {settings.sampling} needs at least two sites among the training scans, and all are of "
             f"'{traits['site'][rows[0]]}'. Set it to shuffle."
         )
-    strata = strata_of({name: traits[name][list(rows)] for name in columns}, sites, n_bins=settings.n_bins)
+    of_training = {name: traits[name][list(rows)] for name in columns}
+    n_bins = settings.sampling_bins or bins_for(of_training, sites, batch_size=settings.batch_size)
+    strata = strata_of(of_training, sites, n_bins=n_bins)
     of_rows = [[[rows[place] for place in cell] for cell in stratum] for stratum in strata]
     return Sampler(rows, settings.batch_size, seed, of_rows, settings.most_repeats)
 

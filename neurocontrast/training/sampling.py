@@ -12,12 +12,13 @@ from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.settings import TrainingSettings
 
-__all__ = ["Sampler", "build_sampler", "deal", "equal_shares", "strata_of"]
+__all__ = ["Sampler", "bins_for", "build_sampler", "deal", "equal_shares", "strata_of"]
 
 Strata = list[list[list[int]]]
 """Rows by stratum and, within it, by site."""
 
 _MOST_NAMED = 20
+_SITES_TO_MEET = 3
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,24 @@ def strata_of(columns: Mapping[str, np.ndarray], sites: np.ndarray, *, n_bins: i
     for place, (*stratum, site) in enumerate(keys.tolist()):
         strata.setdefault(tuple(stratum), {}).setdefault(site, []).append(place)
     return [[cells[site] for site in sorted(cells)] for _, cells in sorted(strata.items())]
+
+
+def bins_for(columns: Mapping[str, np.ndarray], sites: np.ndarray, *, batch_size: int) -> int:
+    """Return how many bins leave each stratum a scan of every site (of three, where there are more) in a batch.
+
+    At least 2 and at most 10.
+
+    Examples
+    --------
+    >>> ages, sexes = np.arange(60.0), np.array(["F", "M"] * 30, dtype=object)
+    >>> bins_for({"age": ages, "sex": sexes}, np.arange(60) % 3, batch_size=32)
+    5
+    """
+    classes = [_codes(values) for values in columns.values() if values.dtype.kind != "f"]
+    n_classes = len(np.unique(np.column_stack(classes), axis=0)) if classes else 1
+    n_numbers = len(columns) - len(classes)
+    n_strata = batch_size / min(len(np.unique(sites)), _SITES_TO_MEET)
+    return min(max(int((n_strata / n_classes) ** (1 / max(n_numbers, 1)) + 1e-9), 2), 10)
 
 
 def deal(strata: Strata, n_batches: int, *, most_repeats: int, generator: np.random.Generator) -> list[list[int]]:

@@ -34,7 +34,8 @@ class TrainingSettings(Settings):
     sampling_columns : tuple of str or None
         Of ``metadata-balanced``: what makes the combinations; None: age and sex. Numbers are binned.
     sampling_bins : int or None
-        Of ``metadata-balanced``: bins of a column of numbers, with as many training scans each; None: 5.
+        Of ``metadata-balanced``: bins of a column of numbers, with as many training scans each; None: as
+        many as leave each combination a scan of every site (of three, where there are more) in a batch.
     sampling_repeats : int or None
         Unless ``shuffle``: how often a scan is seen in an epoch, at most; None: 4. 1: each once, and
         every batch has the cohort's proportions.
@@ -168,11 +169,6 @@ class TrainingSettings(Settings):
     def columns_of_strata(self) -> tuple[str, ...]:
         """What ``sampling: metadata-balanced`` makes its combinations of."""
         return ("age", "sex") if self.sampling_columns is None else self.sampling_columns
-
-    @property
-    def n_bins(self) -> int:
-        """Bins of a column of numbers, in balanced sampling."""
-        return 5 if self.sampling_bins is None else self.sampling_bins
 
     @property
     def most_repeats(self) -> int:

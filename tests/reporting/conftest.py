@@ -31,6 +31,12 @@ def parse() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def comparisons() -> ModuleType:
+    """Maker of comparison folders: comparisons.write(folder)."""
+    return _load("comparison_folders")
+
+
+@pytest.fixture(scope="session")
 def binary_folder(make: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An evaluation of a binary target that no test may change."""
     return make.make_binary(tmp_path_factory.mktemp("evaluations") / "binary")

@@ -122,6 +122,7 @@ def _label_curve(axes: Axes, rows: pd.DataFrame, where: str) -> None:
         axes.annotate(
             plain_label(text), (row["site_balanced_accuracy"], row[where]), (dx, dy), textcoords="offset points",
             fontsize=8.5, color=INK, ha=side, zorder=4,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8},
         )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from neurocontrast.reporting.blocks import Block, Cell, Paragraph, Pictures, Sec
 from neurocontrast.reporting.comparison import ComparisonFiles
 from neurocontrast.reporting.figures import draw_tradeoff
 from neurocontrast.reporting.metrics import DASH, describe_metric, interval_text, number_text
+from neurocontrast.reporting.naming import join_words
 from neurocontrast.reporting.new_site_tables import estimate_cell
 from neurocontrast.reporting.new_sites import Estimate, is_error
 from neurocontrast.reporting.tables import cell
@@ -55,23 +56,23 @@ def _say(table: pd.DataFrame) -> str | None:
     means = rows.groupby("weight")[columns].mean().sort_index()
     first, last = means.iloc[0], means.iloc[-1]
     about = describe_metric(str(rows["metric"].iloc[0]))
+    chance = rows["site_chance"].dropna()
+    level = f" (chance: {number_text(chance.mean(), digits=2)})" if len(chance) else ""
     names = {
-        "site_balanced_accuracy": "the balanced accuracy of the site",
-        "known": f"the {about.name} at known sites",
-        "unseen": f"the {about.name} at unseen sites",
+        "site_balanced_accuracy": ("the balanced accuracy of the site", level),
+        "known": (f"the {about.name} at known sites", ""),
+        "unseen": (f"the {about.name} at unseen sites", ""),
     }
     parts = [
-        f"{names[column]} from {number_text(first[column], digits=2)} to {number_text(last[column], digits=2)}"
-        for column in columns
+        f"{what} goes from {number_text(first[column], digits=2)} to {number_text(last[column], digits=2)}{after}"
+        for column, (what, after) in names.items()
         if pd.notna(first[column]) and pd.notna(last[column])
     ]
     if not parts:
         return None
-    chance = rows["site_chance"].dropna()
-    level = f" (chance for the site: {number_text(chance.mean(), digits=2)})" if len(chance) else ""
     name, low, high = rows["weight_name"].iloc[0], means.index[0], means.index[-1]
-    mean = "On average over runs of the same weight, as" if rows["weight"].duplicated().any() else "As"
-    return f"{mean} {name} goes from {low:g} to {high:g}, " + "; ".join(parts) + f"{level}."
+    mean = "In the mean over runs of the same weight, while" if rows["weight"].duplicated().any() else "While"
+    return f"{mean} {name} goes from {low:g} to {high:g}, {join_words(parts)}."
 
 
 def _table(table: pd.DataFrame) -> Table:

@@ -7,16 +7,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import nibabel as nib
 import numpy as np
 import numpy.typing as npt
 
-from neurocontrast.data.brain_mask import HALF_COVERED, pack
+from neurocontrast.data.brain_mask import pack
 from neurocontrast.data.grids import preprocessed_grid
 from neurocontrast.data.intensity import find_landmarks, standard_landmarks
 from neurocontrast.data.parallel import map_files
 from neurocontrast.data.problems import Problems
-from neurocontrast.data.scans import read_scan
+from neurocontrast.data.scans import Scan, read_scan
 from neurocontrast.data.volumes import N_BRAIN_VOXELS_MIN, Preprocessing, box_scan
 from neurocontrast.exceptions import DataError
 from neurocontrast.progress import SILENT, Progress
@@ -81,7 +80,7 @@ def fit_preprocessing(
     return preprocessing
 
 
-def fit_scan(path: str, preprocessing: Preprocessing, what: str) -> Any:
+def fit_scan(scan: Scan, preprocessing: Preprocessing, what: str, *, name: str = "scan") -> Any:
     """Return what one scan adds to a fit: its "landmarks", or the bits of its brain for the "view".
 
     Raises
@@ -89,14 +88,14 @@ def fit_scan(path: str, preprocessing: Preprocessing, what: str) -> Any:
     DataError
         Naming the scan, where it cannot be used.
     """
-    boxed = box_scan(read_scan(path), preprocessing, name=path)
+    boxed = box_scan(scan, preprocessing, name=name)
     assert boxed.inside is not None
     if what == "view":
         return np.packbits(boxed.inside)
     found = find_landmarks(boxed.voxels[boxed.inside], preprocessing.percentiles)
     if found is None:
         low, high = preprocessing.percentiles
-        raise DataError(f"{path}: percentiles {low:g} and {high:g} of its brain are the same; it has no histogram.")
+        raise DataError(f"{name}: percentiles {low:g} and {high:g} of its brain are the same; it has no histogram.")
     return found
 
 
@@ -113,7 +112,7 @@ def template_on_grid(paths: Sequence[str], preprocessing: Preprocessing) -> npt.
     from nilearn.datasets import load_mni152_brain_mask
     from nilearn.image import resample_img
 
-    affines = np.array([_affine(path, preprocessing) for path in paths])
+    affines = _affines(paths, preprocessing)
     corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(preprocessing.shape) - 1, 1]
     places = np.einsum("nij,kj->nki", affines, corners)[..., :3]
     apart = np.linalg.norm(places - np.median(places, axis=0), axis=-1).max(axis=1)
@@ -125,13 +124,15 @@ def template_on_grid(paths: Sequence[str], preprocessing: Preprocessing) -> npt.
     if problems.found:
         problems.hint("Register all scans to MNI152, or take data.common_view: none.")
     problems.raise_if_any()
-    mask = load_mni152_brain_mask(resolution=1 if spacing < 2 else 2)
-    template = nib.Nifti1Image(np.asarray(mask.dataobj, dtype=np.float32), mask.affine)
-    affine = np.median(affines, axis=0)
     placed = resample_img(
-        template, affine, preprocessing.shape, interpolation="linear", force_resample=True, copy_header=True
+        load_mni152_brain_mask(resolution=1),
+        np.median(affines, axis=0),
+        preprocessing.shape,
+        interpolation="nearest",
+        force_resample=True,
+        copy_header=True,
     )
-    view: npt.NDArray[np.bool_] = np.asarray(placed.dataobj) >= HALF_COVERED
+    view: npt.NDArray[np.bool_] = np.asarray(placed.dataobj) != 0
     if np.count_nonzero(view) < N_BRAIN_VOXELS_MIN:
         raise DataError(
             "data.common_view: the scans' headers put them where the MNI152 template has no brain "
@@ -140,11 +141,20 @@ def template_on_grid(paths: Sequence[str], preprocessing: Preprocessing) -> npt.
     return view
 
 
-def _affine(path: str, preprocessing: Preprocessing) -> npt.NDArray[np.float64]:
-    affine = preprocessed_grid(path, preprocessing).affine
-    if path.lower().endswith(".npy"):
-        affine[:3, 3] += _MNI_BOX_CENTRE_MM
-    return affine
+def _affines(paths: Sequence[str], preprocessing: Preprocessing) -> npt.NDArray[np.float64]:
+    """Return the affine of each scan's box."""
+    affines, problems = [], Problems("scans")
+    for path in paths:
+        try:
+            affine = preprocessed_grid(path, preprocessing).affine
+        except DataError as error:
+            problems.add(str(error))
+            continue
+        if path.lower().endswith(".npy"):
+            affine[:3, 3] += _MNI_BOX_CENTRE_MM
+        affines.append(affine)
+    problems.raise_if_any()
+    return np.array(affines)
 
 
 def _sites_of(names: Sequence[str], sites: Sequence[object] | None) -> list[str]:
@@ -202,6 +212,6 @@ def _measure(
 
 def _fit_or_say_why(path: str, preprocessing: Preprocessing, what: str) -> tuple[str, str, Any]:
     try:
-        return path, "", fit_scan(path, preprocessing, what)
+        return path, "", fit_scan(read_scan(path), preprocessing, what, name=path)
     except DataError as error:
         return path, str(error), None

@@ -14,6 +14,7 @@ from neurocontrast.data.brain_mask import deep_part
 from neurocontrast.exceptions import DataError
 
 __all__ = [
+    "NEGATIVE_MAX",
     "N_DEEP_MIN",
     "N_LANDMARKS",
     "find_landmarks",
@@ -29,6 +30,9 @@ __all__ = [
 
 N_DEEP_MIN = 100
 """Fewer deep voxels give no histogram."""
+
+NEGATIVE_MAX = 0.05
+"""A scan with more than this part of its brain below 0 was shifted: the peak of white matter is no scale of it."""
 
 N_LANDMARKS = 11
 """Of a histogram: see `landmark_percentiles`."""
@@ -125,10 +129,14 @@ def normalise_inside(
 def _white_matter(voxels: Values, inside: npt.NDArray[np.bool_], spacing_mm: Sequence[float], name: str) -> float:
     deep = voxels[deep_part(inside, spacing_mm)]
     peak = white_matter_peak(deep) if deep.size >= N_DEEP_MIN else None
-    middle = float(np.median(voxels[inside]))
-    if peak is not None and peak > max(middle, 0):
+    brain = voxels[inside]
+    middle, n_negative = float(np.median(brain)), np.count_nonzero(brain < 0)
+    is_shifted = n_negative > NEGATIVE_MAX * brain.size
+    if peak is not None and peak > max(middle, 0) and not is_shifted:
         return peak
-    if deep.size < N_DEEP_MIN:
+    if is_shifted:
+        why = f"{n_negative / brain.size:.0%} of the brain is below 0, and a scale needs intensities that begin at 0"
+    elif deep.size < N_DEEP_MIN:
         why = f"{deep.size} voxels lie deep in the brain, and at least {N_DEEP_MIN} are needed"
     elif peak is None:
         why = f"the histogram of the {deep.size} voxels deep in the brain has no peak"
@@ -138,7 +146,7 @@ def _white_matter(voxels: Values, inside: npt.NDArray[np.bool_], spacing_mm: Seq
             "as it is in a T1-weighted scan"
         )
     raise DataError(
-        f"{name}: no white matter is found: {why}. Is it a T1-weighted brain? Leave it out, or take another "
+        f"{name}: no peak of white matter to scale by: {why}. Is it a T1-weighted brain? Leave it out, or take another "
         "data.normalise: percentile or histogram."
     )
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.fitting import fit_scan
 from neurocontrast.data.parallel import map_files
-from neurocontrast.data.scans import ScanHeader, in_memory_order, read_scan, read_scan_header
+from neurocontrast.data.scans import Scan, ScanHeader, in_memory_order, read_scan, read_scan_header
 from neurocontrast.data.volumes import Preprocessing, preprocess
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import digest_of_file
@@ -56,7 +57,7 @@ def inspect_scan(path: str | os.PathLike[str], preprocessing: Preprocessing | No
             return Finding(name, warnings=header.warnings, header=header)
         scan = read_scan(name)
         if preprocessing is not None:
-            preprocess(scan, preprocessing, name=name)
+            _try(scan, preprocessing, name)
         voxels, *_ = in_memory_order(scan.voxels)
         low, high = voxels.min(), voxels.max()
         is_mask = bool(((voxels == low) | (voxels == high)).all())
@@ -131,6 +132,14 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
             "arrays are taken to be in RAS order"
         )
     return doubts
+
+
+def _try(scan: Scan, preprocessing: Preprocessing, name: str) -> None:
+    """Preprocess a scan, as far as can be done before anything is fitted."""
+    if not preprocessing.unfitted:
+        preprocess(scan, preprocessing, name=name)
+    for what in preprocessing.unfitted:
+        fit_scan(scan, preprocessing, what, name=name)
 
 
 def _inspect(path: str, preprocessing: Preprocessing | None, deep: bool) -> Finding:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
+from neurocontrast.data.fitting import fit_preprocessing
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
 from neurocontrast.data.volumes import Preprocessing
+from neurocontrast.exceptions import DataError
 from neurocontrast.progress import SILENT, Progress
 
 __all__ = ["CheckReport", "check"]
@@ -86,7 +88,7 @@ def check(
     participants, images_root, images_pattern
         As for `neurocontrast.data.read_cohort`.
     preprocessing : Preprocessing, optional
-        With it, `deep` also tells which scans would not fit.
+        With it, `deep` also tells which scans would not fit; what it lacks is fitted on none of them.
     deep : bool
         Read every voxel; otherwise headers alone.
     n_workers : int
@@ -101,6 +103,8 @@ def check(
     cohort, problems = inspection.cohort, inspection.problems
     rows = _rows_with_image(inspection)
     paths = [str(cohort.table["path"][row]) for row in rows]
+    if deep and preprocessing is not None:
+        preprocessing = _with_template(preprocessing, paths, problems)
     findings = inspect_scans(paths, deep=deep, preprocessing=preprocessing, n_workers=n_workers, progress=progress)
     names = cohort.names()
     for row, finding in zip(rows, findings, strict=True):
@@ -116,6 +120,19 @@ def check(
         simulated=cohort.simulated,
         deep=deep,
     )
+
+
+def _with_template(preprocessing: Preprocessing, paths: list[str], problems: Problems) -> Preprocessing:
+    """Return a preprocessing with the template's view, which headers alone give, or note why there is none."""
+    if preprocessing.common_view != "template" or "view" not in preprocessing.unfitted or not paths:
+        return preprocessing
+    try:
+        return fit_preprocessing(preprocessing.model_copy(update={"normalise": "none"}), paths).model_copy(
+            update={"normalise": preprocessing.normalise}
+        )
+    except DataError as error:
+        problems.add(str(error))
+        return preprocessing
 
 
 def _rows_with_image(inspection: Inspection) -> list[int]:

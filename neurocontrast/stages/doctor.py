@@ -11,7 +11,7 @@ from typing import Any
 
 from neurocontrast.augment import TwoViews
 from neurocontrast.config import Config, as_config, build_objective
-from neurocontrast.data import VolumeCache, load_volume, read_cohort
+from neurocontrast.data import VolumeCache, fit_preprocessing, load_volume, read_cohort
 from neurocontrast.data.cache import default_cache_folder
 from neurocontrast.encoders import build_model, check_shape
 from neurocontrast.exceptions import ConfigError, MissingDependencyError
@@ -180,14 +180,20 @@ def _count_scans(settings: Config, n_scans: int | None, clock: Callable[[], floa
     cohort = cohort.select(data.where) if data.where else cohort
     split = prepare(settings, cohort).data  # refuses what pretrain refuses
     n_training, n_validation = len(split.training_rows), len(split.validation_rows)
-    cache = VolumeCache(data.cache_dir, data.preprocessing, dtype=data.cache_dtype)
-    missing = cache.missing([str(path) for path in cohort.table["path"]])
+    paths, preprocessing = [str(path) for path in cohort.table["path"]], data.preprocessing
+    # What is fitted decides where the cache keeps scans, and takes a reading of each before they are preprocessed.
+    missing = paths
+    if not preprocessing.unfitted:
+        missing = VolumeCache(data.cache_dir, preprocessing, dtype=data.cache_dtype).missing(paths)
     if not missing:
         return _Scans(n_training, n_validation, 0, 0.0)
+    n_readings = 1 + len(preprocessing.unfitted) - (preprocessing.common_view == "template")
+    preprocessing = fit_preprocessing(preprocessing, missing[:1])
     start = clock()
-    load_volume(missing[0], data.preprocessing)
+    load_volume(missing[0], preprocessing)
+    seconds = (clock() - start) * n_readings * len(missing)
     n_workers = min(data.n_workers, describe_processor()["n_usable"])
-    return _Scans(n_training, n_validation, len(missing), (clock() - start) * len(missing) / n_workers)
+    return _Scans(n_training, n_validation, len(missing), seconds / n_workers)
 
 
 def _measure(

@@ -49,6 +49,12 @@ def add_newer_files():
 
 
 @pytest.fixture(scope="session")
+def add_new_sites():
+    """Put what is said of unseen sites and of scans outside into a folder of `make`."""
+    return _load("newer_files").add_new_sites
+
+
+@pytest.fixture(scope="session")
 def full_folder(make: ModuleType, add_newer_files, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An evaluation of a binary target with every file there is, that no test may change."""
     return add_newer_files(make.make_binary(tmp_path_factory.mktemp("evaluations") / "full", n_boot=10))

@@ -72,6 +72,28 @@ def test_overlap_is_told_even_without_a_warning(changed):
     assert "3 of the subjects had also been" in methods_of(changed(n_overlap=3, allow_overlap=True))
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"normalise": "percentile", "percentiles": [1.0, 99.0]},
+            "0 to 1 between the percentiles 1 and 99 of the brain",
+        ),
+        ({"normalise": "white-matter"}, "the brightest peak deep in the brain, lies at 1 ["),
+        (
+            {"normalise": "histogram", "percentiles": [2.0, 98.0]},
+            "deciles between the percentiles 2 and 98 of the brain [",
+        ),
+        ({"normalise": "zscore", "erode_mm": 4.0}, "eroded by 4 mm at the brain's edge"),
+        ({"normalise": "zscore", "common_view": "template"}, "masked by the brain of the MNI152 template"),
+        ({"normalise": "none", "common_view": "cohort", "common_fraction": 0.95}, "brain in 95% of the training scans"),
+    ],
+)
+def test_what_was_done_to_intensities_and_edges_is_told(changed, settings, words):
+    contract = {"spacing_mm": 4.0, "shape": [46, 55, 46], "orientation": "RAS"} | settings
+    assert words in methods_of(changed(run={"preprocessing": contract}))
+
+
 def test_a_bare_warning_is_not_lost(changed):
     assert list_warnings(changed(warnings=["something"]))[0][0] == "something"
 

@@ -1,0 +1,288 @@
+"""The panel of unseen sites: its words, its numbers, and what it says where something is missing."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.reporting import SECTIONS, ReportOptions, list_pictures, read_evaluation, render_page
+from neurocontrast.reporting.cautions import list_warnings
+from neurocontrast.reporting.figures import draw_new_sites
+from neurocontrast.reporting.methods import write_methods
+from neurocontrast.reporting.new_site_sentences import say_new_site, say_spread
+from neurocontrast.reporting.new_sites import constant_estimate, judge_constant, site_rows
+from neurocontrast.reporting.references import Citations
+
+
+@pytest.fixture(scope="module")
+def age_folder(make, add_new_sites, tmp_path_factory):
+    folder = make.make_continuous(tmp_path_factory.mktemp("sites") / "age", n=90)
+    return add_new_sites(folder)
+
+
+@pytest.fixture
+def folder(age_folder, tmp_path):
+    return shutil.copytree(age_folder, tmp_path / "e")
+
+
+def build(files):
+    return next(each for each in SECTIONS if each.__name__ == "build_new_site")(files, ReportOptions())
+
+
+def change(folder, table=None, **keys):
+    """Change the block of evaluation.json (dotted with two underscores) or the table, and read it all again."""
+    path = folder / "evaluation.json"
+    summary = json.loads(path.read_text())
+    for name, value in keys.items():
+        *way, last = name.split("__")
+        place = summary["new_site"]
+        for key in way:
+            place = place[key]
+        place[last] = value
+    path.write_text(json.dumps(summary))
+    if table is not None:
+        table.to_csv(folder / "new_sites.tsv", sep="\t", index=False)
+    return read_evaluation(folder)
+
+
+def read(folder):
+    return pd.read_csv(folder / "new_sites.tsv", sep="\t", keep_default_na=False, na_values=[""])
+
+
+def texts(section):
+    return " ".join(block.text for block in section.blocks if block.block == "paragraph")
+
+
+def test_numbers_on_the_page_are_those_of_the_files(folder, parse):
+    files = read_evaluation(folder)
+    section = build(files)
+    rows = {row[0]: row for row in parse.Page(render_page(files, [section])).rows if row}
+    assert rows["Mean absolute error"][1:] == [
+        "7.006.95 to 7.05; n = 90", "14.0013.95 to 14.05; n = 90", "2.001.70 to 2.40", "16.8016.75 to 16.85",
+        "11.00no interval",
+    ]  # fmt: skip
+    table = read(folder).set_index(["site", "model"])
+    for site in ("a", "b", "c"):
+        own = table.loc[(site, "embedding")]
+        known, unseen, divided = rows[site][2], rows[site][3], rows[site][4]
+        assert known == f"{own['home_mae']:.2f}{own['home_mae_low']:.2f} to {own['home_mae_high']:.2f}"
+        assert unseen == f"{own['mae']:.2f}{own['mae_low']:.2f} to {own['mae_high']:.2f}"
+        assert divided == f"{own['mae'] / own['home_mae']:.2f}"
+        assert rows[site][6] == f"{table.loc[(site, 'constant'), 'mae']:.2f}"
+    cards = next(block for block in section.blocks if block.block == "cards").cards
+    assert [card.value for card in cards] == ["14.00", "7.00", "2.00", "11.00", "0.81"]
+
+
+@pytest.mark.parametrize(
+    ("unseen", "ratio", "says", "code"),
+    [
+        ((14.0, 13.0, 15.0), (2.0, 1.7, 2.4), "2.00 times (1.70 to 2.40) the 7.00 (6.95 to 7.05) at sites that it "
+         "knows; that is worse than the constant guess (11.00)", "no_better"),
+        ((11.5, 10.5, 12.5), (1.6, 1.4, 1.8), "; that is no better than the constant guess (11.00)", "no_better"),
+        ((10.5, 9.5, 11.5), (1.5, 1.3, 1.7), "; that this is better than the constant guess (11.00) is not shown",
+         "no_better"),
+        ((9.0, 8.0, 10.0), (1.3, 1.1, 1.5), "; that is better than the constant guess (11.00)", "worse"),
+        ((7.5, 6.5, 8.5), (1.1, 0.9, 1.3), "(whether that is a change at all, these data do not settle); that is "
+         "better", None),
+        ((9.0, None, None), (1.3, None, None), "9.00 years (no interval; 90 scans), 1.30 times (no interval) the 7.00",
+         None),
+    ],
+)  # fmt: skip
+def test_the_sentence_claims_what_intervals_allow(folder, unseen, ratio, says, code):
+    of_unseen = dict(zip(("value", "low", "high"), unseen, strict=True)) | {"n": 90}
+    of_ratio = dict(zip(("value", "low", "high"), ratio, strict=True))
+    files = change(folder, unseen__embedding__mae=of_unseen, ratio__embedding__mae=of_ratio)
+    said = say_new_site(files)
+    assert said.startswith("At a site that the model has not seen, the mean absolute error of age is")
+    assert says in said
+    warned = [message for message, _ in list_warnings(files) if message == said]
+    assert len(warned) == (code is not None)
+    explained = dict(list_warnings(files)).get(said, "")
+    assert ("do not trust the number" in explained) == (code == "no_better")
+
+
+def test_a_paired_difference_decides(folder):
+    unseen = {"value": 10.5, "low": 9.5, "high": 11.5, "n": 90}
+    for ends, word in (((-1.0, -0.1), "better"), ((-1.0, 0.3), "not shown")):
+        paired = {"embedding": {"mae": {"difference": -0.5, "low": ends[0], "high": ends[1]}}}
+        files = change(folder, unseen__embedding__mae=unseen, unseen_minus_constant=paired)
+        assert judge_constant(files, "mae").word == word
+
+
+def test_the_constant_guess_is_taken_from_the_sites_where_json_has_none(folder):
+    table = read(folder)
+    table.loc[table["model"] == "constant", "mae"] = [8.0, 10.0, 20.0]
+    files = change(folder, table)
+    n = table.loc[table["model"] == "constant", "n"]
+    assert constant_estimate(files, "mae").value == pytest.approx(np.average([8.0, 10.0, 20.0], weights=n))
+    assert constant_estimate(files, "spearman") is None
+    files = change(folder, unseen__constant={"mae": {"value": 9.5, "low": 9.0, "high": 10.0, "n": 90}})
+    assert constant_estimate(files, "mae").value == 9.5
+
+
+def test_a_shift_of_level_is_named_with_its_site(folder):
+    table = read(folder)
+    at = (table["site"] == "b") & (table["model"] == "embedding")
+    table.loc[at, ["bias", "bias_low", "bias_high"]] = [-20.0, -21.0, -19.0]
+    said = texts(build(change(folder, table)))
+    assert "shift of level is at b: predictions lie 20.00 (19.00 to 21.00) below the truth" in said
+    assert "Spearman ρ 0.50 (0.45 to 0.55), R² −0.20 (−0.25 to −0.15) and bias +9.00" in said.replace("Bias", "bias")
+
+
+def test_the_spread_over_sites_is_told(folder):
+    table = read(folder)
+    table.loc[table["model"] == "embedding", "mae"] = [30.0, 9.0, 12.0]
+    said = say_spread(change(folder, table))
+    assert re.search(r"runs from 9\.00 \(b, n = \d+\) to 30\.00 \(a, n = \d+\)", said)
+    assert "so few sites cannot say" in said
+
+
+def recentre(folder):
+    table = read(folder)
+    moved = table[table["model"] == "embedding"].assign(model="recentred", mae=8.0, mae_low=7.5, mae_high=8.5)
+    value = {"mae": {"value": 8.0, "low": 7.5, "high": 8.5, "n": 90}}
+    return change(folder, pd.concat([table, moved]), recentred=True, unseen__recentred=value)
+
+
+def test_recentred_results_are_marked_transductive(folder):
+    assert "ransductive" not in str(build(read_evaluation(folder)).blocks)
+    files = recentre(folder)
+    section = build(files)
+    items = next(block for block in section.blocks if block.block == "items").items
+    assert items[0][1].startswith("Transductive:")
+    assert "8.00 (7.50 to 8.50)" in items[0][1]
+    tables = [block for block in section.blocks if block.block == "table"]
+    assert all(any("transductive" in name for name in table.header) for table in tables)
+    picture = draw_new_sites(files, "mae")
+    assert "transductive" in picture.caption
+    assert "recentred 8.00" in picture.alt
+    said = say_new_site(files)
+    assert "8.00" not in said, "the sentence to quote is about scans that come alone"
+    methods = dict(write_methods(files, Citations()))["Unseen sites."]
+    assert "transductive" in methods
+
+
+def test_other_kinds_of_target(make, add_new_sites, tmp_path):
+    files = read_evaluation(add_new_sites(make.make_binary(tmp_path / "b", n_boot=5)))
+    said = say_new_site(files)
+    assert "the AUC of diagnosis is 0.60 (95% interval 0.55 to 0.65; 120 scans), against 0.80 (0.75 to 0.85)" in said
+    assert "That is above chance (0.50). The Brier score there is 2.00 (1.70 to 2.40) times that at known sites" in said
+    assert said.endswith("that is no better than the constant guess (0.25).")
+    pictures = [picture for block in build(files).blocks if block.block == "pictures" for picture in block.pictures]
+    assert [picture.name for picture in pictures] == ["new_sites_auc", "new_sites_balanced_accuracy"]
+    at_chance = {"value": 0.52, "low": 0.47, "high": 0.57, "n": 120}
+    files = change(tmp_path / "b", unseen__embedding__auc=at_chance)
+    assert "That it is better than chance (0.50) there is not shown" in say_new_site(files)
+    assert "do not trust the number" in dict(list_warnings(files))[say_new_site(files)]
+    several = read_evaluation(add_new_sites(make.make_multiclass(tmp_path / "m")))
+    assert "the balanced accuracy of diagnosis is 0.40" in say_new_site(several)
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"new_site": None, "new_site_note": "there is one site only"}, "There is one site only"),
+        ({"new_site": None, "splits": "leave-site-out"}, "The result above is that of unseen sites already"),
+        ({"new_site": None}, "new_sites.tsv is absent or empty"),
+    ],
+)
+def test_where_there_is_none_it_says_why(folder, parse, keys, says):
+    (folder / "new_sites.tsv").unlink()
+    path = folder / "evaluation.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | keys))
+    files = read_evaluation(folder)
+    section = build(files)
+    assert says in texts(section)
+    assert not list_pictures([section])
+    assert "Unseen sites." not in dict(write_methods(files, Citations()))
+
+
+@pytest.mark.parametrize("gone", ["home", "unseen", "ratio", "site_predictability", "left_out", "metric", "skipped"])
+def test_each_part_of_the_block_may_be_missing(folder, parse, gone):
+    files = change(folder, **{gone: None})
+    page = parse.Page(render_page(files, [build(files)]))
+    assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text)
+    assert page.images()
+
+
+def test_the_block_without_the_table(folder):
+    (folder / "new_sites.tsv").unlink()
+    section = build(read_evaluation(folder))
+    assert "2.00 times" in texts(section)
+    assert "new_sites.tsv is absent or empty" in texts(section)
+
+
+def test_the_table_without_the_block(folder, parse):
+    path = folder / "evaluation.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"new_site": None}))
+    files = read_evaluation(folder)
+    page = parse.Page(render_page(files, [build(files)]))
+    assert any(row and row[0] == "a" for row in page.rows)
+    assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text)
+
+
+def test_sites_of_any_number_size_and_name(make, add_new_sites, tmp_path, parse):
+    """One scan at a site, no interval, one class, names that are long, alike or hostile."""
+    sites = [f"{'Universitätsklinikum ' * 4}{number}" for number in range(3)] + ["<b>x</b>", "$y_1$", "one scan"]
+    folder = add_new_sites(make.make_continuous(tmp_path / "e", n=60, sites=sites))
+    table = read(folder)
+    at = table["site"] == "one scan"
+    table.loc[at, "n"] = 1
+    table.loc[at, [name for name in table if name.endswith(("_low", "_high")) or "spearman" in name]] = np.nan
+    nothing = (table["site"] == "$y_1$") & (table["model"] == "embedding")
+    table.loc[nothing, [name for name in table if name not in ("site", "model", "n", "n_train")]] = np.nan
+    table["note"] = np.where(table["site"] == "$y_1$", "not left out: too few", "")
+    files = change(folder, table)
+    page = parse.Page(render_page(files, [build(files)]))
+    assert not page.all("b")
+    assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text + " ".join(image["alt"] for image in page.all("img")))
+    row = next(row for row in page.rows if row and row[0] == "one scan")
+    assert row[1].startswith("1trained on")
+    assert row[2].endswith("no interval")
+    assert "not left out: too few" in next(row for row in page.rows if row and row[0] == "$y_1$")[-1]
+    labels = [label.get_text() for label in draw_new_sites(files, "mae").figure.axes[0].get_yticklabels()]
+    assert len(set(labels)) == len(labels) == 7
+    rows = site_rows(files, "mae")
+    assert rows["n"].is_monotonic_decreasing
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"home": 3}, "'new_site.home' must be a section of keys"),
+        ({"unseen__embedding": []}, "'new_site.unseen.embedding' must be a section of keys"),
+        ({"unseen__embedding__mae": 9.0}, "'new_site.unseen.embedding.mae' must be a section of keys"),
+        ({"unseen__embedding__mae": {"value": "far"}}, "'new_site.unseen.embedding.mae.value' must be a number"),
+        ({"ratio__embedding__mae": {"value": 2, "low": "x"}}, "'new_site.ratio.embedding.mae.low' must be a number"),
+        ({"site_predictability": {"balanced_accuracy": "high"}}, "'new_site.site_predictability.balanced_accuracy'"),
+        ({"left_out": "london"}, "'new_site.left_out' must be a list of names"),
+        ({"skipped": [3]}, "'new_site.skipped' must be a list of sites"),
+        ({"metric": 3}, "'new_site.metric' must be the name of a metric"),
+    ],
+)
+def test_a_block_that_holds_something_else(folder, keys, says):
+    with pytest.raises(DataError, match=re.escape(says)):
+        change(folder, **keys)
+
+
+def test_a_table_that_holds_something_else(folder):
+    table = read(folder).astype(object)
+    table.loc[1, "mae"] = "far"
+    with pytest.raises(DataError, match=r"new_sites\.tsv, column 'mae': must be numbers, found row 3: 'far'"):
+        change(folder, table)
+    with pytest.raises(DataError, match=r"new_sites\.tsv: missing columns: 'model'"):
+        change(folder, read(folder).drop(columns="model"))
+
+
+def test_it_does_not_repeat_what_the_evaluation_warns_of(folder):
+    path = folder / "evaluation.json"
+    told = [{"code": "new_site_worse", "message": "The error doubles at unseen sites."}]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"warnings": told, "outlyingness": None}))
+    (folder / "outlyingness.tsv").unlink()
+    assert [message for message, _ in list_warnings(read_evaluation(folder))] == [told[0]["message"]]

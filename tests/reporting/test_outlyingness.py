@@ -1,0 +1,179 @@
+"""Scans outside the distribution that a model learned from: counts, warnings, and nobody's name."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import pandas as pd
+import pytest
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.reporting import SECTIONS, ReportOptions, list_pictures, read_evaluation, render_page
+from neurocontrast.reporting.cautions import list_warnings
+from neurocontrast.reporting.errors import worst_errors
+from neurocontrast.reporting.folder import external_part
+from neurocontrast.reporting.outlyingness import Outside, SiteOutside, count_outside, furthest_outside
+
+
+@pytest.fixture
+def folder(full_folder, tmp_path):
+    return shutil.copytree(full_folder, tmp_path / "e", ignore=shutil.ignore_patterns("explanation"))
+
+
+def build(files, name="outlyingness", **options):
+    return next(each for each in SECTIONS if each.__name__ == f"build_{name}")(files, ReportOptions(**options))
+
+
+def change(folder, table=None, *, file="outlyingness.tsv", **keys):
+    path = folder / "evaluation.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | keys))
+    if table is not None:
+        table.to_csv(folder / file, sep="\t", index=False)
+    return read_evaluation(folder)
+
+
+def read(folder, file="outlyingness.tsv"):
+    return pd.read_csv(folder / file, sep="\t", dtype={"outside": str, "session": str}, keep_default_na=False)
+
+
+def test_counts_are_those_of_the_files(folder, parse):
+    files = read_evaluation(folder)
+    table = read(folder)
+    n_outside = (table["outside"] == "true").sum()
+    section = build(files)
+    page = parse.Page(render_page(files, [section]))
+    assert f"{n_outside} of {len(table)} scans" in page.text
+    rows = {row[0]: row for row in page.rows if row}
+    for site, part in table.groupby("site"):
+        outside = (part["outside"] == "true").sum()
+        assert rows[site][1:4] == [str(len(part)), str(outside), f"{outside / len(part):.0%}"]
+    names = [picture.name for picture in list_pictures([section])]
+    assert names == ["outlyingness_mahalanobis", "outlyingness_knn"]
+    numbers = list_pictures([section])[0].numbers
+    assert numbers["n_outside"].sum() == n_outside
+    assert "participant_id" not in numbers
+    without = change(folder, outlyingness=None)
+    assert (count_outside(without).n, count_outside(without).n_outside) == (len(table), n_outside)
+
+
+def test_the_furthest_are_listed_under_the_pseudonyms_of_worst_errors(folder, parse):
+    files = read_evaluation(folder)
+    table = read(folder).query("outside == 'true'")
+    found = furthest_outside(files)
+    expected = table.sort_values("mahalanobis", ascending=False, kind="stable")["mahalanobis"].head(10)
+    assert found["mahalanobis"].tolist() == pytest.approx(expected.tolist())
+    everyone = set(worst_errors(files, n=10_000)["scan"])
+    assert everyone & set(furthest_outside(files, n=10_000)["scan"])
+    hidden = render_page(files, [build(files)])
+    assert not re.search(r"sub-\d{4}", hidden)
+    shown = parse.Page(render_page(files, [build(files, show_ids=True)])).text
+    assert set(table["participant_id"]) >= set(re.findall(r"sub-\d{4}", shown)) != set()
+
+
+def test_the_report_begins_with_what_is_outside(folder):
+    files = read_evaluation(folder)
+    messages = dict(list_warnings(files))
+    said = next(message for message in messages if "lie outside the distribution of training folds" in message)
+    assert re.match(r"\d+ of 120 scans lie outside", said)
+    assert "site-04" in said
+    assert "site-01" not in said
+    assert messages[said].startswith("Do not trust the number for these scans")
+    external = next(message for message in messages if "of the external test set lie outside" in message)
+    assert "elsewhere" in external
+
+
+def test_as_many_as_chance_gives_are_no_warning(folder):
+    calm = read(folder).assign(outside="false", mahalanobis_percentile=50.0, knn_percentile=50.0)
+    calm.loc[0, ["outside", "mahalanobis_percentile"]] = ["true", 99.5]
+    files = change(folder, calm, outlyingness={"reference": "training folds", "threshold_percentile": 99})
+    assert count_outside(files).n_outside == 1
+    assert not [message for message, _ in list_warnings(files) if message.startswith("1 of")]
+    none = change(folder, calm.assign(outside="false"))
+    assert "No scan is outside." in [block.text for block in build(none).blocks if block.block == "paragraph"]
+
+
+def test_one_site_far_out_is_seen_among_many():
+    sites = [SiteOutside(f"s{number}", 100, 1, 50.0) for number in range(40)] + [SiteOutside("far", 6, 5, 100.0)]
+    counted = Outside(4006, 45, 99.0, "training folds", sites, "")
+    assert not counted.exceeds_chance(counted.n, counted.n_outside)
+    assert [site.site for site in counted.conspicuous] == ["far"]
+    assert counted.more_than_chance
+
+
+def test_an_evaluation_that_warns_itself_is_not_repeated(folder):
+    told = [{"code": "outside_distribution", "message": "Many are outside: sub-0001."},
+            {"code": "external_outside_distribution", "message": "There too."}]  # fmt: skip
+    files = change(folder, warnings=told, new_site=None)
+    assert [message for message, _ in list_warnings(files)] == ["Many are outside: [id].", "There too."]
+
+
+def test_external_people_are_not_named_either(folder):
+    table = read(folder, "external_outlyingness.tsv")
+    table["participant_id"] = [f"patient{number}" for number in range(len(table))]
+    files = change(folder, table, file="external_outlyingness.tsv",
+                   warnings=[{"code": "external_outside_distribution", "message": "Look at patient7."}])  # fmt: skip
+    assert list_warnings(files)[0][0] == "Look at [id]."
+    assert not re.search(r"patient\d", render_page(files, [build(files, "external")]))
+
+
+def test_the_external_part_has_its_own(folder, parse):
+    files = read_evaluation(folder)
+    counted = count_outside(external_part(files))
+    section = build(files, "external")
+    text = parse.Page(render_page(files, [section])).text
+    assert f"{counted.n_outside} of {counted.n} scans" in text
+    assert {"external_outlyingness_mahalanobis", "external_outlyingness_knn"} <= {
+        picture.name for picture in list_pictures([section])
+    }
+    (folder / "external_outlyingness.tsv").unlink()
+    summary = json.loads((folder / "evaluation.json").read_text())
+    files = change(folder, external=summary["external"] | {"outlyingness": None})
+    said = [block.text for block in build(files, "external").blocks if block.block == "paragraph"]
+    assert any("external_outlyingness.tsv is absent" in text for text in said)
+
+
+@pytest.mark.parametrize("gone", ["mahalanobis_percentile", "knn_percentile", "participant_id", "session", "reference"])
+def test_each_column_may_be_missing(folder, parse, gone):
+    files = change(folder, read(folder).drop(columns=gone))
+    page = parse.Page(render_page(files, [build(files)]))
+    assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text + " ".join(image["alt"] for image in page.all("img")))
+    assert len(page.images()) == (1 if gone.endswith("percentile") else 2)
+
+
+def test_sites_of_one_scan_without_name_and_many(folder, parse):
+    table = read(folder)
+    table["site"] = [f"site {number}" for number in range(40)] * 3
+    table.loc[:2, "site"] = ["", "<b>long</b>" * 10, "$single$"]
+    files = change(folder, table, outlyingness={"threshold_percentile": 99})
+    page = parse.Page(render_page(files, [build(files)]))
+    assert not page.all("b")
+    assert "not stated" in page.text
+    assert "and 31 more sites in the table" in page.all("img")[0]["alt"]
+
+
+def test_what_is_no_flag_or_number_is_named(folder):
+    with pytest.raises(
+        DataError, match=r"outlyingness\.tsv, column 'outside': must be true or false, found row 3: 'far'"
+    ):
+        change(folder, read(folder).assign(outside=["true", "far"] + ["false"] * 118))
+    with pytest.raises(DataError, match=r"column 'knn_percentile': must be numbers, found row 2: 'x'"):
+        change(folder, read(folder).assign(knn_percentile="x"))
+    with pytest.raises(DataError, match=r"outlyingness\.tsv: missing columns: 'outside'"):
+        change(folder, read(folder).drop(columns="outside"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"outlyingness": [3]}, "'outlyingness' must be a section of keys"),
+        ({"outlyingness": {"n": "many"}}, "'outlyingness.n' must be a number"),
+        ({"outlyingness": {"by_site": [{"n": 3}]}}, "'outlyingness.by_site' must be a list of site"),
+        ({"external": {"outlyingness": 3}}, "'external.outlyingness' must be a section of keys"),
+        ({"external": {"outlyingness": {"n_outside": "x"}}}, "'external.outlyingness.n_outside' must be a number"),
+    ],
+)
+def test_a_block_that_holds_something_else(folder, keys, says):
+    with pytest.raises(DataError, match=re.escape(says)):
+        change(folder, **keys)

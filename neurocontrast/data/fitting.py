@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.ndimage
 
 from neurocontrast.data.brain_mask import pack
 from neurocontrast.data.grids import preprocessed_grid
@@ -110,7 +111,6 @@ def template_on_grid(paths: Sequence[str], preprocessing: Preprocessing) -> npt.
         Where the headers put the scans on different grids.
     """
     from nilearn.datasets import load_mni152_brain_mask
-    from nilearn.image import resample_img
 
     affines = _affines(paths, preprocessing)
     corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(preprocessing.shape) - 1, 1]
@@ -124,15 +124,12 @@ def template_on_grid(paths: Sequence[str], preprocessing: Preprocessing) -> npt.
     if problems.found:
         problems.hint("Register all scans to MNI152, or take data.common_view: none.")
     problems.raise_if_any()
-    placed = resample_img(
-        load_mni152_brain_mask(resolution=1),
-        np.median(affines, axis=0),
-        preprocessing.shape,
-        interpolation="nearest",
-        force_resample=True,
-        copy_header=True,
+    template = load_mni152_brain_mask(resolution=1)
+    to_template = np.linalg.inv(template.affine) @ np.median(affines, axis=0)
+    brain = np.asarray(template.dataobj, dtype=np.uint8)
+    view: npt.NDArray[np.bool_] = (
+        scipy.ndimage.affine_transform(brain, to_template, output_shape=preprocessing.shape, order=0) != 0
     )
-    view: npt.NDArray[np.bool_] = np.asarray(placed.dataobj) != 0
     if np.count_nonzero(view) < N_BRAIN_VOXELS_MIN:
         raise DataError(
             "data.common_view: the scans' headers put them where the MNI152 template has no brain "

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from neurocontrast.data.resampling import SAME_SPACING
-from neurocontrast.data.scans import read_scan_header
+from neurocontrast.data.scans import ScanHeader, read_scan_header
 from neurocontrast.data.volumes import Preprocessing
 from neurocontrast.exceptions import DataError
 
@@ -51,8 +51,8 @@ def preprocessed_grid(path: str | os.PathLike[str], preprocessing: Preprocessing
     """
     name = os.fspath(path)
     header = read_scan_header(name)
-    source, is_mni = _affine_of(name, header.shape, header.spacing_mm)
     own = header.spacing_mm or (preprocessing.spacing_mm or 1.0,) * 3
+    source, is_mni = _affine_of(name, header) if header.spacing_mm else (_centred(header.shape, own), False)
     spacing = own if preprocessing.spacing_mm is None else (preprocessing.spacing_mm,) * 3
     # In voxels of the scan: the first voxel of the new grid, and the step from one to the next.
     if header.spacing_mm is None or np.allclose(own, spacing, rtol=SAME_SPACING, atol=0):
@@ -73,21 +73,21 @@ def preprocessed_grid(path: str | os.PathLike[str], preprocessing: Preprocessing
     return Grid(source @ placed, (float(spacing[0]), float(spacing[1]), float(spacing[2])), is_mni)
 
 
-def _affine_of(
-    name: str, shape: tuple[int, ...], spacing_mm: tuple[float, float, float] | None
-) -> tuple[npt.NDArray[np.float64], bool]:
-    """Return the affine of a scan whose axes were brought to RAS as `read_scan` does."""
-    if spacing_mm is None:
-        affine = np.eye(4)
-        affine[:3, 3] = [-(n - 1) / 2 for n in shape]
-        return affine, False
+def _centred(shape: tuple[int, ...], spacing_mm: tuple[float, ...]) -> npt.NDArray[np.float64]:
+    affine = np.diag([*spacing_mm, 1.0])
+    affine[:3, 3] = [-(n - 1) / 2 * step for n, step in zip(shape, spacing_mm, strict=True)]
+    return affine
+
+
+def _affine_of(name: str, header: ScanHeader) -> tuple[npt.NDArray[np.float64], bool]:
+    """Return the affine of a scan whose axes were brought to RAS as `read_scan` does, and whether it is of MNI152."""
     try:
         image = nib.load(name)
     except (OSError, nib.filebasedimages.ImageFileError) as error:
         raise DataError(f"{name}: its header cannot be read ({error}).") from error
-    header, affine = image.header, image.affine
+    affine = image.affine
     orientation = nib.io_orientation(affine)
-    as_stored = [shape[int(axis)] for axis in orientation[:, 0]]
+    as_stored = [header.shape[int(axis)] for axis in orientation[:, 0]]
     turned = affine @ nib.orientations.inv_ornt_aff(orientation, as_stored)
-    code = int(header["sform_code"]) or int(header["qform_code"])
+    code = int(image.header["sform_code"]) or int(image.header["qform_code"])
     return turned, code == _MNI

@@ -17,6 +17,7 @@ __all__ = [
     "NEGATIVE_MAX",
     "N_DEEP_MIN",
     "N_LANDMARKS",
+    "OVER_MEDIAN_MIN",
     "find_landmarks",
     "landmark_percentiles",
     "map_landmarks",
@@ -30,6 +31,9 @@ __all__ = [
 
 N_DEEP_MIN = 100
 """Fewer deep voxels give no histogram."""
+
+OVER_MEDIAN_MIN = 1.1
+"""White matter is brighter than the median of a T1w brain by at least this factor; real ones had 1.3 to 1.7."""
 
 NEGATIVE_MAX = 0.05
 """A scan with more than this part of its brain below 0 was shifted: the peak of white matter is no scale of it."""
@@ -132,7 +136,7 @@ def _white_matter(voxels: Values, inside: npt.NDArray[np.bool_], spacing_mm: Seq
     brain = voxels[inside]
     middle, n_negative = float(np.median(brain)), np.count_nonzero(brain < 0)
     is_shifted = n_negative > NEGATIVE_MAX * brain.size
-    if peak is not None and peak > max(middle, 0) and not is_shifted:
+    if peak is not None and peak > max(OVER_MEDIAN_MIN * middle, 0) and not is_shifted:
         return peak
     if is_shifted:
         why = f"{n_negative / brain.size:.0%} of the brain is below 0, and a scale needs intensities that begin at 0"
@@ -142,8 +146,8 @@ def _white_matter(voxels: Values, inside: npt.NDArray[np.bool_], spacing_mm: Seq
         why = f"the histogram of the {deep.size} voxels deep in the brain has no peak"
     else:
         why = (
-            f"the brightest peak deep in the brain, at {peak:g}, is not above 0 and the brain's median ({middle:g}), "
-            "as it is in a T1-weighted scan"
+            f"the brightest peak deep in the brain, at {peak:g}, is not {OVER_MEDIAN_MIN:g} times the brain's median "
+            f"({middle:g}), as it is in a T1-weighted scan"
         )
     raise DataError(
         f"{name}: no peak of white matter to scale by: {why}. Is it a T1-weighted brain? Leave it out, or take another "

@@ -35,7 +35,7 @@ _OF_LOSS = {
 def write_methods(files: EvaluationFiles, cite: Citations) -> list[tuple[str, str]]:
     """Return the paragraphs of a methods section, each with its heading, saying only what the files record."""
     paragraphs = [
-        ("Participants and images.", _images(files)),
+        ("Participants and images.", _images(files, cite)),
         ("Representation.", _pretraining(files, cite)),
         ("Prediction.", _prediction(files, cite)),
         ("Unseen sites.", write_new_site(files, cite)),
@@ -54,7 +54,7 @@ def _run(files: EvaluationFiles) -> Mapping[str, Any]:
     return run if isinstance(run, Mapping) else {}
 
 
-def _images(files: EvaluationFiles) -> str:
+def _images(files: EvaluationFiles, cite: Citations) -> str:
     n = files.summary.get("n") or {}
     text = "The data are simulated. " if files.simulated else ""
     text += f"{n.get('scans', 'An unrecorded number of')} scans of {n.get('subjects', 'unrecorded')} subjects"
@@ -65,10 +65,10 @@ def _images(files: EvaluationFiles) -> str:
         text += f", after {sum(excluded.values())} scans had been excluded ({named})"
     preprocessing = _run(files).get("preprocessing")
     text += "."
-    return text + (" " + _preprocessing(preprocessing) if isinstance(preprocessing, Mapping) else "")
+    return text + (" " + _preprocessing(preprocessing, cite) if isinstance(preprocessing, Mapping) else "")
 
 
-def _preprocessing(contract: Mapping[str, Any]) -> str:
+def _preprocessing(contract: Mapping[str, Any], cite: Citations) -> str:
     parts = []
     if contract.get("orientation"):
         parts.append(f"reoriented to {contract['orientation']}")
@@ -76,14 +76,32 @@ def _preprocessing(contract: Mapping[str, Any]) -> str:
         parts.append(f"resampled to {value_text(contract['spacing_mm'])} mm")
     if contract.get("shape"):
         parts.append("cropped or padded to " + " × ".join(str(size) for size in contract["shape"]) + " voxels")
-    how = {
+    if contract.get("erode_mm"):
+        parts.append(f"eroded by {value_text(contract['erode_mm'])} mm at the brain's edge")
+    if contract.get("common_view") == "template":
+        parts.append("masked by the brain of the MNI152 template")
+    elif contract.get("common_view") == "cohort":
+        part = f"{float(contract.get('common_fraction') or 0):.0%}"
+        parts.append(f"masked to what is brain in {part} of the training scans of every pretraining site")
+    if contract.get("normalise"):
+        parts.append(_intensities(contract, cite))
+    return f"Volumes were {join_words(parts)}." if parts else ""
+
+
+def _intensities(contract: Mapping[str, Any], cite: Citations) -> str:
+    how, percentiles = str(contract["normalise"]), contract.get("percentiles") or ("", "")
+    between = f"the percentiles {value_text(percentiles[0])} and {value_text(percentiles[1])} of the brain"
+    if how == "white-matter":
+        return f"scaled so that white matter, the brightest peak deep in the brain, lies at 1 {cite('white-matter')}"
+    if how == "histogram":
+        landmarks = f"the mean landmarks of the training scans, the deciles between {between}"
+        return f"brought to one histogram by lines between {landmarks} {cite('histogram')}"
+    return {
         "zscore": "standardised over the whole volume",
         "zscore-brain": "standardised over the voxels of the brain",
+        "percentile": f"scaled to run from 0 to 1 between {between}, and clipped",
         "none": "left at their intensities",
-    }
-    if contract.get("normalise"):
-        parts.append(how.get(str(contract["normalise"]), f"normalised by {contract['normalise']}"))
-    return f"Volumes were {join_words(parts)}." if parts else ""
+    }.get(how, f"normalised by {how}")
 
 
 def _pretraining(files: EvaluationFiles, cite: Citations) -> str:

@@ -30,6 +30,10 @@ REFERENCES: Mapping[str, str] = {
     "cclk": "Tsai Y-HH, Li T, Ma MQ, et al. Conditional contrastive learning with kernel. ICLR 2022.",
     "triplet": "Schroff F, Kalenichenko D, Philbin J. FaceNet: a unified embedding for face recognition and "
     "clustering. CVPR 2015.",
+    "histogram": "Nyúl LG, Udupa JK, Zhang X. New variants of a method of MRI scale standardization. IEEE Trans Med "
+    "Imaging 2000;19:143–150.",
+    "white-matter": "Reinhold JC, Dewey BE, Carass A, Prince JL. Evaluating the impact of intensity normalization on "
+    "MR image synthesis. Proc SPIE 2019;10949:109493H.",
     "densenet": "Huang G, Liu Z, van der Maaten L, Weinberger KQ. Densely connected convolutional networks. CVPR 2017.",
     "resnet": "He K, Zhang X, Ren S, Sun J. Deep residual learning for image recognition. CVPR 2016.",
     "lenet": "LeCun Y, Bottou L, Bengio Y, Haffner P. Gradient-based learning applied to document recognition. "

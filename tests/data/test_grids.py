@@ -71,4 +71,5 @@ def test_an_array_without_a_header_is_centred(tmp_path):
     np.save(path, np.random.default_rng(0).random((21, 21, 21), dtype=np.float32))
     grid = preprocessed_grid(path, Preprocessing(spacing_mm=1.5, shape=(21, 21, 21)))
     np.testing.assert_allclose(nib.affines.apply_affine(grid.affine, (10, 10, 10)), 0, atol=1e-9)
+    np.testing.assert_allclose(nib.affines.voxel_sizes(grid.affine), grid.spacing_mm)
     assert not grid.is_mni

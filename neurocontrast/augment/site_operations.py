@@ -52,15 +52,24 @@ def move(s_CDHW: Tensor, brain_CDHW: Tensor, *, matrix: Array, translation: Sequ
     as in ``scipy.ndimage.affine_transform``. Beyond the border there is nothing. A voxel is of the brain where at
     least half of what it is made of is, so that no dim rim makes the brain larger.
     """
-    sides = np.array(s_CDHW.shape[1:], dtype=np.float64)
-    columns = [matrix * sides / sides[:, None], 2.0 * np.array(translation)[:, None] / sides[:, None]]
-    # PyTorch names the axes backwards.
-    theta = torch.from_numpy(np.concatenate(columns, 1)[::-1, [2, 1, 0, 3]].astype(np.float32)).to(s_CDHW.device)
     both = torch.cat([s_CDHW, brain_CDHW.to(s_CDHW.dtype)])[None]
-    grid = functional.affine_grid(theta[None], list(both.shape), align_corners=False)
-    moved = functional.grid_sample(both, grid, mode="bilinear", padding_mode="zeros", align_corners=False)[0]
+    grid = _grid(s_CDHW.shape[1:], matrix, translation, device=s_CDHW.device)
+    moved = functional.grid_sample(both, grid[None], mode="bilinear", padding_mode="zeros", align_corners=False)[0]
     n_channels = s_CDHW.shape[0]
     return moved[:n_channels], moved[n_channels:] >= 0.5
+
+
+def _grid(shape: Sequence[int], matrix: Array, translation: Sequence[float], *, device: torch.device) -> Tensor:
+    """Return where each voxel comes from, from −1 to 1 over the box, as PyTorch wants it: the axes backwards."""
+    sides = np.array(shape, dtype=np.float64)
+    columns = (matrix * (sides / sides[:, None]))[::-1]
+    # Three lines, added: half the time of functional.affine_grid.
+    grid = torch.from_numpy((2.0 * np.array(translation) / sides)[::-1].astype(np.float32)).to(device)
+    for axis, side in enumerate(shape):
+        places = (2.0 * np.arange(side) + 1.0) / side - 1.0
+        line = torch.from_numpy(np.outer(places, columns[:, axis]).astype(np.float32))
+        grid = grid + line.to(device).reshape([side if other == axis else 1 for other in range(3)] + [3])
+    return grid
 
 
 def adjust_gamma(s_CDHW: Tensor, *, gamma: float) -> Tensor:

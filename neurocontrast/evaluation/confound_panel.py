@@ -32,7 +32,7 @@ from neurocontrast.evaluation.table import cell_texts, is_number
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["ConfoundPanel", "dependence_table", "look_at_confounds", "run_confound_panel"]
+__all__ = ["ConfoundPanel", "dependence_table", "look_at_confounds", "run_confound_panel", "site_reading"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -118,11 +118,8 @@ def dependence_table(study: Study) -> pd.DataFrame:
 
 def look_at_confounds(study: Study, readings: pd.DataFrame) -> list[Notice]:
     """Return warnings about what the panel found."""
-    whole = readings[(readings["column"] == "site") & (readings["within"] == "all") & readings["value"].notna()]
-    if whole.empty:
-        return []
-    site = whole.iloc[0]
-    if site["value"] < site["chance"] + STRONG_SHARE * (1 - site["chance"]):
+    site = site_reading(readings)
+    if site is None or site["value"] < site["chance"] + STRONG_SHARE * (1 - site["chance"]):
         return []
     strength = _site_association(study)
     told = (
@@ -138,6 +135,14 @@ def look_at_confounds(study: Study, readings: pd.DataFrame) -> list[Notice]:
     else:
         told += " Whether that carries the result, splits=leave-site-out tells."
     return [Notice("site_predictable", told)]
+
+
+def site_reading(readings: pd.DataFrame | None) -> pd.Series | None:
+    """Return the row of ``confounds.tsv`` that says how well the site is told from all scans; None without one."""
+    if readings is None:
+        return None
+    whole = readings[(readings["column"] == "site") & (readings["within"] == "all") & readings["value"].notna()]
+    return None if whole.empty else whole.iloc[0]
 
 
 def _site_association(study: Study) -> float:

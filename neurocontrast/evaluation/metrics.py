@@ -18,6 +18,7 @@ __all__ = [
     "DESCRIPTIVE",
     "LOWER_IS_BETTER",
     "METRICS",
+    "ON_REQUEST",
     "POOLED_ONLY",
     "compute_metrics",
     "decide",
@@ -49,6 +50,9 @@ DESCRIPTIVE = frozenset({"calibration_slope", "calibration_intercept", "age_bias
 POOLED_ONLY = ("auc_within_fold",)
 """Metrics that a single fold or site does not have in a form of their own."""
 
+ON_REQUEST: dict[Kind, tuple[str, ...]] = {"binary": (), "multiclass": (), "continuous": ("bias",)}
+"""Metrics that are computed only where they are named: the mean error says how far a new site is off as a whole."""
+
 _LOG_FLOOR = float(np.finfo(float).eps)
 
 
@@ -79,9 +83,10 @@ def compute_metrics(
     weights : array (n resamples, n), optional
         How often each scan counts; once, by default.
     names : collection of str, optional
-        Of `METRICS`; what is not named is not computed.
+        Of `METRICS` and `ON_REQUEST`; what is not named is not computed.
     """
     wanted = [name for name in METRICS[kind] if names is None or name in names]
+    wanted += [name for name in ON_REQUEST[kind] if names is not None and name in names]
     counted = np.ones((1, len(truth))) if weights is None else np.asarray(weights, dtype=float)
     with np.errstate(invalid="ignore", divide="ignore"):
         if kind == "continuous":
@@ -196,6 +201,7 @@ def _continuous(truth: Floats, scores: Floats, weights: Floats, names: list[str]
         "pearson": lambda: _correlation(truth[None], scores[None], weights),
         "spearman": lambda: _correlation(_ranks(truth, weights), _ranks(scores, weights), weights),
         "age_bias_slope": lambda: _error_slope(truth[None], scores[None], weights),
+        "bias": lambda: weights @ (scores - truth) / total,
     }
     values = {name: ways[name]() for name in names}
     return {name: np.where(np.isfinite(found), found, np.nan) for name, found in values.items()}

@@ -62,6 +62,13 @@ class EvaluationSettings(Settings):
         left out, are dropped. Total intracranial volume (``tiv``) is used where it is given.
     confounds : bool
         Whether to ask how well the covariates can be read from the embedding.
+    new_site : bool
+        Whether every site is left out once besides, where there are two or more: its people's error while the
+        site is known, beside their error while it is not.
+    outlyingness : bool
+        Whether to say how far each scan lies from those that a probe was fitted on.
+    outside_percentile : float
+        Beyond which percentile of the training scans' own distances a scan is called outside.
     harmonise : {"none", "combat"}
         Whether site differences are taken out of the features, by what the training folds say of them.
     harmonise_preserve : tuple of str
@@ -110,6 +117,9 @@ class EvaluationSettings(Settings):
     n_draws: int = Field(5, ge=1)
     covariates: tuple[str, ...] = ("age", "sex", "site", "tiv")
     confounds: bool = True
+    new_site: bool = True
+    outlyingness: bool = True
+    outside_percentile: float = Field(97.5, ge=50.0, lt=100.0)
     harmonise: Literal["none", "combat"] = "none"
     harmonise_preserve: tuple[str, ...] = ("age", "sex")
     residualise: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from neurocontrast.evaluation.calibration import calibration_table
-from neurocontrast.evaluation.confound_panel import run_confound_panel
+from neurocontrast.evaluation.confound_panel import run_confound_panel, site_reading
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.external import External
 from neurocontrast.evaluation.external_results import run_external
@@ -16,6 +16,8 @@ from neurocontrast.evaluation.fitted import FittedProbe, fit_on_all, why_not_sto
 from neurocontrast.evaluation.fitting import permutation_summary, predict_out_of_fold
 from neurocontrast.evaluation.groups import group_table, site_table
 from neurocontrast.evaluation.learning import learning_curve
+from neurocontrast.evaluation.new_site import measure_new_sites
+from neurocontrast.evaluation.outlyingness import measure_outlyingness
 from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.probe_kinds import STRENGTH_NAMES
 from neurocontrast.evaluation.results import look_at_results, study_summary
@@ -58,12 +60,18 @@ def run_study(
     figures["permutation"] = permutation_summary(study, models["embedding"], progress)
     panel = run_confound_panel(study, progress)
     figures["confounds"] = panel.summary
+    new_sites = measure_new_sites(study, models, site_reading(panel.tables.get("confounds")), progress)
+    figures |= {"new_site": new_sites.summary, "new_site_note": new_sites.note}
+    outlying = measure_outlyingness(study, new_sites.splits, progress)
+    figures["outlyingness"] = outlying.summary
     figures["learning_curve"], curve = learning_curve(study, progress)
     figures["external"], tested = run_external(external, progress=progress)
     probe = None if why_not_stored(study) else fit_on_all(study, encoder=encoder)[1]
     notices = [*study.notices, *(external.notices if external else ()), *look_at_results(figures, models)]
-    notices += panel.notices
+    notices += [*panel.notices, *new_sites.notices, *outlying.notices]
     tables |= panel.tables
+    measured = {"new_sites": new_sites.table, "outlyingness": outlying.table}
+    tables |= {name: table for name, table in measured.items() if table is not None}
     tables |= tested if curve is None else {**tested, "learning_curve": curve}
     return Evaluation(study_summary(study, models, figures, notices), tables, probe)
 

@@ -8,7 +8,14 @@ from neurocontrast.evaluation.adjustment import AdjustedDesign, residualise
 from neurocontrast.evaluation.combat import fit_combat
 from neurocontrast.exceptions import ConfigError, DataError
 
-FAST = {"n_bootstraps": 0, "umap": False, "C": (1e-3, 1e-1, 10.0), "confounds": False}
+FAST = {
+    "n_bootstraps": 0,
+    "umap": False,
+    "C": (1e-3, 1e-1, 10.0),
+    "confounds": False,
+    "new_site": False,
+    "outlyingness": False,
+}
 
 
 def plan(cohort, **options):

@@ -14,7 +14,15 @@ from neurocontrast.evaluation.significance import delong_interval, delong_test
 from neurocontrast.exceptions import DataError, LeakageError
 from neurocontrast.provenance import subject_digest
 
-FAST = {"n_bootstraps": 200, "umap": False, "confounds": False, "C": (1e-3, 1e-1), "n_inner_folds": 3}
+FAST = {
+    "n_bootstraps": 200,
+    "umap": False,
+    "confounds": False,
+    "new_site": False,
+    "outlyingness": False,
+    "C": (1e-3, 1e-1),
+    "n_inner_folds": 3,
+}
 RUN = {"run": {"weights": {"sha256": "a" * 64}}, "pretraining_subjects": []}
 
 

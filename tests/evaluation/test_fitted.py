@@ -13,7 +13,15 @@ from neurocontrast.evaluation.fitted import fit_on_all
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.provenance import subject_digest
 
-FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "C": (1e-3, 1e-1), "n_inner_folds": 3}
+FAST = {
+    "n_bootstraps": 0,
+    "umap": False,
+    "confounds": False,
+    "new_site": False,
+    "outlyingness": False,
+    "C": (1e-3, 1e-1),
+    "n_inner_folds": 3,
+}
 CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ("control", "patient")}
 
 

@@ -18,6 +18,8 @@ FAST = {
     "n_bootstraps": 0,
     "umap": False,
     "confounds": False,
+    "new_site": False,
+    "outlyingness": False,
     "C": (1e-3, 1e-1),
     "n_inner_folds": 3,
     "n_folds": 3,

@@ -11,7 +11,16 @@ from neurocontrast.evaluation.splits import stratified
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import pooled_metrics
 
-FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "C": (1e-2, 1.0), "n_folds": 3, "n_inner_folds": 2}
+FAST = {
+    "n_bootstraps": 0,
+    "umap": False,
+    "confounds": False,
+    "new_site": False,
+    "outlyingness": False,
+    "C": (1e-2, 1.0),
+    "n_folds": 3,
+    "n_inner_folds": 2,
+}
 
 
 def p_values(cohort, **options):

@@ -9,7 +9,15 @@ from neurocontrast.evaluation import EvaluationSettings, plan_study, read_split_
 from neurocontrast.exceptions import LeakageError
 
 SETTINGS = EvaluationSettings(
-    n_folds=3, n_inner_folds=2, C=(1e-2, 1.0), n_bootstraps=200, n_permutations=39, umap=False, confounds=False
+    n_folds=3,
+    n_inner_folds=2,
+    C=(1e-2, 1.0),
+    n_bootstraps=200,
+    n_permutations=39,
+    umap=False,
+    confounds=False,
+    new_site=False,
+    outlyingness=False,
 )
 
 

@@ -16,7 +16,15 @@ from neurocontrast.evaluation.probes import inner_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 
-FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "C": (1e-4, 1e-2, 1.0), "n_inner_folds": 3}
+FAST = {
+    "n_bootstraps": 0,
+    "umap": False,
+    "confounds": False,
+    "new_site": False,
+    "outlyingness": False,
+    "C": (1e-4, 1e-2, 1.0),
+    "n_inner_folds": 3,
+}
 CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ()}
 
 

@@ -11,7 +11,15 @@ from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 from neurocontrast.provenance import subject_digest
 
-FAST = {"n_bootstraps": 200, "umap": False, "confounds": False, "C": (1e-3, 1e-1, 10.0)}
+FAST = {
+    "n_bootstraps": 200,
+    "umap": False,
+    "confounds": False,
+    "new_site": False,
+    "outlyingness": False,
+    "C": (1e-3, 1e-1, 10.0),
+}
+EVERYTHING = {"confounds": True, "new_site": True, "outlyingness": True}
 
 
 def evaluate(cohort, *, info=None, **options):
@@ -25,7 +33,7 @@ def codes(study) -> set[str]:
 
 @pytest.fixture(scope="module")
 def binary(make_cohort):
-    return evaluate(make_cohort(150, n_sites=4), info={"pretraining_subjects": []}, confounds=True)
+    return evaluate(make_cohort(150, n_sites=4), info={"pretraining_subjects": []}, **EVERYTHING)
 
 
 def test_a_planted_signal_is_found_and_beats_the_baseline(binary):
@@ -66,7 +74,7 @@ def test_the_figures_are_those_of_the_predictions(binary):
 
 
 def test_the_same_seed_gives_the_same_files_and_another_does_not(make_cohort, binary):
-    again = evaluate(make_cohort(150, n_sites=4), info={"pretraining_subjects": []}, confounds=True)
+    again = evaluate(make_cohort(150, n_sites=4), info={"pretraining_subjects": []}, **EVERYTHING)
     assert again.summary == binary.summary
     for name, table in binary.tables.items():
         pd.testing.assert_frame_equal(table, again.tables[name])
@@ -86,6 +94,7 @@ def test_the_order_of_rows_does_not_decide_who_is_tested_with_whom(make_cohort):
 
 
 def test_all_tables_have_their_columns(binary):
+    whose = ("participant_id", "subject_id", "session", "site")
     assert {name: list(table.columns)[:7] for name, table in binary.tables.items()} == {
         "predictions": ["participant_id", "subject_id", "session", "site", "age", "sex", "repeat"],
         "folds": ["repeat", "fold", "n_train", "n_test", "n_positive_test", "auc", "balanced_accuracy"],
@@ -97,6 +106,8 @@ def test_all_tables_have_their_columns(binary):
         "hsic": ["column", "hsic", "p", "n_permutations", "permuted_among", "n", "note"],
         "flow": ["step", "n_scans", "n_subjects", "reason"],
         "map": ["participant_id", "session", "site", "age", "sex", "target", "pc1"],
+        "new_sites": ["site", "model", "n", "n_train", "auc", "auc_low", "auc_high"],
+        "outlyingness": [*whose, "reference", "mahalanobis", "mahalanobis_percentile"],
         "scans": ["participant_id", "session", "site", "path"],
         "splits": ["participant_id", "session", "repeat", "fold", "held_out_site"],
     }

@@ -8,7 +8,14 @@ from sklearn.metrics import roc_curve
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.thresholds import choose_threshold, parse_threshold
 
-FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "C": (1e-3, 1e-1, 10.0)}
+FAST = {
+    "n_bootstraps": 0,
+    "umap": False,
+    "confounds": False,
+    "new_site": False,
+    "outlyingness": False,
+    "C": (1e-3, 1e-1, 10.0),
+}
 
 
 @pytest.fixture

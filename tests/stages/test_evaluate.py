@@ -33,7 +33,14 @@ TABLES = (
     "splits",
     "training",
 )
-FAST = {"n_bootstraps": 50, "umap": False, "confounds": False, "C": (1e-2, 1.0)}
+FAST = {
+    "n_bootstraps": 50,
+    "umap": False,
+    "confounds": False,
+    "new_site": False,
+    "outlyingness": False,
+    "C": (1e-2, 1.0),
+}
 
 
 def write(path: Path, *, n: int = 60, **info) -> Path:

@@ -18,7 +18,15 @@ SHAPE = (18, 20, 18)
 AFFINE = np.array([[8.0, 0, 0, -68], [0, 8, 0, -92], [0, 0, 8, -60], [0, 0, 0, 1]])
 PLACE = (12, 6, 11)
 PLACE_MM = nib.affines.apply_affine(AFFINE, PLACE)
-FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "n_folds": 3, "C": (1.0,)}
+FAST = {
+    "n_bootstraps": 0,
+    "umap": False,
+    "confounds": False,
+    "new_site": False,
+    "outlyingness": False,
+    "n_folds": 3,
+    "C": (1.0,),
+}
 CODE = {"control": 0.0, "patient": 3.0, "relative": -2.0}
 
 

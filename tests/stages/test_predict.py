@@ -15,7 +15,14 @@ from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, NeurocontrastError
 from neurocontrast.provenance import subject_digest
 
-FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "C": (1e-2, 1.0)}
+FAST = {
+    "n_bootstraps": 0,
+    "umap": False,
+    "confounds": False,
+    "new_site": False,
+    "outlyingness": False,
+    "C": (1e-2, 1.0),
+}
 INFO = {"pretraining_subjects": [subject_digest("somebody")], "run": {"weights": {"sha256": "a" * 64}}}
 
 

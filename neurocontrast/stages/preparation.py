@@ -63,7 +63,7 @@ class Parts:
         if not self.preprocessing.unfitted:
             return self
         table = self.cohort.table
-        training, validation = table.iloc[self.data.training_rows], table.iloc[self.data.validation_rows]
+        training, validation = (table.iloc[list(rows)] for rows in (self.data.training_rows, self.data.validation_rows))
         preprocessing = fit_preprocessing(
             self.preprocessing,
             [str(path) for path in training["path"]],

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from neurocontrast.reporting.folder import EvaluationFiles, external_part
-from neurocontrast.reporting.new_site_sentences import say_new_site, say_outside
+from neurocontrast.reporting.new_site_sentences import say_new_site, say_nothing_left
 from neurocontrast.reporting.new_sites import is_lost, new_site_metric, nothing_left
 from neurocontrast.reporting.outlyingness import count_outside
+from neurocontrast.reporting.outlyingness_sentences import say_outside
 
 __all__ = ["explain_warning", "hide_ids", "list_warnings"]
 
@@ -123,24 +124,19 @@ def list_warnings(files: EvaluationFiles, *, show_ids: bool = False) -> list[tup
     if n_overlap and not any("overlap" in code for code in codes):
         message = f"{n_overlap} of the subjects evaluated here were also in the pretraining cohort (overlap allowed)."
         found.insert(0, (message, explain_warning("pretraining_overlap")))
-    derived = [*_look_at_new_site(files), *_look_at_outside(files)]
-    return found + [(message, explain_warning(code)) for code, message in derived if not _told(code, codes)]
+    derived = [*_look_at_new_site(files, codes), *_look_at_outside(files)]
+    return found + [(message, explain_warning(code)) for code, message in derived if code not in codes]
 
 
-def _told(code: str, codes: list[str]) -> bool:
-    """Whether the evaluation itself warns of the matter."""
-    family = "new_site_" if code.startswith("new_site_") else code
-    return any(each.startswith(family) and each != "new_site_skipped" for each in codes)
-
-
-def _look_at_new_site(files: EvaluationFiles) -> list[tuple[str, str]]:
+def _look_at_new_site(files: EvaluationFiles, codes: list[str]) -> list[tuple[str, str]]:
     """Return what the panel of unseen sites calls for: nothing left there, or less than at known sites."""
     metric = new_site_metric(files)
     said = say_new_site(files)
     if metric is None or said is None:
         return []
     if nothing_left(files, metric):
-        return [("new_site_no_better_than_constant", said)]
+        told = "new_site_worse" in codes
+        return [("new_site_no_better_than_constant", say_nothing_left(files, metric) if told else said)]
     return [("new_site_worse", said)] if is_lost(files, metric) else []
 
 

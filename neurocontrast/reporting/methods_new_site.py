@@ -6,23 +6,20 @@ from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import describe_metric
 from neurocontrast.reporting.naming import join_words
 from neurocontrast.reporting.new_sites import CONSTANT, is_error, new_site_metric, new_site_metrics, recentred
-from neurocontrast.reporting.outlyingness import SCORES, count_outside
+from neurocontrast.reporting.outlyingness import count_outside
 from neurocontrast.reporting.references import Citations
 
 __all__ = ["write_new_site", "write_outlyingness"]
-
-_SCORES = {
-    "mahalanobis_percentile": ("Mahalanobis distance from the mean of the reference", "mahalanobis"),
-    "knn_percentile": ("distance to its nearest neighbours in the reference", "neighbours"),
-}
 
 
 def write_new_site(files: EvaluationFiles, cite: Citations) -> str:
     """Return how sites were left out, and what recentring was; nothing where none was left out."""
     if not files.summary.get("new_site") or new_site_metric(files) is None:
         return ""
+    design = str((files.summary.get("new_site") or {}).get("design") or "leave-one-site-out")
+    turn = "each site was left out in turn" if design == "leave-one-site-out" else f"sites were left out ({design})"
     text = (
-        "To estimate what happens at a site that was not trained on, each site was left out in turn (internal–external "
+        f"To estimate what happens at a site that was not trained on, {turn} (internal–external "
         f"cross-validation {cite('internal_external')}): everything that is fitted after the encoder, from "
         "standardisation to the choice of the penalty, used the other sites only. "
     )
@@ -47,14 +44,23 @@ def write_outlyingness(files: EvaluationFiles, cite: Citations) -> str:
     counted = count_outside(files)
     if counted is None:
         return ""
-    table = files.outlyingness
-    known = [name for name in SCORES if table is None or name in table]
-    scores = [f"its {_SCORES[name][0]} {cite(_SCORES[name][1])}" for name in known]
-    text = (
-        f"How far each scan lies from the distribution of the reference ({counted.reference}) was measured in the "
-        f"features by {join_words(scores)}. Each distance is given as the percentile where it falls among scans of the "
-        f"reference that had no part in shaping it, as a conformal p-value does {cite('conformal')}."
+    block = files.summary.get("outlyingness") or {}
+    text = f"How far each scan lies from {counted.reference} was measured by its Mahalanobis distance"
+    if "Ledoit" in str(block.get("covariance")):
+        text += (
+            f" to the nearest of their sites {cite('mahalanobis')}, with the covariance pooled within sites, along "
+            f"principal axes, and shrunk by the rule of Ledoit and Wolf {cite('shrinkage')}"
+        )
+    else:
+        text += f" {cite('mahalanobis')}"
+    if block.get("k"):
+        text += f"; beside it, by the mean distance to its {block['k']} nearest neighbours {cite('neighbours')}"
+    text += (
+        ". Distances are given as percentiles among those of the reference, each measured without its own subject, as "
+        f"conformal p-values are {cite('conformal')}."
     )
     if counted.threshold is not None:
-        text += f" From the {counted.threshold:g}th percentile of either on, a scan is called outside."
+        text += f" Beyond percentile {counted.threshold:g} of the Mahalanobis distance a scan is called outside."
+    if counted.unseen:
+        text += " Where sites were left out, each scan was also measured from the scans of the other sites alone."
     return text

@@ -18,9 +18,16 @@ from neurocontrast.reporting.new_sites import (
     ratio,
     site_rows,
 )
-from neurocontrast.reporting.outlyingness import Outside
 
-__all__ = ["FEW_SITES", "say_new_site", "say_new_site_details", "say_outside", "say_recentred", "say_spread", "written"]
+__all__ = [
+    "FEW_SITES",
+    "say_new_site",
+    "say_new_site_details",
+    "say_nothing_left",
+    "say_recentred",
+    "say_spread",
+    "written",
+]
 
 FEW_SITES = 10
 """With fewer sites left out, their number is said to be too small to speak for another site."""
@@ -139,24 +146,46 @@ def _at(row: pd.Series) -> str:
 def say_new_site_details(files: EvaluationFiles) -> str:
     """Say for a methods reviewer how the sites were left out, what the rank and the level do, and who is missing."""
     block = files.summary.get("new_site") or {}
-    left = block.get("left_out") or []
-    n_sites = block.get("n_sites") or len(left) or len(site_rows(files, "n"))
     text = (
-        f"Each of {n_sites} sites was left out once and predicted by a probe fitted on the others, with "
-        "standardisation and penalty chosen without it; known: the out-of-fold predictions of the main "
-        "cross-validation, in which other people of the same site were trained on. Constant guess: "
+        f"{_design(files)}, with standardisation and penalty chosen without them; known: the same people in the main "
+        "cross-validation, in which others of their site were trained on. Constant guess: "
         f"{CONSTANT[files.kind]}."
     )
+    if block.get("bootstrap_unit"):
+        text += (
+            f" Intervals: bootstrap of {block['bootstrap_unit']}s, the same resamples throughout, probes held fixed."
+        )
     if files.kind == "continuous":
+        pooled = {key: estimate(files, "unseen", "embedding", key) for key in ("spearman", "r2", "bias")}
         ranks = [
-            f"{describe_metric(key).name} {written(estimate(files, 'unseen', 'embedding', key), signed=key == 'bias')}"
-            for key in ("spearman", "r2", "bias")
-            if estimate(files, "unseen", "embedding", key) is not None
+            f"{'mean error' if key == 'bias' else describe_metric(key).name} {written(value, signed=key == 'bias')}"
+            for key, value in pooled.items()
+            if value is not None
         ]
         text += f" Pooled over left-out sites: {join_words(ranks)}." if ranks else ""
         text += _worst_bias(files)
     skipped = [f"{each['site']} ({each.get('why') or 'no reason given'})" for each in block.get("skipped") or []]
     return text + (f" Not left out: {join_words(skipped)}." if skipped else "")
+
+
+def _design(files: EvaluationFiles) -> str:
+    block = files.summary.get("new_site") or {}
+    n_sites = block.get("n_sites") or len(block.get("left_out") or []) or len(site_rows(files, "n"))
+    if str(block.get("design") or "leave-one-site-out") == "leave-one-site-out":
+        return f"Each of {n_sites} sites was left out once and predicted by a probe fitted on the others"
+    return f"{n_sites} sites were left out ({block['design']}) and predicted by probes fitted on the others"
+
+
+def say_nothing_left(files: EvaluationFiles, metric: str) -> str:
+    """Say that a guess without the scan does as well at unseen sites."""
+    constant = constant_estimate(files, metric)
+    chance = chance_level(metric, len(files.classes))
+    guess = f"the constant guess {written(constant)}" if chance is None else f"chance {number_text(chance, digits=2)}"
+    value = written(estimate(files, "unseen", "embedding", metric))
+    return (
+        f"At a site that the model has not seen, it is not shown to be better than a guess without the scan: "
+        f"{describe_metric(metric).name} {value}, {guess}."
+    )
 
 
 def _worst_bias(files: EvaluationFiles) -> str:
@@ -195,15 +224,3 @@ def say_recentred(files: EvaluationFiles) -> str:
         f"{text} {describe_metric(metric).label} at unseen sites: {written(value)}{times}; without recentring: "
         f"{written(plain)}{guess}."
     )
-
-
-def say_outside(counted: Outside, *, whose: str = "") -> str:
-    """Say how many scans lie outside, how many that would be by chance, and at which sites; `whose`: " of …"."""
-    text = f"{counted.n_outside:,} of {counted.n:,} scans{whose} lie outside the distribution of {counted.reference}"
-    if counted.threshold is not None and counted.expected is not None:
-        few = number_text(counted.expected, digits=1)
-        text += f" (from the {counted.threshold:g}th percentile on; by chance it would be about {few} for each score)"
-    sites = counted.conspicuous or [site for site in counted.sites if site.n_outside]
-    shown = [f"{site.site} {site.n_outside} of {site.n}" for site in sites[:8]]
-    more = [f"{len(sites) - 8} more sites"] if len(sites) > 8 else []
-    return f"{text}: {join_words([*shown, *more])}." if shown else f"{text}."

@@ -20,6 +20,7 @@ from neurocontrast.reporting.new_sites import (
     recentred,
     site_rows,
 )
+from neurocontrast.reporting.outlyingness import SiteOutside, count_outside
 from neurocontrast.reporting.tables import cell, count_cell
 
 __all__ = ["estimate_cell", "table_new_sites", "table_pooled_sites"]
@@ -88,8 +89,11 @@ def table_new_sites(files: EvaluationFiles, metric: str) -> Table | None:
     moved, error = recentred(files), is_error(metric)
     header = ["Site", "n", "Known", "Unseen", *(["Unseen ÷ known"] if error else [])]
     header += ["Unseen, recentred (transductive)"] if moved else []
-    header += ["Cov. only, unseen", *(["Constant guess"] if error else [])]
+    header += ["Constant guess"] if error else []
     header += [*(f"{describe_metric(key).short}, unseen" for key in beside), "Note"]
+    counted = count_outside(files)
+    outside = {site.site: site for site in counted.unseen} if counted else {}
+    header[-1:-1] = ["Scans outside, unseen"] if outside else []
     body = []
     for row in rows.to_dict("records"):
         reason = "see the note of the row" if row["note"] else "not defined there"
@@ -97,21 +101,25 @@ def table_new_sites(files: EvaluationFiles, metric: str) -> Table | None:
         cells += [_at(row, f"embedding_{part}", reason) for part in ("home", "unseen")]
         cells += [_divided(row, reason)] if error else []
         cells += [_at(row, "recentred_unseen", reason)] if moved else []
-        models = ("baseline", "constant") if error else ("baseline",)
-        cells += [cell(row[f"{model}_unseen"], digits=2, reason=reason) for model in models]
+        cells += [cell(row["constant_unseen"], digits=2, reason=reason)] if error else []
         for key in beside:
             cells.append(_at(dict(others[key].loc[row["site"]]), "embedding_unseen", reason, signed=key == "bias"))
+        cells += [_outside(outside.get(str(row["site"])))] if outside else []
         body.append((*cells, Cell(row["note"])))
     shown = (metric, *beside)
     more = [key for key in new_site_metrics(files) if key not in shown]
     return Table(
         f"{describe_metric(metric).label} site by site: while the site is known, and while it is left out."
-        + (" Further metrics are in new_sites.tsv." if more else ""),
+        + (" Further metrics, and the covariates alone, are in new_sites.tsv." if more else ""),
         header,
         body,
         text_columns=(0, len(header) - 1),
         note=" ".join(f"{describe_metric(key).short}: {describe_metric(key).meaning}" for key in shown),
     )
+
+
+def _outside(site: SiteOutside | None) -> Cell:
+    return Cell(DASH, reason="not scored") if site is None else Cell(f"{site.n_outside / site.n:.0%}")
 
 
 def _size(row: dict) -> Cell:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 from scipy.stats import binom
@@ -10,15 +12,44 @@ from scipy.stats import binom
 from neurocontrast.reporting.errors import pseudonym
 from neurocontrast.reporting.folder import EvaluationFiles
 
-__all__ = ["SCORES", "Outside", "SiteOutside", "count_outside", "furthest_outside", "percentile_columns"]
-
-SCORES = {
-    "mahalanobis_percentile": "Mahalanobis distance",
-    "knn_percentile": "distance to nearest neighbours",
-}
-"""Columns of outlyingness.tsv that hold percentiles, and what they are of."""
+__all__ = ["SCORES", "Outside", "Score", "SiteOutside", "count_outside", "furthest_outside", "scores_to_draw"]
 
 _SURPRISING = 0.01
+_REFERENCES = {
+    "training folds": "the scans of the training folds",
+    "probe": "the scans that the probe was fitted on",
+    "pretraining": "the scans of pretraining",
+}
+
+
+@dataclass(frozen=True)
+class Score:
+    """One percentile of outlyingness.tsv.
+
+    Attributes
+    ----------
+    column : str
+        Its column.
+    flag : str
+        The column that says whether a scan is outside by it.
+    name : str
+        What it is a percentile of.
+    title : str
+        What was held back, for the figure.
+    """
+
+    column: str
+    flag: str
+    name: str
+    title: str
+
+
+SCORES = (
+    Score("mahalanobis_percentile", "outside", "Mahalanobis distance", "As the scan is used here"),
+    Score("unseen_percentile", "unseen_outside", "Mahalanobis distance", "While the scan's site is left out"),
+    Score("knn_percentile", "outside", "distance to nearest neighbours", "As the scan is used here"),
+)
+"""Columns of percentiles; whether a scan is outside is decided by the Mahalanobis distance."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +79,13 @@ class Outside:
     Attributes
     ----------
     n, n_outside : int
-        Scans, and those outside.
+        Scans that have a score, and those outside.
     threshold : float or None
-        Percentile from which a scan is called outside.
+        Percentile beyond which a scan is called outside.
     reference : str
-        What the scans were compared with.
-    sites : list of SiteOutside
-        By site.
+        What the scans were compared with, for running text.
+    sites, unseen : list of SiteOutside
+        By site: as the scans are used, and while the site of each is left out; the second may be empty.
     note : str
         What the evaluation adds.
     """
@@ -64,35 +95,39 @@ class Outside:
     threshold: float | None
     reference: str
     sites: list[SiteOutside]
+    unseen: list[SiteOutside]
     note: str
 
     @property
     def expected(self) -> float | None:
-        """Scans that one score would call outside though nothing is wrong with them."""
+        """Scans that would be called outside though nothing is different about them."""
         return None if self.threshold is None else self.n * (1 - self.threshold / 100)
 
     @property
     def more_than_chance(self) -> bool:
-        """Whether so many scans are outside as chance would hardly give, over all sites or at one of them."""
-        return self.exceeds_chance(self.n, self.n_outside) or bool(self.conspicuous)
+        """Whether so many scans are outside as chance would rarely give, over all sites or at one of them."""
+        return self._exceeds(self.n, self.n_outside) or bool(self.conspicuous)
 
     @property
     def conspicuous(self) -> list[SiteOutside]:
-        """Sites with more scans outside than chance would hardly give, those with the largest share first."""
-        found = [site for site in self.sites if self.exceeds_chance(site.n, site.n_outside, looks=len(self.sites))]
+        """Sites with more scans outside than chance would rarely give, those with the largest share first."""
+        return self.stand_out(self.sites)
+
+    def stand_out(self, sites: Sequence[SiteOutside]) -> list[SiteOutside]:
+        """Return those of the sites that have more scans outside than chance would rarely give."""
+        found = [site for site in sites if self._exceeds(site.n, site.n_outside, looks=len(sites))]
         return sorted(found, key=lambda site: (-site.n_outside / site.n, site.site))
 
-    def exceeds_chance(self, n: int, n_outside: int, *, looks: int = 1) -> bool:
-        """Whether chance would rarely call so many of n scans outside, were both scores independent."""
+    def _exceeds(self, n: int, n_outside: int, *, looks: int = 1) -> bool:
         if self.threshold is None:
             return n_outside > 0
-        share = 1 - (self.threshold / 100) ** len(SCORES)
-        return bool(n_outside > 0 and binom.sf(n_outside - 1, n, share) < _SURPRISING / looks)
+        return bool(n_outside > 0 and binom.sf(n_outside - 1, n, 1 - self.threshold / 100) < _SURPRISING / looks)
 
 
-def percentile_columns(table: pd.DataFrame) -> list[str]:
-    """Return the columns of percentiles that hold a value."""
-    return [name for name in SCORES if name in table and table[name].notna().any()]
+def scores_to_draw(table: pd.DataFrame) -> list[Score]:
+    """Return two scores to draw: as used, and with the site left out; nearest neighbours where there is no second."""
+    there = [score for score in SCORES if score.column in table and table[score.column].notna().any()]
+    return [score for score in there if score.flag in table][:2]
 
 
 def count_outside(files: EvaluationFiles) -> Outside | None:
@@ -100,35 +135,44 @@ def count_outside(files: EvaluationFiles) -> Outside | None:
     block, table = files.summary.get("outlyingness") or {}, files.outlyingness
     if not block and table is None:
         return None
-    sites = [
-        SiteOutside(
-            str(each["site"]), int(each.get("n") or 0), int(each.get("n_outside") or 0), each.get("median_percentile")
-        )
-        for each in block.get("by_site") or []
-    ]
-    sites = sites or _count_sites(table)
+    sites = _read_sites(block.get("by_site")) or _count_sites(table, SCORES[0])
     n, n_outside = block.get("n"), block.get("n_outside")
-    named = block.get("reference") or (
-        None if table is None or "reference" not in table else table["reference"].iloc[0]
-    )
+    named = block.get("reference")
+    if named is None and table is not None and "reference" in table:
+        named = table["reference"].dropna().iloc[0] if table["reference"].notna().any() else None
     return Outside(
         n=sum(site.n for site in sites) if n is None else int(n),
         n_outside=sum(site.n_outside for site in sites) if n_outside is None else int(n_outside),
         threshold=block.get("threshold_percentile"),
-        reference=str(named or "a reference that is not recorded"),
-        sites=[site for site in sites if site.n],
+        reference=_REFERENCES.get(str(named), str(named or "a reference that is not recorded")),
+        sites=sites,
+        unseen=_read_sites(block.get("unseen_by_site")) or _count_sites(table, SCORES[1]),
         note=str(block.get("note") or ""),
     )
 
 
-def _count_sites(table: pd.DataFrame | None) -> list[SiteOutside]:
-    if table is None:
+def _read_sites(by_site: Sequence[dict[str, Any]] | None) -> list[SiteOutside]:
+    found = [
+        SiteOutside(
+            "not stated" if each["site"] is None else str(each["site"]),
+            int(each.get("n") or 0),
+            int(each.get("n_outside") or 0),
+            each.get("median_percentile"),
+        )
+        for each in by_site or []
+    ]
+    return [site for site in found if site.n]
+
+
+def _count_sites(table: pd.DataFrame | None, score: Score) -> list[SiteOutside]:
+    if table is None or score.flag not in table:
         return []
-    columns = percentile_columns(table)
+    known = score.column in table
+    rows = table[table[score.column].notna()] if known else table
     found = []
-    for name, rows in table.assign(site=table["site"].fillna("not stated")).groupby("site", sort=True):
-        median = float(rows[columns[0]].median()) if columns and rows[columns[0]].notna().any() else None
-        found.append(SiteOutside(str(name), len(rows), int(rows["outside"].sum()), median))
+    for name, part in rows.assign(site=rows["site"].fillna("not stated")).groupby("site", sort=True):
+        median = float(part[score.column].median()) if known else None
+        found.append(SiteOutside(str(name), len(part), int(part[score.flag].sum()), median))
     return found
 
 
@@ -145,7 +189,7 @@ def furthest_outside(files: EvaluationFiles, *, n: int = 10, show_ids: bool = Fa
     if table is None or not table["outside"].any():
         return pd.DataFrame(columns=columns)
     rows = table[table["outside"].astype(bool)].reset_index(drop=True)
-    by = [name for name in ("mahalanobis", "knn_distance") if name in rows and rows[name].notna().any()]
+    by = [name for name in ("mahalanobis_percentile", "mahalanobis", "knn_distance") if name in rows]
     rows = rows.sort_values(by, ascending=False, kind="stable").head(n) if by else rows.head(n)
     names = rows.get("participant_id", pd.Series(rows.index.astype(str), index=rows.index)).fillna("")
     session = rows.get("session", pd.Series("", index=rows.index)).fillna("")

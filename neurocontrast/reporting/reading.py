@@ -18,7 +18,8 @@ _NUMERIC_COLUMNS = {"repeat", "fold", "age", "y_score", "baseline_score", "n", "
 _NUMERIC_COLUMNS |= {"pc1", "pc2", "umap1", "umap2", "mean_predicted", "observed", "value", "low", "high", "chance"}
 _NUMERIC_COLUMNS |= {"observed_low", "observed_high", "hsic", "p", "n_scans", "n_subjects"}
 _NUMERIC_COLUMNS |= {"mahalanobis", "mahalanobis_percentile", "knn_distance", "knn_percentile"}
-_FLAGS = {"outside"}
+_NUMERIC_COLUMNS |= {"unseen_percentile"}
+_FLAGS = {"outside", "unseen_outside"}
 _ALL_NUMBERS = {"cohort.tsv", "new_sites.tsv", "tradeoff.tsv"}
 """Tables whose columns are numbers, but for those of text."""
 
@@ -69,10 +70,10 @@ def _convert(column: pd.Series, path: Path, *, must: bool, text: bool) -> pd.Ser
 
 
 def _flags(column: pd.Series, path: Path) -> pd.Series:
-    """Return true and false as such; a cell that is neither is named."""
+    """Return true as such, false and what is not known as false; a cell that is none of these is named."""
     lower = column.fillna("").str.lower()
-    wrong = ~lower.isin(["true", "false"])
+    wrong = ~lower.isin(["true", "false", ""])
     if wrong.any():
-        found = ", ".join(f"row {row + 2}: {column.fillna('')[row]!r}" for row in wrong[wrong].index[:5])
+        found = ", ".join(f"row {row + 2}: {column[row]!r}" for row in wrong[wrong].index[:5])
         raise DataError(f"{path}, column '{column.name}': must be true or false, found {found}.")
     return lower == "true"

@@ -14,7 +14,7 @@ def misshapen_new_site(summary: Mapping[str, Any]) -> Iterator[str]:
     """Name every key of `new_site` and `outlyingness` that holds something else than `evaluate` writes there."""
     block = summary.get("new_site")
     if isinstance(block, dict):
-        for part in ("home", "unseen", "ratio", "unseen_minus_constant"):
+        for part in ("home", "unseen", "ratio", "difference", "unseen_minus_constant"):
             yield from _misshapen_estimates(f"new_site.{part}", block.get(part))
         yield from _misshapen_numbers("new_site.site_predictability", block.get("site_predictability"))
         yield from _misshapen_lists(block)
@@ -76,9 +76,10 @@ def _misshapen_outlyingness(key: str, block: Any) -> Iterator[str]:
     for name in ("threshold_percentile", "n_outside", "n"):
         if not _is_number(block.get(name)):
             yield f"'{key}.{name}' must be a number or null, found {block[name]!r:.60}"
-    sites = block.get("by_site")
-    if sites is not None and not (isinstance(sites, list) and all(_is_site(each) for each in sites)):
-        yield f"'{key}.by_site' must be a list of site, n, n_outside and median_percentile, found {sites!r:.60}"
+    for name in ("by_site", "unseen_by_site"):
+        sites = block.get(name)
+        if sites is not None and not (isinstance(sites, list) and all(_is_site(each) for each in sites)):
+            yield f"'{key}.{name}' must be a list of site, n, n_outside and median_percentile, found {sites!r:.60}"
 
 
 def _is_site(each: Any) -> bool:

@@ -209,17 +209,26 @@ def _write_outlyingness(path: Path, scans: pd.DataFrame, *, shift: float = 0.0) 
     random = np.random.default_rng(6)
     table = scans.reindex(columns=["participant_id", "subject_id", "session", "site"]).reset_index(drop=True)
     away = 60.0 * (table["site"] == sorted(table["site"].unique())[-1]) + shift
-    percentiles = np.clip(random.uniform(0, 98, (2, len(table))) + away.to_numpy(), 0, 100).round(1)
-    outside = (percentiles > 99).any(axis=0)
-    table = table.assign(
-        reference="training folds", mahalanobis=percentiles[0] / 10, mahalanobis_percentile=percentiles[0],
-        knn_distance=percentiles[1] / 5, knn_percentile=percentiles[1], outside=np.where(outside, "true", "false"),
-    )  # fmt: skip
+    columns = ("mahalanobis_percentile", "knn_percentile", "unseen_percentile")
+    for name, further in zip(columns, (1.0, 0.5, 1.5), strict=True):
+        table[name] = np.clip(random.uniform(0, 97, len(table)) + further * away, 0, 100).round(1)
+    table = table.assign(reference="training folds", mahalanobis=table["mahalanobis_percentile"] / 10,
+                         knn_distance=table["knn_percentile"] / 5)  # fmt: skip
+    for flag, column in (("outside", columns[0]), ("unseen_outside", columns[2])):
+        table[flag] = table[column] > 97.5
+    if shift:
+        table = table.drop(columns=["unseen_percentile", "unseen_outside"])
     table.to_csv(path, sep="\t", index=False)
-    by_site = [
-        {"site": site, "n": len(part), "n_outside": int(outside[part.index].sum()),
-         "median_percentile": float(part["mahalanobis_percentile"].median())}
+    return {"reference": "probe" if shift else "training folds", "threshold_percentile": 97.5,
+            "n_outside": int(table["outside"].sum()), "n": len(table), "note": None, "k": 5,
+            "covariance": "within sites, Ledoit-Wolf, 50 principal axes",
+            "by_site": _by_site(table, "mahalanobis_percentile", "outside"),
+            "unseen_by_site": [] if shift else _by_site(table, "unseen_percentile", "unseen_outside")}  # fmt: skip
+
+
+def _by_site(table: pd.DataFrame, column: str, flag: str) -> list[dict]:
+    return [
+        {"site": site, "n": len(part), "n_outside": int(part[flag].sum()),
+         "median_percentile": float(part[column].median()), "p_value": 0.5}
         for site, part in table.groupby("site")
     ]  # fmt: skip
-    return {"reference": "training folds", "threshold_percentile": 99, "n_outside": int(outside.sum()),
-            "n": len(table), "by_site": by_site, "note": ""}  # fmt: skip

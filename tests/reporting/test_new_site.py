@@ -74,7 +74,7 @@ def test_numbers_on_the_page_are_those_of_the_files(folder, parse):
         assert known == f"{own['home_mae']:.2f}{own['home_mae_low']:.2f} to {own['home_mae_high']:.2f}"
         assert unseen == f"{own['mae']:.2f}{own['mae_low']:.2f} to {own['mae_high']:.2f}"
         assert divided == f"{own['mae'] / own['home_mae']:.2f}"
-        assert rows[site][6] == f"{table.loc[(site, 'constant'), 'mae']:.2f}"
+        assert rows[site][5] == f"{table.loc[(site, 'constant'), 'mae']:.2f}"
     cards = next(block for block in section.blocks if block.block == "cards").cards
     assert [card.value for card in cards] == ["14.00", "7.00", "2.00", "11.00", "0.81"]
 
@@ -132,7 +132,7 @@ def test_a_shift_of_level_is_named_with_its_site(folder):
     table.loc[at, ["bias", "bias_low", "bias_high"]] = [-20.0, -21.0, -19.0]
     said = texts(build(change(folder, table)))
     assert "shift of level is at b: predictions lie 20.00 (19.00 to 21.00) below the truth" in said
-    assert "Spearman ρ 0.50 (0.45 to 0.55), R² −0.20 (−0.25 to −0.15) and bias +9.00" in said.replace("Bias", "bias")
+    assert "Spearman ρ 0.50 (0.45 to 0.55), R² −0.20 (−0.25 to −0.15) and mean error +9.00" in said
 
 
 def test_the_spread_over_sites_is_told(folder):
@@ -285,4 +285,9 @@ def test_it_does_not_repeat_what_the_evaluation_warns_of(folder):
     told = [{"code": "new_site_worse", "message": "The error doubles at unseen sites."}]
     path.write_text(json.dumps(json.loads(path.read_text()) | {"warnings": told, "outlyingness": None}))
     (folder / "outlyingness.tsv").unlink()
-    assert [message for message, _ in list_warnings(read_evaluation(folder))] == [told[0]["message"]]
+    found = [message for message, _ in list_warnings(read_evaluation(folder))]
+    assert found[0] == told[0]["message"]
+    assert "not shown to be better than a guess without the scan: MAE 14.00 (13.95 to 14.05)" in found[1]
+    both = [*told, {"code": "new_site_no_better_than_constant", "message": "Guess."}]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"warnings": both}))
+    assert [message for message, _ in list_warnings(read_evaluation(folder))] == [each["message"] for each in both]

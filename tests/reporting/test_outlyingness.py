@@ -35,22 +35,31 @@ def change(folder, table=None, *, file="outlyingness.tsv", **keys):
 
 
 def read(folder, file="outlyingness.tsv"):
-    return pd.read_csv(folder / file, sep="\t", dtype={"outside": str, "session": str}, keep_default_na=False)
+    return pd.read_csv(
+        folder / file, sep="\t", dtype={"outside": str, "unseen_outside": str, "session": str}, keep_default_na=False
+    )
 
 
 def test_counts_are_those_of_the_files(folder, parse):
     files = read_evaluation(folder)
     table = read(folder)
-    n_outside = (table["outside"] == "true").sum()
+    n_outside = (table["outside"] == "True").sum()
     section = build(files)
     page = parse.Page(render_page(files, [section]))
     assert f"{n_outside} of {len(table)} scans" in page.text
     rows = {row[0]: row for row in page.rows if row}
     for site, part in table.groupby("site"):
-        outside = (part["outside"] == "true").sum()
-        assert rows[site][1:4] == [str(len(part)), str(outside), f"{outside / len(part):.0%}"]
+        for place, flag, column in (
+            (2, "outside", "mahalanobis_percentile"),
+            (4, "unseen_outside", "unseen_percentile"),
+        ):
+            n = (part[flag] == "True").sum()
+            assert re.fullmatch(rf"{n / len(part):.0%}( ▲)?{n} of {len(part)}", rows[site][place])
+            assert rows[site][place + 1] == f"{part[column].median():.0f}"
+    assert "▲" in rows["site-04"][2]
+    assert "▲" not in rows["site-01"][2]
     names = [picture.name for picture in list_pictures([section])]
-    assert names == ["outlyingness_mahalanobis", "outlyingness_knn"]
+    assert names == ["outlyingness_mahalanobis", "outlyingness_unseen"]
     numbers = list_pictures([section])[0].numbers
     assert numbers["n_outside"].sum() == n_outside
     assert "participant_id" not in numbers
@@ -60,7 +69,7 @@ def test_counts_are_those_of_the_files(folder, parse):
 
 def test_the_furthest_are_listed_under_the_pseudonyms_of_worst_errors(folder, parse):
     files = read_evaluation(folder)
-    table = read(folder).query("outside == 'true'")
+    table = read(folder).query("outside == 'True'")
     found = furthest_outside(files)
     expected = table.sort_values("mahalanobis", ascending=False, kind="stable")["mahalanobis"].head(10)
     assert found["mahalanobis"].tolist() == pytest.approx(expected.tolist())
@@ -75,7 +84,9 @@ def test_the_furthest_are_listed_under_the_pseudonyms_of_worst_errors(folder, pa
 def test_the_report_begins_with_what_is_outside(folder):
     files = read_evaluation(folder)
     messages = dict(list_warnings(files))
-    said = next(message for message in messages if "lie outside the distribution of training folds" in message)
+    said = next(
+        message for message in messages if "lie outside the distribution of the scans of the training folds" in message
+    )
     assert re.match(r"\d+ of 120 scans lie outside", said)
     assert "site-04" in said
     assert "site-01" not in said
@@ -85,9 +96,9 @@ def test_the_report_begins_with_what_is_outside(folder):
 
 
 def test_as_many_as_chance_gives_are_no_warning(folder):
-    calm = read(folder).assign(outside="false", mahalanobis_percentile=50.0, knn_percentile=50.0)
+    calm = read(folder).assign(outside="false", mahalanobis_percentile=50.0)
     calm.loc[0, ["outside", "mahalanobis_percentile"]] = ["true", 99.5]
-    files = change(folder, calm, outlyingness={"reference": "training folds", "threshold_percentile": 99})
+    files = change(folder, calm, outlyingness={"reference": "training folds", "threshold_percentile": 97.5})
     assert count_outside(files).n_outside == 1
     assert not [message for message, _ in list_warnings(files) if message.startswith("1 of")]
     none = change(folder, calm.assign(outside="false"))
@@ -95,9 +106,9 @@ def test_as_many_as_chance_gives_are_no_warning(folder):
 
 
 def test_one_site_far_out_is_seen_among_many():
-    sites = [SiteOutside(f"s{number}", 100, 1, 50.0) for number in range(40)] + [SiteOutside("far", 6, 5, 100.0)]
-    counted = Outside(4006, 45, 99.0, "training folds", sites, "")
-    assert not counted.exceeds_chance(counted.n, counted.n_outside)
+    sites = [SiteOutside(f"site {number}", 100, 1, 50.0) for number in range(40)] + [SiteOutside("far", 6, 5, 100.0)]
+    counted = Outside(4006, 45, 99.0, "training folds", sites, [], "")
+    assert counted.n_outside < 1.2 * counted.expected
     assert [site.site for site in counted.conspicuous] == ["far"]
     assert counted.more_than_chance
 
@@ -134,12 +145,37 @@ def test_the_external_part_has_its_own(folder, parse):
     assert any("external_outlyingness.tsv is absent" in text for text in said)
 
 
-@pytest.mark.parametrize("gone", ["mahalanobis_percentile", "knn_percentile", "participant_id", "session", "reference"])
+@pytest.mark.parametrize(
+    "gone", ["mahalanobis_percentile", "knn_percentile", "unseen_outside", "participant_id", "session", "reference"]
+)
 def test_each_column_may_be_missing(folder, parse, gone):
     files = change(folder, read(folder).drop(columns=gone))
     page = parse.Page(render_page(files, [build(files)]))
     assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text + " ".join(image["alt"] for image in page.all("img")))
-    assert len(page.images()) == (1 if gone.endswith("percentile") else 2)
+    assert len(page.images()) == 2
+
+
+def test_scans_without_a_score(folder, parse):
+    """Where a fold is too small no distance can be had: such a scan is neither inside nor outside."""
+    table = read(folder).astype(object)
+    table.loc[:9, ["mahalanobis", "mahalanobis_percentile", "outside", "unseen_percentile", "unseen_outside"]] = ""
+    about = {"note": "10 scans have no score: too few training scans", "threshold_percentile": 97.5}
+    files = change(folder, table, outlyingness=about)
+    assert count_outside(files).n == 110
+    page = parse.Page(render_page(files, [build(files)]))
+    assert about["note"] in page.text
+    assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text + " ".join(image["alt"] for image in page.all("img")))
+
+
+def test_what_the_check_would_have_said(folder):
+    said = next(b.text for b in build(read_evaluation(folder)).blocks if b.block == "paragraph" and b.role == "quote")
+    assert re.search(r"distribution of the other sites: site-04 \d+ of \d+\. There the check would", said)
+    assert "It would have said nothing at site-01, site-02 and site-03" in said
+    calm = read(folder).assign(unseen_outside="False")
+    files = change(folder, calm, outlyingness={"threshold_percentile": 97.5})
+    said = next(b.text for b in build(files).blocks if b.block == "paragraph" and b.role == "quote")
+    assert "0 of 120" in said
+    assert "It would have said nothing anywhere" in said
 
 
 def test_sites_of_one_scan_without_name_and_many(folder, parse):
@@ -157,7 +193,7 @@ def test_what_is_no_flag_or_number_is_named(folder):
     with pytest.raises(
         DataError, match=r"outlyingness\.tsv, column 'outside': must be true or false, found row 3: 'far'"
     ):
-        change(folder, read(folder).assign(outside=["true", "far"] + ["false"] * 118))
+        change(folder, read(folder).assign(outside=["True", "far"] + [""] * 118))
     with pytest.raises(DataError, match=r"column 'knn_percentile': must be numbers, found row 2: 'x'"):
         change(folder, read(folder).assign(knn_percentile="x"))
     with pytest.raises(DataError, match=r"outlyingness\.tsv: missing columns: 'outside'"):

@@ -49,9 +49,9 @@ def build_new_site(files: EvaluationFiles, options: ReportOptions) -> Section:
     blocks += [Pictures(pictures)] if pictures else []
     blocks += [table for table in (table_pooled_sites(files), table_new_sites(files, metric)) if table]
     lead = (
-        "Every site was left out in turn, and its people predicted by a model that was fitted on the other sites: what "
-        "to expect where no scan of the scanner was ever trained on, as far as this collection can tell. The encoder "
-        "is the same throughout: whether it saw the site in pretraining is in the warnings and under Provenance."
+        "The people of every site, predicted by a probe that was fitted without any scan of the site: what to expect "
+        "at another hospital, as far as this collection can tell. The encoder is the same throughout; only a run that "
+        "was pretrained without the site tells what pretraining has to do with it."
     )
     return Section("new_site", _TITLE, blocks, lead=lead)
 
@@ -111,8 +111,8 @@ def _reference_card(files: EvaluationFiles, metric: str) -> Card:
     constant, chance = constant_estimate(files, metric), chance_level(metric, len(files.classes))
     name = capitalise(describe_metric(metric).name)
     if constant is None and chance is not None:
-        return Card(f"{name} of chance", number_text(chance, digits=2), "a guess without the scan")
-    return Card(f"{name} of a constant guess", _value(constant, 2), CONSTANT[files.kind])
+        return Card(f"{name}, chance", number_text(chance, digits=2), "a guess without the scan")
+    return Card(f"{name}, constant guess", _value(constant, 2), CONSTANT[files.kind])
 
 
 def _site_card(site: SitePredictability) -> Card:
@@ -120,4 +120,4 @@ def _site_card(site: SitePredictability) -> Card:
     parts = [interval] if interval != DASH else []
     parts += [f"chance {number_text(site.chance, digits=2)}"] if site.chance is not None else []
     parts += [f"{site.n_sites} sites"] if site.n_sites else []
-    return Card("Site told from the embedding (balanced accuracy)", number_text(site.value, digits=2), "; ".join(parts))
+    return Card("Site told, bal. accuracy", number_text(site.value, digits=2), "; ".join(parts))

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from neurocontrast.reporting.blocks import Block, Cell, Facts, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.figures import draw_outlyingness
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.inputs import missing_note
-from neurocontrast.reporting.metrics import number_text
+from neurocontrast.reporting.metrics import DASH, number_text
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.outlyingness import (
-    SCORES,
     Outside,
+    SiteOutside,
     count_outside,
     furthest_outside,
-    percentile_columns,
+    scores_to_draw,
 )
+from neurocontrast.reporting.outlyingness_sentences import say_check
 from neurocontrast.reporting.style import Picture
 from neurocontrast.reporting.tables import cell, count_cell
 
 __all__ = ["build_outlyingness", "outlyingness_blocks", "outlyingness_pictures"]
 
 _TITLE = "Scans unlike those it learned from"
+_MARK = "▲"
 
 
 def build_outlyingness(files: EvaluationFiles, options: ReportOptions) -> Section:
@@ -36,21 +40,24 @@ def build_outlyingness(files: EvaluationFiles, options: ReportOptions) -> Sectio
         blocks.append(Paragraph(missing_note("outlyingness"), role="note"))
     lead = (
         "Far from everything that it was fitted on, a model still gives a number, and nothing in the number tells. "
-        "Being inside is no promise that it is right."
+        "This is the check that tells, scan by scan; `neurocontrast predict` makes it of every scan that comes."
     )
     return Section("outlyingness", _TITLE, blocks, lead=lead)
 
 
 def outlyingness_pictures(files: EvaluationFiles) -> list[Picture]:
     """Return the percentiles of each score by site."""
-    columns = [] if files.outlyingness is None else percentile_columns(files.outlyingness)
-    drawn = [draw_outlyingness(files, column) for column in columns]
+    scores = [] if files.outlyingness is None else scores_to_draw(files.outlyingness)
+    drawn = [draw_outlyingness(files, score) for score in scores]
     return [picture for picture in drawn if picture is not None]
 
 
 def outlyingness_blocks(files: EvaluationFiles, options: ReportOptions, counted: Outside) -> list[Block]:
     """Return the counts, the table of sites, and the list of the scans furthest outside."""
     blocks: list[Block] = [Facts(_facts(counted))]
+    said = say_check(counted)
+    if said:
+        blocks.append(Paragraph(said, role="quote"))
     if counted.note:
         blocks.append(Paragraph(counted.note, role="note"))
     if counted.sites:
@@ -74,20 +81,26 @@ def _facts(counted: Outside) -> list[tuple[str, str]]:
 
 
 def _table_sites(counted: Outside) -> Table:
+    unseen = {site.site: site for site in counted.unseen}
     ordered = sorted(counted.sites, key=lambda site: (-site.n_outside / site.n, -site.n, site.site))
-    rows = [
-        (
-            Cell(site.site, heading=True),
-            count_cell(site.n),
-            count_cell(site.n_outside),
-            Cell(f"{site.n_outside / site.n:.0%}"),
-            cell(site.median, digits=0, reason="not recorded"),
-            Cell("more than chance would give" if site in counted.conspicuous else ""),
-        )
-        for site in ordered
-    ]
-    header = ("Site", "Scans", "Outside", "Share", "Median percentile", "")
-    return Table("Scans outside, by site.", header, rows, text_columns=(0, 5), folded=len(rows) > 25)
+    rows = []
+    for site in ordered:
+        cells = [Cell(site.site, heading=True), count_cell(site.n), *_outside_cells(site, counted.conspicuous)]
+        if unseen:
+            cells += _outside_cells(unseen.get(site.site), counted.stand_out(counted.unseen))
+        rows.append(tuple(cells))
+    header = ["Site", "Scans", "Outside", "Median percentile"]
+    header += ["Outside, site left out", "Median percentile, site left out"] if unseen else []
+    note = f"{_MARK}: more than chance would rarely give."
+    return Table("Scans outside, by site.", header, rows, folded=len(rows) > 25, note=note)
+
+
+def _outside_cells(site: SiteOutside | None, conspicuous: Sequence[SiteOutside]) -> list[Cell]:
+    if site is None:
+        return [Cell(DASH, reason="not left out")] * 2
+    mark = f" {_MARK}" if site in conspicuous else ""
+    share = f"{site.n_outside / site.n:.0%}{mark}"
+    return [Cell(share, detail=f"{site.n_outside:,} of {site.n:,}"), cell(site.median, digits=0)]
 
 
 def _table_furthest(files: EvaluationFiles, options: ReportOptions) -> Block:
@@ -115,7 +128,6 @@ def _table_furthest(files: EvaluationFiles, options: ReportOptions) -> Block:
         if options.show_ids
         else "Scans stand under the pseudonyms of Worst errors; with the evaluation folder, `--show-ids` names them."
     )
-    scores = list(SCORES.values())
-    header = ("Scan", "Site", scores[0].capitalize(), "Percentile", scores[1].capitalize(), "Percentile")
+    header = ("Scan", "Site", "Mahalanobis distance", "Percentile", "To nearest neighbours", "Percentile")
     caption = f"The {len(rows)} scans furthest outside. Look at them: a failed registration ends up here too."
     return Table(caption, header, rows, text_columns=(0, 1), note=ids)

@@ -28,7 +28,7 @@ class ProjectionHead(nn.Sequential):
     n_features : int
         Number of the encoder's features.
     sizes : sequence of int
-        Size of each layer; the last is the size of the embedding.
+        Size of each layer; the last is the size of the embedding. None: the features are the embedding.
     norm : {'batch', 'none'}
         ``batch`` standardises each feature over the batch, without parameters of its own.
 
@@ -40,10 +40,11 @@ class ProjectionHead(nn.Sequential):
     """
 
     def __init__(self, n_features: int, sizes: Sequence[int], *, norm: Literal["batch", "none"] = "batch") -> None:
-        layers: list[nn.Module] = [nn.BatchNorm1d(n_features, affine=False)] if norm == "batch" else []
+        standardised: list[nn.Module] = [nn.BatchNorm1d(n_features, affine=False)] if norm == "batch" else []
+        layers: list[nn.Module] = []
         for n_in, n_out in pairwise([n_features, *sizes]):
             layers += [nn.Linear(n_in, n_out), nn.ReLU()]
-        super().__init__(*layers[:-1])
+        super().__init__(*standardised, *layers[:-1])
 
 
 class ContrastiveModel(nn.Module):

@@ -32,7 +32,9 @@ class EncoderSettings(Settings):
         Whether DenseNet normalises its last feature maps before they are pooled.
     projection : tuple of int
         Sizes of the projection head's layers after the encoder's features; the last is the
-        size of the embedding that the loss sees. Evaluation uses the features before the head.
+        size of the embedding that the loss sees. Evaluation uses the features before the head, and what
+        the loss makes the embedding forget, such as the site, they may keep: with ``[]`` there is no head,
+        and the loss sees the features.
     projection_norm : {'batch', 'none'}
         Whether the head standardises the features over the batch first, which lets short trainings
         learn sooner; the y-Aware authors' head does not.
@@ -41,5 +43,5 @@ class EncoderSettings(Settings):
     name: Literal["densenet121", "densenet_small", "lenet"] = "densenet121"
     norm: Literal["batch", "group", "instance"] = "batch"
     final_norm: bool = True
-    projection: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] = (512, 128)
+    projection: tuple[Annotated[int, Field(ge=1)], ...] = (512, 128)
     projection_norm: Literal["batch", "none"] = "batch"

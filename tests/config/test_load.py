@@ -137,7 +137,7 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path, text, message):
         ("data.shape=32", "data.shape: must be a list, found 32."),
         ("data.where.site=london", "data.where.site: must be a list, found 'london'."),
         ("augment.blur.sigma_voxels=[1,0.5]", "augment.blur.sigma_voxels: a range is [lowest, highest]."),
-        ("encoder.projection=[]", "encoder.projection: must have at least 1 item, found []."),
+        ("encoder.projection=[0]", "encoder.projection.0: must be greater than or equal to 1, found 0."),
         ("encoder.name=resnet", "encoder.name: must be 'densenet121', 'densenet_small' or 'lenet', found 'resnet'."),
         ("=3", "--set =3: must be dotted.key=value"),
         ("seed", "--set seed: must be dotted.key=value"),

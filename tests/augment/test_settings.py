@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from neurocontrast.augment import AugmentSettings
@@ -45,6 +49,24 @@ def test_sites_is_all_that_imitates_sites_and_the_cutout():
     assert AugmentSettings.sites() == AugmentSettings.model_validate(
         {"blur": None, "noise": None, **{name: {} for name in SITE_OPERATIONS}}
     )
+
+
+def test_the_settings_that_the_documentation_gives_are_settings():
+    text = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    (block,) = (part for part in text.split("```yaml\n")[1:] if part.startswith("augment:"))
+    settings = AugmentSettings.model_validate(yaml.safe_load(block.split("```")[0])["augment"])
+    assert {name for name, value in settings if value is not None} == SITE_OPERATIONS | {"cutout"}
+
+
+@pytest.mark.parametrize("name", sorted(SITE_OPERATIONS))
+def test_the_defaults_that_the_documentation_gives_are_the_defaults(name):
+    text = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    (row,) = (line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
+    given = dict(re.findall(r"`(\w+): ([^`]+)`", row))
+    documented = {key: yaml.safe_load(value) for key, value in given.items()}
+    operation = type(getattr(AugmentSettings.sites(), name))
+    assert operation.model_validate(documented) == operation()
+    assert set(documented) == set(operation.model_fields) - {"probability"}
 
 
 def test_the_size_of_the_brain_stays_unless_asked_for():

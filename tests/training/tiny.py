@@ -13,6 +13,7 @@ from neurocontrast.seeds import derive_generator
 from neurocontrast.training import TrainingData, TrainingSettings, fit
 
 N_SCANS = 14
+SITES = np.array(["rome"] * 6 + ["oslo", "oslo", "bonn", "rome"] + ["rome", "oslo", "oslo", "bonn"], dtype=object)
 
 
 class Images:
@@ -79,6 +80,7 @@ def data(**changes):
         "training_rows": list(range(10)),
         "validation_rows": list(range(10, N_SCANS)),
         "targets": {"age": ages, "sex": sexes},
+        "traits": {"age": ages, "sex": sexes, "site": SITES},
     }
     return TrainingData(**{**content, **changes})
 

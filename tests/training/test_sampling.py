@@ -1,0 +1,238 @@
+"""Batches that are balanced: what they hold, that nothing but seed and epoch decides, and what cannot be balanced."""
+
+import os
+import signal
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from several import run_in
+from tiny import SITES, after, data, rows_of, run, settings, views, weights
+
+from neurocontrast.data.batches import even_batches
+from neurocontrast.encoders import EncoderSettings
+from neurocontrast.exceptions import ConfigError, DataError, TrainingInterrupted
+from neurocontrast.kernels import Categorical, Different, Gaussian
+from neurocontrast.seeds import derive_generator
+from neurocontrast.training import TrainingSettings
+from neurocontrast.training.positives import count_cross_site_positives
+from neurocontrast.training.sampling import Sampler, bins_for, build_sampler, deal, equal_shares, strata_of
+
+
+def text(values):
+    return np.array(values, dtype=object)
+
+
+@pytest.fixture
+def hospitals():
+    """Three sites of 92, 14 and 72 scans, ages that overlap in part, shuffled."""
+    generator = np.random.default_rng(0)
+    place = generator.permutation(178)
+    sites = text(["london"] * 92 + ["ucla"] * 14 + ["novosibirsk"] * 72)[place]
+    ages = np.concatenate([generator.uniform(20, 86, 92), generator.uniform(20, 55, 86)])[place]
+    return {"site": sites, "age": ages, "sex": text(generator.choice(["F", "M"], 178))}
+
+
+def sampler_of(traits, method, seed=0, rows=None, **changes):
+    rows = range(len(traits["site"])) if rows is None else rows
+    chosen = TrainingSettings(sampling=method, **{"batch_size": 32, **changes})
+    return build_sampler(list(rows), traits, settings=chosen, seed=seed, names=[f"sub-{row}" for row in rows])
+
+
+def test_shuffled_batches_are_those_of_every_run_before():
+    rows = [3, 9, 4, 7, 11, 12, 40, 2, 5]
+    order = derive_generator("order", 5, 2).permutation(len(rows))
+    assert Sampler(rows, 4, 5).batches(2) == even_batches([rows[place] for place in order], 4)
+    assert Sampler(rows, 4, 5).occasion(2, 1) == 2
+
+
+@pytest.mark.parametrize("method", ["site-balanced", "metadata-balanced"])
+def test_an_epoch_has_the_steps_of_a_shuffled_one_and_no_scan_twice_in_a_batch(hospitals, method):
+    sampler = sampler_of(hospitals, method)
+    shuffled = sampler_of(hospitals, "shuffle")
+    for epoch in range(5):
+        batches = sampler.batches(epoch)
+        assert sorted(map(len, batches)) == sorted(map(len, shuffled.batches(epoch)))
+        assert all(len(set(batch)) == len(batch) for batch in batches)
+        assert max(Counter(row for batch in batches for row in batch).values()) <= 4
+
+
+def test_sites_are_as_even_as_the_repeats_of_a_small_one_allow(hospitals):
+    batches = sampler_of(hospitals, "site-balanced").batches(0)
+    totals = Counter(site for batch in batches for site in hospitals["site"][batch])
+    assert totals == {"ucla": 56, "london": 61, "novosibirsk": 61}
+    for batch in batches:
+        counts = Counter(hospitals["site"][batch])
+        assert set(counts.values()) <= {9, 10, 11}
+        assert counts["ucla"] in (9, 10)
+
+
+def test_with_one_repeat_every_scan_is_seen_once_and_each_batch_has_the_cohorts_proportions(hospitals):
+    batches = sampler_of(hospitals, "site-balanced", sampling_repeats=1).batches(3)
+    assert sorted(row for batch in batches for row in batch) == list(range(178))
+    for site, n in (("london", 92), ("ucla", 14), ("novosibirsk", 72)):
+        assert {Counter(hospitals["site"][batch])[site] for batch in batches} <= {n // 6, -(-n // 6)}
+
+
+def test_age_and_sex_are_even_and_sites_within_them(hospitals):
+    sampler = sampler_of(hospitals, "metadata-balanced", sampling_bins=3)
+    old = np.quantile(hospitals["age"], [1 / 3, 2 / 3])
+    strata = np.searchsorted(old, hospitals["age"], side="right") * 2 + (hospitals["sex"] == "F")
+    natural, balanced = Counter(strata.tolist()), Counter()
+    for batch in sampler.batches(0):
+        counts = Counter(strata[batch].tolist())
+        assert len(counts) == 6
+        assert max(counts.values()) - min(counts.values()) <= 1
+        balanced.update(counts)
+    assert max(balanced.values()) - min(balanced.values()) <= 1 < max(natural.values()) - min(natural.values())
+    young = Counter(hospitals["site"][[row for batch in sampler.batches(0) for row in batch if strata[row] == 0]])
+    assert young["london"] < young["ucla"] + young["novosibirsk"]
+
+
+def test_more_anchors_find_someone_of_another_site(hospitals):
+    kernel = Gaussian("age", sigma=5.0) * Categorical("sex") * Different("site")
+    codes = {name: np.unique(hospitals[name].astype(str), return_inverse=True)[1] for name in ("sex", "site")}
+    metadata = {name: torch.from_numpy(code) for name, code in codes.items()} | {"age": torch.tensor(hospitals["age"])}
+    found = {
+        method: count_cross_site_positives(sampler_of(hospitals, method), [kernel], metadata, hospitals["site"])
+        for method in ("shuffle", "site-balanced", "metadata-balanced")
+    }
+    assert found["shuffle"].share < found["site-balanced"].share - 0.04
+    assert found["shuffle"].share < found["metadata-balanced"].share - 0.04
+    assert found["shuffle"].n_anchors == 3 * 178
+    ucla = next(each for each in found["site-balanced"].sites if each["site"] == "ucla")
+    assert (ucla["n_scans"], ucla["draws_per_epoch"]) == (14, 56)
+    assert "ucla" in found["site-balanced"].sentence()
+
+
+def test_anchors_are_counted_one_by_one():
+    sites = text(["a", "b", "a", None, "b"])
+    metadata = {"age": torch.tensor([20.0, 21.0, 60.0, 20.0, 80.0])}
+    found = count_cross_site_positives(Sampler(range(5), 5, 0), [Gaussian("age", sigma=5.0)], metadata, sites)
+    assert (found.n_anchors, found.share) == (12, 0.5)
+    assert [(each["site"], each["share"]) for each in found.sites] == [("a", 0.5), ("b", 0.5)]
+    assert count_cross_site_positives(Sampler(range(5), 5, 0), [], metadata, sites) is None
+    assert count_cross_site_positives(Sampler([0, 2], 5, 0), [Gaussian("age", sigma=5.0)], metadata, sites) is None
+
+
+def test_seed_and_epoch_alone_decide(hospitals):
+    first, again = sampler_of(hospitals, "site-balanced"), sampler_of(hospitals, "site-balanced")
+    assert first.batches(4) == again.batches(4)
+    assert first.batches(4) != first.batches(5)
+    assert first.batches(4) != sampler_of(hospitals, "site-balanced", seed=1).batches(4)
+
+
+def test_validation_scans_are_not_drawn(hospitals):
+    rows = range(0, 178, 2)
+    batches = sampler_of(hospitals, "metadata-balanced", rows=rows).batches(0)
+    assert {row for batch in batches for row in batch} <= set(rows)
+
+
+def test_deal_by_hand():
+    strata = [[[0, 1, 2, 3, 4, 5], [6]], [[7, 8]]]
+    batches = deal(strata, 3, most_repeats=2, generator=np.random.default_rng(0))
+    assert [len(batch) for batch in batches] == [3, 3, 3]
+    drawn = Counter(row for batch in batches for row in batch)
+    assert drawn[6] == 2  # half of five draws, but twice at most
+    assert sum(drawn[row] for row in range(7)) == 5
+    assert {drawn[7], drawn[8]} == {2}
+
+
+@pytest.mark.parametrize(
+    ("limits", "total", "expected"),
+    [
+        ([9, 9, 9], 9, [3, 3, 3]),
+        ([1, 9, 9], 9, [1, 4, 4]),
+        ([2, 2, 9], 6, [2, 2, 2]),
+        ([0, 5], 5, [0, 5]),
+        ([3], 3, [3]),
+    ],
+)
+def test_equal_shares(limits, total, expected):
+    assert equal_shares(limits, total) == expected
+
+
+def test_bins_leave_room_for_sites_to_meet():
+    ages, sexes, sites = np.arange(60.0), text(["F", "M"] * 30), np.arange(60) % 3
+    assert bins_for({"age": ages, "sex": sexes}, sites, batch_size=8) == 2
+    assert bins_for({"age": ages, "sex": sexes}, np.arange(60) % 20, batch_size=32) == 5
+    assert bins_for({"age": ages}, np.arange(60) % 2, batch_size=512) == 10
+    assert bins_for({"age": ages, "score": ages}, sites, batch_size=48) == 4
+    assert len(strata_of({"age": ages}, sites, n_bins=4)) == 4
+
+
+BALANCED = {"sampling": "site-balanced", "epochs": 2, "loggers": ("csv",)}
+
+
+class TestRuns:
+    def test_a_scan_that_repeats_has_new_views(self, tmp_path):
+        seen = []
+
+        def recording(volumes, rows, *, epoch):
+            seen.extend((epoch, row) for row in rows.tolist() if row < 10)
+            return views(volumes, rows, epoch=epoch)
+
+        run(tmp_path, made_views=recording, given=data(validation_rows=()), **BALANCED)
+        training = [key for key in seen if key[0] >= 0]
+        assert len(training) == 20
+        assert max(Counter(row for _, row in training).values()) > 2
+        assert len(set(training)) == 20
+
+    def test_resumed_within_an_epoch_it_is_the_run(self, tmp_path):
+        run(tmp_path / "whole", **BALANCED)
+        stop = after(2, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(TrainingInterrupted):
+            run(tmp_path / "stopped", made_views=stop, **BALANCED)
+        assert [path.name for path in (tmp_path / "stopped" / "checkpoints").glob("*.pt")] == [
+            "epoch-0000-batch-000002.pt"
+        ]
+        run(tmp_path / "stopped", resume=True, **BALANCED)
+        assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+        assert rows_of(tmp_path / "stopped") == rows_of(tmp_path / "whole")
+
+    def test_micro_batches_are_of_the_same_batch(self, tmp_path):
+        group = EncoderSettings(name="lenet", norm="group", projection=(8, 4))
+        plain = {**BALANCED, "encoder": group, "optimizer": "sgd", "learning_rate": 1e-3}
+        _, whole = run(tmp_path / "whole", **plain)
+        _, parts = run(tmp_path / "parts", micro_batch_size=2, **plain)
+        for row, expected in zip(parts.metrics, whole.metrics, strict=True):
+            assert row["train_loss"] == pytest.approx(expected["train_loss"], rel=1e-4)
+
+    @pytest.mark.slow
+    def test_two_processes_share_the_same_batches(self, tmp_path):
+        one = run_in(1, tmp_path / "one", learning_rate=1e-3, **BALANCED)
+        two = run_in(2, tmp_path / "two", learning_rate=1e-3, **BALANCED)
+        for row, expected in zip(rows_of(two), rows_of(one), strict=True):
+            assert float(row["train_loss"]) == pytest.approx(float(expected["train_loss"]), rel=1e-5)
+
+
+class TestWhatCannotBeBalanced:
+    def test_scans_of_which_something_is_not_known_are_all_named(self):
+        traits = {"site": text(["a", None, "b", "b"]), "age": np.array([20, 30, np.nan, 40.0]), "sex": text(["F"] * 4)}
+        with pytest.raises(DataError, match=r"'site' is missing for 1 training scan: sub-1\. Fill"):
+            sampler_of(traits, "site-balanced", batch_size=2)
+        with pytest.raises(DataError, match=r"'age' is missing for 1 training scan: sub-2; 'site' .* scan: sub-1"):
+            sampler_of(traits, "metadata-balanced", batch_size=2)
+        assert sampler_of(traits, "shuffle", batch_size=2).batches(0)
+
+    def test_one_site_is_not_balanced(self):
+        with pytest.raises(
+            ConfigError, match="needs at least two sites among the training scans, and all are of 'rome'"
+        ):
+            sampler_of({"site": SITES}, "site-balanced", rows=range(6))
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"sampling_repeats": 2}, "sampling_repeats belongs to site-balanced and metadata-balanced"),
+            ({"sampling": "site-balanced", "sampling_bins": 3}, "sampling_bins belongs to metadata-balanced"),
+            ({"sampling": "metadata-balanced", "sampling_columns": ("age", "site")}, "must not hold 'site'"),
+            ({"sampling": "metadata-balanced", "sampling_columns": ()}, "at least 1 item"),
+            ({"sampling": "site-balanced", "sampling_repeats": 0}, "greater than or equal to 1"),
+            ({"sampling": "balanced"}, "'shuffle', 'site-balanced' or 'metadata-balanced'"),
+        ],
+    )
+    def test_settings_that_nothing_reads(self, changes, message):
+        with pytest.raises(ValueError, match=message):
+            settings(**changes)

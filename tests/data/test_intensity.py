@@ -160,7 +160,7 @@ def test_scans_that_have_no_such_brain_are_refused_by_name():
 def test_white_matter_that_is_not_there_is_refused_by_name():
     no_peak = "no peak of white matter to scale by: the histogram of the .* voxels deep in the brain has no peak"
     refused(np.where(head() > 0, 7, 0), CHOICES["white-matter"], no_peak)
-    refused(head(white=100, fluid=250), CHOICES["white-matter"], "at 1[34].*, is not 1.1 times the brain's median")
+    refused(head(white=100, fluid=250), CHOICES["white-matter"], "at 1[34].*, is not 1.03 times the brain's median")
     refused(np.where(head() > 0, head() - 150, 0), CHOICES["white-matter"], "of the brain is below 0")
     slab = np.where(abs(np.arange(SHAPE[2]) - 19.5) < 1, head(), 0)
     refused(slab, CHOICES["white-matter"], "voxels lie deep in the brain, and at least 100 are needed")

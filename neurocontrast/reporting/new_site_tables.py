@@ -76,7 +76,7 @@ def table_pooled_sites(files: EvaluationFiles) -> Table | None:
 
 def _constant_cell(files: EvaluationFiles, key: str, *, signed: bool) -> Cell:
     value = constant_estimate(files, key)
-    return estimate_cell(value, reason="not defined for the same guess for everybody", signed=signed)
+    return estimate_cell(value, reason="the same guess for everybody puts nobody in order", signed=signed)
 
 
 def table_new_sites(files: EvaluationFiles, metric: str) -> Table | None:
@@ -106,6 +106,8 @@ def table_new_sites(files: EvaluationFiles, metric: str) -> Table | None:
             cells.append(_at(dict(others[key].loc[row["site"]]), "embedding_unseen", reason, signed=key == "bias"))
         cells += [_outside(outside.get(str(row["site"])))] if outside else []
         body.append((*cells, Cell(row["note"])))
+    if not (rows["note"] != "").any():
+        header, body = header[:-1], [row[:-1] for row in body]
     shown = (metric, *beside)
     more = [key for key in new_site_metrics(files) if key not in shown]
     return Table(
@@ -113,7 +115,7 @@ def table_new_sites(files: EvaluationFiles, metric: str) -> Table | None:
         + (" Further metrics, and the covariates alone, are in new_sites.tsv." if more else ""),
         header,
         body,
-        text_columns=(0, len(header) - 1),
+        text_columns=(0, len(header) - 1) if header[-1] == "Note" else (0,),
         note=" ".join(f"{describe_metric(key).short}: {describe_metric(key).meaning}" for key in shown),
     )
 

@@ -45,6 +45,9 @@ CONSTANT: Mapping[str, str] = {
 }
 """What the constant guess is, by kind of target."""
 
+_ORDERS = {"auc", "auc_within_fold", "average_precision", "pearson", "spearman", "age_bias_slope", "calibration_slope",
+           "calibration_intercept"}  # fmt: skip
+"""Metrics that ask for the order of scans, of which a guess that is the same for everybody has none."""
 _MEANS = ("mae", "brier", "log_loss", "accuracy", "bias")
 _PARTS = ("", "_low", "_high")
 
@@ -142,6 +145,8 @@ def constant_estimate(files: EvaluationFiles, metric: str) -> Estimate | None:
     Where evaluation.json does not have it, metrics that are means over scans are averaged over the
     sites of new_sites.tsv, each counting its scans.
     """
+    if metric in _ORDERS:
+        return None
     known = estimate(files, "unseen", "constant", metric)
     if known is not None or files.new_sites is None or metric not in _MEANS or metric not in files.new_sites:
         return known

@@ -40,6 +40,6 @@ def say_check(counted: Outside) -> str | None:
 
 
 def _list_sites(sites: Sequence[SiteOutside]) -> str:
-    shown = [f"{site.site} {site.n_outside:,} of {site.n:,}" for site in sites[:8]]
+    shown = [f"{site.site} ({site.n_outside:,} of {site.n:,})" for site in sites[:8]]
     more = [f"{len(sites) - 8} more sites"] if len(sites) > 8 else []
     return join_words([*shown, *more])

@@ -169,7 +169,7 @@ def test_scans_without_a_score(folder, parse):
 
 def test_what_the_check_would_have_said(folder):
     said = next(b.text for b in build(read_evaluation(folder)).blocks if b.block == "paragraph" and b.role == "quote")
-    assert re.search(r"distribution of the other sites: site-04 \d+ of \d+\. There the check would", said)
+    assert re.search(r"distribution of the other sites: site-04 \(\d+ of \d+\)\. There the check would", said)
     assert "It would have said nothing at site-01, site-02 and site-03" in said
     calm = read(folder).assign(unseen_outside="False")
     files = change(folder, calm, outlyingness={"threshold_percentile": 97.5})

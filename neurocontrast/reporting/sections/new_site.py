@@ -110,7 +110,7 @@ def _detail(files: EvaluationFiles, value: Estimate | None) -> str:
 def _reference_card(files: EvaluationFiles, metric: str) -> Card:
     constant, chance = constant_estimate(files, metric), chance_level(metric, len(files.classes))
     name = capitalise(describe_metric(metric).name)
-    if constant is None and chance is not None:
+    if chance is not None:
         return Card(f"{name}, chance", number_text(chance, digits=2), "a guess without the scan")
     return Card(f"{name}, constant guess", _value(constant, 2), CONSTANT[files.kind])
 

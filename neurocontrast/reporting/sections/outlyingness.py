@@ -70,13 +70,8 @@ def _facts(counted: Outside) -> list[tuple[str, str]]:
     share = f" ({counted.n_outside / counted.n:.1%})" if counted.n else ""
     facts = [("Outside", f"{counted.n_outside:,} of {counted.n:,} scans{share}"), ("Compared with", counted.reference)]
     if counted.threshold is not None and counted.expected is not None:
-        facts.append(("Called outside from", f"the {counted.threshold:g}th percentile of either score"))
-        facts.append(
-            (
-                "By chance alone",
-                f"about {number_text(counted.expected, digits=1)} scans for each score, were nothing different",
-            )
-        )
+        facts.append(("Called outside beyond", f"percentile {counted.threshold:g} of the Mahalanobis distance"))
+        facts.append(("By chance it would be", f"about {number_text(counted.expected, digits=1)} scans"))
     return facts
 
 

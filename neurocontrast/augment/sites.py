@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -260,7 +262,7 @@ def _draw_edge(chosen: MaskEdgeSettings, generator: np.random.Generator) -> Edge
     return Edge(depth, chosen.variation_voxels * _polynomial(_EDGE_ORDER, generator), rim)
 
 
-_DRAWN = {
+_DRAWN: dict[str, tuple[str, Callable[[Any, np.random.Generator], object]]] = {
     "affine": ("affine", _draw_affine),
     "contrast": ("gamma", _draw_gamma),
     "histogram": ("slopes", _draw_slopes),

@@ -2,10 +2,11 @@
 
 Reads the same .nii.gz files with (a) nibabel alone, (b) this package's load_volume, (c) that and the entry of the
 cache written, (d) MONAI's chain of the same steps (load, orient to RAS, resample, crop or pad, z-score), in turn, one
-thread. Then an epoch from the cache, in batches, beside plain reads of the same bytes: from the page cache, and
-from the disk after the kernel was asked to forget them.
+thread. Then what each choice of intensities, edge and view adds to (b), where the images are skull-stripped, and what
+erosion takes beside SciPy's. Then an epoch from the cache, in batches, beside plain reads of the same bytes: from the
+page cache, and from the disk after the kernel was asked to forget them.
 
-    python benchmarks/data.py                       # simulated heads of 1 mm; about two minutes
+    python benchmarks/data.py                       # simulated brains of 1 mm; about three minutes
     python benchmarks/data.py --images FOLDER       # .nii.gz files of your own
 """
 
@@ -26,13 +27,17 @@ from pathlib import Path
 
 import nibabel as nib
 import numpy as np
+import scipy.ndimage
 import torch
 
 import neurocontrast
+from neurocontrast.data import fit_preprocessing
 from neurocontrast.data.batches import read_batches
+from neurocontrast.data.brain_mask import brain_of, erode
 from neurocontrast.data.cache import VolumeCache
 from neurocontrast.data.cohort import read_cohort
 from neurocontrast.data.datasets import VolumeDataset
+from neurocontrast.data.scans import read_scan
 from neurocontrast.data.volumes import Preprocessing, load_volume
 
 Timed = Callable[[], object]
@@ -46,6 +51,8 @@ def main() -> None:
         paths = _images(options, Path(scratch))
         preprocessing = Preprocessing(spacing_mm=options.spacing_mm, shape=tuple(options.shape))
         first_reading(paths, preprocessing, options.repeats, Path(scratch))
+        inside_the_brain(paths, preprocessing, options.repeats)
+        erosion(paths, preprocessing, options.repeats)
         epoch_from_cache(paths, preprocessing, options, Path(scratch))
 
 
@@ -119,6 +126,57 @@ def _monai_chain(preprocessing: Preprocessing) -> Callable[[str], object]:
             NormalizeIntensity(),
         ]
     )
+
+
+# --- what is done inside the brain ----------------------------------------------------------------------------------
+def inside_the_brain(paths: list[str], preprocessing: Preprocessing, repeats: int) -> None:
+    spacing = preprocessing.spacing_mm or 1.0
+    erode, view = {"erode_mm": 2 * spacing}, {"common_view": "cohort"}
+    asked: dict[str, dict[str, object]] = {
+        "`zscore`, the whole box": {"normalise": "zscore"},
+        "`zscore-brain`": {"normalise": "zscore-brain"},
+        "`percentile`": {"normalise": "percentile"},
+        "`white-matter`": {"normalise": "white-matter"},
+        "`histogram`": {"normalise": "histogram"},
+        f"`zscore`, `erode_mm: {2 * spacing:g}`": erode,
+        "`zscore`, `common_view: cohort`": view,
+        "`white-matter`, eroded, common view": {"normalise": "white-matter", **erode, **view},
+        "`histogram`, eroded, common view": {"normalise": "histogram", **erode, **view},
+    }
+    box = {"spacing_mm": preprocessing.spacing_mm, "shape": preprocessing.shape}
+    fitted = {name: fit_preprocessing(Preprocessing(**box, **keys), paths) for name, keys in asked.items()}
+    first, *_ = asked
+    ratios: dict[str, list[float]] = {name: [] for name in [*asked, "fitting `histogram`, a scan"]}
+    for path in paths:
+        calls: dict[str, Timed] = {name: functools.partial(load_volume, path, each) for name, each in fitted.items()}
+        unfitted = Preprocessing(**box, normalise="histogram")
+        calls["fitting `histogram`, a scan"] = functools.partial(fit_preprocessing, unfitted, [path])
+        least = {name: min(values) for name, values in in_turn(calls, repeats, time.process_time).items()}
+        for name, value in least.items():
+            ratios[name].append(value / least[first])
+    print("\nInside the brain: CPU time of `load_volume` over that with `zscore`, median and range over scans\n")
+    print("| | over `zscore` |\n|---|---|")
+    for name, values in ratios.items():
+        print(f"| {name} | {statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f}) |")
+
+
+def erosion(paths: list[str], preprocessing: Preprocessing, repeats: int) -> None:
+    shape, spacing = preprocessing.shape, (preprocessing.spacing_mm or 1.0,) * 3
+    mask = brain_of(read_scan(paths[0]), shape, spacing)
+    ball = np.linalg.norm(np.indices((5, 5, 5)) - 2, axis=0) <= 2
+    radius = 2 * spacing[0]
+    calls: dict[str, Timed] = {
+        "`erode`": lambda: erode(mask, radius, spacing),
+        "`scipy.ndimage.binary_erosion` by the same ball": lambda: scipy.ndimage.binary_erosion(mask, ball),
+        "`scipy.ndimage.distance_transform_edt`": lambda: scipy.ndimage.distance_transform_edt(mask, spacing) > radius,
+    }
+    results = [call() for call in calls.values()]
+    assert all(np.array_equal(results[0], each) for each in results[1:])
+    seconds = in_turn(calls, repeats, time.process_time)
+    print(f"\nErosion of a brain of {np.count_nonzero(mask)} voxels by two of them, the same result; CPU time\n")
+    print("| | ms |\n|---|---|")
+    for name, values in seconds.items():
+        print(f"| {name} | {1000 * min(values):.1f} |")
 
 
 # --- an epoch from the cache ----------------------------------------------------------------------------------------

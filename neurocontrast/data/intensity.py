@@ -33,8 +33,10 @@ N_DEEP_MIN = 100
 """Fewer deep voxels give no histogram."""
 
 OVER_MEDIAN_MIN = 1.03
-"""White matter is brighter than the median of a T1w brain by at least this factor; real ones had 1.3 to 1.7, simulated ones of
-low contrast 1.1, and where grey matter is the brighter one, as in T2w, it is 1.0."""
+"""White matter is brighter than the median of a T1w brain by at least this factor.
+
+Real brains had 1.3 to 1.7, simulated ones of low contrast 1.1; where grey matter is brighter, as in T2w, it is 1.0.
+"""
 
 NEGATIVE_MAX = 0.05
 """A scan with more than this part of its brain below 0 was shifted: the peak of white matter is no scale of it."""

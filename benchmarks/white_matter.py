@@ -1,0 +1,87 @@
+"""Where the peak of white matter is found, and how much of the MNI152 template registered brains fill, site by site.
+
+For each scan the intensity that counts is the median where the template's map of white matter is above 0.95. Over it: the
+brightest peak of the whole brain's histogram, and that deep in the brain, which `data.normalise: white-matter` takes.
+Scans must be skull-stripped and registered to MNI152.
+
+    python benchmarks/white_matter.py participants.tsv                   # 4 mm; two minutes for two hundred scans
+    python benchmarks/white_matter.py participants.tsv --spacing-mm 2
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import scipy.ndimage
+from nilearn.datasets import load_mni152_wm_template
+
+from neurocontrast.data.brain_mask import brain_of, deep_part
+from neurocontrast.data.cohort import read_cohort
+from neurocontrast.data.fitting import template_on_grid
+from neurocontrast.data.grids import preprocessed_grid
+from neurocontrast.data.intensity import white_matter_peak
+from neurocontrast.data.scans import read_scan
+from neurocontrast.data.volumes import Preprocessing, box_scan
+
+BOX_MM = (192.0, 224.0, 192.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("participants", type=Path)
+    parser.add_argument("--spacing-mm", type=float, default=4.0)
+    options = parser.parse_args()
+    side = options.spacing_mm
+    shape = tuple(round(length / side) for length in BOX_MM)
+    preprocessing = Preprocessing(spacing_mm=side, shape=shape, normalise="white-matter")
+    table = read_cohort(options.participants).table
+    first = str(table["path"][0])
+    white, template = _white_matter(first, preprocessing), template_on_grid([first], preprocessing)
+    rows = []
+    for scan in table.itertuples():
+        read = read_scan(str(scan.path))
+        boxed = box_scan(read, preprocessing, name=str(scan.path))
+        brain = brain_of(read, shape, None if read.spacing_mm == boxed.spacing_mm else boxed.spacing_mm)
+        middle = np.median(boxed.voxels[white & boxed.inside])
+        whole = white_matter_peak(boxed.voxels[boxed.inside])
+        deep = white_matter_peak(boxed.voxels[deep_part(boxed.inside, boxed.spacing_mm)])
+        rows.append(
+            {
+                "site": scan.site,
+                "whole brain": np.nan if whole is None else whole / middle,
+                "deep in it": np.nan if deep is None else deep / middle,
+                "over the median": np.nan if deep is None else deep / np.median(boxed.voxels[boxed.inside]),
+                "template filled": np.count_nonzero(brain & template) / np.count_nonzero(template),
+            }
+        )
+    _show(pd.DataFrame(rows), side)
+
+
+def _white_matter(path: str, preprocessing: Preprocessing) -> np.ndarray:
+    template = load_mni152_wm_template(resolution=2)
+    to_template = np.linalg.inv(template.affine) @ preprocessed_grid(path, preprocessing).affine
+    placed = scipy.ndimage.affine_transform(
+        template.get_fdata(), to_template, output_shape=preprocessing.shape, order=1
+    )
+    return placed > 0.95
+
+
+def _show(found: pd.DataFrame, spacing_mm: float) -> None:
+    print(
+        f"{len(found)} scans at {spacing_mm:g} mm: mean (standard deviation; lowest–highest) over the scans of a site\n"
+    )
+    columns = list(found.columns[1:])
+    print("| site | n | " + " | ".join(columns) + " |\n|---|---|" + "---|" * len(columns))
+    for site, part in found.groupby("site"):
+        cells = [
+            f"{part[column].mean():.3f} ({part[column].std():.3f}; {part[column].min():.2f}–{part[column].max():.2f})"
+            for column in columns
+        ]
+        print(f"| {site} | {len(part)} | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()

@@ -66,6 +66,34 @@ def test_the_better_model_is_found(folder, tmp_path):
     assert json.loads((out / "comparison.json").read_text())["reference"] == "weak"
 
 
+def test_new_sites_and_what_the_site_costs(folder, tmp_path):
+    out = compare([folder / "weak-age", folder / "strong-age"], out=tmp_path / "c", n_bootstraps=50)
+    table = pd.read_csv(out / "tradeoff.tsv", sep="\t").set_index("model")
+    models = pd.read_csv(out / "models.tsv", sep="\t").set_index(["model", "metric"])
+    for name in ("weak-age", "strong-age"):
+        summary = json.loads((folder / name / "evaluation.json").read_text())
+        told, row = summary["new_site"], table.loc[name]
+        assert row["metric"] == "mae"
+        assert row["unseen"] == pytest.approx(told["unseen"]["embedding"]["mae"]["value"])
+        assert row["ratio_low"] == pytest.approx(told["ratio"]["embedding"]["mae"]["low"])
+        assert row["constant"] == pytest.approx(told["unseen"]["constant"]["mae"]["value"])
+        assert row["site_balanced_accuracy"] == pytest.approx(told["site_predictability"]["balanced_accuracy"])
+        assert (row["n"], row["n_outside"]) == tuple(summary["outlyingness"][key] for key in ("n", "n_outside"))
+        assert models.loc[(name, "r2"), "unseen"] == pytest.approx(told["unseen"]["embedding"]["r2"]["value"])
+        assert models.loc[(name, "mae"), "value"] == pytest.approx(row["known"])
+    assert table["weight"].isna().all()
+    assert "New sites, and site against target" in (out / "comparison.html").read_text()
+    assert {"tradeoff_known.svg", "tradeoff_unseen.svg"} <= {path.name for path in (out / "figures").iterdir()}
+
+
+def test_where_sites_are_held_out_the_comparison_is_of_unseen_ones(folder, tmp_path):
+    out = compare([folder / "weak-sites", folder / "strong-sites"], out=tmp_path / "c", n_bootstraps=50)
+    table = pd.read_csv(out / "tradeoff.tsv", sep="\t")
+    models = pd.read_csv(out / "models.tsv", sep="\t").query("metric == 'auc'")
+    assert table["unseen"].tolist() == pytest.approx(models["value"].tolist())
+    assert table["known"].isna().all()
+
+
 def test_the_page_and_its_figures(folder, tmp_path):
     out = compare(
         [folder / "weak", folder / "strong"], names=["SimCLR", "y-Aware"], out=tmp_path / "c", n_bootstraps=50

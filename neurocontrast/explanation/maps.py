@@ -28,6 +28,8 @@ SUBJECTS_A_LATTICE = 4
 
 _BRAIN_LEVEL = 0.1
 """Part of the way from the background to the brightest voxels from which on a voxel is part of the head."""
+_CONSTANT_MIN = 0.05
+"""A background that so many voxels have to the last digit is no noise."""
 _FWHM_PER_SIGMA = 2.3548200450309493
 
 
@@ -221,8 +223,15 @@ def _explain(
 
 
 def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:
-    """Return a preprocessed scan's background, and the voxels that are brighter: brain or head."""
+    """Return a preprocessed scan's background, and the voxels that are brain or head.
+
+    Where the background is one constant, as around a skull-stripped brain, whatever differs from it is brain: normalised
+    inside the brain, fluid is darker than the background's 0. Elsewhere what is brighter is.
+    """
     background = float(np.median(voxels[tuple(slice(None, None, n - 1) for n in voxels.shape)]))
+    differs = voxels != background
+    if _CONSTANT_MIN < 1 - differs.mean() < 1:
+        return background, differs
     bright = float(np.percentile(voxels, 99))
     brain = voxels > background + _BRAIN_LEVEL * (bright - background)
     return background, brain if brain.any() else np.ones_like(brain)

@@ -169,6 +169,23 @@ def test_the_brain_is_found_on_any_background():
     assert brain_of(np.zeros(SHAPE, dtype=np.float32))[1].all()
 
 
+def test_fluid_darker_than_the_background_is_brain():
+    voxels = np.zeros(SHAPE, dtype=np.float32)
+    inside = tuple(slice(n // 4, -(n // 4)) for n in SHAPE)
+    voxels[inside] = np.random.default_rng(0).standard_normal(voxels[inside].shape)  # z-scored inside the brain
+    background, brain = brain_of(voxels)
+    assert background == 0
+    np.testing.assert_array_equal(brain, voxels != 0)
+
+
+def test_a_head_in_noise_is_what_is_bright():
+    random = np.random.default_rng(0)
+    voxels = random.normal(0, 0.01, SHAPE).astype(np.float32)
+    inside = tuple(slice(n // 4, -(n // 4)) for n in SHAPE)
+    voxels[inside] += 1
+    np.testing.assert_array_equal(brain_of(voxels)[1], voxels > 0.5)
+
+
 def test_peaks_are_apart_and_sorted_by_size():
     values = np.zeros((20, 20, 20), dtype=np.float32)
     values[4, 4, 4], values[5, 4, 4], values[15, 10, 3] = 3, 2, -4

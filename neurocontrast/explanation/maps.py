@@ -225,8 +225,8 @@ def _explain(
 def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:
     """Return a preprocessed scan's background, and the voxels that are brain or head.
 
-    Where the background is one constant, as around a skull-stripped brain, whatever differs from it is brain: normalised
-    inside the brain, fluid is darker than the background's 0. Elsewhere what is brighter is.
+    Where the background is one constant, as around a skull-stripped brain, whatever differs from it is brain:
+    normalised inside the brain, fluid is darker than the background's 0. Elsewhere what is brighter is.
     """
     background = float(np.median(voxels[tuple(slice(None, None, n - 1) for n in voxels.shape)]))
     differs = voxels != background

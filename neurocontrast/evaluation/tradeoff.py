@@ -46,7 +46,7 @@ def find_sweep(evaluations: Sequence[Evaluated]) -> Sweep | None:
         None where no two evaluations differ in one weight only.
     """
     objectives = {each.name: each.summary.get("objective") for each in evaluations}
-    sums = [objective for objective in objectives.values() if _is_sum(objective)]
+    sums = [objective for objective in objectives.values() if objective is not None and _is_sum(objective)]
     leaves = {name: dict(_leaves(_as_sum(objective, sums))) for name, objective in objectives.items()}
     runs = {each.name: each.summary.get("run") or {} for each in evaluations}
     found: list[Sweep] = []
@@ -155,7 +155,7 @@ def _target(evaluation: Evaluated, models: pd.DataFrame, metric: str) -> dict[st
 def unseen_columns(evaluation: Evaluated, metric: str) -> dict[str, Any]:
     """Return the metric at unseen sites, and its ratio to that at known ones, with their ends; None where absent."""
     block = evaluation.summary.get("new_site") or {}
-    columns = {}
+    columns: dict[str, Any] = {}
     for part in ("unseen", "ratio"):
         figures = ((block.get(part) or {}).get("embedding") or {}).get(metric) or {}
         columns |= {part: figures.get("value"), **{f"{part}_{end}": figures.get(end) for end in _ENDS}}

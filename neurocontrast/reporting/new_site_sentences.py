@@ -193,14 +193,14 @@ def _worst_bias(files: EvaluationFiles) -> str:
     sure = rows[(rows["embedding_unseen_low"] > 0) | (rows["embedding_unseen_high"] < 0)]
     if sure.empty:
         return ""
-    row = sure.loc[sure["embedding_unseen"].abs().idxmax()]
+    row = sure.iloc[int(sure["embedding_unseen"].abs().to_numpy().argmax())]
     side = "above" if row["embedding_unseen"] > 0 else "below"
     value = Estimate(
         abs(row["embedding_unseen"]), *sorted(abs(row[f"embedding_unseen_{end}"]) for end in ("low", "high"))
     )
     return (
         f" The largest shift of level is at {row['site']}: predictions lie {written(value)} {side} the truth on "
-        "average, a shift that labelled scans of the site could measure and take out."
+        "average; only labelled scans of the site show it."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -86,8 +87,9 @@ def _draw_rows(axes: Axes, rows: pd.DataFrame, looks: dict[str, tuple[str, str, 
     shift = _SHIFT[three]
     places = {_KNOWN: -shift, _UNSEEN: 0.0 if three else shift, _RECENTRED: shift}
     if {_KNOWN, _UNSEEN} <= set(rows):
-        for position, row in rows[[_KNOWN, _UNSEEN]].dropna().iterrows():
-            axes.plot(row.to_numpy(), [position + places[_KNOWN], position + places[_UNSEEN]], color="#c3cad2",
+        both = rows[[_KNOWN, _UNSEEN]].dropna()
+        for position, pair in zip(both.index.to_numpy(dtype=float), both.to_numpy(dtype=float), strict=True):
+            axes.plot(pair, [position + places[_KNOWN], position + places[_UNSEEN]], color="#c3cad2",
                       linewidth=1.0, zorder=1)  # fmt: skip
     for key, (marker, color, face, label) in looks.items():
         there = rows[rows[key].notna()]
@@ -120,7 +122,8 @@ def _draw_reference(axes: Axes, rows: pd.DataFrame, metric: str, chance: float |
 def _bound(axes: Axes, rows: pd.DataFrame, limits: tuple[float | None, float | None]) -> None:
     """Keep a metric's axis inside its limits, and one far-out interval from squeezing all the others."""
     low, high = axes.get_xlim()
-    values = rows[[key for key in (*_LOOKS, "constant_unseen") if key in rows]].stack()
+    values = rows[[key for key in (*_LOOKS, "constant_unseen") if key in rows]].to_numpy(dtype=float)
+    values = values[np.isfinite(values)]
     spread = max(float(values.max() - values.min()), 1e-9)
     low, high = max(low, float(values.min()) - 1.5 * spread), min(high, float(values.max()) + 1.5 * spread)
     margin = 0.02 * (high - low)

@@ -70,9 +70,8 @@ def _outside(part: EvaluationFiles, options: ReportOptions) -> list[Block]:
     if counted is None:
         return [Paragraph(missing_note("external_outlyingness"), role="note")]
     pictures = [_renamed(picture) for picture in outlyingness_pictures(part)]
-    facts, *rest = outlyingness_blocks(part, options, counted)
-    title = "External scans unlike those it learned from"
-    return [replace(facts, title=title), *([Pictures(pictures)] if pictures else []), *rest]
+    blocks = outlyingness_blocks(part, options, counted, title="External scans unlike those it learned from")
+    return [blocks[0], *([Pictures(pictures)] if pictures else []), *blocks[1:]]
 
 
 def _renamed_all(block: Block) -> Block:

@@ -52,9 +52,11 @@ def outlyingness_pictures(files: EvaluationFiles) -> list[Picture]:
     return [picture for picture in drawn if picture is not None]
 
 
-def outlyingness_blocks(files: EvaluationFiles, options: ReportOptions, counted: Outside) -> list[Block]:
+def outlyingness_blocks(
+    files: EvaluationFiles, options: ReportOptions, counted: Outside, *, title: str = ""
+) -> list[Block]:
     """Return the counts, the table of sites, and the list of the scans furthest outside."""
-    blocks: list[Block] = [Facts(_facts(counted))]
+    blocks: list[Block] = [Facts(_facts(counted), title=title)]
     said = say_check(counted)
     if said:
         blocks.append(Paragraph(said, role="quote"))

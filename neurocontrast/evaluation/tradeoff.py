@@ -110,7 +110,8 @@ def tradeoff_table(evaluations: Sequence[Evaluated], models: pd.DataFrame, *, me
     -------
     DataFrame
         ``model, weight_name, weight, site_balanced_accuracy, site_low, site_high, site_chance, metric``, then
-        ``known``, ``unseen`` and ``ratio`` with their ends, ``constant``, ``n`` and ``n_outside``. No row where no
+        ``known``, ``unseen`` and ``ratio`` with their ends, ``constant``, scans with a score ``n`` and those outside
+        ``n_outside``, both also while their site is left out (``n_unseen`` …). No row where no
         evaluation says anything of sites.
     """
     sweep = find_sweep(evaluations)
@@ -149,7 +150,14 @@ def _target(evaluation: Evaluated, models: pd.DataFrame, metric: str) -> dict[st
         "constant": constant.get("value"),
         "n": outside.get("n"),
         "n_outside": outside.get("n_outside"),
+        **_outside_unseen(outside.get("unseen_by_site") or []),
     }
+
+
+def _outside_unseen(by_site: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:
+    """Return how many scans had a score while their site was left out, and how many of them lay outside."""
+    columns = {"n_unseen": "n", "n_unseen_outside": "n_outside"}
+    return {name: sum(each[key] for each in by_site) if by_site else None for name, key in columns.items()}
 
 
 def unseen_columns(evaluation: Evaluated, metric: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _COLUMNS = {
 TRADEOFF_COLUMNS = (
     "weight_name", "weight", "site_balanced_accuracy", "site_low", "site_high", "site_chance",
     "known", "known_low", "known_high", "unseen", "unseen_low", "unseen_high",
-    "ratio", "ratio_low", "ratio_high", "constant", "n", "n_outside",
+    "ratio", "ratio_low", "ratio_high", "constant", "n", "n_outside", "n_unseen", "n_unseen_outside",
 )  # fmt: skip
 """What tradeoff.tsv may hold beside model and metric."""
 _REMEDY = "Run 'neurocontrast compare' again."

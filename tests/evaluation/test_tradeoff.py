@@ -14,6 +14,7 @@ MAIN = {
     "uniformity_weight": 1.0,
 }
 FAIR = {"loss": "fair_cclk", "kernel": [{"column": "site", "type": "categorical"}], "ridge": 0.01}
+OUTSIDE = {"n": 50, "n_outside": 4, "unseen_by_site": [{"n": 20, "n_outside": 9}, {"n": 28, "n_outside": 3}]}
 RUN = {"encoder": {"name": "densenet121"}, "epochs": 8, "preprocessing": {"spacing_mm": 4.0}}
 
 
@@ -88,7 +89,7 @@ def test_the_table_takes_what_each_evaluation_has():
         [(name, "mae", value, value - 1, value + 1) for name, value in (("a", 5.5), ("b", 7.0), ("c", 8.0))],
         columns=["model", "metric", "value", "low", "high"],
     )
-    full = evaluated("a", summed({"fair": 0.1}), new_site=block(10.0), outlyingness={"n": 50, "n_outside": 4})
+    full = evaluated("a", summed({"fair": 0.1}), new_site=block(10.0), outlyingness=OUTSIDE)
     old = evaluated("b", summed({"fair": 1.0}))
     old = Evaluated(old.name, old.summary, old.predictions, old.folds, {"balanced_accuracy": 0.6, "chance": 0.5})
     left = evaluated("c", None, new_site=block(11.0) | {"unseen": None})
@@ -97,6 +98,7 @@ def test_the_table_takes_what_each_evaluation_has():
     assert table.loc["a", ["weight", "known", "unseen", "ratio", "constant", "n_outside"]].tolist() == [
         0.1, 5.5, 10.0, 2.0, 9.0, 4.0,
     ]  # fmt: skip
+    assert table.loc["a", ["n_unseen", "n_unseen_outside"]].tolist() == [48, 12]
     assert table.loc["b", ["site_balanced_accuracy", "known"]].tolist() == [0.6, 7.0]
     assert pd.isna(table.loc["b", ["unseen", "site_low", "n"]].astype(float)).all()
     assert table.loc["c", ["known", "unseen", "unseen_low"]].tolist() == [5.0, 8.0, 7.0]

@@ -39,6 +39,8 @@ def table(n: int = 4, **columns: object) -> pd.DataFrame:
             "constant": 10.0,
             "n": 80,
             "n_outside": [8 - step for step in steps],
+            "n_unseen": 80,
+            "n_unseen_outside": 60,
         }
     )
     return rows.assign(**columns)
@@ -72,10 +74,11 @@ def test_the_curve_and_its_words(page, tmp_path, parse):
         "While weights.fair goes from 0 to 1, the balanced accuracy of the site goes from 0.95 to 0.65 (chance: 0.25), "
         "the MAE at known sites goes from 5.00 to 8.00 and the MAE at unseen sites goes from 12.00 to 9.00." in text
     )
+    assert "sites left out in turn [5]" in text
     rows = {row[0]: row for row in parse.Page(render_comparison(files, sections)).rows if row}
     assert rows["w0"][1:] == [
         "0weights.fair", "0.950.90 to 0.99", "0.25", "5.004.50 to 5.50", "12.0011.00 to 13.00", "2.001.50 to 2.50",
-        "10.00", "10.0%8 of 80",
+        "10.00", "10.0%8 of 80", "75.0%60 of 80",
     ]  # fmt: skip
 
 
@@ -100,7 +103,8 @@ def test_models_without_a_weight_are_labelled_by_name(page, tmp_path):
 def test_absent_values_have_a_dash(page, tmp_path, parse, n):
     """Intervals, unseen sites and outlyingness may be missing, each for itself."""
     gone = ("unseen", "unseen_low", "unseen_high", "ratio", "ratio_low", "ratio_high", "site_low", "site_high",
-            "known_low", "known_high", "constant", "n", "n_outside", "site_chance")  # fmt: skip
+            "known_low", "known_high", "constant", "n", "n_outside", "site_chance", "n_unseen",
+            "n_unseen_outside")  # fmt: skip
     files, sections = page(tmp_path / "c", table(n).drop(columns=[*gone]))
     html = render_comparison(files, sections)
     assert not re.search(r"\b(nan|NaN|None|inf)\b", parse.Page(html).text)

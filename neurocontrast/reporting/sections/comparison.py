@@ -187,8 +187,20 @@ def _build_methods(files: ComparisonFiles) -> Section:
         f"by Holm's method {cite('holm')}. Where sites are held out in turn, folds are no random draws and there is no "
         f"test. Seed {s.get('seed', 'not recorded')}."
     )
+    text += _about_unseen(files, cite)
     lead = "Generated from the record of this comparison, to be pasted into a paper; check it before it goes there."
     return Section("methods", "Methods", [Paragraph(text), Numbered("References", cite.listed())], lead=lead)
+
+
+def _about_unseen(files: ComparisonFiles, cite: Citations) -> str:
+    """Return how unseen sites were evaluated; nothing where they were not."""
+    if files.tradeoff is None or files.tradeoff["unseen"].isna().all():
+        return ""
+    return (
+        f" For unseen sites, each model's probe was fitted with sites left out in turn {cite('internal_external')}; how "
+        "well the site can be told is its balanced accuracy in cross-validation of a linear probe. The intervals of "
+        "both are those of each evaluation by itself, not of differences between models."
+    )
 
 
 def _build_silences(files: ComparisonFiles) -> Section:

@@ -81,7 +81,7 @@ def _table(table: pd.DataFrame) -> Table:
     header = ["Model", *(["Weight"] if weighted else []), "Site told (bal. acc.)", "Chance"]
     header += [f"{about.short}, known sites", f"{about.short}, unseen sites"]
     header += ["Unseen ÷ known"] if is_error(about.key) else []
-    header += ["Constant guess, unseen", "Scans outside"]
+    header += ["Constant guess, unseen", "Scans outside", "Scans outside, unseen"]
     rows = []
     for row in table.to_dict("records"):
         cells = [Cell(str(row["model"]), heading=True)]
@@ -89,13 +89,15 @@ def _table(table: pd.DataFrame) -> Table:
         cells += [_estimate(row, "site_balanced_accuracy", "site"), cell(row["site_chance"], digits=2)]
         cells += [_estimate(row, name, name) for name in ("known", "unseen")]
         cells += [_estimate(row, "ratio", "ratio")] if is_error(about.key) else []
-        cells += [cell(row["constant"], digits=2), _outside(row)]
+        cells += [cell(row["constant"], digits=2), _outside(row, "n", "n_outside")]
+        cells += [_outside(row, "n_unseen", "n_unseen_outside")]
         rows.append(tuple(cells))
     return Table(
         "Every model at new sites (tradeoff.tsv; all metrics are in models.tsv).",
         header,
         rows,
-        note="Scans outside: outside the distribution that the model learned from; the report of each lists them.",
+        note="Scans outside: outside the distribution of what the probe was fitted on; unseen: while their site was "
+        "left out, where the check is to warn.",
     )
 
 
@@ -113,7 +115,7 @@ def _estimate(row: dict, name: str, ends: str) -> Cell:
     return estimate_cell(Estimate(row[name], *((low, high) if known else (None, None))), reason="not recorded")
 
 
-def _outside(row: dict) -> Cell:
-    if pd.isna(row["n_outside"]) or pd.isna(row["n"]) or row["n"] < 1:
+def _outside(row: dict, n: str, n_outside: str) -> Cell:
+    if pd.isna(row[n_outside]) or pd.isna(row[n]) or row[n] < 1:
         return Cell(DASH, reason="not recorded")
-    return Cell(f"{row['n_outside'] / row['n']:.1%}", detail=f"{row['n_outside']:.0f} of {row['n']:.0f}")
+    return Cell(f"{row[n_outside] / row[n]:.1%}", detail=f"{row[n_outside]:.0f} of {row[n]:.0f}")

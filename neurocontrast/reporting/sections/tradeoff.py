@@ -65,6 +65,7 @@ def _say(table: pd.DataFrame) -> str | None:
     }
     parts = [
         f"{what} goes from {number_text(first[column], digits=2)} to {number_text(last[column], digits=2)}{after}"
+        + _best_between(means[column], higher_is_better=about.higher_is_better and column != columns[0])
         for column, (what, after) in names.items()
         if pd.notna(first[column]) and pd.notna(last[column])
     ]
@@ -73,6 +74,15 @@ def _say(table: pd.DataFrame) -> str | None:
     name, low, high = rows["weight_name"].iloc[0], means.index[0], means.index[-1]
     mean = "In the mean over runs of the same weight, while" if rows["weight"].duplicated().any() else "While"
     return f"{mean} {name} goes from {low:g} to {high:g}, {join_words(parts)}."
+
+
+def _best_between(means: pd.Series, *, higher_is_better: bool) -> str:
+    """Say where a curve is best, if that is at neither end: its ends alone would hide it."""
+    values = means.dropna()
+    best = int((values if higher_is_better else -values).to_numpy().argmax())
+    if best in (0, len(values) - 1):
+        return ""
+    return f" (best at {values.index[best]:g}: {number_text(values.iloc[best], digits=2)})"
 
 
 def _table(table: pd.DataFrame) -> Table:

@@ -197,9 +197,9 @@ def _about_unseen(files: ComparisonFiles, cite: Citations) -> str:
     if files.tradeoff is None or files.tradeoff["unseen"].isna().all():
         return ""
     return (
-        f" For unseen sites, the probe of each model was fitted with sites left out in turn "
-        f"{cite('internal_external')}; how well the site can be told is its balanced accuracy in cross-validation of a linear probe. The intervals of "
-        "both are those of each evaluation by itself, not of differences between models."
+        " For unseen sites, the probe of each model was fitted with sites left out in turn "
+        f"{cite('internal_external')}; how well the site can be told is its balanced accuracy in cross-validation of a "
+        "linear probe. The intervals of both are those of each evaluation by itself, not of differences between models."
     )
 
 

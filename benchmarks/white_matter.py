@@ -1,8 +1,8 @@
 """Where the peak of white matter is found, and how much of the MNI152 template registered brains fill, site by site.
 
-For each scan the intensity that counts is the median where the template's map of white matter is above 0.95. Over it: the
-brightest peak of the whole brain's histogram, and that deep in the brain, which `data.normalise: white-matter` takes.
-Scans must be skull-stripped and registered to MNI152.
+For each scan the intensity that counts is the median where the template's map of white matter is above 0.95. Over it:
+the brightest peak of the whole brain's histogram, and that deep in the brain, which `data.normalise: white-matter`
+takes. Scans must be skull-stripped and registered to MNI152.
 
     python benchmarks/white_matter.py participants.tsv                   # 4 mm; two minutes for two hundred scans
     python benchmarks/white_matter.py participants.tsv --spacing-mm 2

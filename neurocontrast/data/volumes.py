@@ -84,7 +84,7 @@ def check_erosion(erode_mm: float, spacing_mm: float | None) -> None:
     """
     if spacing_mm is not None and 0 < erode_mm < spacing_mm * (1 - SAME_SPACING):
         raise ValueError(
-            f"data.erode_mm must be 0 or at least data.spacing_mm ({spacing_mm:g}), got {erode_mm:g}, "
+            f"data.erode_mm must be 0 or at least the spacing ({spacing_mm:g} mm), got {erode_mm:g}, "
             "which takes no voxel away"
         )
 
@@ -198,7 +198,7 @@ class Preprocessing(Settings):
             return cls.model_validate({key: value for key, value in contract.items() if key != "transform_version"})
         except ValidationError as error:
             found = "; ".join(
-                f"{'.'.join(map(str, each['loc'])) or 'settings'}: {each['msg']}"
+                f"{'.'.join(map(str, each['loc'])) or 'settings'}: {each['msg'].removeprefix('Value error, ')}"
                 + (f", found {each['input']!r}" if each["loc"] else "")
                 for each in error.errors()
             )
@@ -295,7 +295,8 @@ def _check_stripped(scan: Scan, spacing_mm: tuple[float, ...], name: str) -> Non
         raise DataError(
             f"{name}: {litres:.1f} litres of it are not 0, and a brain has less than {BRAIN_LITRES_MAX:g}: this is a "
             "whole head, or its background is not 0. What was chosen in data.normalise, data.erode_mm or "
-            "data.common_view works inside the brain: strip the skulls first (SynthStrip, HD-BET), or take zscore."
+            "data.common_view works inside the brain: strip the skulls first (SynthStrip, HD-BET), or use zscore, "
+            "no erosion and no common view."
         )
 
 
@@ -305,6 +306,10 @@ def _inside(
     """Return the part of a brain that is kept."""
     n_brain, inside = np.count_nonzero(brain), brain
     if preprocessing.erode_mm:
+        try:
+            check_erosion(preprocessing.erode_mm, min(spacing))
+        except ValueError as error:  # of a scan that keeps its own spacing
+            raise DataError(f"{name}: {error}.") from error
         inside = erode(brain, preprocessing.erode_mm, spacing)
     if preprocessing.view is not None:
         view = unpack(preprocessing.view, preprocessing.shape)

@@ -165,7 +165,7 @@ def test_what_is_fitted_makes_another_place_in_the_cache_and_goes_round(write, t
         ({"landmarks": [0.0, 1.0]}, "landmarks are 11 numbers"),
         ({"landmarks": [*np.linspace(1, 0, 11)]}, "do not fall"),
         ({"common_view": "none"}, "view belongs to common_view"),
-        ({"erode_mm": 2.0}, r"data.erode_mm must be 0 or at least data.spacing_mm \(8\), got 2"),
+        ({"erode_mm": 2.0}, r"data.erode_mm must be 0 or at least the spacing \(8 mm\), got 2"),
         ({"percentiles": [20, 99]}, "percentiles.0: .*less than 10"),
     ],
 )

@@ -151,6 +151,7 @@ def test_scans_that_have_no_such_brain_are_refused_by_name():
     refused(tiny, CHOICES["percentile"], "x.nii: 64 voxels of its brain .* at least 500 are needed")
     small = np.where(erode(brain_of(Scan(head(), None), SHAPE), 32.0, (4.0, 4.0, 4.0)), head(), 0)
     refused(small, settings(erode_mm=30), r"voxels of its brain .* before data.erode_mm: 30")
+    refused(head(), settings(spacing_mm=None, erode_mm=3), r"x\.nii: data\.erode_mm must be .* spacing \(4 mm\), got 3")
     flat = np.where(head() > 0, 3, 0)
     flat[20, 20, 20] = 4
     for choice in ("percentile", "histogram"):

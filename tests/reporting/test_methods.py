@@ -47,7 +47,8 @@ def test_the_text_follows_the_run(written):
     for words in (
         "DenseNet121", "y-Aware", "sensitivity of 0.9", "ComBat", "external test set of 120 scans", "DeLong",
         "Hilbert–Schmidt", "raised to the power of 0.3", "Patches of 16 mm", "40 subjects", "scikit-learn 1.9.0",
-        "20, 40, 80 and 160 training",
+        "20, 40, 80 and 160 training", "internal–external cross-validation", "Mahalanobis distance", "Ledoit and Wolf",
+        "5 nearest neighbours", "Beyond percentile 97.5", "each scan was also measured from the scans of the other sites",
     ):  # fmt: skip
         assert words in text, words
 
@@ -56,7 +57,8 @@ def test_an_older_evaluation_claims_nothing_of_it(binary_folder):
     cite = Citations()
     text = " ".join(text for _, text in write_methods(read_evaluation(binary_folder), cite))
     assert "No permutation test was made" in text
-    for words in ("ComBat", "external", "DeLong", "OpenBHB", "Patches", "Learning curves"):
+    for words in ("ComBat", "external", "DeLong", "OpenBHB", "Patches", "Learning curves", "left out in turn",
+                  "Mahalanobis"):  # fmt: skip
         assert words not in text, words
 
 

@@ -16,8 +16,8 @@ from neurocontrast.reporting.silences import list_silences
 __all__ = ["build_methods", "build_provenance", "build_silences"]
 
 _MAX_LENGTH = 300
-# Written in full elsewhere in the report, or lists of people.
-_SKIPPED = ("training_metrics", "pretraining_subjects", "participant_digests")
+# Written in full elsewhere in the report, lists of people, or a packed mask.
+_SKIPPED = ("training_metrics", "pretraining_subjects", "participant_digests", "view")
 
 
 def build_methods(files: EvaluationFiles, options: ReportOptions) -> Section:

@@ -157,7 +157,7 @@ def _target(evaluation: Evaluated, models: pd.DataFrame, metric: str) -> dict[st
 def _outside_unseen(by_site: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:
     """Return how many scans had a score while their site was left out, and how many of them lay outside."""
     columns = {"n_unseen": "n", "n_unseen_outside": "n_outside"}
-    return {name: sum(each[key] for each in by_site) if by_site else None for name, key in columns.items()}
+    return {name: sum(each.get(key) or 0 for each in by_site) if by_site else None for name, key in columns.items()}
 
 
 def unseen_columns(evaluation: Evaluated, metric: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from neurocontrast.files import atomic_folder, check_output_folder, write_json, 
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reporting import build_comparison, list_pictures, read_comparison, render_comparison
+from neurocontrast.reporting.summary import read_summary
 from neurocontrast.stages.figure_files import write_figures
 
 __all__ = ["compare"]
@@ -112,7 +113,10 @@ def _load(evaluations: Sequence[str | os.PathLike[str]], names: Sequence[str] | 
     if names is not None and len(names) != len(evaluations):
         raise ConfigError(f"names: one for each of the {len(evaluations)} evaluations is needed, got {len(names)}.")
     called = [Path(folder).name for folder in evaluations] if names is None else list(names)
-    return [load_evaluated(folder, name=name) for folder, name in zip(evaluations, called, strict=True)]
+    loaded = [load_evaluated(folder, name=name) for folder, name in zip(evaluations, called, strict=True)]
+    for folder in evaluations:
+        read_summary(Path(folder) / "evaluation.json")  # every key that holds something else than it should is named
+    return loaded
 
 
 def _describe(loaded: list[Evaluated]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -92,6 +93,32 @@ def test_where_sites_are_held_out_the_comparison_is_of_unseen_ones(folder, tmp_p
     models = pd.read_csv(out / "models.tsv", sep="\t").query("metric == 'auc'")
     assert table["unseen"].tolist() == pytest.approx(models["value"].tolist())
     assert table["known"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"new_site": 7}, "'new_site' must be a section of keys, found 7"),
+        ({"new_site": {"unseen": {"embedding": {"mae": "low"}}}}, "'new_site.unseen.embedding.mae' must be a section"),
+        ({"outlyingness": {"unseen_by_site": [{"site": "a", "n": "x"}]}}, "'outlyingness.unseen_by_site' must be"),
+        ({"objective": "yaware"}, "'objective' must be a section of keys"),
+    ],
+)
+def test_an_evaluation_that_holds_something_else_is_named(folder, tmp_path, keys, says):
+    broken = shutil.copytree(folder / "strong-age", tmp_path / "broken")
+    summary = json.loads((broken / "evaluation.json").read_text())
+    (broken / "evaluation.json").write_text(json.dumps(summary | keys))
+    with pytest.raises(DataError, match=re.escape(says)):
+        compare([folder / "weak-age", broken], out=tmp_path / "c", n_bootstraps=20)
+    assert not (tmp_path / "c").exists()
+
+
+def test_how_well_the_site_is_told_must_be_a_number(folder, tmp_path):
+    broken = shutil.copytree(folder / "strong-age", tmp_path / "broken")
+    table = pd.read_csv(broken / "confounds.tsv", sep="\t").assign(value="high")
+    table.to_csv(broken / "confounds.tsv", sep="\t", index=False)
+    with pytest.raises(DataError, match=r"confounds\.tsv, column 'value' must hold numbers"):
+        compare([folder / "weak-age", broken], out=tmp_path / "c", n_bootstraps=20)
 
 
 def test_the_page_and_its_figures(folder, tmp_path):

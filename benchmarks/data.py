@@ -167,8 +167,12 @@ def erosion(paths: list[str], preprocessing: Preprocessing, repeats: int) -> Non
     radius = 2 * spacing[0]
     calls: dict[str, Timed] = {
         "`erode`": lambda: erode(mask, radius, spacing),
-        "`scipy.ndimage.binary_erosion` by the same ball": lambda: scipy.ndimage.binary_erosion(mask, ball),
-        "`scipy.ndimage.distance_transform_edt`": lambda: scipy.ndimage.distance_transform_edt(mask, spacing) > radius,
+        "`scipy.ndimage.binary_erosion` by the same ball": lambda: scipy.ndimage.binary_erosion(
+            mask, ball, border_value=1
+        ),
+        "`scipy.ndimage.distance_transform_edt`": lambda: (
+            scipy.ndimage.distance_transform_edt(mask, spacing) > radius + 1e-6
+        ),
     }
     results = [call() for call in calls.values()]
     assert all(np.array_equal(results[0], each) for each in results[1:])

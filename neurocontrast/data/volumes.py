@@ -284,13 +284,13 @@ def box_scan(scan: Scan, preprocessing: Preprocessing, *, name: str = "scan") ->
     if not preprocessing.inside_brain:
         return Boxed(boxed, None, spacing)
     inside = _inside(brain_of(scan, preprocessing.shape, grid), preprocessing, spacing, name)
-    boxed[~inside] = 0
+    np.copyto(boxed, 0, where=~inside)
     return Boxed(boxed, inside, spacing)
 
 
 def _check_stripped(scan: Scan, spacing_mm: tuple[float, ...], name: str) -> None:
     own = scan.spacing_mm or spacing_mm
-    litres = np.count_nonzero(scan.voxels) * float(np.prod(own)) / 1e6
+    litres = np.count_nonzero(scan.voxels != 0) * float(np.prod(own)) / 1e6
     if litres > BRAIN_LITRES_MAX:
         raise DataError(
             f"{name}: {litres:.1f} litres of it are not 0, and a brain has less than {BRAIN_LITRES_MAX:g}: this is a "

@@ -35,6 +35,10 @@ _OUTSIDE = (
     "Do not trust the number for these scans: the model gives one wherever they lie, but it learned from nothing like "
     "them. They count in the figures below. See “Scans unlike those it learned from”."
 )
+_RECENTRED = (
+    "The figures hold for batches of scans of a site, not for a scan that comes alone, and a site whose people differ "
+    "from the others is made to look like them."
+)
 _EXPLANATIONS = {
     "pretraining_overlap": _SEEN,
     "overlap_unknown": "If some of them were in pretraining, the figures below may be too good.",
@@ -79,6 +83,9 @@ _EXPLANATIONS = {
     "new_site_worse": _ELSEWHERE,
     "new_site_no_better_than_constant": _USELESS,
     "new_site_skipped": "What the model does there, were the site new to it, is not known.",
+    "recentred": _RECENTRED,
+    "recentred_small_site": _RECENTRED,
+    "inner_splits_dealt": "There the penalty was chosen for people of known sites, as it is by default.",
     "outside_distribution": _OUTSIDE,
     "external_outside_distribution": _OUTSIDE,
     "pooled_auc_mixes_folds": (

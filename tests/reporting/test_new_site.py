@@ -168,6 +168,16 @@ def test_recentred_results_are_marked_transductive(folder):
     assert "transductive" in methods
 
 
+def test_a_recentred_external_test_set_is_marked(full_folder, tmp_path):
+    folder = shutil.copytree(full_folder, tmp_path / "e", ignore=shutil.ignore_patterns("explanation"))
+    build_external = next(each for each in SECTIONS if each.__name__ == "build_external")
+    plain = build_external(read_evaluation(folder), ReportOptions())
+    assert not [block for block in plain.blocks if block.block == "items"]
+    values = {"auc": {"value": 0.7, "low": 0.6, "high": 0.8, "n": 120}}
+    marked = build_external(change(folder, recentred=True, unseen__recentred=values), ReportOptions())
+    assert marked.blocks[0].items[0][0] == "Transductive: recentred by site."
+
+
 def test_other_kinds_of_target(make, add_new_sites, tmp_path):
     files = read_evaluation(add_new_sites(make.make_binary(tmp_path / "b", n_boot=5)))
     said = say_new_site(files)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section
+from neurocontrast.reporting.blocks import Block, Facts, Items, Paragraph, Pictures, Section
 from neurocontrast.reporting.figures import draw_confusion, draw_predicted
 from neurocontrast.reporting.folder import EvaluationFiles, external_part
 from neurocontrast.reporting.inputs import missing_note
+from neurocontrast.reporting.new_sites import recentred
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.outlyingness import count_outside
 from neurocontrast.reporting.sections.outlyingness import outlyingness_blocks, outlyingness_pictures
@@ -28,6 +29,12 @@ def build_external(files: EvaluationFiles, options: ReportOptions) -> Section:
         return Section("external", title, [Paragraph(missing_note("external_predictions"), role="note")])
     about = files.summary["external"]
     blocks: list[Block] = [Facts(_facts(about)), table_external(files, about)]
+    if recentred(files):
+        text = (
+            "Each site's own mean was taken out of the features, that of a site which was not trained on from these "
+            "very scans, unlabelled. A scan that comes alone does not get it."
+        )
+        blocks.insert(0, Items([("Transductive: recentred by site.", text)], role="warnings"))
     if files.external_predictions is None:
         blocks.append(Paragraph("external_predictions.tsv is absent: no curve can be drawn.", role="note"))
     else:

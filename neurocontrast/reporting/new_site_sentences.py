@@ -211,8 +211,9 @@ def say_recentred(files: EvaluationFiles) -> str:
     text = (
         "Transductive: each site's own mean was taken out of its features, that of the unseen site from its unlabelled "
         "scans. It needs a batch of scans of the site before the first prediction, and takes out real differences "
-        "between the people of sites too, where they were not kept on purpose; a single scan of a new site does not get it. The result above, and what is "
-        "said of other test sets, is of recentred features as well; “known” and “unseen” without the word are not."
+        "between the people of sites too, where they were not kept on purpose; a single scan of a new site does not "
+        "get it. The result above, and what is said of other test sets, is of recentred features as well; “known” and "
+        "“unseen” without the word are not."
     )
     if metric is None or value is None:
         return text

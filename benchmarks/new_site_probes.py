@@ -1,0 +1,110 @@
+"""What the probe can do at a new site, on features of `new_site.py`: its penalty, recentring, and the check of scans.
+
+    python benchmarks/new_site.py --out benchmarks/results/new_site
+    python benchmarks/new_site_probes.py --out benchmarks/results/new_site --variants before input-views
+
+For each pretrained variant and seed, the package's own `evaluate` fits a probe of age on the pretraining scans and tests
+it (`--test`) on people of known sites and on the new site: as it is, with a penalty chosen by leaving sites out, and with
+sites recentred (transductive: it takes the new site's unlabelled scans; what age and sex differ is kept where `+ covariates`).
+Beside the errors: how many scans the check of outlyingness flags, at known sites and at the new one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from new_site_tables import mean_interval
+from new_site_variants import VARIANTS
+from scipy.stats import spearmanr
+
+import neurocontrast
+
+ROOT = Path(__file__).resolve().parent
+PROBES: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "penalty by leaving sites out": {"inner_splits": "leave-site-out"},
+    "recentred": {"recentre": "site", "recentre_preserve": ()},
+    "recentred, sex kept": {"recentre": "site", "recentre_preserve": ("sex",)},
+}
+FOLDS = {"transfer": "without-novosibirsk", "simulated": "without-four-scanners"}
+COLUMNS = {
+    "age MAE, home": "home_mae",
+    "age MAE, new": "new_mae",
+    "bias, new": "new_bias",
+    "Spearman, new": "new_spearman",
+    "flagged, home": "home_outside",
+    "flagged, new": "new_outside",
+}
+
+
+def main() -> None:
+    options = _options()
+    rows = []
+    for design, fold in FOLDS.items():
+        for variant in options.variants:
+            for run in sorted((options.out / design).glob(f"seed-*/runs/{variant}-{fold}")):
+                for probe in PROBES:
+                    rows.append({"design": design, "variant": variant, "probe": probe, **_score(run, probe)})
+    found = pd.DataFrame(rows)
+    found.to_csv(options.out / "probes.tsv", sep="\t", index=False)
+    text = "\n".join(_table(design, part) for design, part in found.groupby("design", sort=False))
+    (options.out / "probes.md").write_text(text)
+    print(text)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "new_site")
+    parser.add_argument("--variants", nargs="+", default=["before", "input", "input-views"], choices=list(VARIANTS))
+    return parser.parse_args()
+
+
+def _score(run: Path, probe: str) -> dict[str, float]:
+    table = run / "embeddings.parquet"
+    people = pd.read_parquet(table, columns=["participant_id", "use"]).set_index("participant_id")["use"]
+    with tempfile.TemporaryDirectory() as folder:
+        out = neurocontrast.evaluate(
+            table,
+            out=Path(folder) / "evaluation",
+            target="age",
+            where={"use": ["pretrain"]},
+            test=str(table),
+            test_where={"use": ["home", "new"]},
+            covariates=("sex",),
+            allow_overlap=True,  # the probe may know the pretraining scans; who it is tested on was never seen
+            confounds=False,
+            n_bootstraps=0,
+            new_site=False,
+            umap=False,
+            **PROBES[probe],
+        )
+        predicted = pd.read_csv(out / "external_predictions.tsv", sep="\t")
+        outside = pd.read_csv(out / "external_outlyingness.tsv", sep="\t")
+    found: dict[str, float] = {"seed": int(json.loads((run / "provenance.json").read_text())["seed"])}
+    predicted["use"] = people.loc[predicted["participant_id"]].to_numpy()
+    outside["use"] = people.loc[outside["participant_id"]].to_numpy()
+    for part, scans in predicted.groupby("use"):
+        error = (scans["y_score"] - scans["y_true"]).to_numpy(dtype=float)
+        found[f"{part}_mae"], found[f"{part}_bias"] = float(np.abs(error).mean()), float(error.mean())
+        found[f"{part}_spearman"] = float(spearmanr(scans["y_true"], scans["y_score"]).statistic)
+    for part, scans in outside.groupby("use"):
+        found[f"{part}_outside"] = float(scans["outside"].astype(bool).mean())
+    return found
+
+
+def _table(design: str, found: pd.DataFrame) -> str:
+    lines = [f"**{design}**", "", "| features | probe | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 2) + "|"]
+    for (variant, probe), part in found.groupby(["variant", "probe"], sort=False):
+        cells = " | ".join(mean_interval(part[key]) for key in COLUMNS.values())
+        lines.append(f"| {VARIANTS[str(variant)].label} | {probe} | {cells} |")
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    main()

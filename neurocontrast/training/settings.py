@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -176,7 +177,7 @@ class TrainingSettings(Settings):
         return 4 if self.sampling_repeats is None else self.sampling_repeats
 
 
-def _refuse_unread(unread: list[tuple[str, tuple[str, ...]]], chosen: str) -> None:
+def _refuse_unread(unread: Sequence[tuple[str, tuple[str, ...]]], chosen: str) -> None:
     if unread:
         told = "; ".join(f"{name} belongs to {' and '.join(owners)}" for name, owners in unread)
         raise ValueError(f"{told}, and nothing reads it with {chosen}; remove it")

@@ -72,20 +72,14 @@ def different(values, within, own=True):
     """1 between categories, ``within`` in one; a sample with itself counts 1, or as of one category."""
 
     def w(i, j):
-        if own and i == j:
-            return 1.0
-        return within if int(values[i]) == int(values[j]) else 1.0
+        return within if int(values[i]) == int(values[j]) and not (own and i == j) else 1.0
 
     return w
 
 
 def own(kernel):
     """1 for a sample with itself."""
-
-    def w(i, j):
-        return 1.0 if i == j else kernel(i, j)
-
-    return w
+    return lambda i, j: 1.0 if i == j else kernel(i, j)
 
 
 def product(*kernels):
@@ -239,10 +233,8 @@ def yaware_among(z1, z2, w, v, temperature, supremum=1.0):
     loss = 0.0
     for i in range(size):
         others = [j for j in range(size) if j != i]
-        inside = 0.0
-        for k in others:
-            weight = max(v(sample[i], sample[k]), w(sample[i], sample[k]) / supremum)
-            inside = inside + weight * torch.exp(s[i][k])
+        weights = [max(v(sample[i], sample[k]), w(sample[i], sample[k]) / supremum) for k in others]
+        inside = total(weight * torch.exp(s[i][k]) for k, weight in zip(others, weights, strict=True))
         mass = sum(w(sample[i], sample[k]) for k in others)
         for j in others:
             loss = loss + w(sample[i], sample[j]) / mass * (-s[i][j] + log(inside))

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from neurocontrast.cli.cohort import show_plan
+from neurocontrast.cli.new_site import show_new_site
 from neurocontrast.cli.options import ConfigOption, OverwriteOption, QuietOption, SetOption, resolve
 from neurocontrast.cli.progress import console_progress
 
@@ -99,14 +100,16 @@ def evaluate(
         "n_permutations": n_permutations, "n_jobs": n_jobs, "allow_overlap": allow_overlap or None,
     }  # fmt: skip
     settings = resolve(config, overrides, {f"evaluation.{key}": value for key, value in flags.items()}).evaluation
+    console = Console(stderr=True, quiet=quiet, highlight=False)
     written = stages.evaluate(
         embeddings,
         settings=settings,
         out=out,
         overwrite=overwrite,
-        on_plan=partial(show_plan, console=Console(stderr=True, quiet=quiet, highlight=False)),
+        on_plan=partial(show_plan, console=console),
         progress=console_progress(quiet=quiet),
     )
+    show_new_site(written, console=console)
     typer.echo(written)
 
 

@@ -28,6 +28,8 @@ from neurocontrast.evaluation.dependence import (
 from neurocontrast.evaluation.notices import SITE_ASSOCIATION, Notice
 from neurocontrast.evaluation.openbhb import openbhb_score
 from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.probes import Design
+from neurocontrast.evaluation.recentring import RecentredDesign, choose_kept
 from neurocontrast.evaluation.table import cell_texts, is_number
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_generator
@@ -152,11 +154,16 @@ def _site_association(study: Study) -> float:
     return cramers_v(study.target.values[known], study.table["site"][known].to_numpy(dtype=object))
 
 
-def _design(study: Study, column: str) -> AdjustedDesign:
-    """Return the features as the probe gets them, but for ComBat that would keep what is now to be predicted."""
+def _design(study: Study, column: str) -> Design:
+    """Return the features as the probe gets them, but nothing keeps what is now to be predicted."""
     preserve = choose_preserved(study.table, study.settings, target=study.target.name)
     kept = tuple(name for name in preserve if name != column)
-    return AdjustedDesign(study.features, study.table, study.settings.harmonise, kept, study.settings.residualise)
+    settings, table = study.settings, study.table
+    design = AdjustedDesign(study.features, table, settings.harmonise, kept, settings.residualise)
+    if settings.recentre == "none":
+        return design
+    keep = choose_kept(table, settings, target=study.target.name)
+    return RecentredDesign(design, table, tuple(name for name in keep if name != column))
 
 
 def _factor(study: Study, column: str, rows: Rows) -> tuple[Floats | None, Rows]:

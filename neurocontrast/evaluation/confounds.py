@@ -116,6 +116,8 @@ class ConfoundProbes:
                 **_GRIDS,
                 "probe": "auto",
                 "threshold": "prevalence",
+                "inner_splits": "stratified",
+                "clip": False,
                 "n_jobs": 1,  # a process would start for a second's work
                 "seed": derive_seed("confounds", self.settings.seed),
             }

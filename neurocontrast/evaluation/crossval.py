@@ -62,6 +62,7 @@ def cross_validate(
     *,
     subjects: npt.NDArray[np.object_],
     settings: EvaluationSettings,
+    sites: npt.NDArray[np.object_] | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> OutOfFold:
     """Fit a probe for every split and collect what it says of the test rows.
@@ -78,6 +79,8 @@ def cross_validate(
         Subject of each scan; inner folds keep subjects together.
     settings : EvaluationSettings
         Grids, inner folds, threshold, seed, and the number of processes.
+    sites : array of str or None, optional
+        Site of each scan, which inner folds leave out where the settings say so.
     advance : callable
         Called after each split.
     """
@@ -88,7 +91,7 @@ def cross_validate(
     folds = np.full((n_repeats, n), -1, dtype=np.intp)
     strengths, n_not_converged = [float("nan")] * len(splits), 0
     thresholds: list[float | None] = [None] * len(splits)
-    tasks = [(number, design, target, split, subjects, settings) for number, split in enumerate(splits)]
+    tasks = [(number, design, target, split, subjects, settings, sites) for number, split in enumerate(splits)]
     for number, decided in map_files(_fit_split, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
         split = splits[number]
         scores[split.repeat, split.test] = decided.fit.scores
@@ -108,7 +111,10 @@ def _fit_split(
     split: Split,
     subjects: npt.NDArray[np.object_],
     settings: EvaluationSettings,
+    sites: npt.NDArray[np.object_] | None,
 ) -> tuple[int, Decided]:
     seed = derive_seed("probe", settings.seed, split.repeat, split.fold)
-    fitted = fit_and_decide(design, target, split.train, split.test, subjects=subjects, settings=settings, seed=seed)
+    fitted = fit_and_decide(
+        design, target, split.train, split.test, subjects=subjects, settings=settings, seed=seed, sites=sites
+    )
     return number, fitted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,15 @@ import pandas as pd
 from scipy import stats
 
 from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.distribution import TrainingDistribution
 from neurocontrast.evaluation.external import External
 from neurocontrast.evaluation.fitted import final_seed
 from neurocontrast.evaluation.fitting import study_designs
 from neurocontrast.evaluation.groups import site_table
 from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, explain_undefined, explain_value, finite_or_none
+from neurocontrast.evaluation.notices import Notice
+from neurocontrast.evaluation.outlyingness import measure_external
 from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide
 from neurocontrast.evaluation.significance import delong_interval, delong_test
 from neurocontrast.evaluation.tables import prediction_table
@@ -24,17 +28,39 @@ from neurocontrast.evaluation.uncertainty import bootstrap_metrics, pooled_metri
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["run_external"]
+__all__ = ["Tested", "run_external"]
 
 Models = dict[str, OutOfFold]
 
 
+@dataclass(frozen=True)
+class Tested:
+    """``external`` of evaluation.json, its tables by name, and warnings; nothing without an external test set."""
+
+    summary: dict[str, Any] | None = None
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    notices: list[Notice] = field(default_factory=list)
+
+
 def run_external(
-    external: External | None, *, progress: Progress = SILENT
-) -> tuple[dict[str, Any] | None, dict[str, pd.DataFrame]]:
-    """Return ``external`` of evaluation.json, and the tables of the external test set by name; None without one."""
+    external: External | None,
+    *,
+    distribution: TrainingDistribution | str | None = None,
+    progress: Progress = SILENT,
+) -> Tested:
+    """Apply the probe of all scans to the external test set, and say how far its scans lie from those.
+
+    Parameters
+    ----------
+    external : External or None
+        As `plan_external` returned it.
+    distribution : TrainingDistribution, str or None
+        Of the scans that the probe is fitted on, or why there is none; None where it is not asked for.
+    progress : Progress
+        Told how far the work is.
+    """
     if external is None:
-        return None, {}
+        return Tested()
     study, split = external.study, external.split
     models: Models = {}
     designs = study_designs(study)
@@ -48,6 +74,7 @@ def run_external(
                 subjects=study.subjects,
                 settings=study.settings,
                 seed=final_seed(study),
+                sites=study.sites,
             )
             models[name] = _as_predictions(decided, split.test, study.target)
             task.advance()
@@ -55,7 +82,10 @@ def run_external(
         "external_predictions": prediction_table(study.table, study.target, models),
         "external_sites": site_table(study.table, study.target, models, study.subjects, study.settings),
     }
-    return _summary(external, models), tables
+    outlying = measure_external(study, split, distribution)
+    if outlying.table is not None:
+        tables["external_outlyingness"] = outlying.table
+    return Tested({**_summary(external, models), "outlyingness": outlying.summary}, tables, outlying.notices)
 
 
 def _as_predictions(decided: Decided, test: npt.NDArray[np.intp], target: Target) -> OutOfFold:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,18 @@ import scipy.linalg
 from scipy.special import expit, softmax
 from sklearn.preprocessing import StandardScaler
 
+from neurocontrast.evaluation.distribution import TrainingDistribution
 from neurocontrast.evaluation.fitting import features_design
 from neurocontrast.evaluation.linear import RANK_TOLERANCE
 from neurocontrast.evaluation.logistic import LogisticPath
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.platt import Platt
-from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide
-from neurocontrast.evaluation.probes import inner_folds
+from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide, value_range
+from neurocontrast.evaluation.probes import Design, inner_folds
+from neurocontrast.evaluation.recentring import RecentredDesign, Recentring, learn_recentring
 from neurocontrast.evaluation.svm import fit_machine, svm_inner_predictions
-from neurocontrast.evaluation.target import Kind
+from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.evaluation.threads import one_thread
 from neurocontrast.provenance import subject_digest
 from neurocontrast.seeds import derive_seed
@@ -62,6 +64,12 @@ class FittedProbe:
         Digests of the subjects it was fitted on.
     n_scans : int
         That it was fitted on.
+    limits : pair of float or None
+        Between which its numbers are kept.
+    recentring : Recentring or None
+        What has to be done to features before it can be applied.
+    distribution : TrainingDistribution or None
+        Where the scans lie that it was fitted on, as it gets them.
     """
 
     name: str
@@ -79,6 +87,9 @@ class FittedProbe:
     encoder: str | None = None
     trained_on: frozenset[str] = field(default_factory=frozenset)
     n_scans: int = 0
+    limits: tuple[float, float] | None = None
+    recentring: Recentring | None = None
+    distribution: TrainingDistribution | None = None
 
     @property
     def n_features(self) -> int:
@@ -86,11 +97,14 @@ class FittedProbe:
         return len(self.mean)
 
     def predict(self, features: npt.NDArray[np.floating]) -> Floats:
-        """Return probabilities of the positive class (n,), of each class (n, n classes), or predicted numbers (n,)."""
+        """Return probabilities of the positive class (n,), of each class (n, n classes), or predicted numbers (n,).
+
+        Features of a probe with `recentring` must have been through that.
+        """
         x = (np.asarray(features, dtype=np.float64) - self.mean) / self.scale
         margins = x @ self.coefficients + self.intercept
         if self.kind == "continuous":
-            return margins[:, 0]
+            return margins[:, 0] if self.limits is None else np.clip(margins[:, 0], *self.limits)
         if self.platt is not None:
             two = margins.shape[1] == 1
             scores = self.platt.probabilities(np.column_stack([np.zeros(len(x)), margins[:, 0]]) if two else margins)
@@ -119,8 +133,10 @@ def why_not_stored(study: Study) -> str | None:
     return None
 
 
-def fit_on_all(study: Study, *, encoder: str | None) -> tuple[Decided, FittedProbe | None]:
-    """Fit the probe on all scans of a study.
+def fit_on_all(
+    study: Study, *, encoder: str | None, distribution: TrainingDistribution | str | None = None
+) -> tuple[Decided, FittedProbe | None]:
+    """Fit the probe on all scans of a study, and give it the distribution of these, if there is one.
 
     Its strength is chosen by inner folds of all scans. There is no probe where `why_not_stored` says so.
 
@@ -132,16 +148,24 @@ def fit_on_all(study: Study, *, encoder: str | None) -> tuple[Decided, FittedPro
         To be stored; it says the same.
     """
     target, settings, rows = study.target, study.settings, np.arange(len(study.table))
+    design = features_design(study)
     decided = fit_and_decide(
-        features_design(study), target, rows, rows, subjects=study.subjects, settings=settings, seed=final_seed(study)
+        design,
+        target,
+        rows,
+        rows,
+        subjects=study.subjects,
+        settings=settings,
+        seed=final_seed(study),
+        sites=study.sites,
     )
     if why_not_stored(study) is not None:
         return decided, None
-    scaler = StandardScaler().fit(np.asarray(study.features, dtype=np.float64))
+    x = design(rows, rows)[0]
+    scaler = StandardScaler().fit(x)
+    fitted = replace(study, target=design.within_sites(target, rows)) if isinstance(design, RecentredDesign) else study
     with one_thread():
-        found = _coefficients(study, scaler, decided.fit.strength)
-    n_classes = len(target.classes)
-    shares = np.zeros(0) if target.kind == "continuous" else np.bincount(target.values, minlength=n_classes) / len(rows)
+        found = _coefficients(fitted, scaler.transform(x), decided.fit.strength)
     return decided, FittedProbe(
         name=study.probe,
         target=target.name,
@@ -151,18 +175,32 @@ def fit_on_all(study: Study, *, encoder: str | None) -> tuple[Decided, FittedPro
         threshold=settings.threshold if decided.threshold is None else decided.threshold,
         mean=scaler.mean_,
         scale=scaler.scale_,
-        shares=shares,
+        shares=_shares(target),
         encoder=encoder,
         trained_on=frozenset(subject_digest(subject) for subject in set(study.subjects)),
         n_scans=len(rows),
+        limits=value_range(target, rows) if settings.clip else None,
+        recentring=_recentring(study, design),
+        distribution=None if isinstance(distribution, str) else distribution,
         **found,
     )
 
 
-def _coefficients(study: Study, scaler: StandardScaler, strength: float) -> dict[str, Any]:
-    """Fit along the principal axes, as probes are, and turn the coefficients back to the features."""
+def _shares(target: Target) -> Floats:
+    if target.kind == "continuous":
+        return np.zeros(0)
+    return np.bincount(target.values, minlength=len(target.classes)) / len(target.values)
+
+
+def _recentring(study: Study, design: Design) -> Recentring | None:
+    if not isinstance(design, RecentredDesign):
+        return None
+    return learn_recentring(study.table, study.features, design.keep)
+
+
+def _coefficients(study: Study, x: Floats, strength: float) -> dict[str, Any]:
+    """Fit standardised features along the principal axes, as probes are, and turn the coefficients back to them."""
     target, rows = study.target, np.arange(len(study.table))
-    x = scaler.transform(np.asarray(study.features, dtype=np.float64))
     _, lengths, axes = scipy.linalg.svd(x, full_matrices=False, check_finite=False)
     axes = axes[lengths**2 > lengths[0] ** 2 * RANK_TOLERANCE].T
     rotated = x @ axes
@@ -182,6 +220,9 @@ def _svm_coefficients(study: Study, rotated: Floats, axes: Floats, strength: flo
     machine = fit_machine(rotated, target, rows, strength)
     found: dict[str, Any] = {"coefficients": axes @ machine.coefficients, "intercept": machine.intercept}
     if target.kind != "continuous":
-        pairs = inner_folds(target, rows, study.subjects, n_folds=settings.n_inner_folds, seed=final_seed(study))
+        held_out = study.sites if settings.inner_splits == "leave-site-out" else None
+        pairs = inner_folds(
+            target, rows, study.subjects, n_folds=settings.n_inner_folds, seed=final_seed(study), sites=held_out
+        )
         found["platt"] = svm_inner_predictions(features_design(study), target, rows, pairs, strength)[2]
     return found

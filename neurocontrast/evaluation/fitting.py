@@ -16,12 +16,13 @@ from neurocontrast.evaluation.metrics import finite_or_none
 from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.planning import Study, deal_folds
 from neurocontrast.evaluation.probes import Design
+from neurocontrast.evaluation.recentring import RecentredDesign, choose_kept
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["features_design", "permutation_summary", "predict_out_of_fold", "study_designs"]
+__all__ = ["features_design", "permutation_summary", "plain_design", "predict_out_of_fold", "study_designs"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -39,7 +40,15 @@ class FeatureDesign:
 
 
 def features_design(study: Study) -> Design:
-    """Return the design of the embedding, adjusted in every training fold where that was asked for."""
+    """Return the design of the embedding, adjusted and recentred in every training fold where that was asked for."""
+    if study.settings.recentre == "none":
+        return plain_design(study)
+    keep = choose_kept(study.table, study.settings, target=study.target.name)
+    return RecentredDesign(plain_design(study), study.table, keep)
+
+
+def plain_design(study: Study) -> Design:
+    """Return the design of the embedding, not recentred."""
     if not study.adjusted:
         return FeatureDesign(study.features)
     settings = study.settings
@@ -64,6 +73,7 @@ def predict_out_of_fold(study: Study, progress: Progress) -> dict[str, OutOfFold
                 study.splits,
                 subjects=study.subjects,
                 settings=study.settings,
+                sites=study.sites,
                 advance=task.advance,
             )
     return models

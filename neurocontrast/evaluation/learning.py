@@ -55,7 +55,14 @@ def _fit(study: Study, split: Split, train: Rows, *, seed: int) -> dict[str, flo
     found: dict[str, float] = {}
     for model, design in study_designs(study).items():
         decided = fit_and_decide(
-            design, study.target, train, split.test, subjects=study.subjects, settings=study.settings, seed=seed
+            design,
+            study.target,
+            train,
+            split.test,
+            subjects=study.subjects,
+            settings=study.settings,
+            seed=seed,
+            sites=study.sites,
         )
         values = compute_metrics(
             study.target.kind, study.target.values[split.test], decided.fit.scores, decisions=decided.decisions

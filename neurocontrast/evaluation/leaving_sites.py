@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.splits import Split
@@ -62,8 +61,7 @@ class SitesLeftOut:
 
 def plan_sites_left_out(study: Study) -> SitesLeftOut:
     """Return folds that leave out each site whose people the main folds test while their site is known."""
-    sites = study.table["site"].to_numpy(dtype=object)
-    sites = np.array([None if pd.isna(site) else site for site in sites], dtype=object)
+    sites = study.sites
     why_not = _why_not(study, sites)
     if why_not is not None:
         return SitesLeftOut([], sites, (), why_not=why_not)

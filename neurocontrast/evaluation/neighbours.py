@@ -35,13 +35,14 @@ def fit_neighbours(
     subjects: npt.NDArray[np.object_],
     settings: EvaluationSettings,
     seed: int,
+    sites: npt.NDArray[np.object_] | None = None,
 ) -> ProbeFit:
     """Choose the number of neighbours inside the training rows, and predict the test rows.
 
     The number is the one of least mean log-loss or squared error over the inner folds; of
     equals, the largest. More neighbours than training scans are as many as there are.
     """
-    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed)
+    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=sites)
     chosen = settings.k[len(settings.k) // 2]
     if pairs:
         losses = []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pandas as pd
 
 from neurocontrast.evaluation.covariates import CovariateDesign, choose_covariates
 from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
-from neurocontrast.evaluation.fitting import features_design
+from neurocontrast.evaluation.fitting import features_design, plain_design
 from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.leaving_sites import SitesLeftOut, plan_sites_left_out
 from neurocontrast.evaluation.metrics import (
@@ -75,8 +76,7 @@ def measure_new_sites(
     plan = plan_sites_left_out(study)
     if plan.why_not is not None:
         return NewSites(None, plan.why_not)
-    home = {"embedding": models["embedding"], "baseline": models["baseline"]}
-    unseen = _predict_unseen(study, plan, progress)
+    home, unseen = _predict(study, plan, models, progress)
     home["constant"] = constant_predictions(study.target, study.splits)
     unseen["constant"] = constant_predictions(study.target, plan.splits)
     figures = _Figures(study, plan, home, unseen)
@@ -93,7 +93,7 @@ def measure_new_sites(
         "site_predictability": _predictability(site_reading),
         "recentred": "recentred" in unseen,
     }
-    return NewSites(summary, None, figures.table(), _look_at(summary), plan.splits)
+    return NewSites(summary, None, figures.table(), _look_at(summary, plan.skipped), plan.splits)
 
 
 def constant_predictions(target: Target, splits: list[Split]) -> OutOfFold:
@@ -114,21 +114,29 @@ def constant_predictions(target: Target, splits: list[Split]) -> OutOfFold:
     return OutOfFold(scores, decisions, folds, [], 0)
 
 
-def _predict_unseen(study: Study, plan: SitesLeftOut, progress: Progress) -> Models:
+def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> tuple[Models, Models]:
+    """Return predictions of every model at home and unseen: ``embedding`` as it is, ``recentred`` where asked for."""
     names = choose_covariates(study.table, study.settings.covariates, target=study.target.name, sites_held_out=True)[0]
-    designs: dict[str, Design] = {"embedding": features_design(study), "baseline": CovariateDesign(study.table, names)}
-    found: Models = {}
-    with progress.task("Leaving sites out", len(designs) * len(plan.splits), "fold") as task:
-        for name, design in designs.items():
-            found[name] = cross_validate(
-                design,
-                study.target,
-                plan.splits,
-                subjects=study.subjects,
-                settings=study.settings,
-                advance=task.advance,
-            )
-    return found
+    designs: dict[str, Design] = {"embedding": plain_design(study)}
+    home = {"embedding": models["embedding"]}
+    recentred = study.settings.recentre != "none"
+    if recentred:
+        designs["recentred"], home["recentred"] = features_design(study), models["embedding"]
+    designs["baseline"], home["baseline"] = CovariateDesign(study.table, names), models["baseline"]
+    n_folds = len(designs) * len(plan.splits) + recentred * len(study.splits)
+    with progress.task("Leaving sites out", n_folds, "fold") as task:
+        fit = partial(
+            cross_validate,
+            target=study.target,
+            subjects=study.subjects,
+            settings=study.settings,
+            sites=study.sites,
+            advance=task.advance,
+        )
+        if recentred:
+            home["embedding"] = fit(plain_design(study), splits=study.splits)
+        unseen = {name: fit(design, splits=plan.splits) for name, design in designs.items()}
+    return home, unseen
 
 
 @dataclass(frozen=True)
@@ -256,22 +264,33 @@ def _predictability(reading: Mapping[str, Any] | None) -> dict[str, Any] | None:
     }
 
 
-def _look_at(summary: Mapping[str, Any]) -> list[Notice]:
-    """Warn where the probe is clearly worse at sites it has not seen."""
-    name = next((name for name in ("mae", "log_loss") if name in summary["ratio"]["embedding"]), None)
-    if name is None:
-        return []
-    ratio = summary["ratio"]["embedding"][name]
-    clear = ratio["low"] is not None and ratio["low"] > 1
-    if ratio["value"] is None or ratio["value"] < NOTABLE_RATIO or not clear:
-        return []
+def _look_at(summary: Mapping[str, Any], skipped: Sequence[Mapping[str, str]]) -> list[Notice]:
+    """Warn where the probe is clearly worse at sites it has not seen, or no better than saying what is usual."""
+    found = []
+    best = "recentred" if summary["recentred"] else "embedding"
+    name = "mae" if "mae" in summary["ratio"][best] else "log_loss"
     shown = {"mae": "mean absolute error", "log_loss": "log-loss"}[name]
-    home, unseen = (summary[where]["embedding"][name]["value"] for where in ("home", "unseen"))
-    return [
-        Notice(
-            "new_site_worse",
+    ratio, gain = summary["ratio"][best][name], summary["unseen_minus_constant"][best][name]
+    home, unseen, constant = (
+        summary[where][model][name]["value"]
+        for where, model in (("home", best), ("unseen", best), ("unseen", "constant"))
+    )
+    if ratio["low"] is not None and ratio["value"] >= NOTABLE_RATIO and ratio["low"] > 1:
+        told = (
             f"At sites that the probe has not seen its {shown} is {unseen:.3g}, where it is {home:.3g} for the same "
             f"people when their site is known: {ratio['value']:.2f} times as much ({ratio['low']:.2f} to "
-            f"{ratio['high']:.2f}). The other figures are of known sites: do not expect them at another hospital.",
+            f"{ratio['high']:.2f}). The other figures are of known sites: do not expect them at another hospital."
         )
-    ]
+        found.append(Notice("new_site_worse", told))
+    if gain["value"] is not None and (gain["value"] >= 0 if gain["high"] is None else gain["high"] >= 0):
+        usual = "median" if name == "mae" else "prevalence"
+        told = (
+            f"At sites that the probe has not seen its {shown} ({unseen:.3g}) is not shown to be below that of the "
+            f"other sites' {usual} ({constant:.3g}), which needs no scan."
+        )
+        found.append(Notice("new_site_no_better_than_constant", told))
+    if skipped:
+        listed = "; ".join(f"{each['site']}: {each['why']}" for each in skipped[:8])
+        more = f"; and {len(skipped) - 8} more" if len(skipped) > 8 else ""
+        found.append(Notice("new_site_skipped", f"{len(skipped)} sites were not left out ({listed}{more})."))
+    return found

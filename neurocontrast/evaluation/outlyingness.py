@@ -25,7 +25,6 @@ from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.table import NO_SITE
-from neurocontrast.exceptions import one_of
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
 
@@ -146,7 +145,7 @@ def outside_message(n_outside: int, n: int, threshold: float, by_site: Sequence[
         return None
     where = [f"{each['site']} {each['n_outside']} of {each['n']}" for each in by_site if each["n_outside"]]
     return (
-        f"{n_outside} of {n} scans lie outside the distribution that the probe was fitted on ({one_of(where[:8])}; "
+        f"{n_outside} of {n} scans lie outside the distribution that the probe was fitted on ({', '.join(where[:8])}; "
         f"beyond the {threshold:g}th percentile, where {share * n:.0f} would be expected): do not trust what it says "
         "of them without people of their site to check it on."
     )
@@ -169,9 +168,8 @@ def _score_splits(
 
 def _fit(study: Study, split: Split, x_train: npt.NDArray[np.float64]) -> TrainingDistribution | str:
     kept, seed = _reference(study, split)
-    sites = study.table["site"].iloc[split.train[kept]]
-    known = [None if pd.isna(site) else site for site in sites]
-    return fit_distribution(x_train[kept], known, study.subjects[split.train[kept]], seed=seed)
+    rows = split.train[kept]
+    return fit_distribution(x_train[kept], list(study.sites[rows]), study.subjects[rows], seed=seed)
 
 
 def _fill(

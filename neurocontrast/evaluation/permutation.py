@@ -102,6 +102,7 @@ def permutation_test(
     within_fold = bool(redeal is None or moved >= ENOUGH_MOVED * moved_in_site)
     labels = _permuted_labels(target, places if within_fold else list(sites), subjects, settings)
     run = partial(_found, design, target, first, labels, subjects=subjects, settings=settings, advance=advance)
+    run = partial(run, sites=np.array(sites, dtype=object))
     model = _repeat(model, 0)
     observed = _figures(target, model)
     as_good = dict.fromkeys(observed, 0)
@@ -182,12 +183,13 @@ def _found(
     redeal: Callable[[Target, int], Sequence[Split]] | None,
     subjects: npt.NDArray[np.object_],
     settings: EvaluationSettings,
+    sites: npt.NDArray[np.object_],
     advance: Callable[[int], None],
 ) -> Iterator[dict[str, float]]:
     """Yield the pooled metrics of each permutation, in any order."""
     given = (design, target, splits, labels, subjects, settings)
     if redeal is not None or not _can_share(target, splits, subjects, settings):
-        yield from _one_by_one(*given, redeal, advance)
+        yield from _one_by_one(*given, redeal, sites, advance)
     else:
         yield from _together(*given, advance)
 
@@ -198,6 +200,8 @@ def _can_share(
     """Say whether all permutations have the same inner folds, and a probe that is fitted to many labels at once."""
     if probe_name(settings, target.kind) not in ("logistic", "ridge") or needs_inner_predictions(settings.threshold):
         return False
+    if settings.inner_splits != "stratified" or settings.recentre != "none" or settings.clip:
+        return False  # what depends on labels and sites is done anew for each permutation
     n_folds = settings.n_inner_folds
     return not any(classes_decide_inner_folds(target, split.train, subjects, n_folds=n_folds) for split in splits)
 
@@ -282,12 +286,13 @@ def _one_by_one(
     subjects: npt.NDArray[np.object_],
     settings: EvaluationSettings,
     redeal: Callable[[Target, int], Sequence[Split]] | None,
+    sites: npt.NDArray[np.object_],
     advance: Callable[[int], None],
 ) -> Iterator[dict[str, float]]:
     alone = settings.model_copy(update={"n_jobs": 1})
     targets = [replace(target, values=values) for values in labels.T]
     tasks = [
-        (design, one, splits if redeal is None else redeal(one, permutation), subjects, alone)
+        (design, one, splits if redeal is None else redeal(one, permutation), subjects, alone, sites)
         for permutation, one in enumerate(targets)
     ]
     for found in map_files(_fit_one, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
@@ -301,8 +306,9 @@ def _fit_one(
     splits: Sequence[Split],
     subjects: npt.NDArray[np.object_],
     settings: EvaluationSettings,
+    sites: npt.NDArray[np.object_],
 ) -> dict[str, float]:
-    return _figures(target, cross_validate(design, target, splits, subjects=subjects, settings=settings))
+    return _figures(target, cross_validate(design, target, splits, subjects=subjects, settings=settings, sites=sites))
 
 
 def _figures(target: Target, model: OutOfFold) -> dict[str, float]:

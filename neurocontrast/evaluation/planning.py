@@ -14,6 +14,7 @@ from neurocontrast.evaluation.adjustment import check_adjustment
 from neurocontrast.evaluation.covariates import choose_covariates
 from neurocontrast.evaluation.draws import check_train_sizes
 from neurocontrast.evaluation.flow import flow_table
+from neurocontrast.evaluation.generalisation import check_generalisation, look_at_inner_splits, look_at_recentring
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.notices import Notice, look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
 from neurocontrast.evaluation.probe_kinds import check_probe, probe_name
@@ -77,6 +78,11 @@ class Study:
         return self.table["subject_id"].to_numpy(dtype=object)
 
     @property
+    def sites(self) -> npt.NDArray[np.object_]:
+        """Site of each scan; None where it has none."""
+        return np.array([None if pd.isna(site) else site for site in self.table["site"]], dtype=object)
+
+    @property
     def probe(self) -> str:
         """Kind of probe: logistic, ridge, svm or knn."""
         return probe_name(self.settings, self.target.kind)
@@ -126,6 +132,7 @@ def _with_folds(scans: _Scans, settings: EvaluationSettings, split_rows: pd.Data
     splits = _make_splits(chosen, target, settings, split_rows)
     check_train_sizes(chosen, target, splits, settings)
     check_adjustment(chosen, settings, splits, target=target.name)
+    check_generalisation(chosen, settings, target=target.name)
     leaving = any(split.held_out_site is not None for split in splits)
     names, dropped = choose_covariates(chosen, settings.covariates, target=settings.target, sites_held_out=leaving)
     subjects, sites = chosen["subject_id"].to_numpy(dtype=object), list(chosen["site"])
@@ -134,6 +141,8 @@ def _with_folds(scans: _Scans, settings: EvaluationSettings, split_rows: pd.Data
         *look_at_cohort(chosen, target, min_site_n=settings.min_site_n),
         *look_at_splits(splits, target, subjects),
         *look_at_covariates(names, dropped),
+        *look_at_recentring(chosen, target, settings),
+        *look_at_inner_splits(chosen, target, splits, settings),
         *look_at_missing(settings.target, scans.excluded.get(f"{settings.target} missing", 0)),
         *units.notices,
     ]

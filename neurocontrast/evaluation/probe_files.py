@@ -10,8 +10,10 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from neurocontrast.evaluation.distribution import TrainingDistribution
 from neurocontrast.evaluation.fitted import FittedProbe
 from neurocontrast.evaluation.platt import Platt
+from neurocontrast.evaluation.recentring import Recentring, SiteShifts
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import atomic_path, digest_of_file, write_json
 from neurocontrast.provenance import version
@@ -22,7 +24,10 @@ FOLDER = "probe"
 """Where in an evaluation a probe is."""
 
 _DESCRIPTION, _ARRAYS = "probe.json", "probe.npz"
-_FORMAT = 1
+_FORMAT, _FORMAT_RECENTRED = 1, 2
+"""The second, so that an earlier version does not apply a recentred probe to features as they are."""
+_GEOMETRY = ("centres", "scale", "axes", "variances", "remainder", "usual")
+_SHIFTS = ("shifts", "centre", "scale", "coefficients", "means")
 _TEXTS = ("name", "target")
 _NEEDED = (*_TEXTS, "kind", "classes", "strength", "threshold", "encoder", "trained_on", "n_scans", "arrays")
 
@@ -30,17 +35,29 @@ _NEEDED = (*_TEXTS, "kind", "classes", "strength", "threshold", "encoder", "trai
 def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     """Write ``probe.npz``, then ``probe.json`` with its digest; the folder is made.
 
-    Neither holds features of a person. ``trained_on`` holds digests of subjects, so that `load_probe`
-    can say who was trained on: whoever has the list of identifiers can recompute them.
+    Neither holds features of a person, but means of sites and what people have in common. ``trained_on`` holds
+    digests of subjects, so that `load_probe` can say who was trained on: whoever has the list of identifiers can
+    recompute them.
     """
     folder = Path(folder)
     arrays = {name: getattr(probe, name) for name in ("mean", "scale", "coefficients", "intercept", "shares")}
     if probe.platt is not None:
         arrays |= {"platt_slope": np.array(probe.platt.slope), "platt_biases": probe.platt.biases}
+    described_parts: dict[str, Any] = {}
+    if probe.distribution is not None:
+        arrays |= {f"inside_{name}": np.asarray(getattr(probe.distribution, name)) for name in _GEOMETRY}
+        described_parts["distribution"] = {
+            "sites": list(probe.distribution.sites),
+            "k_axes": len(probe.distribution.variances),
+        }
+    if probe.recentring is not None:
+        shifts = probe.recentring.shifts
+        arrays |= {f"recentring_{name}": getattr(shifts, name) for name in _SHIFTS}
+        described_parts["recentring"] = {"sites": list(shifts.sites), "columns": probe.recentring.columns}
     with atomic_path(folder / _ARRAYS) as temporary:
         np.savez(temporary, **arrays)
     described = {
-        "format": _FORMAT,
+        "format": _FORMAT if probe.recentring is None else _FORMAT_RECENTRED,
         "neurocontrast": version(),
         "name": probe.name,
         "target": probe.target,
@@ -53,6 +70,8 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
         "n_scans": probe.n_scans,
         "n_subjects": len(probe.trained_on),
         "encoder": probe.encoder,
+        "limits": None if probe.limits is None else list(probe.limits),
+        **described_parts,
         "trained_on": sorted(probe.trained_on),
         "arrays": {"file": _ARRAYS, "sha256": digest_of_file(folder / _ARRAYS)},
     }
@@ -87,7 +106,58 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
         encoder=described["encoder"],
         trained_on=frozenset(described["trained_on"]),
         n_scans=int(described["n_scans"]),
+        limits=None if described.get("limits") is None else tuple(described["limits"]),
+        recentring=_read_recentring(described, arrays, folder),
+        distribution=_read_distribution(described, arrays, folder),
     )
+
+
+def _read_recentring(described: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path) -> Recentring | None:
+    if described["format"] != _FORMAT_RECENTRED:
+        return None
+    part, found = described.get("recentring"), {name: arrays.get(f"recentring_{name}") for name in _SHIFTS}
+    try:
+        sites, columns = tuple(map(str, part["sites"])), [_column(column) for column in part["columns"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(folder, "recentring") from error
+    p, q = arrays["mean"].size, len(columns)
+    shapes = {"shifts": (len(sites), p), "centre": (p,), "scale": (p,), "coefficients": (q, p), "means": (q,)}
+    _check_shapes(found, shapes, folder, "recentring")
+    return Recentring(SiteShifts(sites, **found), columns)
+
+
+def _column(column: dict[str, Any]) -> dict[str, Any]:
+    if "level" in column:
+        return {"name": str(column["name"]), "level": str(column["level"])}
+    return {"name": str(column["name"]), "mean": float(column["mean"])}
+
+
+def _read_distribution(
+    described: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path
+) -> TrainingDistribution | None:
+    if described.get("distribution") is None:
+        return None
+    found = {name: arrays.get(f"inside_{name}") for name in _GEOMETRY}
+    try:
+        sites = tuple(map(str, described["distribution"]["sites"]))
+        k = int(described["distribution"]["k_axes"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(folder, "distribution") from error
+    n, p = len(sites), arrays["mean"].size
+    shapes = {"centres": (n, p), "scale": (p,), "axes": (p, k), "variances": (k,), "remainder": (), "usual": (n, 201)}
+    _check_shapes(found, shapes, folder, "distribution")
+    return TrainingDistribution(sites, **{**found, "remainder": float(found["remainder"])})
+
+
+def _check_shapes(
+    found: dict[str, np.ndarray | None], shapes: dict[str, tuple[int, ...]], folder: Path, what: str
+) -> None:
+    if any(each is None or each.shape != shapes[name] for name, each in found.items()):
+        raise _damaged(folder, what)
+
+
+def _damaged(folder: Path, what: str) -> CheckpointError:
+    return CheckpointError(f"{folder}: '{what}' missing or damaged. Copy the evaluation again.")
 
 
 def _find(path: Path) -> Path:
@@ -115,14 +185,17 @@ def _read_description(path: Path) -> dict[str, Any]:
         described = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}). Copy the evaluation again.") from error
-    if not isinstance(described, dict) or described.get("format") != _FORMAT:
+    if not isinstance(described, dict) or described.get("format") not in (_FORMAT, _FORMAT_RECENTRED):
         found = described.get("format") if isinstance(described, dict) else None
-        raise CheckpointError(f"{path}: format {found!r} is not known (this version reads {_FORMAT}).")
+        raise CheckpointError(
+            f"{path}: format {found!r} is not known (this version reads {_FORMAT} and {_FORMAT_RECENTRED})."
+        )
     wrong = [f"'{key}'" for key in _NEEDED if key not in described]
     wrong += [f"'{key}'" for key in ("classes", "trained_on") if not _is_texts(described.get(key, []))]
     wrong += [f"'{key}'" for key in _TEXTS if not isinstance(described.get(key, ""), str)]
     wrong += [f"'{key}'" for key in ("strength", "n_scans") if not isinstance(described.get(key, 0), int | float)]
     wrong += ["'kind'"] if described.get("kind") not in ("binary", "multiclass", "continuous") else []
+    wrong += [] if _is_limits(described.get("limits")) else ["'limits'"]
     wrong += ["'arrays'"] if not isinstance(described.get("arrays", {}), dict) else []
     if not wrong and not _fits_kind(described):
         wrong = ["'threshold'"]
@@ -134,6 +207,12 @@ def _read_description(path: Path) -> dict[str, Any]:
 def _fits_kind(described: dict[str, Any]) -> bool:
     threshold = described["threshold"]
     return isinstance(threshold, float) if described["kind"] == "binary" else threshold in ("half", "prevalence")
+
+
+def _is_limits(found: object) -> bool:
+    return found is None or (
+        isinstance(found, list) and len(found) == 2 and all(isinstance(each, int | float) for each in found)
+    )
 
 
 def _is_texts(found: object) -> bool:

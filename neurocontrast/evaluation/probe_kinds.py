@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.neighbours import fit_neighbours, neighbour_predictions
 from neurocontrast.evaluation.probes import Design, ProbeFit, fit_probe, inner_folds, predict_with
+from neurocontrast.evaluation.recentring import RecentredDesign
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.svm import fit_svm, svm_inner_predictions
 from neurocontrast.evaluation.target import Kind, Target
@@ -17,7 +18,15 @@ from neurocontrast.evaluation.threads import one_thread
 from neurocontrast.evaluation.thresholds import choose_threshold, needs_inner_predictions
 from neurocontrast.exceptions import ConfigError
 
-__all__ = ["STRENGTH_NAMES", "Decided", "check_probe", "fit_and_decide", "inner_predictions", "probe_name"]
+__all__ = [
+    "STRENGTH_NAMES",
+    "Decided",
+    "check_probe",
+    "fit_and_decide",
+    "inner_predictions",
+    "probe_name",
+    "value_range",
+]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -67,6 +76,8 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
             f"probe: '{settings.probe}' is not for a {kind} target, and '{target.name}' is {kind}. Use {others}, or "
             "auto."
         )
+    if settings.clip and target.kind != "continuous":
+        raise ConfigError(f"clip: is for numbers, and '{target.name}' has classes. Leave clip out.")
     if target.kind != "binary" and settings.threshold not in ("half", "prevalence"):
         what, hint = f"of {len(target.classes)} classes", "Use half or prevalence, or keep two classes with where."
         if kind == "continuous":
@@ -85,18 +96,25 @@ def fit_and_decide(
     subjects: npt.NDArray[np.object_],
     settings: EvaluationSettings,
     seed: int,
+    sites: npt.NDArray[np.object_] | None = None,
 ) -> Decided:
     """Fit the probe that the settings name on the training rows, and decide about the test rows.
 
+    `sites`, of all rows, is what inner folds leave out where the settings ask for that.
     Where the training rows have one class, as a small draw of subjects can, that class is all there is to say.
     """
-    name = probe_name(settings, target.kind)
+    name, truth_of = probe_name(settings, target.kind), target
+    if isinstance(design, RecentredDesign):
+        target = design.within_sites(target, train)
     fit = {"svm": fit_svm, "knn": fit_neighbours}.get(name, fit_probe)
     if target.kind != "continuous" and len(np.unique(target.values[train])) == 1:
         return _one_class(target, train, len(test))
+    held_out = sites if settings.inner_splits == "leave-site-out" else None
     with one_thread():
-        fitted = fit(design, target, train, test, subjects=subjects, settings=settings, seed=seed)
+        fitted = fit(design, target, train, test, subjects=subjects, settings=settings, seed=seed, sites=held_out)
         if target.kind == "continuous":
+            if settings.clip:
+                fitted = replace(fitted, scores=np.clip(fitted.scores, *value_range(truth_of, train)))
             return Decided(fitted, np.zeros(len(test), dtype=np.int64), None)
         shares = np.bincount(target.values[train], minlength=len(target.classes)) / len(train)
         if target.kind == "multiclass":
@@ -105,11 +123,24 @@ def fit_and_decide(
         truth = scores = None
         if needs_inner_predictions(settings.threshold):
             rows, scores = inner_predictions(
-                design, target, train, strength=fitted.strength, subjects=subjects, settings=settings, seed=seed
+                design,
+                target,
+                train,
+                strength=fitted.strength,
+                subjects=subjects,
+                settings=settings,
+                seed=seed,
+                sites=held_out,
             )
             truth = target.values[rows]
     cut = choose_threshold(settings.threshold, prevalence=float(shares[1]), truth=truth, scores=scores)
     return Decided(fitted, (fitted.scores >= cut).astype(np.int64), cut)
+
+
+def value_range(target: Target, rows: Rows) -> tuple[float, float]:
+    """Return the least and the largest value of a continuous target."""
+    values = target.values[rows].astype(float)
+    return float(values.min()), float(values.max())
 
 
 def _one_class(target: Target, train: Rows, n_test: int) -> Decided:
@@ -129,13 +160,15 @@ def inner_predictions(
     subjects: npt.NDArray[np.object_],
     settings: EvaluationSettings,
     seed: int,
+    sites: npt.NDArray[np.object_] | None = None,
 ) -> tuple[Rows, Floats]:
     """Return training rows, and what probes of the chosen strength say of them that have not seen their subjects.
 
     The inner folds are those by which the strength was chosen. Without any (a class of one subject),
     the training rows' own scores are all there is.
     """
-    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed) or [(train, train)]
+    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=sites)
+    pairs = pairs or [(train, train)]
     name = probe_name(settings, target.kind)
     if name == "svm":
         rows, scores, _ = svm_inner_predictions(design, target, train, pairs, strength)

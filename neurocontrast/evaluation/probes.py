@@ -22,6 +22,7 @@ from neurocontrast.evaluation.linear import (
 )
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
+from neurocontrast.evaluation.table import NO_SITE
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
@@ -34,6 +35,7 @@ __all__ = [
     "inner_folds",
     "predict_with",
     "rotate",
+    "site_inner_folds",
     "standardise",
 ]
 
@@ -43,6 +45,8 @@ Pairs = Sequence[tuple[Rows, Rows]]
 Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
 """Gives the matrices of training and test rows; whatever it estimates, it estimates on the training rows."""
 
+MIN_INNER_SITES, MAX_INNER_SITES = 2, 10
+"""Of how many sites, or groups of sites, inner folds that leave sites out are made."""
 FEW_PER_INNER_FOLD = 5
 """Classes with fewer subjects an inner fold than this are spread over the inner folds evenly, not by chance."""
 
@@ -75,6 +79,7 @@ def fit_probe(
     subjects: npt.NDArray[np.object_],
     settings: EvaluationSettings,
     seed: int,
+    sites: npt.NDArray[np.object_] | None = None,
 ) -> ProbeFit:
     """Choose the penalty inside the training rows, fit on all of them, and predict the test rows.
 
@@ -82,7 +87,7 @@ def fit_probe(
     inner folds; of equals, the strongest. Values of C are tried from strong to weak penalty,
     until the loss has risen three times in a row.
     """
-    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed)
+    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=sites)
     scores, strengths, failed = fit_label_vectors(
         design, target, target.values[:, None], train, test, pairs=pairs, settings=settings
     )
@@ -137,16 +142,25 @@ def classes_decide_inner_folds(target: Target, train: Rows, subjects: npt.NDArra
 
 
 def inner_folds(
-    target: Target, train: Rows, subjects: npt.NDArray[np.object_], *, n_folds: int, seed: int
+    target: Target,
+    train: Rows,
+    subjects: npt.NDArray[np.object_],
+    *,
+    n_folds: int,
+    seed: int,
+    sites: npt.NDArray[np.object_] | None = None,
 ) -> list[tuple[Rows, Rows]]:
-    """Split training rows by subject, at random.
+    """Split training rows by subject, at random; or, given their sites, so that each fold leaves sites out.
 
     Where a class has fewer than five subjects a fold, classes are spread evenly, over fewer folds if
-    it has fewer subjects than folds. Inner folds whose training rows lack a class are left out.
+    it has fewer subjects than folds. Inner folds whose training rows lack a class are left out. Too few sites
+    to leave out (`site_inner_folds`) are as none given.
     """
+    by_site = [] if sites is None else site_inner_folds(target, train, subjects, sites)
+    if by_site:
+        return by_site
     owners = subjects[train]
-    values = target.values[train]
-    value_of = subject_values(values, owners, average=target.kind == "continuous")
+    value_of = subject_values(target.values[train], owners, average=target.kind == "continuous")
     generator = derive_generator("inner-folds", seed)
     if classes_decide_inner_folds(target, train, subjects, n_folds=n_folds):
         keys, n_folds = [value_of], min(n_folds, _smallest_class(value_of))
@@ -155,9 +169,34 @@ def inner_folds(
     if n_folds < 2:
         return []
     fold_of = deal_subjects(keys, n_folds, generator)[np.unique(owners, return_inverse=True)[1]]
-    pairs = [(train[fold_of != fold], train[fold_of == fold]) for fold in range(n_folds)]
-    n_values = len(np.unique(values))
-    needed = 2 if target.kind == "continuous" else n_values
+    return _teachable(target, train, [(train[fold_of != fold], train[fold_of == fold]) for fold in range(n_folds)])
+
+
+def site_inner_folds(
+    target: Target, train: Rows, subjects: npt.NDArray[np.object_], sites: npt.NDArray[np.object_]
+) -> list[tuple[Rows, Rows]]:
+    """Split training rows so that each fold tries the penalty on sites that it has not fitted; none from too few.
+
+    Ten groups of sites where there are more. A subject that was at a site of the group too is not fitted on. From
+    fewer than `MIN_INNER_SITES` sites whose fold has all classes to fit on, the list is empty.
+    """
+    places = np.array([NO_SITE if site is None else str(site) for site in sites[train]])
+    names, sizes = np.unique(places, return_counts=True)
+    group_of, filled = {}, np.zeros(min(MAX_INNER_SITES, len(names)))
+    for place in np.lexsort((names, -sizes)):
+        group_of[str(names[place])] = int(filled.argmin())
+        filled[filled.argmin()] += sizes[place]
+    groups, owners = np.array([group_of[place] for place in places]), subjects[train].astype(str)
+    pairs = []
+    for group in range(len(filled)):
+        tried = groups == group
+        pairs.append((train[~tried & ~np.isin(owners, owners[tried])], train[tried]))
+    pairs = _teachable(target, train, pairs)
+    return pairs if len(pairs) >= MIN_INNER_SITES else []
+
+
+def _teachable(target: Target, train: Rows, pairs: list[tuple[Rows, Rows]]) -> list[tuple[Rows, Rows]]:
+    needed = 2 if target.kind == "continuous" else len(np.unique(target.values[train]))
     return [pair for pair in pairs if len(np.unique(target.values[pair[0]])) >= needed]
 
 

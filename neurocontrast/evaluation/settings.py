@@ -40,6 +40,9 @@ class EvaluationSettings(Settings):
         Rows of `test` to keep; None: as `where` says.
     n_inner_folds : int
         Folds inside each training fold by which the penalty is chosen.
+    inner_splits : {"stratified", "leave-site-out"}
+        How these are made: dealt by subject, or each leaving training sites out, so that the penalty is chosen for
+        sites that a probe has not seen (in up to ten groups of sites; dealt where a training fold has too few).
     seed : int
         Of folds and bootstrap.
     probe : {"auto", "logistic", "ridge", "svm", "knn"}
@@ -48,6 +51,8 @@ class EvaluationSettings(Settings):
         Grids of the inverse penalty of logistic regression and the SVM, and of the penalty of ridge.
     k : tuple of int
         Grid of the number of neighbours of ``knn``.
+    clip : bool
+        Whether predicted numbers are kept within the range of the training scans' own.
     threshold : {"half", "prevalence", "youden", "sensitivity=…", "specificity=…"} or float
         When a scan is called positive: at 0.5, at the share of positives in the training fold, or
         at a probability of one's own. ``youden`` (largest sensitivity + specificity), and a
@@ -69,6 +74,12 @@ class EvaluationSettings(Settings):
         Whether to say how far each scan lies from those that a probe was fitted on.
     outside_percentile : float
         Beyond which percentile of the training scans' own distances a scan is called outside.
+    recentre : {"none", "site"}
+        Whether every site's features are moved to a common centre: training sites by their training scans, a site
+        that these do not have by its own unlabelled scans at hand. That is transductive: a prediction then depends
+        on which other scans of its site there are. True differences between sites in what is predicted go too.
+    recentre_preserve : tuple of str
+        Columns in which recentred sites may go on to differ; never the target.
     harmonise : {"none", "combat"}
         Whether site differences are taken out of the features, by what the training folds say of them.
     harmonise_preserve : tuple of str
@@ -107,11 +118,13 @@ class EvaluationSettings(Settings):
     test: str | None = None
     test_where: dict[str, tuple[str, ...]] | None = None
     n_inner_folds: int = Field(5, ge=2)
+    inner_splits: Literal["stratified", "leave-site-out"] = "stratified"
     seed: int = Field(0, ge=0)
     probe: Literal["auto", "logistic", "ridge", "svm", "knn"] = "auto"
     C: tuple[float, ...] = tuple(10.0**power for power in range(-6, 4))
     alpha: tuple[float, ...] = tuple(10.0 ** (power / 2) for power in range(-2, 13))
     k: tuple[int, ...] = (3, 5, 10, 20, 50)
+    clip: bool = False
     threshold: float | str = "half"
     train_sizes: tuple[int, ...] = ()
     n_draws: int = Field(5, ge=1)
@@ -120,6 +133,8 @@ class EvaluationSettings(Settings):
     new_site: bool = True
     outlyingness: bool = True
     outside_percentile: float = Field(97.5, ge=50.0, lt=100.0)
+    recentre: Literal["none", "site"] = "none"
+    recentre_preserve: tuple[str, ...] = ("age", "sex")
     harmonise: Literal["none", "combat"] = "none"
     harmonise_preserve: tuple[str, ...] = ("age", "sex")
     residualise: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from neurocontrast.evaluation.fitting import permutation_summary, predict_out_of
 from neurocontrast.evaluation.groups import group_table, site_table
 from neurocontrast.evaluation.learning import learning_curve
 from neurocontrast.evaluation.new_site import measure_new_sites
-from neurocontrast.evaluation.outlyingness import measure_outlyingness
+from neurocontrast.evaluation.outlyingness import measure_outlyingness, training_distribution
 from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.probe_kinds import STRENGTH_NAMES
 from neurocontrast.evaluation.results import look_at_results, study_summary
@@ -65,14 +65,16 @@ def run_study(
     outlying = measure_outlyingness(study, new_sites.splits, progress)
     figures["outlyingness"] = outlying.summary
     figures["learning_curve"], curve = learning_curve(study, progress)
-    figures["external"], tested = run_external(external, progress=progress)
-    probe = None if why_not_stored(study) else fit_on_all(study, encoder=encoder)[1]
+    inside = training_distribution(study)
+    tested = run_external(external, distribution=inside, progress=progress)
+    figures["external"] = tested.summary
+    probe = None if why_not_stored(study) else fit_on_all(study, encoder=encoder, distribution=inside)[1]
     notices = [*study.notices, *(external.notices if external else ()), *look_at_results(figures, models)]
-    notices += [*panel.notices, *new_sites.notices, *outlying.notices]
+    notices += [*panel.notices, *new_sites.notices, *outlying.notices, *tested.notices]
     tables |= panel.tables
     measured = {"new_sites": new_sites.table, "outlyingness": outlying.table}
     tables |= {name: table for name, table in measured.items() if table is not None}
-    tables |= tested if curve is None else {**tested, "learning_curve": curve}
+    tables |= tested.tables if curve is None else {**tested.tables, "learning_curve": curve}
     return Evaluation(study_summary(study, models, figures, notices), tables, probe)
 
 

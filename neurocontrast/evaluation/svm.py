@@ -57,6 +57,7 @@ def fit_svm(
     subjects: npt.NDArray[np.object_],
     settings: EvaluationSettings,
     seed: int,
+    sites: npt.NDArray[np.object_] | None = None,
 ) -> ProbeFit:
     """Choose C inside the training rows, fit on all of them, and predict the test rows.
 
@@ -65,7 +66,7 @@ def fit_svm(
     error), of equals the strongest penalty, tried as in `fit_probe`. The sigmoid of that C makes the
     test rows' decision values into probabilities.
     """
-    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed)
+    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=sites)
     strength, failed = _choose(design, target, np.unique(target.values[train]), pairs, settings.C)
     x_train, x_test = standardise(*design(train, test))
     machine = fit_machine(x_train, target, train, strength)

@@ -139,6 +139,11 @@ def _explain(
 
 def _readout(probe: FittedProbe, settings: ExplanationSettings) -> _Readout:
     """Return the linear function of features as they are: a log-odds, a margin, or the predicted number."""
+    if probe.recentring is not None:
+        raise ConfigError(
+            "explanation: the probe was fitted on recentred features, which one scan alone does not have. Explain an "
+            "evaluation with recentre=none."
+        )
     weights = probe.coefficients / probe.scale[:, None]
     intercepts = probe.intercept - (probe.mean / probe.scale) @ probe.coefficients
     if probe.kind != "multiclass":

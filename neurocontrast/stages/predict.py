@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.embedding.table import Embeddings, read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.encoders import check_same_encoder, encoder_digest
+from neurocontrast.evaluation.outlyingness import outside_by_site, outside_message
+from neurocontrast.evaluation.recentring import FEW_SUBJECTS
 from neurocontrast.evaluation.table import check_rows, tidy_table
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
@@ -26,10 +29,14 @@ def predict(
     embeddings: str | os.PathLike[str],
     *,
     out: str | os.PathLike[str],
+    outside_percentile: float = 97.5,
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Path:
     """Apply the probe of an evaluation to embeddings of the same encoder.
+
+    A probe of recentred features gets these recentred: training sites by what was learned of them, others by their
+    own scans in this table (transductive).
 
     Parameters
     ----------
@@ -40,7 +47,10 @@ def predict(
     out : path
         Table to write, ending in ``.tsv``: identifiers, site, ``y_score`` (probability of the positive class, or
         number; of several classes ``score_<class>``), ``y_pred``, and ``trained_on``, which marks subjects that
-        the probe was fitted on. Beside it, ending in ``.json``, where it came from.
+        the probe was fitted on; ``mahalanobis``, ``mahalanobis_percentile`` and ``outside``: how far from those a scan
+        lies. Beside it, ending in ``.json``, where it came from.
+    outside_percentile : float, default=97.5
+        Beyond which percentile of the training scans' own distances a scan is called outside.
     overwrite, progress : bool, Progress
         Whether an `out` that exists is replaced; told of warnings.
 
@@ -52,8 +62,11 @@ def predict(
     Raises
     ------
     CheckpointError, ConfigError, DataError
-        For a probe that is absent or damaged, an `out` that cannot be written, embeddings of another encoder.
+        For a probe that is absent or damaged, an `out` that cannot be written, embeddings of another encoder, a site
+        that is missing where features must be recentred.
     """
+    if not 50 <= outside_percentile < 100:
+        raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
     target = _check_target(Path(out), overwrite=overwrite)
     fitted = load_probe(probe)
     read = read_embeddings(embeddings)
@@ -65,21 +78,35 @@ def predict(
         parameter=Path(embeddings).name,
         what="the probe",
     )
-    table = _predictions(fitted, read)
-    _warn(progress, doubt, table["trained_on"])
-    write_json(target.with_suffix(".json"), _origin(fitted, Path(embeddings), read.info, table))
+    table, about, told = _apply(fitted, read, outside_percentile)
+    for message in (doubt, *told):
+        if message is not None:
+            progress.warning(message)
+    write_json(target.with_suffix(".json"), _origin(fitted, Path(embeddings), read.info, table) | about)
     write_table(target, table)
     return target
 
 
-def _warn(progress: Progress, doubt: str | None, trained_on: pd.Series) -> None:
-    if doubt is not None:
-        progress.warning(doubt)
-    if trained_on.any():
-        progress.warning(
-            f"{int(trained_on.sum())} of {len(trained_on)} scans are of subjects that the probe was fitted on "
-            "(trained_on). What it says of them is no test of it."
-        )
+def _apply(
+    fitted: FittedProbe, read: Embeddings, threshold: float
+) -> tuple[pd.DataFrame, dict[str, Any], list[str | None]]:
+    """Return predictions, what is to be said of them in the file beside them, and warnings."""
+    tidy = tidy_table(read.table)
+    check_rows(tidy, read.features)
+    recentred = _recentred(fitted, tidy)
+    table = _predictions(fitted, tidy, read.features, threshold)
+    outside = _outside(table, tidy, threshold)
+    told = [_known_message(table["trained_on"]), _few_message(recentred), outside and outside["message"]]
+    return table, {"recentred": recentred, "outlyingness": outside}, [*told, _no_distribution(fitted)]
+
+
+def _known_message(trained_on: pd.Series) -> str | None:
+    if not trained_on.any():
+        return None
+    return (
+        f"{int(trained_on.sum())} of {len(trained_on)} scans are of subjects that the probe was fitted on "
+        "(trained_on). What it says of them is no test of it."
+    )
 
 
 def _check_target(out: Path, *, overwrite: bool) -> Path:
@@ -92,11 +119,62 @@ def _check_target(out: Path, *, overwrite: bool) -> Path:
     return out
 
 
-def _predictions(fitted: FittedProbe, read: Embeddings) -> pd.DataFrame:
-    tidy = tidy_table(read.table)
-    check_rows(tidy, read.features)
+def _recentred(fitted: FittedProbe, tidy: pd.DataFrame) -> list[dict[str, Any]] | None:
+    """Return by what each site is recentred; None where the probe does not need that."""
+    if fitted.recentring is None:
+        return None
+    missing = int(tidy["site"].isna().sum())
+    if missing:
+        raise DataError(
+            f"embeddings: {missing} of {len(tidy)} scans have no site, and this probe needs features recentred by site "
+            "(its evaluation had recentre=site). Fill in their site, or leave them out."
+        )
+    counts, known = tidy.groupby("site")["subject_id"].nunique(), set(fitted.recentring.shifts.sites)
+    return [{"site": site, "n_subjects": int(n), "by": "training" if site in known else "own scans"}
+            for site, n in counts.items()]  # fmt: skip
+
+
+def _few_message(recentred: list[dict[str, Any]] | None) -> str | None:
+    few = [each for each in recentred or [] if each["by"] == "own scans" and each["n_subjects"] < FEW_SUBJECTS]
+    if not few:
+        return None
+    listed = ", ".join(f"{each['site']} {each['n_subjects']}" for each in few[:8])
+    return (
+        f"{len(few)} sites that the probe has not seen have fewer than {FEW_SUBJECTS} subjects here ({listed}): what "
+        "is taken out as the site is mostly these people, and predictions are drawn to the training mean. Give "
+        "more of their scans, which need no label."
+    )
+
+
+def _no_distribution(fitted: FittedProbe) -> str | None:
+    if fitted.distribution is not None:
+        return None
+    return "The probe does not say where its training scans lie, so nothing tells which of these scans lie outside."
+
+
+def _outside(table: pd.DataFrame, tidy: pd.DataFrame, threshold: float) -> dict[str, Any] | None:
+    if "mahalanobis_percentile" not in table:
+        return None
+    percentiles = table["mahalanobis_percentile"].to_numpy(dtype=float)
+    by_site = outside_by_site(list(tidy["site"]), list(tidy["subject_id"]), percentiles, threshold=threshold)
+    n_outside, n = int(table["outside"].sum()), len(table)
+    return {
+        "reference": "probe",
+        "threshold_percentile": threshold,
+        "n_outside": n_outside,
+        "n": n,
+        "by_site": by_site,
+        "message": outside_message(n_outside, n, threshold, by_site),
+    }
+
+
+def _predictions(
+    fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating], threshold: float
+) -> pd.DataFrame:
     table = tidy[["participant_id", "session", "site"]].copy()
-    scores = fitted.predict(read.features)
+    if fitted.recentring is not None:
+        features = fitted.recentring.apply(features, tidy)
+    scores = fitted.predict(features)
     if fitted.kind == "multiclass":
         for code, name in enumerate(fitted.classes):
             table[f"score_{name}"] = scores[:, code]
@@ -105,6 +183,9 @@ def _predictions(fitted: FittedProbe, read: Embeddings) -> pd.DataFrame:
     labels = np.array(fitted.classes, dtype=object)
     table["y_pred"] = scores if fitted.kind == "continuous" else labels[fitted.decide(scores)]
     table["trained_on"] = [subject_digest(subject) in fitted.trained_on for subject in tidy["subject_id"]]
+    if fitted.distribution is not None:
+        table["mahalanobis"], table["mahalanobis_percentile"] = fitted.distribution.percentiles(features)
+        table["outside"] = table["mahalanobis_percentile"] > threshold
     return table
 
 

@@ -37,7 +37,8 @@ def run(training, test, *, info=RUN, test_info=RUN, **options):
     options = {"test": "others.parquet", **options}
     study = plan_study(*training, settings=EvaluationSettings(**{**FAST, **options}), info=info)
     external = plan_external(study, *test, info=test_info, training_info=info)
-    summary, tables = run_external(external)
+    tested = run_external(external)
+    summary, tables = tested.summary, tested.tables
     return summary, tables, external
 
 

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.covariance import ledoit_wolf_shrinkage
+from sklearn.neighbors import NearestNeighbors
+
+from neurocontrast.evaluation.distribution import (
+    LEVELS,
+    fit_distribution,
+    neighbour_percentiles,
+    place,
+    shrinkage,
+)
+
+
+def names(n: int) -> np.ndarray:
+    return np.array([f"sub-{row:04d}" for row in range(n)], dtype=object)
+
+
+def draw(n: int, *, p: int = 60, seed: int = 0, site: float = 2.0):
+    generator = np.random.default_rng(seed)
+    mixing = np.random.default_rng(99).normal(size=(p, p)) / np.sqrt(p)
+    places = np.arange(n) % 3
+    shifts = site * np.random.default_rng(98).normal(size=(3, p))
+    return generator.normal(size=(n, p)) @ mixing + shifts[places], [f"s{place}" for place in places]
+
+
+@pytest.mark.parametrize("p", [20, 200])
+def test_new_people_of_known_sites_are_flagged_at_the_nominal_rate(p):
+    shares = []
+    for seed in range(6):
+        x, sites = draw(150, p=p, seed=seed)
+        found = fit_distribution(x, sites, names(150), seed=seed)
+        shares.append((found.percentiles(draw(600, p=p, seed=100 + seed)[0])[1] > 97.5).mean())
+    assert 0.01 < np.mean(shares) < 0.06  # of some 50 scans a site, the 97.5th percentile lies near the largest
+
+
+def test_a_scan_far_from_every_site_is_outside_and_one_between_two_sites_too():
+    x, sites = draw(150, site=6.0)
+    found = fit_distribution(x, sites, names(150), seed=0)
+    between = (found.centres[0] + found.centres[1]) / 2
+    assert found.percentiles(np.stack([x.mean(axis=0) + 20, between]))[1].min() > 97.5
+    assert found.percentiles(found.centres)[1].max() < 1
+
+
+def test_a_shifted_site_lies_outside():
+    x, sites = draw(150, p=100)
+    found = fit_distribution(x, sites, names(150), seed=0)
+    shifted = draw(60, p=100, seed=5)[0] + 2.0 * np.random.default_rng(7).normal(size=100)
+    assert (found.percentiles(shifted)[1] > 97.5).mean() > 0.95
+
+
+def test_percentiles_are_of_people_measured_without_themselves():
+    """With more features than scans, a training scan lies in the span of the reference; a new one does not."""
+    x, sites = draw(100, p=300)
+    found = fit_distribution(x, sites, names(100), seed=0)
+    assert np.median(found.percentiles(draw(300, p=300, seed=1)[0])[1]) == pytest.approx(50, abs=15)
+    assert np.median(found.percentiles(x)[1]) < 20  # these shaped it
+
+
+def test_all_scans_of_a_subject_are_in_one_fold():
+    """Copies of a scan would make it usual, were they not left out together."""
+    x, sites = draw(40, p=300)
+    once = fit_distribution(x, sites, names(40), seed=0)
+    thrice = fit_distribution(np.tile(x, (3, 1)), sites * 3, np.tile(names(40), 3), seed=0)
+    new = draw(200, p=300, seed=1)[0]
+    assert np.median(thrice.percentiles(new)[1]) == pytest.approx(np.median(once.percentiles(new)[1]), abs=20)
+
+
+@pytest.mark.parametrize(("n", "p"), [(40, 100), (100, 30)])
+def test_the_shrinkage_is_that_of_ledoit_and_wolf(n, p):
+    z = np.random.default_rng(0).normal(size=(n, p)) * np.linspace(0.5, 2, p)
+    squared = float(((z @ z.T) ** 2).sum())
+    assert shrinkage(z, squared, p) == pytest.approx(ledoit_wolf_shrinkage(z, assume_centered=True), abs=1e-10)
+
+
+def test_the_distance_is_that_of_the_shrunk_covariance():
+    """With fewer features than axes, nothing is left over, and the distance can be had from the matrix itself."""
+    x, _ = draw(80, p=10)
+    found = fit_distribution(x, ["a"] * 80, names(80), seed=0)
+    z = (x - x.mean(axis=0)) / found.scale
+    drawn = ledoit_wolf_shrinkage(z, assume_centered=True)
+    covariance = (1 - drawn) * z.T @ z / 79 + drawn * np.trace(z.T @ z) / 79 / 10 * np.eye(10)
+    expected = np.sqrt(np.einsum("ij,jk,ik->i", z, np.linalg.inv(covariance), z))
+    np.testing.assert_allclose(found.distances(x)[0], expected, rtol=1e-8)
+
+
+def test_what_does_not_vary_is_left_out():
+    x, sites = draw(60, p=5)
+    x = np.column_stack([x, np.full(60, 3.0)])
+    found = fit_distribution(x, sites, names(60), seed=0)
+    moved = x.copy()
+    moved[:, -1] = 99.0
+    np.testing.assert_allclose(found.distances(moved)[0], found.distances(x)[0])
+    assert fit_distribution(np.ones((60, 4)), sites, names(60), seed=0) == "no feature varies within the training sites"
+
+
+def test_small_sites_and_scans_without_a_site_share_a_centre():
+    x, sites = draw(60)
+    found = fit_distribution(x, ["one", None, *sites[2:]], names(60), seed=0)
+    assert found.sites == ("(other sites)", "s0", "s1", "s2")
+
+
+def test_too_few_people_have_no_distribution():
+    x, sites = draw(60)
+    found = fit_distribution(x, sites, np.tile(names(19), 4)[:60], seed=0)
+    assert found == "fewer than 20 training subjects (19)"
+
+
+def test_neighbours_are_those_of_scikit_learn():
+    x, sites = draw(80)
+    found = fit_distribution(x, sites, names(80), seed=0)
+    new = draw(50, seed=1)[0]
+    distances, percentiles = neighbour_percentiles(found, x, names(80), new, seed=0)
+    oracle = NearestNeighbors(n_neighbors=5).fit(x / found.scale).kneighbors(new / found.scale)[0].mean(axis=1)
+    np.testing.assert_allclose(distances, oracle)
+    assert np.median(percentiles) == pytest.approx(50, abs=20)
+
+
+def test_a_place_among_usual_distances():
+    usual = np.linspace(1.0, 3.0, len(LEVELS))
+    assert [place(value, usual) for value in (0.0, 1.0, 2.0, 3.0, 9.0)] == [0.0, 0.0, 50.0, 100.0, 100.0]
+    assert place(1.0, np.ones(len(LEVELS))) == 50.0

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
+from neurocontrast.evaluation.fitting import FeatureDesign
+from neurocontrast.evaluation.recentring import (
+    RecentredDesign,
+    encode_columns,
+    fit_site_shifts,
+    learn_columns,
+    learn_recentring,
+)
+from neurocontrast.evaluation.target import Target
+from neurocontrast.exceptions import ConfigError, DataError
+
+FAST = {
+    "n_bootstraps": 0,
+    "umap": False,
+    "confounds": False,
+    "outlyingness": False,
+    "n_inner_folds": 3,
+    "alpha": (1.0, 100.0),
+}
+
+
+def scans(n: int = 240, *, n_sites: int = 4, shift: float = 3.0, age_by_site: float = 0.0, seed: int = 0):
+    """Age moves features along one direction, each site along another; sites may differ in age."""
+    generator = np.random.default_rng(seed)
+    places = np.arange(n) % n_sites
+    ages = generator.uniform(20, 80, n) + age_by_site * (places == n_sites - 1)
+    directions = generator.normal(size=(n_sites + 1, 30))
+    features = np.outer((ages - 50) / 15, directions[0]) + shift * directions[1 + places]
+    table = pd.DataFrame(
+        {
+            "participant_id": [f"sub-{row:03d}" for row in range(n)],
+            "age": ages,
+            "sex": generator.choice(["F", "M"], n),
+            "site": [f"s{place}" for place in places],
+            "diagnosis": generator.choice(["control", "patient"], n),
+        }
+    )
+    return table, features + generator.normal(size=features.shape)
+
+
+def evaluate(table, features, **options):
+    settings = EvaluationSettings(**{"target": "age", **FAST, **options})
+    return run_study(plan_study(table, features, settings=settings))
+
+
+def mae_of(result, where, model="embedding"):
+    return result.summary["new_site"][where][model]["mae"]["value"]
+
+
+def test_a_shift_of_the_features_is_undone_at_a_site_that_was_never_seen():
+    result = evaluate(*scans(), recentre="site")
+    assert mae_of(result, "home") < 3.5
+    assert mae_of(result, "unseen") > 2 * mae_of(result, "home")
+    assert mae_of(result, "unseen", "recentred") < 1.4 * mae_of(result, "home")
+    assert result.summary["new_site"]["models"] == ["embedding", "recentred", "baseline"]
+
+
+def test_without_a_shift_recentring_costs_little():
+    result = evaluate(*scans(shift=0.0), recentre="site")
+    assert mae_of(result, "unseen", "recentred") < 1.2 * mae_of(result, "unseen")
+
+
+def test_a_true_difference_in_the_target_is_lost_and_the_notice_has_the_numbers():
+    table, features = scans(shift=0.0, age_by_site=25.0)
+    result = evaluate(table, features, recentre="site")
+    last = result.tables["new_sites"].set_index(["site", "model"]).loc["s3"]
+    assert abs(last.loc["embedding", "bias"]) < 8
+    assert last.loc["recentred", "bias"] == pytest.approx(-25, abs=6)
+    told = next(each["message"] for each in result.summary["warnings"] if each["code"] == "recentred")
+    assert "transductive" in told
+    assert f"{table.loc[table['site'] == 's3', 'age'].mean():.1f} at s3" in told
+
+
+def test_what_is_known_of_a_site_is_not_taken_for_its_shift():
+    """A diagnosis is predicted; sites differ in age, which the features show: kept, or taken for the site."""
+    generator = np.random.default_rng(3)
+    table, _ = scans(400, n_sites=2)
+    old = table["site"] == "s1"
+    table["age"] = np.where(old, 70.0, 30.0) + generator.normal(0, 8, 400)
+    patient = table["diagnosis"] == "patient"
+    age, disease = generator.normal(size=(2, 30))
+    features = np.outer((table["age"] - 50) / 15, age) + np.outer(patient, disease) + generator.normal(size=(400, 30))
+    design = {
+        keep: RecentredDesign(FeatureDesign(features), plan(table, features).table, keep) for keep in ((), ("age",))
+    }
+    rows = np.flatnonzero(~old), np.flatnonzero(old)
+    plain, kept = (design[keep](*rows) for keep in ((), ("age",)))
+    gap = (features[rows[1]].mean(axis=0) - features[rows[0]].mean(axis=0)) @ age / (age @ age)
+    for (x_train, x_test), expected in ((plain, 0.0), (kept, gap)):
+        found = (x_test.mean(axis=0) - x_train.mean(axis=0)) @ age / (age @ age)
+        assert found == pytest.approx(expected, abs=0.5)
+
+
+def plan(table, features, **options):
+    return plan_study(table, features, settings=EvaluationSettings(**{"target": "diagnosis", **FAST, **options}))
+
+
+def test_training_sites_are_moved_by_training_rows_and_new_ones_by_their_own():
+    table, features = scans(120, n_sites=3)
+    study = plan(table, features)
+    design = RecentredDesign(FeatureDesign(study.features), study.table)
+    sites = study.table["site"].to_numpy(dtype=object)
+    train, test = np.flatnonzero(sites != "s2"), np.flatnonzero(sites == "s2")
+    x_train, x_test = design(train, test)
+    assert np.abs(x_train[sites[train] == "s0"].mean(axis=0) - x_train[sites[train] == "s1"].mean(axis=0)).max() < 0.2
+    assert np.abs(x_test.mean(axis=0) - x_train.mean(axis=0)).max() < 0.2
+    again = design(train, test[:7])[0]
+    np.testing.assert_array_equal(x_train, again)  # whoever is tested does not move the training rows
+    known = design(train, np.flatnonzero(sites == "s0")[:1])[1]
+    np.testing.assert_allclose(known[0], x_train[np.flatnonzero(sites[train] == "s0")[0]])
+
+
+def test_few_people_are_hardly_taken_for_a_site():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(200, 50))
+    shifts = fit_site_shifts(x, ["a"] * 100 + ["b"] * 100, np.arange(200), np.zeros((200, 0)))
+    one = generator.normal(size=(1, 50))
+    moved = shifts.apply(one, ["new"], ["someone"], np.zeros((1, 0)))
+    assert np.abs(moved - one).mean() < 0.35 * np.abs(one).mean()  # nothing but the person: nothing of a site
+    far = shifts.apply(one + 10, ["new"], ["someone"], np.zeros((1, 0)))
+    assert np.abs(far).mean() < 1.0  # so far away that it must be the site
+
+
+def test_a_subject_with_many_scans_counts_once():
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=(40, 5))
+    x[0] += 100.0
+    sites, subjects = ["a"] * 20 + ["b"] * 20, [str(row) for row in range(40)]
+    once = fit_site_shifts(x, sites, subjects, np.zeros((40, 0)))
+    repeated = np.r_[np.zeros(9, dtype=int), np.arange(40)]
+    often = fit_site_shifts(
+        x[repeated], np.array(sites)[repeated], np.array(subjects)[repeated], np.zeros((len(repeated), 0))
+    )
+    np.testing.assert_allclose(once.shifts, often.shifts)
+
+
+def test_the_fit_does_not_chase_what_recentred_features_cannot_tell():
+    table, features = scans(shift=0.0, age_by_site=40.0)
+    study = plan(table, features, target="age")
+    design = RecentredDesign(FeatureDesign(study.features), study.table)
+    rows = np.arange(len(study.table))
+    fitted = design.within_sites(study.target, rows)
+    means = pd.Series(fitted.values).groupby(study.table["site"].to_numpy()).mean()
+    assert np.ptp(means) < 2.0
+    assert fitted.values.mean() == pytest.approx(study.target.values.mean(), abs=1.0)
+    classes = Target("sex", "binary", np.array([0, 1]), ("F", "M"), "M")
+    assert design.within_sites(classes, np.arange(2)) is classes
+
+
+def test_covariates_are_read_as_in_training():
+    table = pd.DataFrame({"age": [20.0, 40.0, np.nan], "sex": ["F", "M", None]})
+    columns = learn_columns(table, ("age", "sex"))
+    np.testing.assert_allclose(encode_columns(table, columns), [[20, 1, 0], [40, 0, 1], [30, 0, 0]])
+    np.testing.assert_allclose(encode_columns(table[["sex"]], columns)[:, 0], 30)
+
+
+def test_small_sites_do_not_leave_the_evaluation():
+    table, features = scans(64, n_sites=3)
+    table.loc[:3, "site"] = "tiny"
+    study = plan(table, features)
+    assert learn_recentring(study.table, study.features, ()).shifts.sites == ("s0", "s1", "s2")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": "site"}, "target=site"),
+        ({"harmonise": "combat"}, "harmonise=combat takes the shifts"),
+        ({"residualise": ("site",)}, r"residualise=\[site\] takes the shifts"),
+        ({"recentre_preserve": ("agee",)}, "Did you mean 'age'"),
+    ],
+)
+def test_what_cannot_be_recentred_is_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        plan(*scans(80), **{"recentre": "site", **options})
+
+
+def test_a_scan_without_a_site_cannot_be_recentred():
+    table, features = scans(80)
+    table.loc[3, "site"] = None
+    with pytest.raises(DataError, match="1 of 80 scans have no site"):
+        plan(table, features, recentre="site")
+
+
+def test_permutations_go_through_the_same_procedure():
+    result = evaluate(*scans(90, n_sites=3), recentre="site", n_permutations=9, n_folds=3, new_site=False)
+    assert result.summary["permutation"]["p_values"]["mae"] == pytest.approx(0.1)

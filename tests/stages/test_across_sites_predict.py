@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import neurocontrast as nc
+from neurocontrast.cli.app import run
+from neurocontrast.embedding.table import write_embeddings
+from neurocontrast.exceptions import ConfigError, DataError
+
+FAST = {
+    "target": "age",
+    "n_bootstraps": 0,
+    "umap": False,
+    "confounds": False,
+    "new_site": False,
+    "alpha": (1.0, 100.0),
+    "n_inner_folds": 3,
+}
+INFO = {"pretraining_subjects": ["0" * 16], "run": {"weights": {"sha256": "a" * 64}}}
+
+
+def write(path: Path, *, n: int, sites: tuple[str, ...], shift: float = 0.0, first: int = 0, ages=(20, 80)) -> Path:
+    """Age moves features along one direction; `shift` moves all of these scans along another."""
+    generator = np.random.default_rng(first)
+    names = [f"sub-{first + row:03d}" for row in range(n)]
+    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "1"})
+    table["age"], table["sex"] = generator.uniform(*ages, n), generator.choice(["F", "M"], n)
+    table["site"] = [sites[row % len(sites)] for row in range(n)]
+    age, away = np.random.default_rng(99).normal(size=(2, 20))
+    features = np.outer((table["age"] - 50) / 15, age) + shift * (away + age) + generator.normal(size=(n, 20))
+    write_embeddings(path, table, features.astype(np.float32), INFO)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("embeddings")
+    return {
+        "training": write(folder / "training.parquet", n=120, sites=("a", "b")),
+        "home": write(folder / "home.parquet", n=60, sites=("a", "b"), first=200),
+        "away": write(folder / "away.parquet", n=40, sites=("c",), shift=4.0, first=300),
+        "few": write(folder / "few.parquet", n=4, sites=("c",), shift=4.0, first=400),
+    }
+
+
+@pytest.fixture(scope="module")
+def plain(tables, tmp_path_factory) -> Path:
+    return nc.evaluate(tables["training"], out=tmp_path_factory.mktemp("plain") / "e", **FAST)
+
+
+@pytest.fixture(scope="module")
+def recentred(tables, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("recentred") / "e"
+    return nc.evaluate(tables["training"], out=out, recentre="site", test=str(tables["away"]), **FAST)
+
+
+class Told:
+    """Keeps warnings."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def warning(self, message: str) -> None:
+        self.messages.append(message)
+
+
+def predicted(probe: Path, table: Path, out: Path, **options) -> tuple[pd.DataFrame, dict, list[str]]:
+    told = Told()
+    nc.predict(probe, table, out=out / "p.tsv", progress=told, overwrite=True, **options)
+    return pd.read_csv(out / "p.tsv", sep="\t"), json.loads((out / "p.json").read_text()), told.messages
+
+
+def error(found: pd.DataFrame, table: Path) -> float:
+    ages = pd.read_parquet(table)["age"].to_numpy()
+    return float(np.abs(found["y_score"].to_numpy() - ages).mean())
+
+
+def test_scans_from_elsewhere_are_called_outside_and_those_from_home_are_not(plain, tables, tmp_path):
+    found, about, told = predicted(plain, tables["away"], tmp_path)
+    assert found["outside"].mean() > 0.95
+    assert about["outlyingness"]["by_site"] == [
+        {"site": "c", "n": 40, "n_outside": int(found["outside"].sum()), "median_percentile": 100.0}
+        | {"p_value": about["outlyingness"]["by_site"][0]["p_value"]}
+    ]
+    assert "do not trust" in told[0]
+    found, _, told = predicted(plain, tables["home"], tmp_path)
+    assert found["outside"].mean() < 0.1
+    assert found["mahalanobis_percentile"].median() == pytest.approx(50, abs=20)
+    assert told == []
+
+
+def test_the_threshold_can_be_set(plain, tables, tmp_path):
+    often = predicted(plain, tables["home"], tmp_path, outside_percentile=50)[0]["outside"].mean()
+    assert often == pytest.approx(0.5, abs=0.25)
+    with pytest.raises(ConfigError, match="outside_percentile: must be from 50 to below 100, got 100"):
+        nc.predict(plain, tables["home"], out=tmp_path / "q.tsv", outside_percentile=100)
+    arguments = ["predict", str(plain), str(tables["home"]), "--out", str(tmp_path / "r.tsv")]
+    assert run([*arguments, "--outside-percentile", "20"]) == 2
+    assert not (tmp_path / "r.tsv").exists()
+
+
+def test_a_recentred_probe_is_right_at_a_site_it_never_saw(plain, recentred, tables, tmp_path):
+    as_is = error(predicted(plain, tables["away"], tmp_path)[0], tables["away"])
+    found, about, _ = predicted(recentred, tables["away"], tmp_path)
+    assert as_is > 30
+    assert error(found, tables["away"]) < 8
+    assert about["recentred"] == [{"site": "c", "n_subjects": 40, "by": "own scans"}]
+    home, about, _ = predicted(recentred, tables["home"], tmp_path)
+    assert error(home, tables["home"]) < 8
+    assert {each["by"] for each in about["recentred"]} == {"training"}
+
+
+def test_the_stored_probe_says_what_the_external_test_said(recentred, tables, tmp_path):
+    found = predicted(recentred, tables["away"], tmp_path)[0]
+    tested = pd.read_csv(recentred / "external_predictions.tsv", sep="\t").set_index("participant_id")
+    np.testing.assert_allclose(found["y_score"], tested.loc[found["participant_id"], "y_score"], rtol=1e-6)
+    outlying = pd.read_csv(recentred / "external_outlyingness.tsv", sep="\t").set_index("participant_id")
+    expected = outlying.loc[found["participant_id"], "mahalanobis_percentile"]
+    np.testing.assert_allclose(found["mahalanobis_percentile"], expected, atol=1e-6)
+    summary = json.loads((recentred / "evaluation.json").read_text())
+    assert summary["external"]["outlyingness"]["reference"] == "probe"
+    assert (outlying["reference"] == "probe").all()
+
+
+def test_too_few_scans_of_a_new_site_are_warned_about(recentred, tables, tmp_path):
+    told = predicted(recentred, tables["few"], tmp_path)[2]
+    assert any("fewer than 10 subjects here (c 4)" in message for message in told)
+
+
+def test_a_scan_without_a_site_cannot_be_recentred(recentred, tmp_path):
+    path = write(tmp_path / "nowhere.parquet", n=5, sites=("c",))
+    table = pd.read_parquet(path)
+    features = table[[name for name in table if name.startswith("feature_")]].to_numpy()
+    write_embeddings(path, table.assign(site=None).drop(columns=[n for n in table if n.startswith("feature_")]),
+                     features, INFO)  # fmt: skip
+    with pytest.raises(DataError, match="5 of 5 scans have no site, and this probe needs"):
+        nc.predict(recentred, path, out=tmp_path / "p.tsv")
+    assert not (tmp_path / "p.tsv").exists()
+
+
+def test_the_folder_holds_no_features_of_a_person(recentred, tables):
+    """Neither a scan's features nor, of 120 people, any row that lies as near to a scan as another scan does."""
+    with np.load(recentred / "probe" / "probe.npz") as stored:
+        rows = [stored[name] for name in stored if stored[name].shape[-1:] == (20,) and name != "inside_axes"]
+    table = pd.read_parquet(tables["training"])
+    scans = table[[name for name in table if name.startswith("feature_")]].to_numpy(float)
+    between = np.linalg.norm(scans[:, None] - scans, axis=2)
+    nearest = np.sort(between, axis=1)[:, 1].min()
+    for array in rows:
+        each = np.atleast_2d(array)
+        assert len(each) <= 4
+        assert np.linalg.norm(each[:, None] - scans, axis=2).min() > 0.5 * nearest
+
+
+def test_the_terminal_is_told_of_new_sites_and_of_scans_outside(tables, tmp_path, capsys):
+    arguments = ["evaluate", str(tables["training"]), "--target", "age", "--out", str(tmp_path / "e")]
+    options = ("n_bootstraps=50", "umap=false", "confounds=false", "alpha=[1,100]", "n_inner_folds=3")
+    for option in options:
+        arguments += ["--set", f"evaluation.{option}"]
+    assert run(arguments) == 0
+    told = capsys.readouterr().err
+    assert "New site: mae" in told
+    assert "Scans outside the training distribution:" in told

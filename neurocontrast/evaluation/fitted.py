@@ -149,16 +149,8 @@ def fit_on_all(
     """
     target, settings, rows = study.target, study.settings, np.arange(len(study.table))
     design = features_design(study)
-    decided = fit_and_decide(
-        design,
-        target,
-        rows,
-        rows,
-        subjects=study.subjects,
-        settings=settings,
-        seed=final_seed(study),
-        sites=study.sites,
-    )
+    people: dict[str, Any] = {"subjects": study.subjects, "sites": study.sites}
+    decided = fit_and_decide(design, target, rows, rows, settings=settings, seed=final_seed(study), **people)
     if why_not_stored(study) is not None:
         return decided, None
     x = design(rows, rows)[0]

@@ -45,7 +45,7 @@ Pairs = Sequence[tuple[Rows, Rows]]
 Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
 """Gives the matrices of training and test rows; whatever it estimates, it estimates on the training rows."""
 
-MIN_INNER_SITES, MAX_INNER_SITES = 2, 10
+MIN_INNER_SITES, MAX_INNER_SITES = 3, 10
 """Of how many sites, or groups of sites, inner folds that leave sites out are made."""
 FEW_PER_INNER_FOLD = 5
 """Classes with fewer subjects an inner fold than this are spread over the inner folds evenly, not by chance."""

@@ -9,6 +9,7 @@ from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.fitted import why_not_stored
 from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.recentring import choose_kept
 from neurocontrast.evaluation.split_files import split_table
 from neurocontrast.files import digest_of
 
@@ -85,7 +86,14 @@ def study_summary(
         "n_folds": 1 + max(split.fold for split in study.splits),
         "n_repeats": 1 + max(split.repeat for split in study.splits),
         "seed": settings.seed,
-        "probe": {"name": study.probe, "why_not_stored": why_not_stored(study)},
+        "probe": {
+            "name": study.probe,
+            "why_not_stored": why_not_stored(study),
+            "inner_splits": settings.inner_splits,
+            "clip": settings.clip,
+            "recentre": settings.recentre,
+            "recentre_preserve": list(choose_kept(study.table, settings, target=target.name)),
+        },
         "n": {
             "scans": len(study.table),
             "subjects": int(study.table["subject_id"].nunique()),

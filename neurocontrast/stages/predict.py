@@ -65,9 +65,18 @@ def predict(
         For a probe that is absent or damaged, an `out` that cannot be written, embeddings of another encoder, a site
         that is missing where features must be recentred.
     """
-    if not 50 <= outside_percentile < 100:
-        raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
-    target = _check_target(Path(out), overwrite=overwrite)
+    target = _check_target(Path(out), outside_percentile, overwrite=overwrite)
+    fitted, read, doubt = _read(probe, Path(embeddings))
+    table, about, told = _apply(fitted, read, outside_percentile)
+    for message in (text for text in (doubt, *told) if text is not None):
+        progress.warning(message)
+    write_json(target.with_suffix(".json"), _origin(fitted, Path(embeddings), read.info, table) | about)
+    write_table(target, table)
+    return target
+
+
+def _read(probe: str | os.PathLike[str], embeddings: Path) -> tuple[FittedProbe, Embeddings, str | None]:
+    """Return the probe, the embeddings, and what makes doubtful that they are of one encoder."""
     fitted = load_probe(probe)
     read = read_embeddings(embeddings)
     doubt = check_same_encoder(
@@ -75,16 +84,10 @@ def predict(
         encoder_digest(read.info),
         n_expected=fitted.n_features,
         n_found=read.features.shape[1],
-        parameter=Path(embeddings).name,
+        parameter=embeddings.name,
         what="the probe",
     )
-    table, about, told = _apply(fitted, read, outside_percentile)
-    for message in (doubt, *told):
-        if message is not None:
-            progress.warning(message)
-    write_json(target.with_suffix(".json"), _origin(fitted, Path(embeddings), read.info, table) | about)
-    write_table(target, table)
-    return target
+    return fitted, read, doubt
 
 
 def _apply(
@@ -109,7 +112,9 @@ def _known_message(trained_on: pd.Series) -> str | None:
     )
 
 
-def _check_target(out: Path, *, overwrite: bool) -> Path:
+def _check_target(out: Path, outside_percentile: float, *, overwrite: bool) -> Path:
+    if not 50 <= outside_percentile < 100:
+        raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
     if out.is_dir() or out.suffix != ".tsv":
         raise ConfigError(f"out: must be a file that ends in .tsv, got '{out}'.")
     for path in (out, out.with_suffix(".json")):

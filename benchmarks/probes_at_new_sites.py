@@ -1,0 +1,67 @@
+"""What probes do at a site that was never seen: as they are, recentred, with penalties chosen for it, clipped.
+
+    python benchmarks/probes_at_new_sites.py EMB.parquet [EMB2.parquet ...] --target age
+
+Each table has a column `use`: probes are fitted on its ``pretrain`` scans and tested on all others but ``unused``.
+Prints, for every test site, the error, the rank correlation, the bias, and the share of scans that lie outside.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from neurocontrast.embedding.table import read_embeddings
+from neurocontrast.evaluation import EvaluationSettings, plan_external, plan_study, run_study
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "as is": {},
+    "clip": {"clip": True},
+    "inner leave-site-out": {"inner_splits": "leave-site-out"},
+    "recentred, nothing kept": {"recentre": "site", "recentre_preserve": ()},
+    "recentred": {"recentre": "site"},
+    "recentred, inner leave-site-out": {"recentre": "site", "inner_splits": "leave-site-out"},
+}
+FAST = {"umap": False, "n_bootstraps": 0, "confounds": False, "new_site": False, "allow_overlap": True}
+
+
+def measure(path: Path, target: str, options: dict[str, Any]) -> list[str]:
+    """Return a line for each test site."""
+    read = read_embeddings(path)
+    use = read.table["use"].to_numpy(dtype=object)
+    fitted, tested = use == "pretrain", (use != "pretrain") & (use != "unused")
+    settings = EvaluationSettings(target=target, test=str(path), **FAST, **options)
+    study = plan_study(read.table[fitted], read.features[fitted], settings=settings, info=read.info)
+    external = plan_external(study, read.table[tested], read.features[tested], info=read.info, training_info=read.info)
+    result = run_study(study, external=external)
+    sites = result.tables["external_sites"].set_index("site")
+    outside = result.tables["external_outlyingness"].groupby("site")["outside"].mean()
+    found = result.tables["external_predictions"].set_index("site")
+    lines = []
+    for site, row in sites.iterrows():
+        if study.target.kind == "continuous":
+            errors = found.loc[site, "y_score"].astype(float) - found.loc[site, "y_true"].astype(float)
+            figures = f"MAE {row['mae']:5.1f}  Spearman {row['spearman']:5.2f}  bias {errors.mean():6.1f}"
+        else:
+            figures = f"AUC {row['auc']:.2f}  balanced accuracy {row['balanced_accuracy']:.2f}"
+        lines.append(f"{site} (n {row['n']})  {figures}  outside {outside[site]:.2f}")
+    return lines
+
+
+def main() -> None:
+    """Print every variant of every table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("embeddings", nargs="+", type=Path)
+    parser.add_argument("--target", default="age")
+    arguments = parser.parse_args()
+    for path in arguments.embeddings:
+        for name, options in VARIANTS.items():
+            if arguments.target != "age" and "clip" in options:
+                continue
+            for line in measure(path, arguments.target, options):
+                print(f"{path.stem:12s} {name:32s} {line}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -65,20 +65,23 @@ def compare(
         raise ConfigError(f"n_bootstraps must be 1 or more and confidence_level between 0 and 1; {found}.")
     loaded = _load(evaluations, names)
     progress.message(f"Comparing {len(loaded)} evaluations")
-    models, differences = compare_models(loaded, n_bootstraps=n_bootstraps, level=confidence_level, seed=seed)
+    tables = _tables(loaded, *compare_models(loaded, n_bootstraps=n_bootstraps, level=confidence_level, seed=seed))
     about = {"n_bootstraps": n_bootstraps, "interval_method": "BCa", "confidence_level": confidence_level, "seed": seed}
-    tables = {
-        "models": _with_unseen(models, loaded),
-        "differences": differences,
-        "learning_curves": _learning_curves(loaded),
-        "tradeoff": tradeoff_table(loaded, models, metric=PRIMARY[loaded[0].summary["kind"]]),
-    }
     with atomic_folder(folder) as new:
         for name in (name for name, table in tables.items() if len(table)):
             write_table(new / f"{name}.tsv", tables[name])
         write_json(new / "comparison.json", {**_describe(loaded), **about})
         _write_page(new, progress)
     return folder
+
+
+def _tables(loaded: list[Evaluated], models: pd.DataFrame, differences: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    return {
+        "models": _with_unseen(models, loaded),
+        "differences": differences,
+        "learning_curves": _learning_curves(loaded),
+        "tradeoff": tradeoff_table(loaded, models, metric=PRIMARY[loaded[0].summary["kind"]]),
+    }
 
 
 def _write_page(folder: Path, progress: Progress) -> None:

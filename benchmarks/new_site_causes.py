@@ -24,7 +24,7 @@ from new_site_causes_simulated import simulate_causes, summarise
 from threadpoolctl import threadpool_limits
 
 KNOWN, NEW, HOME = ("london", "ucla"), "novosibirsk", "london"
-BOX, BRAIN = {"normalise": "zscore"}, {"normalise": "zscore-brain"}
+BOX, BRAIN, PERCENTILE = ({"normalise": how} for how in ("zscore", "zscore-brain", "percentile"))
 E6 = {"erode_mm": 6.0}
 ERODED = {**BRAIN, **E6}
 N_DESCRIBED = 16
@@ -119,7 +119,7 @@ def directions(products: Products, seeds: int) -> pd.DataFrame:
         "z-score of the box": BOX,
         "z-score of the brain": BRAIN,
         "z-score, eroded": ERODED,
-        "percentiles, eroded": {"normalise": "percentile", **E6},
+        "percentiles, eroded": {**PERCENTILE, **E6},
         "white matter, eroded": {"normalise": "white-matter", **E6},
     }
     rows = []
@@ -137,7 +137,7 @@ def attribute(products: Products, people: People, folds: list[Fold]) -> pd.DataF
     errors, excess = {}, {}
     for number in range(2 ** len(REPAIRS)):
         done = frozenset(name for bit, name in enumerate(REPAIRS) if number >> bit & 1)
-        settings = {**(BRAIN if "intensity" in done else BOX), **(E6 if "rim" in done else {})}
+        settings = {**(PERCENTILE if "intensity" in done else BOX), **(E6 if "rim" in done else {})}
         of_change = {"sharpness": "blur-8", "registration": "shift-scale"}
         changes = tuple(change for name, change in of_change.items() if name in done)
         found, _ = score(products.of(Condition("", str(sorted(done)), settings, changes)), people, folds)
@@ -156,7 +156,11 @@ def attribute(products: Products, people: People, folds: list[Fold]) -> pd.DataF
 def zones(products: Products, people: People, folds: list[Fold]) -> pd.DataFrame:
     parts = zones_of(products.cohort)
     found = {}
-    for name, settings in (("z-score of the box", BOX), ("z-score of the brain", BRAIN), ("eroded", ERODED)):
+    for name, settings in (
+        ("z-score of the box", BOX),
+        ("z-score of the brain", BRAIN),
+        ("percentiles, eroded", {**PERCENTILE, **E6}),
+    ):
         condition = Condition("", name, settings)
         found[name] = bias_by_zone(images(products.cohort, condition), products.of(condition), people, folds, parts)
     return pd.DataFrame(found).rename_axis("zone").reset_index()
@@ -201,19 +205,25 @@ def described(cohort: Cohort, n: int) -> pd.DataFrame:
 def real(folder: Path, out: Path, *, seeds: int, n_described: int) -> None:
     cohort = read_cohort(folder, KNOWN)
     site = cohort.site
-    people = people_of(cohort, cohort.known, site == HOME, site == NEW)
+    home, new = site == HOME, site == NEW
+    people = people_of(cohort, cohort.known, home, new)
     folds, products = folds_of(people, seeds), Products(cohort)
+    alone = people_of(cohort, home, home, new)
+    of_alone = folds_of(alone, seeds)
     keep(described(cohort, n_described), out, "real_scans")
     inputs = input_factors(products, people, folds)
     keep(inputs, out, "real_inputs", scores_table(inputs))
-    probes = probe_factors(products, people, folds)
-    keep(probes, out, "real_probes", scores_table(probes))
+    draw_factors(inputs, out / "new_site_causes.svg")
+    without = input_factors(products, alone, of_alone)
+    keep(without, out, "real_inputs_without_ucla", scores_table(without))
     turned = directions(products, seeds)
     keep(turned, out, "real_directions", scores_table(turned))
-    keep(attribute(products, people, folds), out, "real_shares")
-    keep(zones(products, people, folds), out, "real_zones")
+    probes = probe_factors(products, people, folds)
+    keep(probes, out, "real_probes", scores_table(probes))
+    for name, who, how in (("", people, folds), ("_without_ucla", alone, of_alone)):
+        keep(attribute(products, who, how), out, f"real_shares{name}")
+        keep(zones(products, who, how), out, f"real_zones{name}")
     keep(patients(products, people, folds), out, "real_patients")
-    draw_factors(inputs, out / "new_site_causes.svg")
 
 
 def scores_table(scores: pd.DataFrame) -> pd.DataFrame:

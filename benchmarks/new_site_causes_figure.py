@@ -53,7 +53,5 @@ def draw_factors(scores: pd.DataFrame, path: Path) -> None:
     figure.legend(handles=handles, loc="upper center", ncols=3, fontsize=6.5, frameon=False)
     figure.tight_layout(rect=(0, 0, 1, 0.975))
     with pyplot.rc_context({"svg.hashsalt": "neurocontrast", "svg.fonttype": "none"}):
-        figure.savefig(path, metadata={"Date": None})
-        if path.suffix == ".svg":
-            figure.savefig(path.with_suffix(".png"), dpi=110)
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=110)
     pyplot.close(figure)

@@ -81,7 +81,7 @@ def _faults(all_on: dict[str, float], *, only_all: bool) -> Iterator[tuple[str, 
     if not only_all:
         for name, fault in CAUSES.items():
             yield name, fault
-            if name in ("fluid's brightness", "skull-stripping"):
+            if name in ("contrast", "fluid's brightness"):
                 yield f"{name}, twice as strong", {key: 2 * value for key, value in fault.items()}
     yield "all together", all_on
 

@@ -78,7 +78,6 @@ def different(values, within, own=True):
 
 
 def own(kernel):
-    """1 for a sample with itself."""
     return lambda i, j: 1.0 if i == j else kernel(i, j)
 
 
@@ -251,8 +250,7 @@ def conditional_uniformity_among(z1, z2, w, v, temperature):
         if sum(apart) <= 1e-12:
             continue
         n_anchors += 1
-        for j, weight in zip(others, apart, strict=True):
-            inside = inside + weight / sum(apart) * torch.exp(s[i][j])
+        inside = inside + total(a * torch.exp(s[i][j]) for j, a in zip(others, apart, strict=True)) / sum(apart)
     return log(inside / n_anchors) if n_anchors else 0.0 * z1.sum()
 
 

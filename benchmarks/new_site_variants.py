@@ -33,7 +33,7 @@ class Variant:
     """A configuration of ``configs/brain``, settings changed in it, and what stands in the table."""
 
     label: str
-    recipe: str = "yaware"
+    recipe: str = "yaware_plain"
     settings: dict[str, Any] = field(default_factory=dict)
     features: str = "trained"
     """``trained``; ``untrained``: the initial weights; ``pca``: principal components of the input itself."""
@@ -46,9 +46,11 @@ VARIANTS = {
     "before": Variant("y-Aware, as the default was"),
     "input": Variant("y-Aware, eroded brain", settings=BRAIN),
     "views": Variant("y-Aware, views", settings=VIEWS),
-    "input-views": Variant("y-Aware, eroded brain, views", settings=ALL),
-    "no-head": Variant("… and no head", settings={**ALL, **FEATURES}),
-    "across": Variant("y-Aware across sites, eroded brain, views, no head", "yaware_across_sites", {**ALL, **FEATURES}),
+    "input-views": Variant("**y-Aware, eroded brain, views: the default now**", settings=ALL),
     "conditional": Variant("conditional A+U, eroded brain, views", "conditional", ALL),
-    "fair": Variant("… + fair CCL-K on the site, no head", "conditional_fair", {**ALL, **FEATURES}),
+    "fair": Variant("… + fair CCL-K on the site, batches of all sites", "conditional_fair", ALL),
+    "across": Variant("y-Aware across sites, batches of all sites, eroded brain, views", "yaware_across_sites", ALL),
+    "across-no-head": Variant("… and no head", "yaware_across_sites", {**ALL, **FEATURES}),
+    "fair-no-head": Variant("conditional A+U + fair CCL-K, no head", "conditional_fair", {**ALL, **FEATURES}),
+    "no-head": Variant("y-Aware, no head, eroded brain, views", settings={**ALL, **FEATURES}),
 }

@@ -40,6 +40,11 @@ from neurocontrast.embedding.table import read_embeddings, write_embeddings
 
 HOME, UNSEEN = "london", "novosibirsk"
 LOSSES = ("yaware", "conditional", "ntxent")
+KERNEL = "[{column: age, type: gaussian, sigma: 5.0}, {column: sex, type: categorical}]"
+OBJECTIVES = {
+    "conditional": f"{{loss: conditional, temperature: 0.1, uniformity_weight: 1.0, kernel: {KERNEL}}}",
+    "ntxent": "{loss: ntxent, temperature: 0.1}",
+}
 NAMES = {
     "yaware": "y-Aware InfoNCE (age × sex)",
     "conditional": "conditional alignment + uniformity (age × sex)",
@@ -156,12 +161,7 @@ def _transfer(table: Path, out: Path, never_seen: dict[str, list[str]], common) 
 
 
 def _config(options, method: str, seed: int, participants: Path):
-    recipe = (
-        Path(__file__).resolve().parent.parent
-        / "configs"
-        / "brain"
-        / f"{'yaware' if method == 'untrained' else method}.yaml"
-    )
+    recipe = Path(__file__).resolve().parent.parent / "configs" / "brain" / "yaware_plain.yaml"
     settings = {
         "seed": seed,
         "data.participants": str(participants),
@@ -174,6 +174,8 @@ def _config(options, method: str, seed: int, participants: Path):
         "training.batch_size": options.batch_size,
         "training.learning_rate": options.learning_rate,
     }
+    if method in OBJECTIVES:
+        settings["objective"] = OBJECTIVES[method]
     return neurocontrast.load_config(recipe, [f"{key}={value}" for key, value in settings.items()])
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import neurocontrast
 from neurocontrast.cli.progress import console_progress
 
-RECIPE = Path(__file__).resolve().parent.parent / "configs" / "brain" / "yaware.yaml"
+RECIPE = Path(__file__).resolve().parent.parent / "configs" / "brain" / "yaware_plain.yaml"
 OFF = dict.fromkeys(("flip", "blur", "noise", "cutout", "crop"), "null")
 PUBLISHED = {
     "flip": "{probability: 0.5}",
@@ -35,7 +35,7 @@ def _views(**operations: str) -> list[str]:
 
 
 VARIANTS: dict[str, list[str]] = {
-    "default": [],
+    "default": [],  # as it was before views imitated sites
     "all-five": _views(**PUBLISHED),
     "none": _views(),
     **{f"{name} alone": _views(**{name: value}) for name, value in PUBLISHED.items()},

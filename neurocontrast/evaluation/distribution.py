@@ -116,19 +116,20 @@ def fit_distribution(
     seed : int
         Of the folds.
     """
-    x, owners = np.asarray(x, dtype=np.float64), subjects.astype(str)
+    features: Floats = np.asarray(x, dtype=np.float64)
+    owners = subjects.astype(str)
     if len(set(owners)) < MIN_SUBJECTS:
         return f"fewer than {MIN_SUBJECTS} training subjects ({len(set(owners))})"
     groups = _groups(sites, owners)
-    shape = _fit_shape(x, groups)
+    shape = _fit_shape(features, groups)
     if shape is None:
         return "no feature varies within the training sites"
-    distances, nearest = np.empty(len(x)), np.empty(len(x), dtype=object)
+    distances, nearest = np.empty(len(features)), np.empty(len(features), dtype=object)
     for fold in _folds(groups, owners, seed):
-        part = _fit_shape(x[~fold], groups[~fold])
+        part = _fit_shape(features[~fold], groups[~fold])
         if part is None:
             return "no feature varies within the training sites"
-        distances[fold], places = part.distances(x[fold])
+        distances[fold], places = part.distances(features[fold])
         nearest[fold] = np.array(part.sites, dtype=object)[places]
     usual = [_usual(distances, owners, nearest == site) for site in shape.sites]
     return TrainingDistribution(
@@ -167,7 +168,9 @@ def _groups(sites: Sequence[str | None], owners: npt.NDArray[np.str_]) -> npt.ND
 
 def _folds(groups: npt.NDArray[np.generic], owners: npt.NDArray[np.str_], seed: int) -> list[npt.NDArray[np.bool_]]:
     codes = np.unique(groups, return_inverse=True)[1]
-    fold_of = deal_subjects([subject_values(codes, owners)], N_FOLDS, derive_generator("outlyingness", seed))
+    fold_of = deal_subjects(
+        [subject_values(codes, owners.astype(object))], N_FOLDS, derive_generator("outlyingness", seed)
+    )
     fold_of_row = fold_of[np.unique(owners, return_inverse=True)[1]]
     return [fold_of_row == fold for fold in range(N_FOLDS)]
 

@@ -76,7 +76,7 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
             chosen.append(site)
         else:
             skipped.append({"site": site, "why": why})
-    splits = []
+    splits: list[Split] = []
     for group in _groups(chosen, sites):
         split = _split(study, sites, home, group, fold=len(splits))
         why = _why_untrainable(study.target, study.subjects, split)

@@ -55,9 +55,7 @@ class NewSites:
     splits: list[Split] = field(default_factory=list)
 
 
-def measure_new_sites(
-    study: Study, models: Models, site_reading: Mapping[str, Any] | None, progress: Progress
-) -> NewSites:
+def measure_new_sites(study: Study, models: Models, site_reading: pd.Series | None, progress: Progress) -> NewSites:
     """Leave every site out once, with the probe of the study, and compare each scan with its main prediction.
 
     Parameters
@@ -66,7 +64,7 @@ def measure_new_sites(
         As `plan_study` returned it.
     models : dict of str to OutOfFold
         Main out-of-fold predictions of ``embedding`` and ``baseline``, in folds that know the sites.
-    site_reading : mapping, optional
+    site_reading : Series, optional
         How well the site is told from the features: a row of ``confounds.tsv``.
     progress : Progress
         Told how far the work is.
@@ -252,7 +250,7 @@ class _Figures:
         return self._figure(value, both)
 
 
-def _predictability(reading: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _predictability(reading: pd.Series | None) -> dict[str, Any] | None:
     if reading is None:
         return None
     return {

@@ -24,7 +24,7 @@ from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.table import NO_SITE
+from neurocontrast.evaluation.table import NO_SITE, cell_texts
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
 
@@ -114,14 +114,15 @@ def training_distribution(study: Study) -> TrainingDistribution | str | None:
 
 
 def outside_by_site(
-    sites: Sequence[object], subjects: Sequence[object], percentiles: npt.ArrayLike, *, threshold: float
+    sites: pd.Series, subjects: pd.Series, percentiles: npt.ArrayLike, *, threshold: float
 ) -> list[dict[str, Any]]:
     """Return, for each site, how many scans lie outside, the median percentile, and whether it is further out at all.
 
     ``p_value``: of a sign test that more than half of its subjects lie further out than half of the training scans.
     """
-    frame = pd.DataFrame({"site": [NO_SITE if pd.isna(site) else str(site) for site in sites]})
-    frame["subject"], frame["percentile"] = list(subjects), np.asarray(percentiles, dtype=float)
+    named = [NO_SITE if text is None else text for text in cell_texts(sites)]
+    values = np.asarray(percentiles, dtype=float)
+    frame = pd.DataFrame({"site": named, "subject": subjects.to_numpy(dtype=object), "percentile": values})
     found = []
     for site, part in frame.dropna(subset=["percentile"]).groupby("site", sort=True):
         people = part.groupby("subject")["percentile"].mean().to_numpy()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
-from neurocontrast.evaluation.distribution import TrainingDistribution
+from neurocontrast.evaluation.distribution import LEVELS, TrainingDistribution
 from neurocontrast.evaluation.fitted import FittedProbe
 from neurocontrast.evaluation.platt import Platt
 from neurocontrast.evaluation.recentring import Recentring, SiteShifts
@@ -115,15 +116,14 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
 def _read_recentring(described: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path) -> Recentring | None:
     if described["format"] != _FORMAT_RECENTRED:
         return None
-    part, found = described.get("recentring"), {name: arrays.get(f"recentring_{name}") for name in _SHIFTS}
+    part: Any = described.get("recentring")
     try:
         sites, columns = tuple(map(str, part["sites"])), [_column(column) for column in part["columns"]]
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(folder, "recentring") from error
     p, q = arrays["mean"].size, len(columns)
     shapes = {"shifts": (len(sites), p), "centre": (p,), "scale": (p,), "coefficients": (q, p), "means": (q,)}
-    _check_shapes(found, shapes, folder, "recentring")
-    return Recentring(SiteShifts(sites, **found), columns)
+    return Recentring(SiteShifts(sites, **_part(arrays, "recentring", shapes, folder)), columns)
 
 
 def _column(column: dict[str, Any]) -> dict[str, Any]:
@@ -137,23 +137,25 @@ def _read_distribution(
 ) -> TrainingDistribution | None:
     if described.get("distribution") is None:
         return None
-    found = {name: arrays.get(f"inside_{name}") for name in _GEOMETRY}
     try:
         sites = tuple(map(str, described["distribution"]["sites"]))
         k = int(described["distribution"]["k_axes"])
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(folder, "distribution") from error
     n, p = len(sites), arrays["mean"].size
-    shapes = {"centres": (n, p), "scale": (p,), "axes": (p, k), "variances": (k,), "remainder": (), "usual": (n, 201)}
-    _check_shapes(found, shapes, folder, "distribution")
-    return TrainingDistribution(sites, **{**found, "remainder": float(found["remainder"])})
+    shapes = {"centres": (n, p), "scale": (p,), "axes": (p, k), "variances": (k,), "usual": (n, len(LEVELS))}
+    found = _part(arrays, "inside", shapes | {"remainder": ()}, folder)
+    remainder = float(found.pop("remainder"))
+    return TrainingDistribution(sites, remainder=remainder, **found)
 
 
-def _check_shapes(
-    found: dict[str, np.ndarray | None], shapes: dict[str, tuple[int, ...]], folder: Path, what: str
-) -> None:
-    if any(each is None or each.shape != shapes[name] for name, each in found.items()):
-        raise _damaged(folder, what)
+def _part(
+    arrays: dict[str, np.ndarray], prefix: str, shapes: Mapping[str, tuple[int, ...]], folder: Path
+) -> dict[str, np.ndarray]:
+    found = {name: arrays[f"{prefix}_{name}"] for name in shapes if f"{prefix}_{name}" in arrays}
+    if any(name not in found or found[name].shape != shape for name, shape in shapes.items()):
+        raise _damaged(folder, {"inside": "distribution"}.get(prefix, prefix))
+    return found
 
 
 def _damaged(folder: Path, what: str) -> CheckpointError:

@@ -69,7 +69,7 @@ class SiteShifts:
     means: Floats
 
     def apply(
-        self, x: npt.NDArray[np.floating], sites: Sequence[str], subjects: npt.ArrayLike, covariates: Floats
+        self, x: npt.NDArray[np.floating], sites: npt.ArrayLike, subjects: npt.ArrayLike, covariates: Floats
     ) -> Floats:
         """Return scans without the shift of their site: the one that was learned, or that of these scans.
 
@@ -77,7 +77,7 @@ class SiteShifts:
         ----------
         x : array (n, p)
             Features.
-        sites, subjects : sequence of str (n,)
+        sites, subjects : array of str (n,)
             Of each scan.
         covariates : array (n, q)
             What may go on to differ between sites, as when fitting.
@@ -96,7 +96,7 @@ class SiteShifts:
         return _shrink(away.mean(axis=0), self.scale, len(people))
 
 
-def fit_site_shifts(x: Floats, sites: Sequence[str], subjects: npt.ArrayLike, covariates: Floats) -> SiteShifts:
+def fit_site_shifts(x: Floats, sites: npt.ArrayLike, subjects: npt.ArrayLike, covariates: Floats) -> SiteShifts:
     """Learn the shift of each training site, other things being equal.
 
     Features are regressed on site and covariates by least squares, one row a person and site. Each shift is drawn
@@ -107,7 +107,7 @@ def fit_site_shifts(x: Floats, sites: Sequence[str], subjects: npt.ArrayLike, co
     ----------
     x : array (n, p)
         Features.
-    sites, subjects : sequence of str (n,)
+    sites, subjects : array of str (n,)
         Of each scan.
     covariates : array (n, q)
         What sites may go on to differ in.
@@ -240,14 +240,15 @@ def encode_columns(table: pd.DataFrame, columns: Columns) -> Floats:
     """Return covariates as a matrix (n, q); a column that the table lacks is at its mean, or at no level."""
     found = np.zeros((len(table), len(columns)))
     for place, column in enumerate(columns):
-        there = column["name"] in table
+        values: pd.Series | None = table[str(column["name"])] if column["name"] in table else None
         if "level" in column:
-            texts = cell_texts(table[column["name"]]) if there else []
-            found[:, place] = [text == column["level"] for text in texts] if there else 0.0
-        else:
-            values = pd.to_numeric(table[column["name"]], errors="coerce") if there else pd.Series(np.nan, table.index)
-            values = values.to_numpy(dtype=float)
-            found[:, place] = np.where(np.isfinite(values), values, column["mean"])
+            if values is not None:
+                found[:, place] = [text == column["level"] for text in cell_texts(values)]
+            continue
+        numbers = np.full(len(table), np.nan)
+        if values is not None:
+            numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=float)
+        found[:, place] = np.where(np.isfinite(numbers), numbers, column["mean"])
     return found
 
 

@@ -99,8 +99,9 @@ def _apply(
     recentred = _recentred(fitted, tidy)
     table = _predictions(fitted, tidy, read.features, threshold)
     outside = _outside(table, tidy, threshold)
-    told = [_known_message(table["trained_on"]), _few_message(recentred), outside and outside["message"]]
-    return table, {"recentred": recentred, "outlyingness": outside}, [*told, _no_distribution(fitted)]
+    told = [_known_message(table["trained_on"]), _few_message(recentred), _no_distribution(fitted)]
+    told += [] if outside is None else [outside["message"]]
+    return table, {"recentred": recentred, "outlyingness": outside}, told
 
 
 def _known_message(trained_on: pd.Series) -> str | None:
@@ -161,7 +162,7 @@ def _outside(table: pd.DataFrame, tidy: pd.DataFrame, threshold: float) -> dict[
     if "mahalanobis_percentile" not in table:
         return None
     percentiles = table["mahalanobis_percentile"].to_numpy(dtype=float)
-    by_site = outside_by_site(list(tidy["site"]), list(tidy["subject_id"]), percentiles, threshold=threshold)
+    by_site = outside_by_site(tidy["site"], tidy["subject_id"], percentiles, threshold=threshold)
     n_outside, n = int(table["outside"].sum()), len(table)
     return {
         "reference": "probe",

@@ -1,4 +1,4 @@
-"""A scanner never seen before: which variant of the recipe keeps its error at a new site, and its place for sites low.
+"""A scanner never seen before: which variant of the recipe keeps its error at a new site.
 
     python benchmarks/new_site.py --data ../shared/data/brains --out benchmarks/results/new_site --jobs 2
 
@@ -8,8 +8,8 @@ Every variant is pretrained, frozen and probed in three designs, each over sever
     left-out    real: the same with london, and with ucla, as the site that is left out (with `transfer`: all three)
     simulated   six simulated scanners, tested on four others and on people held out of the six
 
-A seed is a new hold-out (a quarter of the people of each known site of 40 or more), a new initialisation, new views and,
-where simulated, new people and scanners. Every run takes the same number of steps. Finished runs are kept in
+A seed is a new hold-out (a quarter of the people of each known site of 40 or more), a new initialisation, new views
+and, where simulated, new people and scanners. Every run takes the same number of steps. Finished runs are kept in
 `scores.jsonl`, so that the command goes on after a kill; `--variants` and `--designs` choose among them.
 """
 
@@ -60,6 +60,7 @@ class Job:
 
     @property
     def key(self) -> dict[str, str | int]:
+        """What tells it from other jobs."""
         return {"variant": self.variant, "design": self.design, "left_out": self.left_out, "seed": self.seed}
 
 

@@ -5,8 +5,8 @@
 
 For each pretrained variant and seed, the package's own `evaluate` fits a probe of age on the pretraining scans and tests
 it (`--test`) on people of known sites and on the new site: as it is, with a penalty chosen by leaving sites out, and with
-sites recentred (transductive: it takes the new site's unlabelled scans; what age and sex differ is kept where `+ covariates`).
-Beside the errors: how many scans the check of outlyingness flags, at known sites and at the new one.
+sites recentred (transductive: it takes the new site's unlabelled scans). Beside the errors: how many scans the check of
+outlyingness flags, at known sites and at the new one.
 """
 
 from __future__ import annotations
@@ -99,7 +99,12 @@ def _score(run: Path, probe: str) -> dict[str, float]:
 
 
 def _table(design: str, found: pd.DataFrame) -> str:
-    lines = [f"**{design}**", "", "| features | probe | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 2) + "|"]
+    lines = [
+        f"**{design}**",
+        "",
+        "| features | probe | " + " | ".join(COLUMNS) + " |",
+        "|---" * (len(COLUMNS) + 2) + "|",
+    ]
     for (variant, probe), part in found.groupby(["variant", "probe"], sort=False):
         cells = " | ".join(mean_interval(part[key]) for key in COLUMNS.values())
         lines.append(f"| {VARIANTS[str(variant)].label} | {probe} | {cells} |")

@@ -14,10 +14,13 @@ __all__ = ["write_tables"]
 
 DESIGNS = {
     ("transfer", "novosibirsk"): "Real: pretrained on london + ucla, tested on novosibirsk and on held-out london",
-    ("left-out", "london"): "Real: pretrained on novosibirsk + ucla (19–55 years), tested on london (20–79) and on held-out novosibirsk",
-    ("left-out", "ucla"): "Real: pretrained on london + novosibirsk, tested on ucla (14 scans) and on held-out people of both",
-    ("simulated", "four scanners"): "Simulated: pretrained at six sites, tested at four others and on held-out people of the six",
-}  # fmt: skip
+    (
+        "left-out",
+        "london",
+    ): "Real: pretrained on novosibirsk + ucla (19–55 years), tested on london (20–79) and at home",
+    ("left-out", "ucla"): "Real: pretrained on london + novosibirsk, tested on ucla (14 scans) and at home",
+    ("simulated", "four scanners"): "Simulated: pretrained at six sites, tested at four others and at home",
+}
 COLUMNS = {
     "age MAE, home": "home_age_mae",
     "aged alike": "home_like_mae",

@@ -159,7 +159,10 @@ def test_each_mistake_is_named(override, message):
             f"{{loss: ntxent, kernel: {KERNEL}}}",
             "objective.kernel: unknown key. Allowed keys of 'ntxent': 'loss', 'temperature'. ('kernel' belongs to",
         ),
-        ("{loss: yaware}", "objective.kernel: missing. Allowed keys of 'yaware': 'loss', 'kernel', 'temperature', 'negatives'."),
+        (
+            "{loss: yaware}",
+            "objective.kernel: missing. Allowed keys of 'yaware': 'loss', 'kernel', 'temperature', 'negatives'.",
+        ),
         ("{loss: yaware, kernel: []}", "objective.kernel: must have at least 1 item"),
         ("{loss: yaware, kernel: {column: age}}", "objective.kernel: must be a list"),
         ("{loss: yaware, kernel: [{column: age, type: gausian}]}", "found 'gausian'. Did you mean 'gaussian'?"),

@@ -3,10 +3,10 @@
     python benchmarks/new_site.py --out benchmarks/results/new_site
     python benchmarks/new_site_probes.py --out benchmarks/results/new_site --variants before input-views
 
-For each pretrained variant and seed, the package's own `evaluate` fits a probe of age on the pretraining scans and tests
-it (`--test`) on people of known sites and on the new site: as it is, with a penalty chosen by leaving sites out, and with
-sites recentred (transductive: it takes the new site's unlabelled scans). Beside the errors: how many scans the check of
-outlyingness flags, at known sites and at the new one.
+For each pretrained variant and seed, the package's own `evaluate` fits a probe of age on the pretraining scans and
+tests it (`--test`) on people of known sites and of the new site: as it is, with a penalty chosen by leaving sites out,
+and with sites recentred (transductive: it takes the new site's unlabelled scans). Beside the errors: how many scans the
+check of outlyingness flags, at known sites and at the new one.
 """
 
 from __future__ import annotations

@@ -127,10 +127,9 @@ def normalise_inside(
         found = find_landmarks(values, percentiles)
         assert landmarks is not None
         scaled = None if found is None else map_landmarks(values, found, landmarks)
-    if scaled is None:
-        return None
-    voxels[inside] = scaled
-    return voxels
+    if scaled is not None:
+        voxels[inside] = scaled
+    return None if scaled is None else voxels
 
 
 def _white_matter(voxels: Values, inside: npt.NDArray[np.bool_], spacing_mm: Sequence[float], name: str) -> float:

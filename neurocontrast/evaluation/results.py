@@ -60,6 +60,18 @@ def look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold])
     return found
 
 
+def _probe_choices(study: Study) -> dict[str, Any]:
+    settings = study.settings
+    return {
+        "name": study.probe,
+        "why_not_stored": why_not_stored(study),
+        "inner_splits": settings.inner_splits,
+        "clip": settings.clip,
+        "recentre": settings.recentre,
+        "recentre_preserve": list(choose_kept(study.table, settings, target=study.target.name)),
+    }
+
+
 def study_summary(
     study: Study,
     models: Mapping[str, OutOfFold],
@@ -86,14 +98,7 @@ def study_summary(
         "n_folds": 1 + max(split.fold for split in study.splits),
         "n_repeats": 1 + max(split.repeat for split in study.splits),
         "seed": settings.seed,
-        "probe": {
-            "name": study.probe,
-            "why_not_stored": why_not_stored(study),
-            "inner_splits": settings.inner_splits,
-            "clip": settings.clip,
-            "recentre": settings.recentre,
-            "recentre_preserve": list(choose_kept(study.table, settings, target=target.name)),
-        },
+        "probe": _probe_choices(study),
         "n": {
             "scans": len(study.table),
             "subjects": int(study.table["subject_id"].nunique()),

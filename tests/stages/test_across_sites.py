@@ -16,6 +16,7 @@ from neurocontrast.exceptions import ConfigError, DataError
 RECIPES = Path(__file__).parents[2] / "configs" / "brain"
 SMALL = (
     "data.spacing_mm=10",
+    "data.erode_mm=0",
     "data.shape=[16,20,16]",
     "data.val_fraction=0.3",
     "data.n_workers=1",

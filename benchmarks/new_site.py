@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 from new_site_scores import score_fold
 from new_site_tables import write_tables
-from new_site_variants import VARIANTS
+from new_site_variants import CONFIGS, VARIANTS
 from sklearn.decomposition import PCA
 
 import neurocontrast
@@ -167,7 +167,7 @@ def _config(options: argparse.Namespace, job: Job, participants: Path, n_pretrai
         "training.keep_checkpoints": 1,
         **variant.settings,
     }
-    recipe = ROOT.parent / "configs" / "brain" / f"{variant.recipe}.yaml"
+    recipe = CONFIGS / f"{variant.recipe}.yaml"
     return neurocontrast.load_config(recipe, [f"{key}={json.dumps(value)}" for key, value in settings.items()])
 
 

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-__all__ = ["VARIANTS", "Variant"]
+import yaml
 
-BRAIN = {"data.normalise": "zscore-brain", "data.erode_mm": 6.0}
-VIEWS: dict[str, Any] = {
-    "augment.blur": None,
-    "augment.noise": None,
-    "augment.affine": {"translation_voxels": [-0.5, 0.5]},
-    "augment.contrast": {},
-    "augment.histogram": {},
-    "augment.bias_field": {},
-    "augment.sharpness": {},
-    "augment.resolution": {"factor": [1.0, 1.7]},
-    "augment.ghosting": {},
-    "augment.rician": {"sigma": [0.005, 0.03]},
-    "augment.tight_mask": {"depth_voxels": [0.3, 1.0], "variation_voxels": 0.3},
-    "augment.mask_edge": {"depth_voxels": [-0.4, 0.4], "variation_voxels": 0.3},
-}
-"""The operations that imitate a site, those with lengths in voxels milder than by default: these voxels are of 5 mm."""
+__all__ = ["CONFIGS", "VARIANTS", "Variant"]
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs" / "brain"
+DEFAULT = yaml.safe_load((CONFIGS / "yaware.yaml").read_text())
+BRAIN: dict[str, Any] = {f"data.{key}": DEFAULT["data"][key] for key in ("normalise", "erode_mm")}
+VIEWS: dict[str, Any] = {f"augment.{name}": chosen for name, chosen in DEFAULT["augment"].items()}
+"""The two halves of the default recipe, each by itself: what is done to scans, and the views."""
 
 ALL: dict[str, Any] = {**BRAIN, **VIEWS}
 FEATURES = {"encoder.projection": []}

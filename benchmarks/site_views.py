@@ -27,17 +27,10 @@ from neurocontrast.data.simulation import SimulationSettings, draw_person, rende
 from neurocontrast.encoders import EncoderSettings, build_encoder
 from neurocontrast.memory import keeping_freed_memory
 
-OPERATIONS = (
-    "affine",
-    "contrast",
-    "histogram",
-    "bias_field",
-    "sharpness",
-    "resolution",
-    "ghosting",
-    "rician",
-    "tight_mask",
-    "mask_edge",
+OPERATIONS = tuple(
+    name
+    for name, chosen in AugmentSettings.sites()
+    if chosen is not None and getattr(AugmentSettings(), name) is None  # the cutout is on without them too
 )
 FIGURE = Path(__file__).resolve().parent.parent / "docs" / "images" / "site_views.png"
 

@@ -13,17 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
+from new_site_scores import age_scores
 from new_site_tables import mean_interval
 from new_site_variants import VARIANTS
-from scipy.stats import spearmanr
-
-import neurocontrast
+from probes_at_new_sites import fit_and_test
 
 ROOT = Path(__file__).resolve().parent
 PROBES: dict[str, dict[str, Any]] = {
@@ -34,10 +31,10 @@ PROBES: dict[str, dict[str, Any]] = {
 }
 FOLDS = {"transfer": "without-novosibirsk", "simulated": "without-four-scanners"}
 COLUMNS = {
-    "age MAE, home": "home_mae",
-    "age MAE, new": "new_mae",
-    "bias, new": "new_bias",
-    "Spearman, new": "new_spearman",
+    "age MAE, home": "home_age_mae",
+    "age MAE, new": "new_age_mae",
+    "bias, new": "new_age_bias",
+    "Spearman, new": "new_age_spearman",
     "flagged, home": "home_outside",
     "flagged, new": "new_outside",
 }
@@ -68,32 +65,13 @@ def _options() -> argparse.Namespace:
 def _score(run: Path, probe: str) -> dict[str, float]:
     table = run / "embeddings.parquet"
     people = pd.read_parquet(table, columns=["participant_id", "use"]).set_index("participant_id")["use"]
-    with tempfile.TemporaryDirectory() as folder:
-        out = neurocontrast.evaluate(
-            table,
-            out=Path(folder) / "evaluation",
-            target="age",
-            where={"use": ["pretrain"]},
-            test=str(table),
-            test_where={"use": ["home", "new"]},
-            covariates=("sex",),
-            allow_overlap=True,  # the probe may know the pretraining scans; who it is tested on was never seen
-            confounds=False,
-            n_bootstraps=0,
-            new_site=False,
-            umap=False,
-            **PROBES[probe],
-        )
-        predicted = pd.read_csv(out / "external_predictions.tsv", sep="\t")
-        outside = pd.read_csv(out / "external_outlyingness.tsv", sep="\t")
+    tables = fit_and_test(table, "age", PROBES[probe])[1]
     found: dict[str, float] = {"seed": int(json.loads((run / "provenance.json").read_text())["seed"])}
-    predicted["use"] = people.loc[predicted["participant_id"]].to_numpy()
-    outside["use"] = people.loc[outside["participant_id"]].to_numpy()
-    for part, scans in predicted.groupby("use"):
-        error = (scans["y_score"] - scans["y_true"]).to_numpy(dtype=float)
-        found[f"{part}_mae"], found[f"{part}_bias"] = float(np.abs(error).mean()), float(error.mean())
-        found[f"{part}_spearman"] = float(spearmanr(scans["y_true"], scans["y_score"]).statistic)
-    for part, scans in outside.groupby("use"):
+    predicted, outside = (tables[f"external_{name}"] for name in ("predictions", "outlyingness"))
+    for part, scans in predicted.groupby(people.loc[predicted["participant_id"]].to_numpy()):
+        age, said = scans["y_true"].to_numpy(dtype=float), scans["y_score"].to_numpy(dtype=float)
+        found |= age_scores(str(part), age, said)
+    for part, scans in outside.groupby(people.loc[outside["participant_id"]].to_numpy()):
         found[f"{part}_outside"] = float(scans["outside"].astype(bool).mean())
     return found
 

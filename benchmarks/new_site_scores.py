@@ -11,7 +11,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-__all__ = ["score_fold"]
+__all__ = ["age_scores", "score_fold"]
 
 
 def score_fold(features: np.ndarray, table: pd.DataFrame) -> dict[str, float]:
@@ -33,21 +33,22 @@ def score_fold(features: np.ndarray, table: pd.DataFrame) -> dict[str, float]:
     new_ages = age[(use == "new") & np.isfinite(age)]
     for part in ("home", "new"):
         rows = (use == part) & np.isfinite(age)
-        found |= _age_scores(part, age[rows], years.predict(features[rows]), float(np.median(age[train])))
+        found |= age_scores(part, age[rows], years.predict(features[rows]))
+        found[f"{part}_median_mae"] = float(np.abs(age[rows] - np.median(age[train])).mean())
         found[f"{part}_sex_auc"] = _auc(sex[use == part], sexes.decision_function(features[use == part]))
     like = (use == "home") & (age >= new_ages.min()) & (age <= new_ages.max())
     found["home_like_mae"] = float(np.abs(years.predict(features[like]) - age[like]).mean())
     return found | _site_scores(features[~train], table["site"].to_numpy(dtype=object)[~train].astype(str))
 
 
-def _age_scores(part: str, age: np.ndarray, predicted: np.ndarray, median: float) -> dict[str, float]:
+def age_scores(part: str, age: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    """Return number, error, bias and rank correlation of predicted ages, named by the part of the scans."""
     error = predicted - age
     return {
         f"{part}_n": len(age),
         f"{part}_age_mae": float(np.abs(error).mean()),
         f"{part}_age_bias": float(error.mean()),
         f"{part}_age_spearman": float(spearmanr(age, predicted).statistic),
-        f"{part}_median_mae": float(np.abs(age - median).mean()),
     }
 
 

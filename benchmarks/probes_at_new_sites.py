@@ -12,6 +12,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import EvaluationSettings, plan_external, plan_study, run_study
 
@@ -26,21 +28,26 @@ VARIANTS: dict[str, dict[str, Any]] = {
 FAST = {"umap": False, "n_bootstraps": 0, "confounds": False, "new_site": False, "allow_overlap": True}
 
 
-def measure(path: Path, target: str, options: dict[str, Any]) -> list[str]:
-    """Return a line for each test site."""
+def fit_and_test(path: Path, target: str, options: dict[str, Any]) -> tuple[str, dict[str, pd.DataFrame]]:
+    """Fit a probe on the pretraining scans of a table, test it on the others; return its kind and all tables."""
     read = read_embeddings(path)
     use = read.table["use"].to_numpy(dtype=object)
     fitted, tested = use == "pretrain", (use != "pretrain") & (use != "unused")
     settings = EvaluationSettings(target=target, test=str(path), **FAST, **options)
     study = plan_study(read.table[fitted], read.features[fitted], settings=settings, info=read.info)
     external = plan_external(study, read.table[tested], read.features[tested], info=read.info, training_info=read.info)
-    result = run_study(study, external=external)
-    sites = result.tables["external_sites"].set_index("site")
-    outside = result.tables["external_outlyingness"].groupby("site")["outside"].mean()
-    found = result.tables["external_predictions"].set_index("site")
+    return study.target.kind, run_study(study, external=external).tables
+
+
+def measure(path: Path, target: str, options: dict[str, Any]) -> list[str]:
+    """Return a line for each test site."""
+    kind, tables = fit_and_test(path, target, options)
+    sites = tables["external_sites"].set_index("site")
+    outside = tables["external_outlyingness"].groupby("site")["outside"].mean()
+    found = tables["external_predictions"].set_index("site")
     lines = []
     for site, row in sites.iterrows():
-        if study.target.kind == "continuous":
+        if kind == "continuous":
             errors = found.loc[site, "y_score"].astype(float) - found.loc[site, "y_true"].astype(float)
             figures = f"MAE {row['mae']:5.1f}  Spearman {row['spearman']:5.2f}  bias {errors.mean():6.1f}"
         else:

@@ -39,10 +39,10 @@ class InMemory:
     """Random volumes in the cache's precision, held in memory: reading them costs a copy."""
 
     def __init__(self, n: int, shape: tuple[int, int, int]) -> None:
-        self.volume_shape, self.volume_dtype = (1, *shape), np.dtype(np.float16)
+        self.image_shape, self.image_dtype = (1, *shape), np.dtype(np.float16)
         self.n = n
         generator = np.random.default_rng(0)
-        self.volumes = generator.standard_normal((min(n, 64), *self.volume_shape), np.float32).astype(np.float16)
+        self.volumes = generator.standard_normal((min(n, 64), *self.image_shape), np.float32).astype(np.float16)
 
     def __len__(self) -> int:
         return self.n

@@ -35,11 +35,11 @@ class Images(Protocol):
 class ImagesInPlace(Protocol):
     """Images that are read straight into a batch, in the precision they are kept in."""
 
-    volume_shape: tuple[int, ...]
-    volume_dtype: np.dtype[Any]
+    image_shape: tuple[int, ...]
+    image_dtype: np.dtype[Any]
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Read one volume into an array of `volume_shape` and `volume_dtype`."""
+        """Read one volume into an array of `image_shape` and `image_dtype`."""
 
 
 def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
@@ -86,7 +86,7 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
         Their images; in the precision they are kept in where the dataset is `ImagesInPlace`
         (`Encoder` and `TwoViews` widen them on their device).
     """
-    memory = _Memory(images.volume_shape, images.volume_dtype) if isinstance(images, ImagesInPlace) else None
+    memory = _Memory(images.image_shape, images.image_dtype) if isinstance(images, ImagesInPlace) else None
     if n_readers == 0:
         for rows in batches:
             yield _read(_Batch(images, rows, memory))

@@ -32,8 +32,8 @@ class VolumeDataset(torch.utils.data.Dataset[dict[str, Any]]):
     def __init__(self, cohort: Cohort, cache: VolumeCache) -> None:
         self.paths: list[str] = [str(path) for path in cohort.table["path"]]
         self.cache = cache
-        self.volume_shape = cache.shape
-        self.volume_dtype = cache.dtype
+        self.image_shape = cache.shape
+        self.image_dtype = cache.dtype
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -44,7 +44,7 @@ class VolumeDataset(torch.utils.data.Dataset[dict[str, Any]]):
         return {"image": torch.from_numpy(self.cache.read(self.paths[index])).float(), "index": index}
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Read a volume in the precision of the cache into `out`, of `volume_shape` and `volume_dtype`."""
+        """Read a volume in the precision of the cache into `out`, of `image_shape` and `image_dtype`."""
         self.cache.read_into(out, self.paths[index])
 
 

@@ -22,8 +22,8 @@ class Images:
 
 
 class ImagesInPlace(Images):
-    volume_shape = (1, 40, 40, 40)
-    volume_dtype = np.dtype(np.float16)
+    image_shape = (1, 40, 40, 40)
+    image_dtype = np.dtype(np.float16)
 
     def __getitem__(self, index):
         raise AssertionError("read in place instead")

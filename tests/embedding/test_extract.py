@@ -55,7 +55,7 @@ def test_volumes_in_the_cache_s_precision_are_widened(encoder):
     class Halves(Images):
         def __init__(self, n, side):
             super().__init__(n, side)
-            self.volume_shape, self.volume_dtype = (1, side, side, side), np.dtype(np.float16)
+            self.image_shape, self.image_dtype = (1, side, side, side), np.dtype(np.float16)
 
         def read_into(self, out, index):
             out[:] = self.volumes[index].half().numpy()

@@ -19,6 +19,7 @@ from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.notices import Notice, look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
 from neurocontrast.evaluation.probe_kinds import check_probe, probe_name
 from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.similarity import check_similarity
 from neurocontrast.evaluation.split_files import splits_from_table
 from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out, stratified
 from neurocontrast.evaluation.table import check_rows, row_names, select_rows, tidy_table
@@ -193,6 +194,7 @@ def _choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], setti
     chosen = tidy.iloc[kept].reset_index(drop=True)
     target, present = read_target(chosen, settings.target, kind=settings.kind, positive=settings.positive)
     check_probe(settings, target)
+    check_similarity(target, settings)
     rows = kept[present]
     return _Scans(tidy, rows, selected, chosen[present].reset_index(drop=True), features[rows], target)
 

@@ -101,6 +101,9 @@ class EvaluationSettings(Settings):
         Sites with fewer subjects are warned about, and have no interval, as have smaller groups.
     age_bands : tuple of float
         Edges, in years, of the groups of ``groups.tsv``; a band holds its lower edge. None: no bands.
+    similarity : bool
+        Whether to compare the classes by the cosine of their features: every tested scan or image with the
+        training ones of its fold.
     umap : bool
         Whether the map has UMAP coordinates too, if umap-learn is installed.
     allow_overlap : bool
@@ -145,6 +148,7 @@ class EvaluationSettings(Settings):
     confidence_level: float = Field(0.95, gt=0.0, lt=1.0)
     min_site_n: int = Field(10, ge=1)
     age_bands: tuple[float, ...] = (18.0, 30.0, 45.0, 60.0, 75.0)
+    similarity: bool = False
     umap: bool = True
     allow_overlap: bool = False
 

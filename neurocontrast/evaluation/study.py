@@ -21,6 +21,7 @@ from neurocontrast.evaluation.outlyingness import measure_outlyingness, training
 from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.probe_kinds import STRENGTH_NAMES
 from neurocontrast.evaluation.results import look_at_results, study_summary
+from neurocontrast.evaluation.similarity import measure_similarity
 from neurocontrast.evaluation.split_files import split_table
 from neurocontrast.evaluation.summaries import fold_table, metric_summary
 from neurocontrast.evaluation.tables import cohort_table, example_scans, map_table, prediction_table
@@ -64,6 +65,8 @@ def run_study(
     figures |= {"new_site": new_sites.summary, "new_site_note": new_sites.note}
     outlying = measure_outlyingness(study, new_sites.splits, progress)
     figures["outlyingness"] = outlying.summary
+    similar = measure_similarity(study, progress)
+    figures |= {} if similar.summary is None else {"similarity": similar.summary}
     figures["learning_curve"], curve = learning_curve(study, progress)
     inside = training_distribution(study)
     tested = run_external(external, distribution=inside, progress=progress)
@@ -71,7 +74,7 @@ def run_study(
     probe = None if why_not_stored(study) else fit_on_all(study, encoder=encoder, distribution=inside)[1]
     notices = [*study.notices, *(external.notices if external else ()), *look_at_results(figures, models)]
     notices += [*panel.notices, *new_sites.notices, *outlying.notices, *tested.notices]
-    tables |= panel.tables
+    tables |= panel.tables | similar.tables
     measured = {"new_sites": new_sites.table, "outlyingness": outlying.table}
     tables |= {name: table for name, table in measured.items() if table is not None}
     tables |= tested.tables if curve is None else {**tested.tables, "learning_curve": curve}

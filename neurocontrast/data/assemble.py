@@ -11,6 +11,8 @@ from pathlib import Path
 import pandas as pd
 
 from neurocontrast.data.columns import as_age, as_sex, as_text, convert_column, is_missing, is_numeric, number_of
+from neurocontrast.data.images.paths import is_image_path
+from neurocontrast.data.images.store import problem_of_path
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.data.tsv import TextTable
 from neurocontrast.exceptions import DataError, one_of, suggestion
@@ -151,10 +153,15 @@ def _filled(rows: _Rows, position: int, pattern: str) -> str:
 
 def _check_files(rows: _Rows, paths: Sequence[str]) -> None:
     n_missing = 0
+    n_images_of: dict[str, int | str] = {}
     for position, path in enumerate(paths):
         if rows.cells.get("path") and is_missing(rows.cells["path"][position]):
             continue
-        if not path.lower().endswith(IMAGE_ENDINGS):
+        if is_image_path(path):
+            problem = problem_of_path(path, n_images_of)
+            if problem:
+                rows.add(position, problem, "path")
+        elif not path.lower().endswith(IMAGE_ENDINGS):
             folder = " (a folder: convert DICOM with dcm2niix)" if os.path.isdir(path) else ""  # noqa: PTH112
             rows.add(position, f"found {shown(path, 200)}{folder}; an image ends in {', '.join(IMAGE_ENDINGS)}", "path")
         elif not os.path.isfile(path):  # noqa: PTH113  a plain call: there can be 100,000 of them

@@ -14,6 +14,7 @@ from neurocontrast.data.cache import VolumeCache
 from neurocontrast.data.cohort import Cohort, Kind
 from neurocontrast.data.metadata import codes_of, numbers_of
 from neurocontrast.data.splits import split_by_subject
+from neurocontrast.exceptions import DataError
 
 __all__ = ["VolumeDataset", "encode_metadata", "split_by_subject"]
 
@@ -49,7 +50,11 @@ class VolumeDataset(torch.utils.data.Dataset[dict[str, Any]]):
 
 
 def encode_metadata(
-    table: pd.DataFrame, columns: Mapping[str, Kind], *, categories: Mapping[str, list[str]] | None = None
+    table: pd.DataFrame,
+    columns: Mapping[str, Kind],
+    *,
+    categories: Mapping[str, list[str]] | None = None,
+    vectors: Mapping[str, npt.NDArray[np.float32]] | None = None,
 ) -> tuple[dict[str, torch.Tensor], dict[str, list[str]]]:
     """Return the columns a loss needs as tensors, and the categories behind the codes.
 
@@ -61,11 +66,14 @@ def encode_metadata(
         What each column is to the loss.
     categories : mapping of str to list of str, optional
         Categories of an earlier call, whose codes then stay the same.
+    vectors : mapping of str to ndarray (n, p), optional
+        Continuous columns that are vectors, by name (`neurocontrast.data.vectors.read_vectors`).
 
     Returns
     -------
     metadata : dict of str to Tensor
-        ``(n,)`` each: float32 with NaN where missing, or int64 codes with -1 where missing.
+        ``(n,)`` each: float32 with NaN where missing, or int64 codes with -1 where missing; ``(n, p)``
+        float32 for a vector.
     categories : dict of str to list of str
         For each categorical column its categories in the order of their codes; sorted where
         none were given.
@@ -73,13 +81,17 @@ def encode_metadata(
     Raises
     ------
     DataError
-        For a column the table does not have, one that is not of numbers, or a category that
-        is not among those given; all such rows together.
+        For a column the table does not have, one that is not of numbers, a vector used as categories, or a
+        category that is not among those given; all such rows together.
     """
     metadata: dict[str, torch.Tensor] = {}
     found: dict[str, list[str]] = {}
     for column, kind in columns.items():
-        if kind == "continuous":
+        if vectors is not None and column in vectors:
+            if kind == "categorical":
+                raise DataError(f"'{column}' is a vector and is used as categorical; use it as continuous.")
+            metadata[column] = torch.from_numpy(np.ascontiguousarray(vectors[column], dtype=np.float32))
+        elif kind == "continuous":
             metadata[column] = torch.from_numpy(numbers_of(table, column).astype(np.float32))
         else:
             given = None if categories is None else categories.get(column)

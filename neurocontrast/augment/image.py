@@ -1,0 +1,180 @@
+"""Two random views of a batch of natural images, each keyed by what it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import ModuleType
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neurocontrast.augment.image_draws import COLOUR_STEPS, ImageViewParameters, draw_image_views
+from neurocontrast.augment.image_settings import ImageAugmentSettings
+from neurocontrast.exceptions import DataError
+from neurocontrast.optional import require
+
+__all__ = ["ImageViewParameters", "TwoImageViews", "draw_image_views"]
+
+_VALUES_AT_ONCE = {"cpu": 2**18}
+"""How much is made at once: on a CPU what its cache holds. On a GPU, which has none to speak of, far more."""
+_VALUES_AT_ONCE_ELSEWHERE = 2**27
+
+
+class TwoImageViews:
+    """Makes two views of each image of a batch, on the batch's device.
+
+    A view depends on the image, `seed`, the epoch, the sample's number and the view's (0 or 1): not on the rest of
+    the batch, its order, workers, or what was drawn before; bit for bit on one kind of device. All parameters are
+    drawn on the CPU, for the whole batch at once, so that a CPU and a GPU make the same views up to the last digits.
+
+    Parameters
+    ----------
+    settings : ImageAugmentSettings
+        The operations.
+    seed : int
+        Names the run's randomness.
+
+    Raises
+    ------
+    MissingDependencyError
+        Where Kornia is not installed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.augment import ImageAugmentSettings, TwoImageViews
+    >>> images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
+    >>> view1, view2 = TwoImageViews(ImageAugmentSettings.supcon(), seed=0)(images, [5, 9], epoch=3)
+    >>> view1.shape, view1.dtype
+    (torch.Size([2, 3, 32, 32]), torch.float32)
+    """
+
+    def __init__(self, settings: ImageAugmentSettings, *, seed: int) -> None:
+        require("kornia", extra="images", purpose="making views of images")
+        from neurocontrast.augment import image_operations
+
+        self.settings = settings
+        self.seed = seed
+        self._operations: ModuleType = image_operations
+
+    def __call__(self, images: Tensor, samples: Tensor | Sequence[int], *, epoch: int) -> tuple[Tensor, Tensor]:
+        """Return two views of `images` (b, 3, H, W), whose samples' numbers are `samples`; see `view`."""
+        return self.view(images, samples, epoch=epoch, view=0), self.view(images, samples, epoch=epoch, view=1)
+
+    @torch.no_grad()
+    def view(self, images: Tensor, samples: Tensor | Sequence[int], *, epoch: int, view: int) -> Tensor:
+        """Return view number `view` of each image, as a new tensor.
+
+        Parameters
+        ----------
+        images : Tensor, shape (b, 3, H, W)
+            RGB: uint8, or floating-point in [0, 1].
+        samples : Tensor or sequence of int, shape (b,)
+            The number of each image's sample, from 0.
+        epoch, view : int
+            Which views.
+
+        Returns
+        -------
+        Tensor, shape (b, 3, H, W)
+            float32 in [0, 1], not standardised.
+
+        Raises
+        ------
+        DataError
+            For another shape, type or range.
+        """
+        numbers = np.asarray(samples.cpu() if isinstance(samples, Tensor) else samples, dtype=np.int64)
+        _check(images, numbers)
+        size = (images.shape[2], images.shape[3])
+        views = torch.empty(images.shape, dtype=torch.float32, device=images.device)
+        at_once = _VALUES_AT_ONCE.get(images.device.type, _VALUES_AT_ONCE_ELSEWHERE)
+        step = max(1, at_once // max(1, images.shape[1:].numel()))
+        drawn = draw_image_views(self.settings, numbers, size=size, seed=self.seed, epoch=epoch, view=view)
+        for start in range(0, len(numbers), step):
+            part = slice(start, start + step)
+            views[part] = self._made(_unit_range(images[part]), drawn.of(part))
+        return views
+
+    def _made(self, x_BCHW: Tensor, drawn: ImageViewParameters) -> Tensor:
+        """Return views of images that are this method's to change."""
+        settings, operations = self.settings, self._operations
+        outside = settings.affine.outside if settings.affine else "edge"
+        x_BCHW = _where(
+            drawn.turned | drawn.cropped,
+            x_BCHW,
+            lambda part, which: operations.warp(part, drawn=drawn.of(which), outside=outside),
+        )
+        if settings.pad_crop:
+            padding, outside = settings.pad_crop.padding, settings.pad_crop.outside
+            x_BCHW = operations.pad_crop(x_BCHW, shift=drawn.pad_shift, padding=padding, outside=outside)
+        x_BCHW = _where(drawn.flipped, x_BCHW, lambda part, _: part.flip(3))
+        x_BCHW = _jittered(x_BCHW, drawn, operations)
+        x_BCHW = _where(drawn.gray, x_BCHW, lambda part, _: operations.to_gray(part))
+        if settings.blur:
+            sigma, most = drawn.sigma_pixels, settings.blur.sigma_pixels[1]
+            x_BCHW = _where(
+                drawn.blurred,
+                x_BCHW,
+                lambda part, which: operations.blur(part, sigma_pixels=sigma[which], largest_sigma_pixels=most),
+            )
+        # Interpolation and blur may leave the range by rounding.
+        return x_BCHW.clamp_(0.0, 1.0)
+
+
+def _jittered(x_BCHW: Tensor, drawn: ImageViewParameters, operations: ModuleType) -> Tensor:
+    """Change colours, each image's in its own order: at every turn, all images that take the same step together."""
+    for turn in range(len(COLOUR_STEPS)):
+        for number, step in enumerate(COLOUR_STEPS):
+            change = partial(_changed, change=operations.COLOUR_OPERATIONS[step], factors=drawn.factors[:, number])
+            x_BCHW = _where(drawn.jittered & (drawn.order[:, turn] == number), x_BCHW, change)
+    return x_BCHW
+
+
+def _changed(
+    x_BCHW: Tensor, which: np.ndarray, *, change: Callable[[Tensor, Tensor], Tensor], factors: np.ndarray
+) -> Tensor:
+    return change(x_BCHW, torch.from_numpy(factors[which].astype(np.float32)).to(x_BCHW.device))
+
+
+def _where(applied: np.ndarray, x_BCHW: Tensor, change: Callable[[Tensor, np.ndarray], Tensor]) -> Tensor:
+    """Change the images that `applied` says, given them and their places in the batch; in place unless it is all.
+
+    Which they are is known on the CPU, so that nothing waits for the device.
+    """
+    which = np.flatnonzero(applied)
+    if len(which) == 0:
+        return x_BCHW
+    if len(which) == len(x_BCHW):
+        return change(x_BCHW, which)
+    rows = torch.from_numpy(which).to(x_BCHW.device)
+    return x_BCHW.index_copy_(0, rows, change(x_BCHW.index_select(0, rows), which))
+
+
+def _unit_range(images: Tensor) -> Tensor:
+    """Return a copy in float32."""
+    if images.dtype == torch.uint8:
+        return images.to(torch.float32).div_(255.0)
+    return images.to(torch.float32, copy=True)
+
+
+def _check(images: Tensor, numbers: np.ndarray) -> None:
+    if images.ndim != 4 or images.shape[1] != 3 or numbers.shape != (images.shape[0],):
+        raise DataError(
+            "Views of images need images of shape (batch, 3, height, width) and one sample number for each image. "
+            f"Got images of shape {tuple(images.shape)} and sample numbers of shape {numbers.shape}."
+        )
+    if images.dtype != torch.uint8 and not images.is_floating_point():
+        raise DataError(
+            f"Views of images need uint8 images (0 to 255) or floating-point ones (0 to 1). Got {images.dtype}. "
+            "Convert them, for instance with images.to(torch.uint8)."
+        )
+    if images.is_floating_point() and images.numel():
+        low, high = (float(end) for end in torch.aminmax(images))
+        if not (low >= 0.0 and high <= 1.0):
+            raise DataError(
+                f"Floating-point images must lie between 0 and 1. Got values from {low:g} to {high:g}. "
+                "Divide them by 255 if they came from 8-bit images, and standardise after making views."
+            )

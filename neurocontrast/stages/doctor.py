@@ -9,10 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from neurocontrast.augment import TwoViews
 from neurocontrast.config import Config, as_config, build_objective
-from neurocontrast.data import VolumeCache, fit_preprocessing, load_volume, read_cohort
-from neurocontrast.data.cache import default_cache_folder
+from neurocontrast.data import Cohort
 from neurocontrast.encoders import build_model, check_shape
 from neurocontrast.exceptions import ConfigError, MissingDependencyError
 from neurocontrast.machine import (
@@ -28,6 +26,7 @@ from neurocontrast.machine import (
 from neurocontrast.optional import is_installed
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.stages.kinds import kind_of
 from neurocontrast.stages.preparation import prepare
 from neurocontrast.training import TrainingSettings, accelerator_of, check_loggers, check_split
 from neurocontrast.training.estimate import Throughput, Work, measure_throughput
@@ -78,6 +77,7 @@ class _Scans:
     n_validation: int
     n_missing: int
     preprocessing_seconds: float | None = None
+    cache_bytes: int = 0
 
     @property
     def n_all(self) -> int:
@@ -120,15 +120,17 @@ def doctor(
     """
     settings = as_config({} if config is None else config)
     _check(seconds, n_scans)
-    cache_root = settings.data.cache_dir or default_cache_folder()
-    machine = _describe_machine(cache_root, Path(out))
+    machine = _describe_machine(kind_of(settings.data).cache_folder(), Path(out))
     problems, training = _refusals(settings.training)
     if seconds == 0:
         return Diagnosis(machine, None, problems, _doubt_threads(machine, settings))
-    scans = _count_scans(settings, n_scans, clock)
-    measured = _measure(settings, training, seconds, clock, progress)
-    run = _estimate(settings, scans, measured, machine)
-    warnings = [*_doubt_threads(machine, settings), *_doubt_room(run, machine), *_doubt_device(run, settings)]
+    cohort = _read_cohort(settings)
+    scans = _count_scans(settings, cohort, n_scans, clock)
+    shape = kind_of(settings.data).intake().shape(cohort)
+    measured = _measure(settings, training, shape, seconds, clock, progress)
+    run = _estimate(settings, shape, scans, measured, machine)
+    room = _doubt_room(run, machine, kind_of(settings.data).how_to_be_smaller)
+    warnings = [*_doubt_threads(machine, settings), *room, *_doubt_device(run, settings)]
     return Diagnosis(machine, run, problems, warnings)
 
 
@@ -168,47 +170,48 @@ def _refusals(settings: TrainingSettings) -> tuple[list[str], TrainingSettings]:
     return problems, settings
 
 
-def _count_scans(settings: Config, n_scans: int | None, clock: Callable[[], float]) -> _Scans | None:
+def _read_cohort(settings: Config) -> Cohort | None:
     data = settings.data
     if data.participants is None:
+        return None
+    cohort = kind_of(data).read_cohort(data.participants)
+    return cohort.select(data.where) if data.where else cohort
+
+
+def _count_scans(
+    settings: Config, cohort: Cohort | None, n_scans: int | None, clock: Callable[[], float]
+) -> _Scans | None:
+    data, kind = settings.data, kind_of(settings.data)
+    if cohort is None:
         if n_scans is None:
             return None
         n_validation = round(n_scans * data.val_fraction)
         check_split(range(n_scans - n_validation), range(n_validation), settings.training)
-        return _Scans(n_scans - n_validation, n_validation, n_missing=n_scans)
-    cohort = read_cohort(data.participants, images_root=data.images_root, images_pattern=data.images_pattern)
-    cohort = cohort.select(data.where) if data.where else cohort
+        n_bytes = n_scans * kind.bytes_of_image()
+        return _Scans(n_scans - n_validation, n_validation, n_missing=n_scans, cache_bytes=n_bytes)
     split = prepare(settings, cohort).data  # refuses what pretrain refuses
     n_training, n_validation = len(split.training_rows), len(split.validation_rows)
-    paths, preprocessing = [str(path) for path in cohort.table["path"]], data.preprocessing
-    # What is fitted decides where the cache keeps scans, and takes a reading of each before they are preprocessed.
-    missing = paths
-    if not preprocessing.unfitted:
-        missing = VolumeCache(data.cache_dir, preprocessing, dtype=data.cache_dtype).missing(paths)
-    if not missing:
-        return _Scans(n_training, n_validation, 0, 0.0)
-    n_readings = 1 + len(preprocessing.unfitted) - (preprocessing.common_view == "template")
-    preprocessing = fit_preprocessing(preprocessing, missing[:1])
-    start = clock()
-    load_volume(missing[0], preprocessing)
-    seconds = (clock() - start) * n_readings * len(missing)
-    n_workers = min(data.n_workers, describe_processor()["n_usable"])
-    return _Scans(n_training, n_validation, len(missing), seconds / n_workers)
+    return _Scans(n_training, n_validation, *kind.pending(cohort, clock))
 
 
 def _measure(
-    settings: Config, training: TrainingSettings, seconds: float, clock: Callable[[], float], progress: Progress
+    settings: Config,
+    training: TrainingSettings,
+    shape: tuple[int, ...],
+    seconds: float,
+    clock: Callable[[], float],
+    progress: Progress,
 ) -> Throughput:
     encoder = build_model(settings.encoder, seed=settings.seed).encoder
-    check_shape(encoder, settings.data.shape)
+    check_shape(encoder, shape)
     gpus = describe_gpus() if accelerator_of(training) == "cuda" else []
     free = gpus[0]["available_bytes"] if gpus else available_memory()
     work = Work(
         build=lambda: build_model(settings.encoder, seed=settings.seed),
         objective=build_objective(settings.objective),
-        views=TwoViews(settings.augment, seed=settings.seed),
+        views=kind_of(settings.data).views(settings),
         settings=training,
-        shape=settings.data.shape,
+        shape=shape,
         smallest_shape=encoder.smallest_shape,
         seed=settings.seed,
     )
@@ -216,10 +219,13 @@ def _measure(
 
 
 def _estimate(
-    settings: Config, scans: _Scans | None, measured: Throughput, machine: Mapping[str, Any]
+    settings: Config,
+    shape: tuple[int, ...],
+    scans: _Scans | None,
+    measured: Throughput,
+    machine: Mapping[str, Any],
 ) -> dict[str, Any]:
-    training, data = settings.training, settings.data
-    cache = VolumeCache(data.cache_dir, data.preprocessing, dtype=data.cache_dtype)
+    training = settings.training
     on_gpu = measured.device == "cuda"
     # Processes on one CPU share its cores and its memory.
     n_devices, n_here = (training.devices if on_gpu else 1) * training.num_nodes, 1 if on_gpu else training.devices
@@ -228,7 +234,7 @@ def _estimate(
     own = 0 if on_gpu else resident_memory() or 0
     run: dict[str, Any] = {
         "epochs": training.epochs,
-        "shape": list(data.shape),
+        "shape": list(shape),
         "batch_size": training.batch_size,
         "micro_batch_size": training.micro_batch_size,
         "n_devices": n_devices,
@@ -238,7 +244,7 @@ def _estimate(
         "memory_available_bytes": None if available is None else available + own,
         # While a checkpoint is written the one that it replaces is still there.
         "run_bytes": (training.keep_checkpoints + 1) * measured.checkpoint_bytes,
-        "volume_bytes": cache.n_bytes,
+        "volume_bytes": kind_of(settings.data).bytes_of_image(),
         "timed": {
             "shape": list(measured.shape),
             "n_scans": measured.n_scans,
@@ -255,7 +261,7 @@ def _estimate(
         "seconds": _seconds(training, scans, measured) / n_devices,
         "n_scans_to_preprocess": scans.n_missing,
         "preprocessing_seconds": scans.preprocessing_seconds,
-        "cache_bytes": scans.n_missing * cache.n_bytes,
+        "cache_bytes": scans.cache_bytes,
     }
 
 
@@ -288,11 +294,11 @@ def _doubt_threads(machine: Mapping[str, Any], settings: Config) -> list[str]:
     return found
 
 
-def _doubt_room(run: Mapping[str, Any], machine: Mapping[str, Any]) -> list[str]:
+def _doubt_room(run: Mapping[str, Any], machine: Mapping[str, Any], how_to_be_smaller: str) -> list[str]:
     found = []
     needed, there = run["memory_bytes"], run["memory_available_bytes"]
     if there is not None and needed > there:
-        advice = "Lower data.shape (with a larger spacing_mm)."
+        advice = how_to_be_smaller
         if (run["micro_batch_size"] or run["batch_size"]) > 1:
             advice = "Set training.micro_batch_size lower: the loss stays that of the whole batch."
         where = "GPU" if run["device"] == "cuda" else "machine"

@@ -10,14 +10,14 @@ from typing import Any
 import pandas as pd
 
 from neurocontrast.config import Config, as_config
-from neurocontrast.data import Cohort, Preprocessing, VolumeCache, VolumeDataset, read_cohort
+from neurocontrast.data import Cohort
 from neurocontrast.embedding import extract_features, write_embeddings
 from neurocontrast.encoders import load_encoder
-from neurocontrast.encoders.weights import CONTRACT
-from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import check_writable
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.stages.kinds import Kind, intake_of_run, kind_of_run
 from neurocontrast.stages.run_folder import read_metrics, read_provenance, read_simulation
 
 __all__ = ["embed"]
@@ -61,31 +61,28 @@ def embed(
     target = _check_target(Path(out), overwrite=overwrite)
     settings = as_config({} if config is None else config)
     encoder, contract = load_encoder(run)
-    preprocessing = _preprocessing_of(Path(run), contract)
-    root = settings.data.images_root if images_root is None else Path(images_root)
-    cohort, flow = _read_cohort(Path(participants), root, settings, progress)
+    kind = kind_of_run(contract, settings.data)
+    intake = intake_of_run(Path(run), contract, kind)
+    root = None if images_root is None else Path(images_root)
+    cohort, flow = _read_cohort(kind, Path(participants), root, settings, progress)
     info = {**_describe(Path(run), contract, cohort, progress), "flow": flow, "precision": settings.embedding.precision}
-    cache = VolumeCache(settings.data.cache_dir, preprocessing, dtype=contract.get("cache_dtype", "float32"))
-    n_workers = settings.data.n_workers
-    cache.prepare([str(path) for path in cohort.table["path"]], n_workers=n_workers, progress=progress)
-    images = VolumeDataset(cohort, cache)
-    features = extract_features(encoder, images, settings=settings.embedding, n_readers=n_workers, progress=progress)
+    intake.make_ready(cohort, progress)
+    features = extract_features(
+        encoder,
+        intake.images(cohort),
+        settings=settings.embedding,
+        n_readers=settings.data.n_workers,
+        progress=progress,
+    )
     write_embeddings(target, cohort.table, features, info)
     return target
 
 
-def _preprocessing_of(run: Path, contract: Mapping[str, Any]) -> Preprocessing:
-    try:
-        return Preprocessing.from_contract(contract["preprocessing"])
-    except DataError as error:
-        raise CheckpointError(f"{run / CONTRACT}: {error}") from error
-
-
 def _read_cohort(
-    participants: Path, root: Path | None, settings: Config, progress: Progress
+    kind: Kind, participants: Path, root: Path | None, settings: Config, progress: Progress
 ) -> tuple[Cohort, list[dict[str, Any]]]:
-    """Return the scans to embed, and how many were listed and left out."""
-    listed = read_cohort(participants, images_root=root, images_pattern=settings.data.images_pattern)
+    """Return the images to embed, and how many were listed and left out."""
+    listed = kind.read_cohort(participants, images_root=root)
     cohort = listed.select(settings.embedding.where) if settings.embedding.where else listed
     for warning in cohort.warnings:
         progress.warning(warning)

@@ -14,10 +14,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.config import Config, as_config
-from neurocontrast.data import Cohort, Preprocessing, VolumeCache, VolumeDataset, read_cohort
+from neurocontrast.data import Cohort, Preprocessing
 from neurocontrast.data.grids import Grid, preprocessed_grid
 from neurocontrast.encoders import load_encoder, read_contract
-from neurocontrast.encoders.weights import CONTRACT
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, one_of, suggestion
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
@@ -26,6 +25,8 @@ from neurocontrast.files import atomic_folder, check_output_folder, write_json, 
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator
+from neurocontrast.stages.kinds import intake_of_run, volumes_of_run
+from neurocontrast.stages.kinds.volumes import VolumeIntake
 
 __all__ = ["explain"]
 
@@ -89,11 +90,12 @@ def explain(
     settings = as_config({} if config is None else config)
     probe = load_probe(evaluation)
     readout = _readout(probe, settings.explanation)
-    _check_encoder(probe, read_contract(run), run, progress)
-    root = settings.data.images_root if images_root is None else Path(images_root)
-    given = read_cohort(Path(participants), images_root=root, images_pattern=settings.data.images_pattern)
+    contract = read_contract(run)
+    kind = volumes_of_run(contract, settings.data, what="explain maps where in a brain an encoder looks")
+    _check_encoder(probe, contract, run, progress)
+    given = kind.read_cohort(Path(participants), images_root=None if images_root is None else Path(images_root))
     cohort, truths = _choose(given, _read_evaluated(evaluation), probe, settings.explanation)
-    _explain(probe, readout, run, cohort, truths, settings, folder, progress)
+    _explain(probe, readout, run, intake_of_run(run, contract, kind), cohort, truths, settings, folder, progress)
     return folder
 
 
@@ -101,6 +103,7 @@ def _explain(
     probe: FittedProbe,
     readout: _Readout,
     run: Path,
+    intake: VolumeIntake,
     cohort: Cohort,
     truths: list[str],
     settings: Config,
@@ -108,16 +111,14 @@ def _explain(
     progress: Progress,
 ) -> None:
     encoder, contract = load_encoder(run)
-    preprocessing = _preprocessing_of(run, contract)
     paths = [str(path) for path in cohort.table["path"]]
-    grid, notes = _common_grid([preprocessed_grid(path, preprocessing) for path in paths], preprocessing)
+    grid, notes = _common_grid([preprocessed_grid(path, intake.preprocessing) for path in paths], intake.preprocessing)
     for note in notes:
         progress.warning(note)
-    cache = VolumeCache(settings.data.cache_dir, preprocessing, dtype=contract.get("cache_dtype", "float32"))
-    cache.prepare(paths, n_workers=settings.data.n_workers, progress=progress)
+    intake.make_ready(cohort, progress)
     maps = explain_scans(
         LinearScore(encoder, readout.weights, readout.intercept),
-        VolumeDataset(cohort, cache),
+        intake.images(cohort),
         range(len(cohort)),
         settings=settings.explanation,
         spacing_mm=grid.spacing_mm,
@@ -184,13 +185,6 @@ def _check_encoder(probe: FittedProbe, contract: Mapping[str, Any], run: Path, p
         progress.warning(f"{run}: the evaluation does not say which encoder made its embeddings; this one is taken.")
     if precision:
         progress.warning(f"the embeddings were made in {precision}; the map is computed in float32.")
-
-
-def _preprocessing_of(run: Path, contract: Mapping[str, Any]) -> Preprocessing:
-    try:
-        return Preprocessing.from_contract(contract["preprocessing"])
-    except DataError as error:
-        raise CheckpointError(f"{run / CONTRACT}: {error}") from error
 
 
 def _read_evaluated(evaluation: Path) -> pd.DataFrame:

@@ -8,18 +8,11 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.config import Config, build_objective
-from neurocontrast.data import (
-    Cohort,
-    Preprocessing,
-    VolumeCache,
-    VolumeDataset,
-    encode_metadata,
-    fit_preprocessing,
-    split_by_subject,
-)
+from neurocontrast.data import Cohort, encode_metadata, split_by_subject
 from neurocontrast.encoders import ContrastiveModel, build_model, check_shape
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.progress import Progress
+from neurocontrast.stages.kinds import Intake, kind_of
 from neurocontrast.training import AnyObjective, TrainingData, check_split
 from neurocontrast.training.positives import CrossSitePositives, count_cross_site_positives
 
@@ -35,7 +28,7 @@ class Parts:
     objective: AnyObjective
     data: TrainingData
     categories: dict[str, list[str]]
-    preprocessing: Preprocessing
+    intake: Intake
 
     def cross_site_positives(self, settings: Config) -> CrossSitePositives | None:
         """Return how many anchors will have someone of another site to be alike to; None where it is no question."""
@@ -46,33 +39,23 @@ class Parts:
             sampler, self.objective.positives, self.data.metadata, self.data.traits["site"]
         )
 
-    def with_preprocessing(self, settings: Config, preprocessing: Preprocessing) -> Parts:
-        """Return the same with images that are preprocessed in another way."""
-        cache = VolumeCache(settings.data.cache_dir, preprocessing, dtype=settings.data.cache_dtype)
-        data = replace(self.data, images=VolumeDataset(self.cohort, cache))
-        return replace(self, data=data, preprocessing=preprocessing)
+    def with_intake(self, intake: Intake) -> Parts:
+        """Return the same with images to which something else is done."""
+        intake.set_up(self.model.encoder)
+        return replace(self, data=replace(self.data, images=intake.images(self.cohort)), intake=intake)
 
-    def fitted(self, settings: Config, progress: Progress) -> Parts:
-        """Return the same with a preprocessing that is fitted on the scans of training, and not on those that measure.
+    def fitted(self, progress: Progress) -> Parts:
+        """Return the same with what is done to images fitted on those of training, and not on those that measure.
 
         Raises
         ------
         DataError
-            Naming all scans, of either kind, that cannot be used.
+            Naming all images, of either side, that cannot be used.
         """
-        if not self.preprocessing.unfitted:
+        if self.intake.is_fitted:
             return self
-        table = self.cohort.table
-        training, validation = (table.iloc[list(rows)] for rows in (self.data.training_rows, self.data.validation_rows))
-        preprocessing = fit_preprocessing(
-            self.preprocessing,
-            [str(path) for path in training["path"]],
-            sites=list(training["site"]) if "site" in table else None,
-            others=[str(path) for path in validation["path"]],
-            n_workers=settings.data.n_workers,
-            progress=progress,
-        )
-        return self.with_preprocessing(settings, preprocessing)
+        data = self.data
+        return self.with_intake(self.intake.fitted(self.cohort, data.training_rows, data.validation_rows, progress))
 
 
 def prepare(settings: Config, cohort: Cohort) -> Parts:
@@ -83,7 +66,7 @@ def prepare(settings: Config, cohort: Cohort) -> Parts:
     ConfigError, DataError
         Where the two do not fit one another.
     """
-    objective = build_objective(settings.objective)
+    kind, objective = kind_of(settings.data), build_objective(settings.objective)
     metadata, categories = encode_metadata(cohort.table, objective.columns)
     objective.check(metadata, names=cohort.names())
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
@@ -91,11 +74,10 @@ def prepare(settings: Config, cohort: Cohort) -> Parts:
     # Fitted again in training; here, so that a rule that cannot be used is told first.
     objective.fit({name: column[training_rows] for name, column in metadata.items()})
     model = build_model(settings.encoder, seed=settings.seed)
-    check_shape(model.encoder, settings.data.shape)
-    preprocessing = settings.data.preprocessing
-    cache = VolumeCache(settings.data.cache_dir, preprocessing, dtype=settings.data.cache_dtype)
+    intake = kind.intake()
+    check_shape(model.encoder, intake.shape(cohort))
     data = TrainingData(
-        images=VolumeDataset(cohort, cache),
+        images=intake.images(cohort),
         names=cohort.names(),
         metadata=metadata,
         training_rows=training_rows.tolist(),
@@ -105,7 +87,7 @@ def prepare(settings: Config, cohort: Cohort) -> Parts:
         n_readers=settings.data.n_workers,
     )
     _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
-    return Parts(cohort, model, objective, data, categories, preprocessing)
+    return Parts(cohort, model, objective, data, categories, intake)
 
 
 def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:

@@ -10,13 +10,13 @@ from typing import Any
 
 from lightning_fabric import Fabric
 
-from neurocontrast.augment import TwoViews
 from neurocontrast.config import Config, as_config
-from neurocontrast.data import Cohort, Preprocessing, VolumeDataset, read_cohort
+from neurocontrast.data import Cohort
 from neurocontrast.encoders import save_encoder
 from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded, TrainingError
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.stages.kinds import kind_of
 from neurocontrast.stages.preparation import Parts, prepare
 from neurocontrast.stages.processes import pretrain_in_processes
 from neurocontrast.stages.run_folder import (
@@ -123,7 +123,7 @@ def _run(settings: Config, folder: Path, joined: tuple[Fabric, Processes], *, re
         result = fit(
             parts.model,
             parts.objective,
-            TwoViews(settings.augment, seed=settings.seed),
+            kind_of(settings.data).views(settings),
             parts.data,
             settings=settings.training,
             seed=settings.seed,
@@ -160,7 +160,7 @@ def _open(
     except NeurocontrastError as error:
         processes.from_first({"exit_code": error.exit_code})
         raise
-    contract = None if parts is None else parts.preprocessing.contract()
+    contract = None if parts is None else parts.intake.contract()
     processes.from_first({"is_new": is_new, "preprocessing": contract})
     return is_new, parts
 
@@ -173,11 +173,9 @@ def _open_unfinished(settings: Config, folder: Path, stack: ExitStack, *, is_new
     stack.enter_context(hold(folder, progress))
     if check_new(folder, resume=not is_new) != is_new:
         raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
-    earlier = None if is_new else read_preprocessing(folder)
-    parts = parts.fitted(settings, progress) if earlier is None else parts.with_preprocessing(settings, earlier)
-    images = parts.data.images
-    assert isinstance(images, VolumeDataset)
-    images.cache.prepare(images.paths, n_workers=settings.data.n_workers, progress=progress)
+    earlier = None if is_new else read_preprocessing(folder, parts.intake)
+    parts = parts.fitted(progress) if earlier is None else parts.with_intake(earlier)
+    parts.intake.make_ready(cohort, progress)
     if settings.training.probe_every and not len(parts.data.validation_rows):
         progress.warning(
             "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no scans to score it on."
@@ -189,7 +187,8 @@ def _open_unfinished(settings: Config, folder: Path, stack: ExitStack, *, is_new
             "n_validation_scans": n_validation,
             "categories": parts.categories,
             "cross_site_positives": _count_positives(settings, parts, progress),
-            "preprocessing": parts.preprocessing.contract(),
+            "preprocessing": parts.intake.contract(),
+            **parts.intake.record(cohort),
         }
         start_run(folder, settings, cohort, facts)
     else:
@@ -213,8 +212,8 @@ def _follow(settings: Config, processes: Processes) -> tuple[bool, Parts | None]
         raise OtherProcessEnded("the first process of this run has ended, and says why.", told["exit_code"])
     if told["preprocessing"] is None:
         return told["is_new"], None
-    preprocessing = Preprocessing.from_contract(told["preprocessing"])
-    return told["is_new"], prepare(settings, _read_cohort(settings, SILENT)).with_preprocessing(settings, preprocessing)
+    parts = prepare(settings, _read_cohort(settings, SILENT))
+    return told["is_new"], parts.with_intake(parts.intake.as_it_was(told["preprocessing"]))
 
 
 def _resolve(
@@ -241,7 +240,7 @@ def _resolve(
 def _read_cohort(settings: Config, progress: Progress) -> Cohort:
     data = settings.data
     assert data.participants is not None
-    cohort = read_cohort(data.participants, images_root=data.images_root, images_pattern=data.images_pattern)
+    cohort = kind_of(data).read_cohort(data.participants)
     if data.where:
         cohort = cohort.select(data.where)
     for warning in cohort.warnings:
@@ -254,17 +253,15 @@ def _read_cohort_without_images(settings: Config) -> Cohort | None:
     data = settings.data
     if data.participants is None or not data.participants.is_file():
         return None
-    cohort = read_cohort(
-        data.participants, images_root=data.images_root, images_pattern=data.images_pattern, check_images=False
-    )
+    cohort = kind_of(data).read_cohort(data.participants, check_images=False)
     return cohort.select(data.where) if data.where else cohort
 
 
 def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
     """Return what must travel with the weights, but for how their BatchNorm statistics came about."""
     return {
-        "preprocessing": parts.preprocessing.contract(),
-        "cache_dtype": settings.data.cache_dtype,
+        "preprocessing": parts.intake.contract(),
+        **parts.intake.kept_as(),
         "objective": settings.objective.model_dump(mode="json"),
         "seed": settings.seed,
         "epochs": settings.training.epochs,
@@ -277,8 +274,7 @@ def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
 def _facts(settings: Config) -> dict[str, Any]:
     """Return what loggers note of a run: what was chosen, and no path of the user's."""
     chosen = settings.model_dump(mode="json", include={"seed", "augment", "encoder", "objective", "training"})
-    preprocessing = settings.data.preprocessing.model_dump(mode="json", exclude={"landmarks", "view"})
-    return {**chosen, "data": {**preprocessing, "val_fraction": settings.data.val_fraction}}
+    return {**chosen, "data": {**kind_of(settings.data).facts(), "val_fraction": settings.data.val_fraction}}
 
 
 def _remove_leftovers(folder: Path) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 
 from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.volumes import Preprocessing
 from neurocontrast.encoders.weights import CONTRACT, WEIGHTS
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import check_writable, write_json
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
+from neurocontrast.stages.kinds import Intake
 from neurocontrast.stages.run_lock import LOCK
 from neurocontrast.training.state import epochs_of, newest_checkpoint
 
@@ -210,8 +210,8 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     return content
 
 
-def read_preprocessing(folder: Path) -> Preprocessing | None:
-    """Read what a run has fitted its preprocessing to when it began; None for a run that fitted nothing.
+def read_preprocessing(folder: Path, intake: Intake) -> Intake | None:
+    """Return an intake with what a run has fitted its own to when it began; None for a run that fitted nothing.
 
     Raises
     ------
@@ -225,7 +225,7 @@ def read_preprocessing(folder: Path) -> Preprocessing | None:
     if not isinstance(contract, dict):
         raise CheckpointError(f"{path}: 'preprocessing' must be a section of keys. Copy the run again.")
     try:
-        return Preprocessing.from_contract(contract)
+        return intake.as_it_was(contract)
     except DataError as error:
         raise CheckpointError(f"{path}: {error}") from error
 

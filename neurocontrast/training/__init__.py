@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from neurocontrast.training.loggers import check_loggers
     from neurocontrast.training.loop import FitResult, fit
     from neurocontrast.training.metrics import alignment, effective_rank, uniformity
-    from neurocontrast.training.session import AnyObjective, TrainingData, check_split
+    from neurocontrast.training.session import AnyObjective, TrainingData, Views, check_split
 
 __all__ = [
     "AnyObjective",
     "FitResult",
     "TrainingData",
     "TrainingSettings",
+    "Views",
     "accelerator_of",
     "alignment",
     "check_loggers",
@@ -37,6 +38,6 @@ __getattr__ = lazy_exports(
         "distributed": ["accelerator_of", "launch"],
         "loop": ["FitResult", "fit"],
         "metrics": ["alignment", "effective_rank", "uniformity"],
-        "session": ["AnyObjective", "TrainingData", "check_split"],
+        "session": ["AnyObjective", "TrainingData", "Views", "check_split"],
     },
 )

@@ -35,6 +35,7 @@ from neurocontrast.training.validation import MOST_SCANS_OF_STATISTICS
 __all__ = ["Diagnosis", "doctor"]
 
 _EXTRAS = {
+    "images": "kornia",
     "umap": "umap",
     "mlflow": "mlflow",
     "wandb": "wandb",

@@ -1,4 +1,4 @@
-"""Networks that turn a volume into a representation, their projection heads, and their weight files."""
+"""Networks that turn a volume or an image into a representation, their projection heads, and their weight files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from neurocontrast.encoders.settings import EncoderSettings
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from neurocontrast.encoders.encoder import Encoder, build_encoder, check_shape
-    from neurocontrast.encoders.heads import ContrastiveModel, ProjectionHead, build_model
-    from neurocontrast.encoders.weights import load_encoder, read_contract, save_encoder
+    from neurocontrast.encoders.building import build_encoder, build_model
+    from neurocontrast.encoders.encoder import Encoder, check_shape
+    from neurocontrast.encoders.heads import ContrastiveModel, ProjectionHead
+    from neurocontrast.encoders.loading import load_encoder, load_model
+    from neurocontrast.encoders.weights import read_contract, save_encoder
 
 __all__ = [
     "ContrastiveModel",
@@ -21,6 +23,7 @@ __all__ = [
     "build_model",
     "check_shape",
     "load_encoder",
+    "load_model",
     "read_contract",
     "save_encoder",
 ]
@@ -29,8 +32,10 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "encoder": ["Encoder", "build_encoder", "check_shape"],
-        "heads": ["ContrastiveModel", "ProjectionHead", "build_model"],
-        "weights": ["load_encoder", "read_contract", "save_encoder"],
+        "building": ["build_encoder", "build_model"],
+        "encoder": ["Encoder", "check_shape"],
+        "heads": ["ContrastiveModel", "ProjectionHead"],
+        "loading": ["load_encoder", "load_model"],
+        "weights": ["read_contract", "save_encoder"],
     },
 )

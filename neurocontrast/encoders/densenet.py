@@ -48,6 +48,9 @@ class DenseNetFeatures(nn.Module):
         a volume is normalised over its voxels.
     """
 
+    n_dims = 3
+    layout, inference_layout = torch.contiguous_format, torch.channels_last_3d
+
     def __init__(
         self,
         *,

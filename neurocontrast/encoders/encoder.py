@@ -1,99 +1,160 @@
-"""From a volume to its representation."""
+"""From an image, of two or three dimensions, to its representation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal, cast
+from collections.abc import Sequence
+from typing import Protocol, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
-from neurocontrast.encoders.densenet import DenseNetFeatures
-from neurocontrast.encoders.lenet import LeNetFeatures
-from neurocontrast.encoders.settings import EncoderSettings
-from neurocontrast.exceptions import ConfigError
-from neurocontrast.seeds import derive_seed
+from neurocontrast.encoders.settings import NAMES_OF_DIMS, EncoderSettings
+from neurocontrast.exceptions import ConfigError, DataError
 
-__all__ = ["Encoder", "build_encoder", "check_shape"]
+__all__ = ["Encoder", "Features", "check_shape"]
 
 
-def _densenet(size: Literal["densenet121", "densenet_small"], settings: EncoderSettings) -> nn.Module:
-    return DenseNetFeatures(size=size, final_norm=settings.final_norm, norm=settings.norm)
+class Features(Protocol):
+    """What an encoder asks of the network that makes its feature maps.
 
+    Attributes
+    ----------
+    n_dims : int
+        Axes of an image, besides channels: 2 or 3.
+    n_features : int
+        Channels of the feature maps.
+    smallest_shape : int
+        Fewest voxels or pixels of each axis.
+    layout, inference_layout : torch.memory_format
+        What is quickest on a CPU: of images in training, and of weights where there is none.
+    """
 
-_NETWORKS: dict[str, Callable[[EncoderSettings], nn.Module]] = {
-    "densenet121": lambda settings: _densenet("densenet121", settings),
-    "densenet_small": lambda settings: _densenet("densenet_small", settings),
-    "lenet": lambda settings: LeNetFeatures(norm=settings.norm),
-}
+    n_dims: int
+    n_features: int
+    smallest_shape: int
+    layout: torch.memory_format
+    inference_layout: torch.memory_format
 
 
 class Encoder(nn.Module):
-    """A network and global average pooling: one representation a volume.
+    """A network and global average pooling: one representation a sample.
+
+    Images of two dimensions are standardised here, so that whatever reads or changes them sees plain colours, and
+    that the numbers it takes travel with the weights.
 
     Parameters
     ----------
     features : torch.nn.Module
-        Maps volumes to feature maps; has `n_features` and `smallest_shape`.
+        Maps samples to feature maps; has the attributes of `Features`.
     settings : EncoderSettings
         What it was built from; travels with its weights.
 
     Attributes
     ----------
+    n_dims : int
+        Axes of a sample, besides channels: 2 or 3.
     n_features : int
         Size of the representation.
     smallest_shape : int
-        Fewest voxels that each axis of a volume must have.
+        Fewest voxels or pixels that each axis of a sample must have.
+    mean, std : Tensor (3,)
+        Of two dimensions alone: what each colour's values, between 0 and 1, are standardised by.
     """
+
+    mean: torch.Tensor
+    std: torch.Tensor
 
     def __init__(self, features: nn.Module, settings: EncoderSettings) -> None:
         super().__init__()
+        asked = cast(Features, features)
         self.features = features
         self.settings = settings
-        self.n_features = cast(int, features.n_features)
-        self.smallest_shape = cast(int, features.smallest_shape)
+        self.n_dims, self.n_features = asked.n_dims, asked.n_features
+        self.smallest_shape = asked.smallest_shape
+        self.layout, self.inference_layout = asked.layout, asked.inference_layout
+        if self.n_dims == 2:
+            self.register_buffer("mean", torch.zeros(3))
+            self.register_buffer("std", torch.ones(3))
 
-    def forward(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Map volumes (n, 1, D, H, W) to representations (n, n_features)."""
-        # The cache keeps volumes in half precision; they are widened here, on the device that computes.
-        volumes = volumes.to(next(self.parameters()).dtype)
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Map volumes (n, 1, D, H, W), or images (n, 3, H, W), to representations (n, n_features).
+
+        Images are uint8, or floats between 0 and 1.
+        """
+        is_uint8 = images.dtype == torch.uint8
+        # What is kept in half precision, or in bytes, is widened here, on the device that computes.
+        images = images.to(next(self.parameters()).dtype)
+        if self.n_dims == 2:
+            images = images / 255 if is_uint8 else images
+            images = (images - self.mean[:, None, None]) / self.std[:, None, None]
+        if images.device.type == "cpu":
+            images = images.contiguous(memory_format=self.layout)
+        maps = self.features(images)
         # A mean, not adaptive pooling: its backward pass is deterministic on every device.
-        return self.features(volumes).mean(dim=(2, 3, 4))
+        return maps.mean(dim=tuple(range(2, maps.ndim)))
 
+    def set_standardisation(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> None:
+        """Let each colour be standardised by these numbers, of the training images' values between 0 and 1.
 
-def build_encoder(settings: EncoderSettings, *, seed: int = 0) -> Encoder:
-    """Build an encoder with weights drawn from `seed` alone.
-
-    Parameters
-    ----------
-    settings : EncoderSettings
-        Which network.
-    seed : int
-        The run's seed; the global random state is neither read nor changed.
-
-    Returns
-    -------
-    Encoder
-        In training mode.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed("encoder weights", seed))
-        return Encoder(_NETWORKS[settings.name](settings), settings)
+        Raises
+        ------
+        DataError
+            Where they are not three finite means and three positive deviations.
+        ValueError
+            For an encoder of volumes, which standardises nothing.
+        """
+        if self.n_dims != 2:
+            raise ValueError(f"encoder '{self.settings.name}' has no standardisation: volumes come standardised.")
+        made = [np.asarray(values, dtype=np.float64) for values in (mean, std)]
+        if any(values.shape != (3,) or not np.isfinite(values).all() for values in made) or not (made[1] > 0).all():
+            raise DataError(
+                "the images' colours cannot be standardised: three finite means and three standard deviations above 0 "
+                f"are needed, found {made[0].tolist()} and {made[1].tolist()}. Is a colour the same in every image? "
+                "Set data.standardise to none."
+            )
+        for buffer, values in zip((self.mean, self.std), made, strict=True):
+            buffer.copy_(torch.from_numpy(values))
 
 
 def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
-    """Refuse volumes too small for the network's halvings.
+    """Refuse samples of another number of dimensions than the network's, or too small for its halvings.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        The network.
+    shape : sequence of int
+        Of each sample, without channels.
 
     Raises
     ------
     ConfigError
-        Naming the axis and the smallest shape.
+        Naming the setting and the smallest shape.
     """
-    if min(shape) < encoder.smallest_shape:
-        network = f"'{encoder.settings.name}'"
-        if encoder.settings.norm == "instance":  # it needs a larger one than the others do
-            network += " with norm: instance"
+    name = encoder.settings.name
+    if len(shape) != encoder.n_dims:
+        kind, made_for = ("images", "volumes") if len(shape) == 2 else ("volumes", "images")
+        raise ConfigError(
+            f"encoder.name: '{name}' encodes {made_for}, and these are {kind}, of shape {list(shape)} (data.kind: "
+            f"{kind}). Choose {_or(NAMES_OF_DIMS[5 - encoder.n_dims])}, or set data.kind to {made_for}."
+        )
+    if min(shape) >= encoder.smallest_shape:
+        return
+    network = f"'{name}'"
+    if encoder.settings.norm == "instance":  # it needs a larger one than the others do
+        network += " with norm: instance"
+    if encoder.n_dims == 3:
         raise ConfigError(
             f"data.shape: encoder {network} needs at least {encoder.smallest_shape} voxels on each "
             f"axis, got {list(shape)}. Use a larger shape (with a smaller spacing_mm), or another encoder."
         )
+    raise ConfigError(
+        f"encoder.name: {network} needs at least {encoder.smallest_shape} pixels on each axis, and the images have "
+        f"{list(shape)}. Prepare them larger (images.size), or choose another encoder."
+    )
+
+
+def _or(names: Sequence[str]) -> str:
+    return " or ".join([", ".join(names[:-1]), names[-1]])

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import nn
 
-from neurocontrast.encoders.encoder import Encoder, build_encoder
-from neurocontrast.encoders.settings import EncoderSettings
-from neurocontrast.seeds import derive_seed
+from neurocontrast.encoders.encoder import Encoder
 
-__all__ = ["ContrastiveModel", "ProjectionHead", "build_model"]
+__all__ = ["ContrastiveModel", "ProjectionHead"]
 
 
 class ProjectionHead(nn.Sequential):
@@ -29,8 +27,14 @@ class ProjectionHead(nn.Sequential):
         Number of the encoder's features.
     sizes : sequence of int
         Size of each layer; the last is the size of the embedding. None: the features are the embedding.
-    norm : {'batch', 'none'}
-        ``batch`` standardises each feature over the batch, without parameters of its own.
+    norm : {'batch', 'layers', 'none'}
+        ``batch`` standardises each feature over the batch, without parameters of its own; ``layers`` has
+        batch normalisation after each layer but the last (Chen et al. 2020).
+
+    Attributes
+    ----------
+    n_features : int
+        Size of the embedding.
 
     Examples
     --------
@@ -39,12 +43,18 @@ class ProjectionHead(nn.Sequential):
     torch.Size([2, 128])
     """
 
-    def __init__(self, n_features: int, sizes: Sequence[int], *, norm: Literal["batch", "none"] = "batch") -> None:
-        standardised: list[nn.Module] = [nn.BatchNorm1d(n_features, affine=False)] if norm == "batch" else []
-        layers: list[nn.Module] = []
-        for n_in, n_out in pairwise([n_features, *sizes]):
-            layers += [nn.Linear(n_in, n_out), nn.ReLU()]
-        super().__init__(*standardised, *layers[:-1])
+    def __init__(
+        self, n_features: int, sizes: Sequence[int], *, norm: Literal["batch", "layers", "none"] = "batch"
+    ) -> None:
+        layers: list[nn.Module] = [nn.BatchNorm1d(n_features, affine=False)] if norm == "batch" else []
+        for n_in, n_out in pairwise([n_features, *sizes[:-1]]):
+            # Normalisation would take a bias out again.
+            normalised: list[nn.Module] = [nn.BatchNorm1d(n_out)] if norm == "layers" else []
+            layers += [nn.Linear(n_in, n_out, bias=not normalised), *normalised, nn.ReLU()]
+        if sizes:
+            layers.append(nn.Linear([n_features, *sizes][-2], sizes[-1]))
+        super().__init__(*layers)
+        self.n_features = sizes[-1] if sizes else n_features
 
 
 class ContrastiveModel(nn.Module):
@@ -55,7 +65,7 @@ class ContrastiveModel(nn.Module):
     encoder : Encoder
         The network whose features are kept.
     head : torch.nn.Module
-        Maps the features to the embedding; thrown away after pretraining.
+        Maps the features to the embedding; evaluation does without it, unless it is told otherwise.
     """
 
     def __init__(self, encoder: Encoder, head: nn.Module) -> None:
@@ -63,29 +73,16 @@ class ContrastiveModel(nn.Module):
         self.encoder = encoder
         self.head = head
 
-    def forward(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Map volumes (n, 1, D, H, W) to embeddings (n, d), not normalised."""
-        return self.head(self.encoder(volumes))
+    @property
+    def n_features(self) -> int:
+        """Size of the embedding."""
+        return cast(int, self.head.n_features)
 
+    @property
+    def inference_layout(self) -> torch.memory_format:
+        """Of the encoder's weights where nothing is trained; see `Features`."""
+        return self.encoder.inference_layout
 
-def build_model(settings: EncoderSettings, *, seed: int = 0) -> ContrastiveModel:
-    """Build an encoder and its projection head, with weights drawn from `seed` alone.
-
-    Parameters
-    ----------
-    settings : EncoderSettings
-        Which network and which head.
-    seed : int
-        The run's seed; the global random state is neither read nor changed.
-
-    Returns
-    -------
-    ContrastiveModel
-        In training mode.
-    """
-    encoder = build_encoder(settings, seed=seed)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed("head weights", seed))
-        return ContrastiveModel(
-            encoder, ProjectionHead(encoder.n_features, settings.projection, norm=settings.projection_norm)
-        )
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Map volumes (n, 1, D, H, W), or images (n, 3, H, W), to embeddings (n, d), not normalised."""
+        return self.head(self.encoder(images))

@@ -32,7 +32,9 @@ class LeNetFeatures(nn.Module):
         Fewest voxels of an axis; instance normalisation needs more than one after three halvings.
     """
 
+    n_dims = 3
     n_features = 32
+    layout, inference_layout = torch.contiguous_format, torch.channels_last_3d
 
     def __init__(self, *, norm: Literal["batch", "group", "instance"] = "batch") -> None:
         super().__init__()

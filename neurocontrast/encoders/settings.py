@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from neurocontrast.settings import Settings
 
-__all__ = ["EncoderSettings"]
+__all__ = ["NAMES_OF_DIMS", "EncoderSettings"]
+
+NAMES_OF_DIMS = {
+    2: ("resnet18", "resnet50", "resnet_small", "lenet5"),
+    3: ("densenet121", "densenet_small", "lenet"),
+}
+"""Encoders of images, and of volumes."""
 
 
 class EncoderSettings(Settings):
@@ -16,32 +22,56 @@ class EncoderSettings(Settings):
 
     Parameters
     ----------
-    name : {'densenet121', 'densenet_small', 'lenet'}
-        ``densenet121`` is MONAI's 3D DenseNet with blocks of 6, 12, 24 and 16 layers, growth 32
+    name : {'densenet121', 'densenet_small', 'lenet', 'resnet18', 'resnet50', 'resnet_small', 'lenet5'}
+        Of volumes: ``densenet121`` is MONAI's 3D DenseNet with blocks of 6, 12, 24 and 16 layers, growth 32
         and 64 first features: 1024 features. ``densenet_small`` has blocks of 4, 5, 8 and 6 layers,
         growth 16 and 32 first features: 192 features, a thirteenth of the weights and a fifth of the
         time, for cohorts of hundreds and machines without a GPU. ``lenet`` is a three-layer network for
-        tests and first steps on tiny volumes, not for results.
+        tests and first steps on tiny volumes, not for results. Of images: ``resnet18`` and ``resnet50``
+        are MONAI's: 512 and 2048 features. ``resnet_small`` is ResNet18 with widths of 16 to 128
+        and a first convolution of stride 2: 128 features, a sixteenth of the weights, for machines without
+        a GPU. ``lenet5`` is LeNet-5 for colours, 84 features; it resizes images to 32×32.
     norm : {'batch', 'group', 'instance'}
-        What the encoder normalises its feature maps over. ``batch``: the volumes that pass together,
-        as published. ``group``: groups of channels of one volume (32 of them, Wu & He 2018; 16 in
-        ``densenet_small``, 4 in ``lenet``); ``instance``: each channel of one volume. With the last two a
-        representation does not depend on the other volumes, so micro-batches change nothing but memory.
-        ``instance`` takes out each map's mean, which is what is pooled: set `final_norm` to false with it.
+        What the encoder normalises its feature maps over. ``batch``: the samples that pass together,
+        as published. ``group``: groups of channels of one sample (32 of them, Wu & He 2018; 16 in
+        ``densenet_small``, 8 in ``resnet_small``, 4 in ``lenet``, 2 in ``lenet5``); ``instance``: each channel of
+        one sample. With the last two a representation does not depend on the other samples, so micro-batches change
+        nothing but memory. ``instance`` takes out each map's mean, which is what is pooled: with DenseNets, set
+        `final_norm` to false.
     final_norm : bool
         Whether DenseNet normalises its last feature maps before they are pooled.
+    stem : {'cifar', 'imagenet'} or None
+        How ``resnet18`` and ``resnet50`` begin. ``cifar``: a 3×3 convolution, for images of 32 pixels, as in SimCLR's
+        appendix B.9; ``imagenet``: a 7×7 convolution of stride 2 and max-pooling. None: ``cifar``.
     projection : tuple of int
         Sizes of the projection head's layers after the encoder's features; the last is the
         size of the embedding that the loss sees. Evaluation uses the features before the head, and what
         the loss makes the embedding forget, such as the site, they may keep: with ``[]`` there is no head,
         and the loss sees the features.
-    projection_norm : {'batch', 'none'}
-        Whether the head standardises the features over the batch first, which lets short trainings
-        learn sooner; the y-Aware authors' head does not.
+    projection_norm : {'batch', 'layers', 'none'}
+        ``batch``: the head standardises the features over the batch first, which lets short trainings
+        learn sooner; the y-Aware authors' head does not. ``layers``: batch normalisation after each layer but
+        the last, before its rectifier, as in SimCLR.
     """
 
-    name: Literal["densenet121", "densenet_small", "lenet"] = "densenet121"
+    name: Literal["densenet121", "densenet_small", "lenet", "resnet18", "resnet50", "resnet_small", "lenet5"] = (
+        "densenet121"
+    )
     norm: Literal["batch", "group", "instance"] = "batch"
     final_norm: bool = True
+    stem: Literal["cifar", "imagenet"] | None = None
     projection: tuple[Annotated[int, Field(ge=1)], ...] = (512, 128)
-    projection_norm: Literal["batch", "none"] = "batch"
+    projection_norm: Literal["batch", "layers", "none"] = "batch"
+
+    @model_validator(mode="after")
+    def _stem_of_resnets_only(self) -> EncoderSettings:
+        if self.stem is not None and self.name not in ("resnet18", "resnet50"):
+            raise ValueError(
+                f"stem belongs to resnet18 and resnet50, and nothing reads it with name: {self.name}; remove it"
+            )
+        return self
+
+    @property
+    def n_dims(self) -> int:
+        """Dimensions of what the network encodes: 2 for images, 3 for volumes."""
+        return next(n_dims for n_dims, names in NAMES_OF_DIMS.items() if self.name in names)

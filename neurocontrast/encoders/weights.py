@@ -1,4 +1,4 @@
-"""Encoder weights as files that say what they are: safetensors and a JSON beside."""
+"""Weights as files that say what they are: safetensors of encoder and projection head, and a JSON beside."""
 
 from __future__ import annotations
 
@@ -9,28 +9,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pydantic
 import safetensors
 import safetensors.torch
 import torch
+from torch import nn
 
-from neurocontrast.encoders.encoder import Encoder, build_encoder
-from neurocontrast.encoders.settings import EncoderSettings
+from neurocontrast.encoders.encoder import Encoder
 from neurocontrast.exceptions import CheckpointError, suggestion
 from neurocontrast.files import atomic_path, digest_of_file, write_json
 from neurocontrast.provenance import version
 
-__all__ = ["load_encoder", "read_contract", "save_encoder"]
+__all__ = ["CONTRACT", "read_contract", "read_tensors", "save_encoder"]
 
 WEIGHTS = "encoder.safetensors"
+HEAD = "head.safetensors"
 CONTRACT = "encoder.json"
 _FORMAT = 1
 
 
-def save_encoder(folder: str | os.PathLike[str], encoder: Encoder, contract: Mapping[str, Any]) -> None:
-    """Write ``encoder.safetensors``, then ``encoder.json``, each atomically.
+def save_encoder(
+    folder: str | os.PathLike[str], encoder: Encoder, contract: Mapping[str, Any], *, head: nn.Module | None = None
+) -> None:
+    """Write ``encoder.safetensors`` and ``head.safetensors``, then ``encoder.json``, each atomically.
 
-    The JSON is written last and holds the digest of the weights, so a folder with both files
+    The JSON is written last and holds the digests of the weights, so a folder with all files
     is a finished one.
 
     Parameters
@@ -41,14 +43,13 @@ def save_encoder(folder: str | os.PathLike[str], encoder: Encoder, contract: Map
         The network; its settings and number of features are recorded.
     contract : mapping
         What else whoever loads it must know: `preprocessing`, `batchnorm`, `provenance` …
+    head : torch.nn.Module, optional
+        The projection head that the encoder's settings describe, for embedding after it.
     """
     folder = Path(folder)
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in encoder.state_dict().items()}
-    with atomic_path(folder / WEIGHTS) as temporary:
-        try:
-            safetensors.torch.save_file(tensors, temporary, metadata={"format": "neurocontrast encoder"})
-        except safetensors.SafetensorError as error:
-            raise OSError(errno.EIO, f"the weights cannot be written ({error})", str(temporary)) from error
+    parts = {"weights": _write_tensors(folder / WEIGHTS, encoder)}
+    if head is not None:
+        parts["head"] = _write_tensors(folder / HEAD, head)
     write_json(
         folder / CONTRACT,
         {
@@ -56,10 +57,21 @@ def save_encoder(folder: str | os.PathLike[str], encoder: Encoder, contract: Map
             "neurocontrast": version(),
             "encoder": encoder.settings.model_dump(mode="json"),
             "n_features": encoder.n_features,
-            "weights": {"file": WEIGHTS, "sha256": digest_of_file(folder / WEIGHTS)},
+            **parts,
             **contract,
         },
     )
+
+
+def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:
+    """Write a module's tensors; return how the JSON names the file."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
+    with atomic_path(path) as temporary:
+        try:
+            safetensors.torch.save_file(tensors, temporary, metadata={"format": f"neurocontrast {path.stem}"})
+        except safetensors.SafetensorError as error:
+            raise OSError(errno.EIO, f"the weights cannot be written ({error})", str(temporary)) from error
+    return {"file": path.name, "sha256": digest_of_file(path)}
 
 
 def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -91,47 +103,39 @@ def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise CheckpointError(f"{path}: lacks {', '.join(missing)}. Copy the run again.")
     if not isinstance(contract["preprocessing"], dict):
         raise CheckpointError(f"{path}: 'preprocessing' must be a section of keys. Copy the run again.")
-    weights = contract["weights"]
-    if not isinstance(weights, dict) or not all(isinstance(weights.get(key), str) for key in ("file", "sha256")):
-        raise CheckpointError(f"{path}: 'weights' must have the keys 'file' and 'sha256'. Copy the run again.")
-    if Path(weights["file"]).name != weights["file"]:
-        raise CheckpointError(f"{path}: weights.file must be a file beside it, found '{weights['file']}'.")
+    for key in ("weights", "head"):  # runs from before heads were saved have none
+        if key in contract:
+            _check_file(path, key, contract[key])
     return dict(contract)
 
 
-def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, dict[str, Any]]:
-    """Load an encoder and what its JSON says.
+def _check_file(path: Path, key: str, named: Any) -> None:
+    if not isinstance(named, dict) or not all(isinstance(named.get(part), str) for part in ("file", "sha256")):
+        raise CheckpointError(f"{path}: '{key}' must have the keys 'file' and 'sha256'. Copy the run again.")
+    if Path(named["file"]).name != named["file"]:
+        raise CheckpointError(f"{path}: {key}.file must be a file beside it, found '{named['file']}'.")
+
+
+def read_tensors(
+    folder: str | os.PathLike[str], named: Mapping[str, str], *, expected: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Read the tensors of a file that ``encoder.json`` names, if they are those that were written.
 
     Parameters
     ----------
     folder : path
-        A run directory, or any folder with ``encoder.safetensors`` and ``encoder.json``.
-
-    Returns
-    -------
-    encoder : Encoder
-        On the CPU, in evaluation mode.
-    contract : dict
-        The content of ``encoder.json``.
+        Where both files are.
+    named : mapping
+        The file's name and digest: `weights` or `head` of the JSON.
+    expected : mapping of str to Tensor
+        What the module needs.
 
     Raises
     ------
     CheckpointError
-        Where a file is absent, damaged, changed since it was written, or does not fit the network.
+        Where the file is absent, damaged, changed since it was written, or does not fit the module.
     """
-    contract = read_contract(folder)
-    try:
-        settings = EncoderSettings.model_validate(contract["encoder"])
-    except pydantic.ValidationError as error:
-        problems = "; ".join(f"encoder.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise CheckpointError(f"{Path(folder) / CONTRACT}: {problems}. Upgrade neurocontrast.") from error
-    path = Path(folder) / contract["weights"]["file"]
-    encoder = build_encoder(settings)
-    encoder.load_state_dict(_read_tensors(path, contract["weights"]["sha256"], expected=encoder.state_dict()))
-    return encoder.eval(), contract
-
-
-def _read_tensors(path: Path, sha256: str, *, expected: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    path, sha256 = Path(folder) / named["file"], named["sha256"]
     if not path.is_file():
         raise CheckpointError(f"{path}: the weights are missing. Copy the run again.")
     found = digest_of_file(path)

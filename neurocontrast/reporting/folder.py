@@ -14,6 +14,7 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
 from neurocontrast.reporting.reading import read_table
 from neurocontrast.reporting.summary import FORMAT, KINDS, read_json, read_summary
+from neurocontrast.reporting.words import Words, words_of
 
 __all__ = ["FORMAT", "KINDS", "EvaluationFiles", "Explanation", "external_part", "read_evaluation"]
 
@@ -121,6 +122,16 @@ class EvaluationFiles:
     def kind(self) -> str:
         """One of ``binary``, ``multiclass`` and ``continuous``."""
         return str(self.summary["kind"])
+
+    @property
+    def words(self) -> Words:
+        """How what was evaluated is called: scans, or images."""
+        return words_of(self.summary.get("run"))
+
+    @property
+    def fixed(self) -> bool:
+        """Whether there is one test set, given beforehand, and not cross-validation."""
+        return self.summary["splits"] == "fixed"
 
     @property
     def classes(self) -> list[str]:

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["DASH", "Metric", "choose_headline", "describe_metric", "interval_text", "number_text", "point_estimate"]
+from neurocontrast.reporting.words import IMAGES, SCANS, Words
+
+__all__ = [
+    "DASH",
+    "Metric",
+    "chance_level",
+    "choose_headline",
+    "describe_metric",
+    "interval_text",
+    "leading_metrics",
+    "number_text",
+    "point_estimate",
+]
 
 DASH = "–"
 """How an absent value is shown; a reason stands beside it."""
@@ -24,7 +36,7 @@ class Metric:
     label, short : str
         Name in full, and for column headers and axes.
     meaning : str
-        One plain sentence.
+        One plain sentence; ``{items}`` in it is what was evaluated.
     higher_is_better : bool
         Direction; False for errors and losses.
     chance : float or None
@@ -56,8 +68,8 @@ _KNOWN = (
         "auc",
         "Area under the ROC curve",
         "AUC",
-        "Over pairs of scans of different classes, how often the right one gets the higher score; 0.5 is chance, 1 is "
-        "perfect. With several classes, the mean over classes.",
+        "Over pairs of {items} of different classes, how often the right one gets the higher score; 0.5 is chance, 1 "
+        "is perfect. With several classes, the mean over classes.",
         chance=0.5,
         limits=_RATIO,
     ),
@@ -65,7 +77,7 @@ _KNOWN = (
         "balanced_accuracy",
         "Balanced accuracy",
         "Bal. acc.",
-        "Share of scans classified rightly, each class counting the same whatever its size.",
+        "Share of {items} classified rightly, each class counting the same whatever its size.",
         limits=_RATIO,
     ),
     Metric(
@@ -75,7 +87,14 @@ _KNOWN = (
         "Area under the precision–recall curve; chance is the share of the class.",
         limits=_RATIO,
     ),
-    Metric("accuracy", "Accuracy", "Accuracy", "Share of scans classified rightly.", limits=_RATIO),
+    Metric("accuracy", "Accuracy", "Accuracy", "Share of {items} classified rightly.", limits=_RATIO),
+    Metric(
+        "top5_accuracy",
+        "Top-5 accuracy",
+        "Top-5 acc.",
+        "Share of {items} whose true class is among the five that were given the highest probability.",
+        limits=_RATIO,
+    ),
     Metric(
         "brier",
         "Brier score",
@@ -191,29 +210,43 @@ _LEADING = {
     "multiclass": ("balanced_accuracy", "auc", "accuracy"),
     "continuous": ("mae", "r2"),
 }
+_LEADING_OF_IMAGES = {
+    **_LEADING,
+    "binary": ("accuracy", "auc", "average_precision"),
+    "multiclass": ("accuracy", "top5_accuracy", "balanced_accuracy"),
+}
 
 
-def describe_metric(key: str) -> Metric:
+def describe_metric(key: str, words: Words = SCANS) -> Metric:
     """Return the description of a metric; one that is not known keeps its own name."""
     name = key.replace("_", " ")
-    return _BY_KEY.get(key) or Metric(key, name, name, "")
+    found = _BY_KEY.get(key) or Metric(key, name, name, "")
+    if words is IMAGES and key == "accuracy":
+        found = replace(found, label="Top-1 accuracy", short="Top-1 acc.")
+    return replace(found, meaning=found.meaning.replace("{items}", words.items))
 
 
-def leading_metrics(kind: str, available: Iterable[str]) -> list[str]:
+def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -> list[str]:
     """Return the metrics that go into every table, the most important first."""
     names = list(available)
-    return [key for key in _LEADING.get(kind, ()) if key in names] or names[:3]
+    leading = _LEADING_OF_IMAGES if words is IMAGES else _LEADING
+    return [key for key in leading.get(kind, ()) if key in names] or names[:3]
 
 
-def choose_headline(kind: str, available: Iterable[str]) -> str | None:
+def choose_headline(kind: str, available: Iterable[str], words: Words = SCANS) -> str | None:
     """Return the metric that the report leads with, or None where there is none at all."""
-    return next(iter(leading_metrics(kind, available)), None)
+    return next(iter(leading_metrics(kind, available, words)), None)
 
 
-def chance_level(key: str, n_classes: int) -> float | None:
-    """Return the value of a metric without any information; None where it depends on the cohort."""
-    if key == "balanced_accuracy" and n_classes:
+def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None:
+    """Return the value of a metric without any information; None where it depends on the cohort.
+
+    Of images it is that of naming classes at random, which does not depend on how many there are of each.
+    """
+    if n_classes and (key == "balanced_accuracy" or (key == "accuracy" and words is IMAGES)):
         return 1 / n_classes
+    if key == "top5_accuracy" and n_classes:
+        return min(5 / n_classes, 1.0)
     return describe_metric(key).chance
 
 

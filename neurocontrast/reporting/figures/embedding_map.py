@@ -61,8 +61,8 @@ def draw_map(files: EvaluationFiles, *, layout: str, column: str) -> Picture | N
     return Picture(
         f"map_{layout}_{column}",
         figure,
-        alt=f"{layout.upper()} map of the embedding, {len(rows)} scans, coloured by {name}: {legend}.",
-        caption=thinning_text(len(rows), len(placed)).strip(),
+        alt=f"{layout.upper()} map of the embedding, {len(rows)} {files.words.items}, coloured by {name}: {legend}.",
+        caption=thinning_text(len(rows), len(placed), files.words.items).strip(),
         numbers=rows[[first, second, column]].rename(columns={column: name}),
     )
 

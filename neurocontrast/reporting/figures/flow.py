@@ -13,7 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.naming import capitalise
 from neurocontrast.reporting.style import INK, MUTED, Picture, shorten, styled
+from neurocontrast.reporting.words import Words
 
 __all__ = ["draw_flow", "list_steps"]
 
@@ -42,7 +44,8 @@ def list_steps(files: EvaluationFiles) -> list[Step]:
     evaluated = Step("Evaluated", n["scans"], n.get("subjects") or float("nan"), left_out=False)
     if not gone:
         return [evaluated]
-    came_in = Step("Scans in the embeddings", n["scans"] + sum(gone.values()), float("nan"), left_out=False)
+    n_embedded = n["scans"] + sum(gone.values())
+    came_in = Step(f"{capitalise(files.words.items)} in the embeddings", n_embedded, float("nan"), left_out=False)
     return [came_in, *(Step(_words(reason), count, float("nan"), left_out=True) for reason, count in gone.items()),
             evaluated]  # fmt: skip
 
@@ -77,17 +80,17 @@ def draw_flow(files: EvaluationFiles) -> Picture | None:
         x = _BOX / 2 + 0.1
         axes.annotate("", (x, -_ROW * below), (x, -_ROW * above - _MIDDLE), arrowprops=_arrow())
     for place, step in enumerate(steps):
-        _draw_step(axes, step, -_ROW * place)
+        _draw_step(axes, step, -_ROW * place, files.words)
     return Picture(
         "cohort_flow",
         figure,
-        alt="Flow of scans: " + "; ".join(_sentence(step) for step in steps) + ".",
-        caption="How the scans came to be evaluated. Boxes with a broken frame left the analysis.",
+        alt=f"Flow of {files.words.items}: " + "; ".join(_sentence(step, files.words) for step in steps) + ".",
+        caption=f"How the {files.words.items} came to be evaluated. Boxes with a broken frame left the analysis.",
         numbers=pd.DataFrame([vars(step) for step in steps]),
     )
 
 
-def _draw_step(axes: Axes, step: Step, top: float) -> None:
+def _draw_step(axes: Axes, step: Step, top: float, words: Words) -> None:
     left = _BOX + 0.75 if step.left_out else 0.1
     height = _MIDDLE
     axes.add_patch(
@@ -100,7 +103,7 @@ def _draw_step(axes: Axes, step: Step, top: float) -> None:
         axes.annotate("", (left, top - height / 2), (_BOX / 2 + 0.1, top - height / 2), arrowprops=_arrow())
     name = "\n".join(textwrap.wrap(shorten(step.name, length=74), 40)[:2]).replace("$", r"\$")
     many = "\n" in name
-    axes.text(left + _BOX / 2, top - height / 2, f"{name}\n{_counts(step)}", ha="center", va="center",
+    axes.text(left + _BOX / 2, top - height / 2, f"{name}\n{_counts(step, words)}", ha="center", va="center",
               fontsize=8.2 if many else 9.5, linespacing=1.15)  # fmt: skip
 
 
@@ -108,12 +111,12 @@ def _arrow() -> dict[str, object]:
     return {"arrowstyle": "-|>", "color": MUTED, "linewidth": 1.3, "shrinkA": 0, "shrinkB": 0}
 
 
-def _counts(step: Step) -> str:
-    scans = f"{step.n_scans:,.0f} scan{'' if step.n_scans == 1 else 's'}"
-    if pd.isna(step.n_subjects):
+def _counts(step: Step, words: Words) -> str:
+    scans = f"{step.n_scans:,.0f} {words.item if step.n_scans == 1 else words.items}"
+    if pd.isna(step.n_subjects) or words.unit == words.item:
         return scans
-    return f"{scans}, {step.n_subjects:,.0f} subject{'' if step.n_subjects == 1 else 's'}"
+    return f"{scans}, {step.n_subjects:,.0f} {words.unit if step.n_subjects == 1 else words.units}"
 
 
-def _sentence(step: Step) -> str:
-    return f"{'left out: ' if step.left_out else ''}{step.name}, {_counts(step)}"
+def _sentence(step: Step, words: Words) -> str:
+    return f"{'left out: ' if step.left_out else ''}{step.name}, {_counts(step, words)}"

@@ -74,9 +74,9 @@ def thin_rows(table: pd.DataFrame) -> pd.DataFrame:
     return table.iloc[np.sort(chosen)].reset_index(drop=True)
 
 
-def thinning_text(n_shown: int, n_all: int) -> str:
+def thinning_text(n_shown: int, n_all: int, items: str = "scans") -> str:
     """Say that not all points are drawn, where that is so."""
-    return f" {n_shown:,} of the {n_all:,} scans are drawn, chosen at random." if n_shown < n_all else ""
+    return f" {n_shown:,} of the {n_all:,} {items} are drawn, chosen at random." if n_shown < n_all else ""
 
 
 def draw_groups(axes: Axes, x: pd.Series, y: pd.Series, groups: Sequence[Group]) -> None:

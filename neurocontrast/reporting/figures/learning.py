@@ -24,6 +24,7 @@ from neurocontrast.reporting.style import (
     plain_label,
     styled,
 )
+from neurocontrast.reporting.words import SCANS, Words
 
 __all__ = ["draw_learning", "draw_learning_of_models", "learning_metrics", "tabulate_learning"]
 
@@ -33,7 +34,7 @@ _LOG_SPAN = 5.0
 def learning_metrics(files: EvaluationFiles) -> list[str]:
     """Return the metrics that have a learning curve, the leading ones first, two of them at most."""
     curve = files.summary.get("learning_curve") or {}
-    return leading_metrics(files.kind, curve.get("metrics") or {})[:2]
+    return leading_metrics(files.kind, curve.get("metrics") or {}, files.words)[:2]
 
 
 def tabulate_learning(curve: Mapping[str, Any], metric: str) -> pd.DataFrame:
@@ -56,16 +57,17 @@ def draw_learning(files: EvaluationFiles, metric: str) -> Picture | None:
     looks = {"Covariates only": (BASELINE, "D", "--", "////"), "Embedding": (MAIN, "o", "-", None)}
     for model, look in looks.items():
         _draw_curve(axes, rows[rows["model"] == model], model, *look)
-    _finish(axes, rows, metric, len(files.classes))
+    _finish(axes, rows, metric, len(files.classes), files.words)
     legend_below(figure, axes)
+    about, units = describe_metric(metric, files.words), files.words.units
     draws = (files.summary.get("learning_curve") or {}).get("n_draws")
     how = f"{draws:g} random draws of each size from every training fold" if draws else "random draws of each size"
     return Picture(
         f"learning_{metric}",
         figure,
-        alt=f"Learning curve: {describe_metric(metric).label} over the number of training subjects. {_alt(rows)}",
+        alt=f"Learning curve: {about.label} over the number of training {units}. {_alt(rows, units)}",
         caption=(
-            f"{describe_metric(metric).label} in the test folds after training on so many subjects only: mean and one "
+            f"{about.label} {_where(files)} after training on so many {units} only: mean and one "
             f"SD over {how} (a spread, not a confidence interval)."
         ),
         numbers=rows[["model", "n_train", "mean", "sd", "n"]],
@@ -73,7 +75,9 @@ def draw_learning(files: EvaluationFiles, metric: str) -> Picture | None:
 
 
 @styled
-def draw_learning_of_models(rows: pd.DataFrame, metric: str, *, names: Sequence[str], n_classes: int) -> Picture | None:
+def draw_learning_of_models(
+    rows: pd.DataFrame, metric: str, *, names: Sequence[str], n_classes: int, words: Words = SCANS
+) -> Picture | None:
     """Draw the learning curves of several models over each other.
 
     Parameters
@@ -86,6 +90,8 @@ def draw_learning_of_models(rows: pd.DataFrame, metric: str, *, names: Sequence[
         The models, the reference first.
     n_classes : int
         Classes of the target, for the chance level.
+    words : Words
+        What was evaluated.
     """
     rows = rows[(rows["metric"] == metric) & rows["mean"].notna()]
     if rows["model"].nunique() < 2:
@@ -95,18 +101,23 @@ def draw_learning_of_models(rows: pd.DataFrame, metric: str, *, names: Sequence[
         part = rows[rows["model"] == name]
         color, marker = PALETTE[index % len(PALETTE)], MARKERS[index % len(MARKERS)]
         _draw_curve(axes, part, plain_label(name), color, marker, LINES[index % len(LINES)], None)
-    _finish(axes, rows, metric, n_classes)
+    _finish(axes, rows, metric, n_classes, words)
+    label = describe_metric(metric, words).label
     legend_below(figure, axes)
     return Picture(
         f"learning_{metric}",
         figure,
-        alt=f"Learning curves of {rows['model'].nunique()} models: {describe_metric(metric).label}. {_alt(rows)}",
+        alt=f"Learning curves of {rows['model'].nunique()} models: {label}. {_alt(rows, words.units)}",
         caption=(
-            f"{describe_metric(metric).label} over the number of training subjects, in the same folds. Mean, "
+            f"{label} over the number of training {words.units}, in the same folds. Mean, "
             "and one SD over draws and folds (a spread, not a confidence interval)."
         ),
         numbers=rows.reset_index(drop=True),
     )
+
+
+def _where(files: EvaluationFiles) -> str:
+    return f"of the test {files.words.items}" if files.fixed else "in the test folds"
 
 
 def _draw_curve(
@@ -126,22 +137,22 @@ def _draw_curve(
     )  # fmt: skip
 
 
-def _finish(axes: Axes, rows: pd.DataFrame, metric: str, n_classes: int) -> None:
+def _finish(axes: Axes, rows: pd.DataFrame, metric: str, n_classes: int, words: Words) -> None:
     sizes = sorted(rows["n_train"].unique())
     if len(sizes) > 1 and sizes[-1] / max(sizes[0], 1) >= _LOG_SPAN:
         axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(sizes if len(sizes) <= 8 else sizes[:: len(sizes) // 6]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    chance = chance_level(metric, n_classes)
+    chance = chance_level(metric, n_classes, words)
     if chance is not None:
         axes.axhline(chance, color=CHANCE, linestyle=":", linewidth=1.3, label="Chance")
-    axes.set(xlabel="Training subjects of the probe", ylabel=describe_metric(metric).label)
+    axes.set(xlabel=f"Training {words.units} of the probe", ylabel=describe_metric(metric, words).label)
 
 
-def _alt(rows: pd.DataFrame) -> str:
+def _alt(rows: pd.DataFrame, units: str) -> str:
     parts = []
     for model, part in rows.groupby("model", sort=False):
         points = zip(part["n_train"], part["mean"], strict=True)
-        parts.append(f"{model}: " + ", ".join(f"{n:.0f} subjects {number_text(mean, digits=2)}" for n, mean in points))
+        parts.append(f"{model}: " + ", ".join(f"{n:.0f} {units} {number_text(mean, digits=2)}" for n, mean in points))
     return "; ".join(parts) + "."

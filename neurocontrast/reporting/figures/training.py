@@ -53,7 +53,8 @@ def draw_training(files: EvaluationFiles, term: str) -> Picture | None:
     figure, axes = new_figure(height=3.2)
     for column in columns:
         validation = column != term and column.startswith("val")
-        label = "Validation" if validation else "Probe on validation scans" if term.startswith("probe") else "Training"
+        on_probe = f"Probe on validation {files.words.items}"
+        label = "Validation" if validation else on_probe if term.startswith("probe") else "Training"
         values = means[column].dropna()
         axes.plot(
             values.index, values, color=BASELINE if validation else MAIN, linestyle="--" if validation else "-",

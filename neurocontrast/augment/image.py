@@ -17,7 +17,7 @@ from neurocontrast.optional import require
 
 __all__ = ["ImageViewParameters", "TwoImageViews", "draw_image_views"]
 
-_VALUES_AT_ONCE = {"cpu": 2**18}
+_VALUES_AT_ONCE = {"cpu": 2**19}
 """How much is made at once: on a CPU what its cache holds. On a GPU, which has none to speak of, far more."""
 _VALUES_AT_ONCE_ELSEWHERE = 2**27
 

@@ -150,19 +150,22 @@ def shift_hue(x_BCHW: Tensor, *, turns: Tensor) -> Tensor:
     k = (n + h) mod 6 and n = 5, 3, 1 for red, green, blue; so that saturation is never needed.
     """
     value, low = x_BCHW.amax(1, keepdim=True), x_BCHW.amin(1, keepdim=True)
-    chroma = value - low
     red, green, blue = x_BCHW.split(1, dim=1)
-    divisor = chroma + (chroma == 0)
-    hue = torch.where(
-        value == red,
-        (green - blue) / divisor,
-        torch.where(value == green, (blue - red) / divisor + 2.0, (red - green) / divisor + 4.0),
-    )
-    place = x_BCHW.new_tensor([5.0, 3.0, 1.0])[:, None, None] + 6.0 * turns[:, None, None, None]
-    k = place + hue
+    # Ones and zeros as numbers: a third of the time of choosing with torch.where on a CPU.
+    is_red = red.clone().eq_(value)
+    is_green = green.clone().eq_(value).mul_(1.0 - is_red)
+    is_blue = (1.0 - is_red).sub_(is_green)
+    chroma = value - low
+    divisor = chroma + chroma.clone().eq_(0.0)
+    hue = (green - blue).mul_(is_red)
+    hue += (2.0 * divisor).add_(blue - red).mul_(is_green)
+    hue += (4.0 * divisor).add_(red - green).mul_(is_blue)
+    hue.div_(divisor)
+    place = torch.tensor([5.0, 3.0, 1.0], device=x_BCHW.device)[:, None, None] + 6.0 * turns[:, None, None, None]
+    k = hue + place
     k.sub_((k / 6.0).floor_().mul_(6.0))
     k = torch.minimum(k, 4.0 - k).clamp_(0.0, 1.0)
-    return (value - chroma * k).clamp_(0.0, 1.0)
+    return (value - k.mul_(chroma)).clamp_(0.0, 1.0)
 
 
 def blur(x_BCHW: Tensor, *, sigma_pixels: np.ndarray, largest_sigma_pixels: float) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -122,6 +122,7 @@ class AugmentSettings(Settings):
         default. They are applied between flip and blur.
     """
 
+    kind: ClassVar[Literal["volumes"]] = "volumes"
     flip: FlipSettings | None = None
     blur: BlurSettings | None = BlurSettings(sigma_voxels=(0.1, 0.5))
     noise: NoiseSettings | None = NoiseSettings(sigma=(0.05, 0.2))

@@ -1,0 +1,141 @@
+"""How alike the classes are: a heat map of mean cosines, and histograms of the nearest neighbours' cosines."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.reporting.metrics import number_text
+from neurocontrast.reporting.style import (
+    CHANCE,
+    INK,
+    MAIN,
+    PALETTE,
+    Picture,
+    distinct_labels,
+    legend_below,
+    new_figure,
+    styled,
+)
+
+__all__ = ["cosine_matrix", "draw_class_cosines", "draw_nearest_cosines"]
+
+MAX_CELLS, MAX_NAMED = 12, 60
+"""Classes up to which cells have figures, and up to which axes have names."""
+
+
+def cosine_matrix(table: pd.DataFrame) -> pd.DataFrame:
+    """Return ``similarity.tsv`` as classes × classes, in the order of the table."""
+    names = [str(name) for name in table["class"].drop_duplicates()]
+    square = table.assign(**{"class": table["class"].astype(str), "reference": table["reference"].astype(str)})
+    return square.pivot(index="class", columns="reference", values="cosine").reindex(index=names, columns=names)
+
+
+@styled
+def draw_class_cosines(
+    table: pd.DataFrame, *, name: str = "similarity", title: str = "", limits: tuple[float, float] | None = None
+) -> Picture:
+    """Draw the mean cosine of each class (rows, tested) with each (columns, trained).
+
+    Parameters
+    ----------
+    table : DataFrame
+        ``class, reference, cosine``: ``similarity.tsv``.
+    name, title : str
+        Of the figure's file, and above it.
+    limits : tuple of float, optional
+        Ends of the colours, for several figures that are to be compared; the data's own by default.
+    """
+    square = cosine_matrix(table)
+    numbers = square.to_numpy(dtype=float)
+    n_classes = len(square)
+    side = float(np.clip(2.4 + 0.34 * n_classes, 3.6, 8.0))
+    figure, axes = new_figure(height=side * 0.9, width=side + 0.6)
+    low, high = limits if limits is not None else (float(np.nanmin(numbers)), float(np.nanmax(numbers)))
+    drawn = axes.imshow(numbers, cmap="cividis", vmin=low, vmax=max(high, low + 1e-6), interpolation="none")
+    if n_classes <= MAX_CELLS:
+        for row, column in np.ndindex(n_classes, n_classes):
+            dark = np.nan_to_num(numbers[row, column], nan=low) < (low + high) / 2
+            axes.text(column, row, number_text(numbers[row, column], digits=2), ha="center", va="center",
+                      fontsize=7 if n_classes <= 10 else 6, color="white" if dark else INK)  # fmt: skip
+    if n_classes <= MAX_NAMED:
+        labels = distinct_labels(square.index, length=14)
+        size = float(np.clip(9 - 0.08 * n_classes, 4.5, 9))
+        axes.set_xticks(range(n_classes), labels, rotation=90, fontsize=size)
+        axes.set_yticks(range(n_classes), labels, fontsize=size)
+    axes.set(xlabel="Class in training", ylabel="Class in the test")
+    axes.set_title(title)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    figure.colorbar(drawn, ax=axes, shrink=0.7, pad=0.02).set_label("Mean cosine")
+    return Picture(
+        name,
+        figure,
+        alt=f"{title or 'Mean cosine of each class with each'}. {_alt(square)}",
+        caption="Mean cosine of the features of each class's test rows with each class's training rows.",
+        numbers=table[[column for column in ("class", "reference", "cosine", "n_pairs") if column in table]],
+    )
+
+
+@styled
+def draw_nearest_cosines(table: pd.DataFrame, *, name: str = "cosines", title: str = "") -> Picture:
+    """Draw histograms of the nearest cosine within the own class (target) and outside of it (noise).
+
+    Parameters
+    ----------
+    table : DataFrame
+        ``neighbour, low, high, n``: ``cosines.tsv``.
+    name, title : str
+        Of the figure's file, and above it.
+    """
+    figure, axes = new_figure(height=3.6)
+    used = table.loc[table["n"] > 0]
+    for which, color, label in (
+        ("noise", PALETTE[1], "Noise: nearest of another class"),
+        ("target", MAIN, "Target: nearest of the own class"),
+    ):
+        part = table[table["neighbour"] == which]
+        share = part["n"] / max(part["n"].sum(), 1)
+        edges = [*part["low"], part["high"].iloc[-1]]
+        axes.stairs(share, edges, fill=True, color=color, alpha=0.35)
+        axes.stairs(share, edges, color=color, linewidth=1.4, label=label)
+        axes.axvline(_median(part), color=color, linestyle=":", linewidth=1.3)
+    axes.set(xlabel="Cosine with the nearest training row", ylabel="Share of the test rows")
+    if len(used):
+        axes.set_xlim(float(used["low"].min()) - 0.04, float(used["high"].max()) + 0.04)
+    axes.set_ylim(bottom=0)
+    axes.axhline(0, color=CHANCE, linewidth=0.8)
+    axes.set_title(title)
+    legend_below(figure, axes, n_columns=1)
+    medians = {which: _median(table[table["neighbour"] == which]) for which in ("target", "noise")}
+    return Picture(
+        name,
+        figure,
+        alt=f"{title or 'Histograms of nearest cosines'}: median {medians['target']:.2f} with the own class, "
+        f"{medians['noise']:.2f} with another.",
+        caption="Cosine of each test row with the nearest training row of its own class and of any other; dotted: "
+        "medians of the bins. Where the two overlap, neighbours do not tell the classes.",
+        numbers=table,
+    )
+
+
+def _median(part: pd.DataFrame) -> float:
+    """Return the middle of the bin that holds the median."""
+    below = part["n"].cumsum().to_numpy(dtype=float)
+    row = int(np.searchsorted(below, below[-1] / 2)) if len(part) else 0
+    return float((part["low"].iloc[row] + part["high"].iloc[row]) / 2)
+
+
+def _alt(square: pd.DataFrame) -> str:
+    numbers: npt.NDArray[np.float64] = square.to_numpy(dtype=float)
+    same = np.eye(len(square), dtype=bool)
+    if len(square) < 2 or np.isnan(numbers[~same]).all():
+        return "There is one class only."
+    between = np.where(same, np.nan, numbers)
+    row, column = np.unravel_index(np.nanargmax(between), between.shape)
+    return (
+        f"Within classes {np.nanmean(numbers[same]):.2f} on average, between them {np.nanmean(between):.2f}; most "
+        f"alike are {square.index[row]} and {square.columns[column]}, {between[row, column]:.2f}."
+    )

@@ -13,7 +13,19 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from neurocontrast.cli import check, compare, doctor, embed, evaluate, explain, predict, pretrain, report, simulate
+from neurocontrast.cli import (
+    check,
+    compare,
+    doctor,
+    embed,
+    evaluate,
+    explain,
+    images,
+    predict,
+    pretrain,
+    report,
+    simulate,
+)
 from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded
 
 __all__ = ["app", "main", "run"]
@@ -51,6 +63,7 @@ def _common(
 
 
 simulate.register(app)
+images.register(app)
 check.register(app)
 pretrain.register(app)
 embed.register(app)

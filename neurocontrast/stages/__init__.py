@@ -18,15 +18,30 @@ if TYPE_CHECKING:
     from neurocontrast.stages.embed import embed
     from neurocontrast.stages.evaluate import evaluate
     from neurocontrast.stages.explain import explain
+    from neurocontrast.stages.images import prepare_images
     from neurocontrast.stages.predict import predict
     from neurocontrast.stages.pretrain import pretrain
     from neurocontrast.stages.report import report
     from neurocontrast.stages.simulate import simulate
 
-__all__ = ["check", "compare", "doctor", "embed", "evaluate", "explain", "predict", "pretrain", "report", "simulate"]
+__all__ = [
+    "check",
+    "compare",
+    "doctor",
+    "embed",
+    "evaluate",
+    "explain",
+    "predict",
+    "prepare_images",
+    "pretrain",
+    "report",
+    "simulate",
+]
 
 
-__getattr__ = lazy_exports(__name__, {name: [name] for name in __all__})
+_MODULE_OF = {"prepare_images": "images"}
+
+__getattr__ = lazy_exports(__name__, {_MODULE_OF.get(name, name): [name] for name in __all__})
 
 
 class _Stages(ModuleType):

@@ -53,7 +53,8 @@ class ImagesSettings(Settings):
         ``digits`` (scikit-learn's, always there), ``cifar10`` and ``cifar100`` (the official *binary* files),
         ``mnist`` and ``fashion-mnist`` (idx files), or ``folder`` (pictures in class folders).
     source : path or None
-        Folder or archive (``.tar``, ``.tar.gz``, ``.tar.xz``, ``.zip``) that holds the files; none for digits.
+        Folder or archive (``.tar``, ``.tar.gz``, ``.tar.xz``, ``.zip``) that holds the files; none for digits. A recipe
+        may leave it open, and `neurocontrast images` asks for it.
     name : str or None
         Begins the identifiers of the images; None takes the data set's name, for folders that of the source.
     seed : int
@@ -117,8 +118,6 @@ class ImagesSettings(Settings):
     def _check(self) -> Self:
         if self.dataset == "digits" and self.source is not None:
             raise ValueError("source is not used by dataset 'digits', which comes with scikit-learn; name the dataset.")
-        if self.dataset != "digits" and self.source is None:
-            raise ValueError(f"dataset '{self.dataset}' needs source, the folder or archive that holds its files.")
         for key in ("attributes_key", "label_column", "split_column"):
             if getattr(self, key) is not None and self.attributes is None:
                 raise ValueError(f"{key} names a column of attributes, and no attributes are given.")

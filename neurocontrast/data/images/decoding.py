@@ -1,0 +1,101 @@
+"""From a picture's file, or its bytes, to red, green and blue of one size."""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps
+
+from neurocontrast.exceptions import DataError
+
+__all__ = ["PICTURE_ENDINGS", "decode", "grey_to_rgb", "scale"]
+
+PICTURE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
+"""The pictures that can be read, by the ending of the file's name."""
+
+_FORMATS = ("JPEG", "MPO", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
+_MAX_PIXELS = 64_000_000
+_FAULTS = (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError, TypeError, KeyError)
+_TO_EIGHT_BITS = 257
+
+
+def decode(content: bytes) -> npt.NDArray[np.uint8]:
+    """Return a picture as red, green and blue, turned the way its EXIF data say.
+
+    Grey is repeated, transparency is laid on white, palettes and CMYK are converted, 16 bits become 8. Colour
+    profiles are not applied.
+
+    Parameters
+    ----------
+    content : bytes
+        A whole file.
+
+    Returns
+    -------
+    ndarray (3, H, W), uint8
+
+    Raises
+    ------
+    DataError
+        Where it is cut, damaged or no picture, an animation, of more than 64 megapixels, or of 32 bits a channel.
+    """
+    try:
+        with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:
+            if picture.width * picture.height > _MAX_PIXELS:
+                raise DataError(f"{picture.width}×{picture.height} pixels are more than {_MAX_PIXELS:,}")
+            if picture.format != "MPO" and getattr(picture, "n_frames", 1) > 1:
+                raise DataError(f"a moving picture ({picture.n_frames} frames); save one frame")  # type: ignore[attr-defined]
+            upright = ImageOps.exif_transpose(picture) or picture
+            return _planes(_to_rgb(upright))
+    except _FAULTS as error:
+        raise DataError(f"cannot be decoded ({error})") from None
+
+
+def scale(image: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDArray[np.uint8]:
+    """Scale a picture so that it covers (height, width), and crop what stands out around its centre.
+
+    Pillow's bicubic resampling works in whole numbers: the same bytes on every machine.
+
+    Parameters
+    ----------
+    image : ndarray (3, H, W), uint8
+    size : tuple of int
+        Height and width.
+
+    Returns
+    -------
+    ndarray (3, height, width), uint8
+    """
+    height, width = size
+    if image.shape[1:] == (height, width):
+        return image
+    picture = Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0)))
+    return _planes(ImageOps.fit(picture, (width, height), method=Image.Resampling.BICUBIC))
+
+
+def grey_to_rgb(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Repeat a grey picture (H, W) as red, green and blue, (3, H, W)."""
+    return np.repeat(image[np.newaxis], 3, axis=0)
+
+
+def _to_rgb(picture: Image.Image) -> Image.Image:
+    if picture.mode == "RGB" and "transparency" not in picture.info:
+        return picture
+    if picture.mode.startswith("I;16"):
+        grey = np.asarray(picture).astype(np.uint32)
+        eight_bits = ((grey + _TO_EIGHT_BITS // 2) // _TO_EIGHT_BITS).astype(np.uint8)
+        return Image.fromarray(eight_bits).convert("RGB")
+    if picture.mode in ("I", "F"):
+        raise DataError("32 bits a channel; save it with 8 or 16")
+    if picture.has_transparency_data:
+        layered = picture.convert("RGBA")
+        paper = Image.new("RGBA", layered.size, "white")
+        return Image.alpha_composite(paper, layered).convert("RGB")
+    return picture.convert("RGB")
+
+
+def _planes(picture: Image.Image) -> npt.NDArray[np.uint8]:
+    return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))

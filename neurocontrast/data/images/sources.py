@@ -1,0 +1,67 @@
+"""The reader of each kind of data set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from neurocontrast.data.images.cifar import is_cifar_file, read_cifar
+from neurocontrast.data.images.digits import read_digits
+from neurocontrast.data.images.files import ARCHIVE_ENDINGS, open_files
+from neurocontrast.data.images.folders import is_picture, read_class_folders
+from neurocontrast.data.images.idx import read_mnist
+from neurocontrast.data.images.pictures import Pictures
+from neurocontrast.data.images.settings import ImagesSettings
+from neurocontrast.progress import SILENT, Progress
+
+__all__ = ["name_of", "open_pictures"]
+
+
+@contextmanager
+def open_pictures(
+    settings: ImagesSettings, *, spool: Path | None = None, progress: Progress = SILENT
+) -> Iterator[Pictures]:
+    """Open the pictures that the settings name; they can be read until the block ends.
+
+    Parameters
+    ----------
+    settings : ImagesSettings
+    spool : Path, optional
+        See `neurocontrast.data.images.files.open_files`.
+    progress : Progress
+
+    Raises
+    ------
+    DataError
+        Where the source is absent, damaged or another data set.
+    """
+    if settings.source is None:
+        yield read_digits()
+        return
+    source = settings.source.expanduser()
+    if settings.dataset in ("mnist", "fashion-mnist"):
+        yield read_mnist(source, dataset=settings.dataset)
+        return
+    official = settings.dataset != "folder"
+    with open_files(source, is_cifar_file if official else is_picture, spool=spool, progress=progress) as files:
+        pictures = (
+            read_cifar(files, dataset=settings.dataset, source=source)
+            if official
+            else read_class_folders(files, source=source, with_labels=settings.label_column is None)
+        )
+        yield replace(pictures, origin={**pictures.origin, "digest": files.digest()})
+
+
+def name_of(settings: ImagesSettings) -> str:
+    """Return what identifiers begin with: the name given, or that of the data set or folder."""
+    if settings.name is not None:
+        return settings.name
+    if settings.dataset != "folder" or settings.source is None:
+        return settings.dataset
+    name = settings.source.expanduser().absolute().name
+    ending = next((ending for ending in ARCHIVE_ENDINGS if name.lower().endswith(ending)), "")
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", name[: len(name) - len(ending)]).strip("-._")
+    return plain[:64] or "images"

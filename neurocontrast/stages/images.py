@@ -1,0 +1,69 @@
+"""Prepare a data set of natural images."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from neurocontrast.config.messages import settings_from
+from neurocontrast.data.images import ImagesSettings
+from neurocontrast.files import atomic_folder, check_output_folder
+from neurocontrast.progress import SILENT, Progress
+
+__all__ = ["prepare_images"]
+
+
+def prepare_images(
+    out: str | os.PathLike[str],
+    settings: ImagesSettings | None = None,
+    *,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+    **changes: Any,
+) -> Path:
+    """Decode a data set of natural images once, into the folder `out`.
+
+    Parameters
+    ----------
+    out : path
+        Folder to make. One that exists and is not empty is refused unless `overwrite`, and even then unless it is a
+        prepared data set. It appears whole or not at all.
+    settings : ImagesSettings, optional
+        What to prepare; scikit-learn's digits when not given.
+    overwrite : bool
+        Replace an earlier data set in `out`.
+    progress : Progress
+        Told how far the work is.
+    **changes
+        Any field of `ImagesSettings`, for instance ``dataset="cifar10"``; they replace those of `settings`.
+
+    Returns
+    -------
+    pathlib.Path
+        ``participants.tsv``, with one row an image; ``images.json`` beside it says what it was made from.
+
+    Raises
+    ------
+    ConfigError
+        For a wrong setting, or an output that cannot be written.
+    DataError
+        For a source that cannot be used.
+
+    Examples
+    --------
+    >>> participants = prepare_images("digits", background="random", size=32)  # doctest: +SKIP
+    """
+    from neurocontrast.data.cohort import read_cohort
+    from neurocontrast.data.images.preparing import RECORD_NAME, write_images
+
+    given = {} if settings is None else settings.model_dump()
+    chosen = settings_from(ImagesSettings, given | changes, source="images")
+    target = Path(out).absolute()
+    check_output_folder(target, overwrite=overwrite, marker=RECORD_NAME, what="a prepared data set of images")
+    with atomic_folder(target) as temporary:
+        write_images(chosen, temporary, progress=progress)
+        if chosen.attributes is not None:
+            # Columns of a foreign table have rules (`age`, `sex`): better refused here than by the next command.
+            read_cohort(temporary / "participants.tsv")
+    return target / "participants.tsv"

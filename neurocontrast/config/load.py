@@ -13,14 +13,20 @@ import pydantic
 import yaml
 
 from neurocontrast.config.messages import problems_of
-from neurocontrast.config.schema import Config
+from neurocontrast.config.schema import Config, kind_of_section, with_defaults_of_kind
 from neurocontrast.config.yaml_file import parse_value, read_yaml
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import write_text
 
 __all__ = ["as_config", "differences", "load_config", "write_config"]
 
-_PATHS = (("data", "participants"), ("data", "images_root"), ("data", "cache_dir"))
+_PATHS = (
+    ("data", "participants"),
+    ("data", "images_root"),
+    ("data", "cache_dir"),
+    ("images", "source"),
+    ("images", "attributes"),
+)
 
 
 def load_config(path: str | os.PathLike[str] | None = None, overrides: Sequence[str] = ()) -> Config:
@@ -45,7 +51,8 @@ def load_config(path: str | os.PathLike[str] | None = None, overrides: Sequence[
         With all wrong keys and values together, each with its dotted key.
     """
     content = read_yaml(Path(path)) if path is not None else {}
-    for override in overrides:
+    # What else can be said depends on the kind of images.
+    for override in sorted(overrides, key=lambda each: not each.replace(" ", "").startswith("data.kind=")):
         content = _override(content, override)
     source = str(path) if path is not None else "configuration"
     try:
@@ -70,7 +77,7 @@ def write_config(path: Path, config: Config) -> None:
     """Write the resolved configuration: every key, with absolute paths, readable by `load_config`."""
     content = config.model_dump(mode="json")
     for section, key in _PATHS:
-        if content[section][key] is not None:
+        if content[section].get(key) is not None:
             content[section][key] = str(Path(content[section][key]).expanduser().absolute())
     write_text(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100))
 
@@ -104,7 +111,8 @@ def _override(content: dict[str, Any], override: str) -> dict[str, Any]:
     changed = copy.deepcopy(content)
     if parts[0] == "objective" and len(parts) > 1 and "objective" not in changed:
         # Which keys it has depends on the loss, so a single key is meant for the default objective.
-        changed["objective"] = Config().objective.model_dump(mode="json")
+        default = _validate({"data": {"kind": kind_of_section(changed.get("data"))}}, source="configuration").objective
+        changed["objective"] = default.model_dump(mode="json")
     here: Any = changed
     for depth, part in enumerate(parts[:-1]):
         if isinstance(here, list):
@@ -137,7 +145,7 @@ def _validate(content: dict[str, Any], *, source: str) -> Config:
     # `training:` with nothing below it is an empty section; an objective is never meant to be empty.
     plain = {key: value for key, value in plain.items() if value is not None or key == "objective"}
     try:
-        return Config.model_validate_json(json.dumps(plain), strict=True)
+        return Config.model_validate_json(json.dumps(with_defaults_of_kind(plain)), strict=True)
     except pydantic.ValidationError as error:
         raise problems_of(error, Config, source=source) from None
 

@@ -13,7 +13,7 @@ from neurocontrast.exceptions import ConfigError, one_of, suggestion
 
 __all__ = ["explain", "explain_all", "problems_of", "settings_from"]
 
-_TAGS = ("loss", "type")
+_TAGS = ("loss", "type", "kind")
 _PLAINER = {
     "Value error, ": "",
     "Input should be ": "must be ",
@@ -78,7 +78,7 @@ def explain(error: ErrorDetails, model: type[BaseModel]) -> str:
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _explain_tag(error, where, inner or models)
     if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return f"{where}: must be a section of keys, found {_shown(error['input'])}.{_allowed(None, inner)}"
+        return f"{where}: must be a section of keys, found {_shown(error['input'])}.{_allowed(None, inner, of='')}"
     rule = error["msg"].removesuffix(".")
     for theirs, ours in _PLAINER.items():
         rule = rule.replace(theirs, ours)
@@ -140,15 +140,17 @@ def _keys(models: _Models) -> list[str]:
 
 
 def _tags_of(model: type[BaseModel]) -> tuple[str, ...]:
+    fixed = vars(model).get("kind")
     return tuple(
         tag for name in _TAGS if name in model.model_fields for tag in get_args(model.model_fields[name].annotation)
-    )
+    ) + ((fixed,) if isinstance(fixed, str) else ())
 
 
-def _allowed(name: str | None, models: _Models) -> str:
+def _allowed(name: str | None, models: _Models, *, of: str | None = None) -> str:
     keys = _keys(models)
     near = suggestion(name, keys) if name is not None else ""
     tag = "".join(f" of '{tag}'" for tag in _tags_of(models[0])) if len(models) == 1 else ""
+    tag = tag if of is None else of
     return f"{near} Allowed keys{tag}: {one_of(keys)}." if keys else near
 
 
@@ -160,6 +162,7 @@ def _elsewhere(name: str, models: _Models, siblings: _Models) -> str:
 def _explain_tag(error: ErrorDetails, where: str, models: _Models) -> str:
     context: dict[str, Any] = error.get("ctx", {})
     key = str(context.get("discriminator", "")).strip("'")
+    key = "kind" if key.endswith("()") else key  # a function that reads it, where it need not be said
     names = [tag for each in models for tag in _tags_of(each)]
     if error["type"] == "union_tag_not_found":
         found = "" if isinstance(error["input"], Mapping) else f", found {_shown(error['input'])}"

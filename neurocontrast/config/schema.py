@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from neurocontrast.augment import AugmentSettings
+from neurocontrast.augment import AugmentSettings, ImageAugmentSettings
+from neurocontrast.config.data import DataSettings, ImageDataSettings
 from neurocontrast.config.objectives import CategoricalFactor, GaussianFactor, ObjectiveSettings, YAwareSettings
+from neurocontrast.data.images import ImagesSettings
 from neurocontrast.data.simulation import SimulationSettings
-from neurocontrast.data.volumes import (
-    CommonFraction,
-    CommonView,
-    ErodeMm,
-    Normalise,
-    Percentiles,
-    Preprocessing,
-    Shape,
-    SpacingMm,
-    check_erosion,
-)
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders import EncoderSettings
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -29,68 +20,48 @@ from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.settings import Settings
 from neurocontrast.training import TrainingSettings
 
-__all__ = ["Config", "DataSettings"]
+__all__ = ["Config", "kind_of_section", "with_defaults_of_kind"]
 
 
-class DataSettings(Settings):
-    """Which scans are used, and what is done to each.
+def kind_of_section(section: Any) -> str:
+    """Return the kind a section says it is of; volumes, where it says nothing."""
+    said = section.get("kind", "volumes") if isinstance(section, Mapping) else getattr(section, "kind", "volumes")
+    return said if isinstance(said, str) else repr(said)
 
-    Parameters
-    ----------
-    participants : path or None
-        Table of scans; `pretrain` needs it. Relative to the current directory, as are
-        `images_root` and `cache_dir`.
-    images_root : path or None
-        Folder that relative image paths in the table start from; None for the table's own.
-    images_pattern : str or None
-        Path of every image, with columns in braces, where the table has no column ``path``.
-    where : mapping
-        Rows to keep: column → allowed values.
-    spacing_mm, shape, normalise, percentiles, erode_mm, common_view, common_fraction
-        See `neurocontrast.data.Preprocessing`.
-    cache_dir : path or None
-        Folder of preprocessed volumes; None for one of the user's, shared by all runs.
-    cache_dtype : {'float16', 'float32'}
-        How they are kept; float16 halves the disk and changes z-scored voxels by less than 0.1 %.
-    n_workers : int
-        Processes that preprocess, and threads that read batches.
-    val_fraction : float
-        Fraction of subjects, at each site, that only measure; 0 for none.
+
+_Data = Annotated[
+    Annotated[DataSettings, Tag("volumes")] | Annotated[ImageDataSettings, Tag("images")],
+    Discriminator(kind_of_section),
+]
+_Augment = Annotated[
+    Annotated[AugmentSettings, Tag("volumes")] | Annotated[ImageAugmentSettings, Tag("images")],
+    Discriminator(kind_of_section),
+]
+
+
+def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return sections of a configuration with what follows from ``data.kind: images`` where nothing is said of it.
+
+    The views are those of images; the network is a ResNet18, the loss that of SimCLR, and what the probe predicts on
+    the way the ``label``: the defaults of the schema are for brains, and could not be used.
     """
-
-    participants: Path | None = None
-    images_root: Path | None = None
-    images_pattern: str | None = None
-    where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    spacing_mm: SpacingMm | None = 1.5
-    shape: Shape = (121, 145, 121)
-    normalise: Normalise = "zscore"
-    percentiles: Percentiles = (1.0, 99.0)
-    erode_mm: ErodeMm = 0.0
-    common_view: CommonView = "none"
-    common_fraction: CommonFraction = 0.95
-    cache_dir: Path | None = None
-    cache_dtype: Literal["float16", "float32"] = "float16"
-    n_workers: Annotated[int, Field(ge=1)] = 2
-    val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
-
-    @property
-    def preprocessing(self) -> Preprocessing:
-        """What is done to each scan, before anything is fitted."""
-        return Preprocessing(
-            spacing_mm=self.spacing_mm,
-            shape=self.shape,
-            normalise=self.normalise,
-            percentiles=self.percentiles,
-            erode_mm=self.erode_mm,
-            common_view=self.common_view,
-            common_fraction=self.common_fraction,
-        )
-
-    @model_validator(mode="after")
-    def _check(self) -> DataSettings:
-        check_erosion(self.erode_mm, self.spacing_mm)
-        return self
+    filled = dict(content)
+    augment = filled.get("augment")
+    if isinstance(augment, Mapping) and augment.get("kind") == "volumes":
+        filled["augment"] = {key: value for key, value in augment.items() if key != "kind"}
+    if kind_of_section(filled.get("data")) != "images":
+        return filled
+    defaults: dict[str, dict[str, Any]] = {
+        "augment": {"kind": "images"} if augment is filled.get("augment") else {},
+        "encoder": {"name": "resnet18"},
+        "training": {"probe_columns": ["label"]},
+    }
+    for section, keys in defaults.items():
+        said = filled.get(section, {})
+        if isinstance(said, Mapping):
+            filled[section] = {**keys, **said}
+    filled.setdefault("objective", {"loss": "ntxent"})
+    return filled
 
 
 def _default_objective() -> YAwareSettings:
@@ -107,19 +78,29 @@ class Config(Settings):
         Of the weights, the validation split, the order of scans and the views. `simulation`
         and `evaluation` have their own.
     data, augment, encoder, objective, training
-        What `pretrain` reads.
-    simulation, embedding, evaluation, explanation, report
-        What `simulate`, `embed`, `evaluate`, `explain` and `report` read.
+        What `pretrain` reads; `data` and `augment` of one kind.
+    simulation, images, embedding, evaluation, explanation, report
+        What `simulate`, `images`, `embed`, `evaluate`, `explain` and `report` read.
     """
 
     seed: Annotated[int, Field(ge=0)] = 0
-    data: DataSettings = DataSettings()
-    augment: AugmentSettings = AugmentSettings()
+    data: _Data = DataSettings()
+    augment: _Augment = AugmentSettings()
     encoder: EncoderSettings = EncoderSettings()
     objective: ObjectiveSettings = Field(default_factory=_default_objective)
     training: TrainingSettings = TrainingSettings()
     simulation: SimulationSettings = SimulationSettings()
+    images: ImagesSettings = ImagesSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     explanation: ExplanationSettings = ExplanationSettings()
     report: ReportOptions = ReportOptions()
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if self.augment.kind != self.data.kind:
+            raise ValueError(
+                f"augment must be for the kind of images that data.kind says, '{self.data.kind}', and is for "
+                f"'{self.augment.kind}'. Leave augment.kind out, or change data.kind"
+            )
+        return self

@@ -67,7 +67,7 @@ def prepare(settings: Config, cohort: Cohort) -> Parts:
         Where the two do not fit one another.
     """
     kind, objective = kind_of(settings.data), build_objective(settings.objective)
-    metadata, categories = encode_metadata(cohort.table, objective.columns)
+    metadata, categories = encode_metadata(cohort.table, objective.columns, vectors=kind.vectors(cohort))
     objective.check(metadata, names=cohort.names())
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
     check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)

@@ -25,6 +25,7 @@ from neurocontrast.stages.run_folder import (
     continue_run,
     is_finished,
     read_preprocessing,
+    read_provenance,
     start_run,
 )
 from neurocontrast.stages.run_lock import hold
@@ -135,7 +136,8 @@ def _run(settings: Config, folder: Path, joined: tuple[Fabric, Processes], *, re
             joined=joined,
         )
         if processes.is_first:
-            save_encoder(folder, parts.model.encoder, {**contract, "batchnorm": result.batchnorm})
+            facts = {**contract, "batchnorm": result.batchnorm}
+            save_encoder(folder, parts.model.encoder, facts, head=parts.model.head)
             progress.message(f"{folder}: finished.")
 
 
@@ -173,6 +175,8 @@ def _open_unfinished(settings: Config, folder: Path, stack: ExitStack, *, is_new
     stack.enter_context(hold(folder, progress))
     if check_new(folder, resume=not is_new) != is_new:
         raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
+    if not is_new:
+        parts.intake.check_unchanged(cohort, read_provenance(folder), folder)
     earlier = None if is_new else read_preprocessing(folder, parts.intake)
     parts = parts.fitted(progress) if earlier is None else parts.with_intake(earlier)
     parts.intake.make_ready(cohort, progress)

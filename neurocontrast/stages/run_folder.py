@@ -45,6 +45,7 @@ _FREE_TO_DIFFER = (
     "training.checkpoint_minutes",
     "training.loggers",
     "simulation",
+    "images",
     "embedding",
     "evaluation",
     "report",

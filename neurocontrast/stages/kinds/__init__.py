@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from neurocontrast.config import DataSettings
+from neurocontrast.config import AnyDataSettings, DataSettings, ImageDataSettings
 from neurocontrast.encoders.weights import CONTRACT
-from neurocontrast.exceptions import CheckpointError, DataError
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.stages.kinds.images import ImageKind
 from neurocontrast.stages.kinds.kind import Intake, Kind
 from neurocontrast.stages.kinds.volumes import VolumeKind
 
@@ -21,21 +22,51 @@ class _KnowsIntakes(Protocol[_Found]):
     def intake_of(self, contract: Mapping[str, Any]) -> _Found: ...
 
 
-def kind_of(data: DataSettings) -> Kind:
+def kind_of(data: AnyDataSettings) -> Kind:
     """Return the kind that the section ``data`` describes."""
-    return VolumeKind(data)
+    return VolumeKind(data) if isinstance(data, DataSettings) else ImageKind(data)
 
 
-def kind_of_run(contract: Mapping[str, Any], data: DataSettings) -> Kind:
-    """Return the kind of images that a run was trained on, where they are by the section ``data``."""
-    del contract
-    return VolumeKind(data)
+def kind_of_run(contract: Mapping[str, Any], data: AnyDataSettings) -> Kind:
+    """Return the kind of images that a run was trained on, where they are by the section ``data``.
+
+    Raises
+    ------
+    CheckpointError
+        For a kind that is not known.
+    ConfigError
+        Where `data` says that its images are of another kind.
+    """
+    trained = contract["preprocessing"].get("kind", "volumes")
+    if trained == data.kind:
+        return kind_of(data)
+    if trained not in ("volumes", "images"):
+        raise CheckpointError(f"{CONTRACT}: preprocessing.kind {trained!r} is not known. Upgrade neurocontrast.")
+    if "kind" in data.model_fields_set:
+        raise ConfigError(
+            f"data.kind: is '{data.kind}', and the run was trained on {trained}. Give the run's own configuration, or "
+            "none."
+        )
+    common = {"images_root": data.images_root, "n_workers": data.n_workers}
+    return (
+        VolumeKind(DataSettings(**common))
+        if trained == "volumes"
+        else ImageKind(ImageDataSettings(kind="images", **common))
+    )
 
 
-def volumes_of_run(contract: Mapping[str, Any], data: DataSettings, *, what: str) -> VolumeKind:
-    """Return the kind of a run that was trained on scans of brains, for what works on nothing else."""
-    del contract, what
-    return VolumeKind(data)
+def volumes_of_run(contract: Mapping[str, Any], data: AnyDataSettings, *, what: str) -> VolumeKind:
+    """Return the kind of a run that was trained on scans of brains.
+
+    Raises
+    ------
+    ConfigError
+        For a run of another kind; `what` says for what nothing else will do.
+    """
+    kind = kind_of_run(contract, data)
+    if not isinstance(kind, VolumeKind):
+        raise ConfigError(f"{what}, and this run was trained on natural images. Give a run that was trained on scans.")
+    return kind
 
 
 def intake_of_run(run: Path, contract: Mapping[str, Any], kind: _KnowsIntakes[_Found]) -> _Found:

@@ -1,0 +1,142 @@
+"""What a user can say about the images that are trained on: scans of brains, or natural images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from neurocontrast.data.volumes import (
+    CommonFraction,
+    CommonView,
+    ErodeMm,
+    Normalise,
+    Percentiles,
+    Preprocessing,
+    Shape,
+    SpacingMm,
+    check_erosion,
+)
+from neurocontrast.settings import Settings
+
+__all__ = ["AnyDataSettings", "DataSettings", "ImageDataSettings"]
+
+_Name = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+_Columns = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+def _columns_or_file(what: Any) -> str | None:
+    return "columns" if isinstance(what, list | tuple) else "file" if isinstance(what, str) else None
+
+
+_Vector = Annotated[
+    Annotated[_Columns, Tag("columns")] | Annotated[str, Tag("file")],
+    Discriminator(
+        _columns_or_file,
+        custom_error_type="vector",
+        custom_error_message="must be a list of columns, or the path of a .parquet file",
+    ),
+]
+
+
+class DataSettings(Settings):
+    """Which scans of brains are used, and what is done to each.
+
+    Parameters
+    ----------
+    kind : {'volumes'}
+        Says that these are scans of brains.
+    participants : path or None
+        Table of scans; `pretrain` needs it. Relative to the current directory, as are
+        `images_root` and `cache_dir`.
+    images_root : path or None
+        Folder that relative image paths in the table start from; None for the table's own.
+    images_pattern : str or None
+        Path of every image, with columns in braces, where the table has no column ``path``.
+    where : mapping
+        Rows to keep: column → allowed values.
+    spacing_mm, shape, normalise, percentiles, erode_mm, common_view, common_fraction
+        See `neurocontrast.data.Preprocessing`.
+    cache_dir : path or None
+        Folder of preprocessed volumes; None for one of the user's, shared by all runs.
+    cache_dtype : {'float16', 'float32'}
+        How they are kept; float16 halves the disk and changes z-scored voxels by less than 0.1 %.
+    n_workers : int
+        Processes that preprocess, and threads that read batches.
+    val_fraction : float
+        Fraction of subjects, at each site, that only measure; 0 for none.
+    """
+
+    kind: Literal["volumes"] = "volumes"
+    participants: Path | None = None
+    images_root: Path | None = None
+    images_pattern: str | None = None
+    where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    spacing_mm: SpacingMm | None = 1.5
+    shape: Shape = (121, 145, 121)
+    normalise: Normalise = "zscore"
+    percentiles: Percentiles = (1.0, 99.0)
+    erode_mm: ErodeMm = 0.0
+    common_view: CommonView = "none"
+    common_fraction: CommonFraction = 0.95
+    cache_dir: Path | None = None
+    cache_dtype: Literal["float16", "float32"] = "float16"
+    n_workers: Annotated[int, Field(ge=1)] = 2
+    val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """What is done to each scan, before anything is fitted."""
+        return Preprocessing(
+            spacing_mm=self.spacing_mm,
+            shape=self.shape,
+            normalise=self.normalise,
+            percentiles=self.percentiles,
+            erode_mm=self.erode_mm,
+            common_view=self.common_view,
+            common_fraction=self.common_fraction,
+        )
+
+    @model_validator(mode="after")
+    def _check(self) -> DataSettings:
+        check_erosion(self.erode_mm, self.spacing_mm)
+        return self
+
+
+class ImageDataSettings(Settings):
+    """Which natural images are used.
+
+    Parameters
+    ----------
+    kind : {'images'}
+        Says that these are natural images, as `neurocontrast images` prepares them.
+    participants : path or None
+        Table of images; `pretrain` needs it. Relative to the current directory, as is `images_root`.
+    images_root : path or None
+        Folder that relative image paths in the table start from; None for the table's own.
+    where : mapping
+        Rows to keep: column → allowed values.
+    vectors : mapping
+        What kernels compare besides single columns: name → columns of the table (``attr_*`` takes all that match), or
+        a ``.parquet`` file with ``participant_id`` and numbers. Relative to the folder of the table.
+    n_workers : int
+        Threads that read batches.
+    val_fraction : float
+        Fraction of the images that only measure; 0 for none.
+    standardise : {'channels', 'none'}
+        Whether the network standardises each colour by its mean and standard deviation over the training images.
+    """
+
+    kind: Literal["images"]
+    participants: Path | None = None
+    images_root: Path | None = None
+    where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    vectors: dict[_Name, _Vector] = Field(default_factory=dict)
+    n_workers: Annotated[int, Field(ge=1)] = 2
+    val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    standardise: Literal["channels", "none"] = "channels"
+
+
+AnyDataSettings = DataSettings | ImageDataSettings
+"""The section ``data`` of either kind."""

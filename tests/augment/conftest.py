@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -40,3 +40,12 @@ def raw_brain() -> Callable[[int], np.ndarray]:
 def brain() -> Callable[[str, int], torch.Tensor]:
     """The scan as the data stage gives it, normalised in a way, through a cache in half precision: (1, D, H, W)."""
     return _brain
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Two threads in PyTorch's operations, as many as were set before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)

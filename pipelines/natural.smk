@@ -30,7 +30,9 @@ def folder_of(images):
 
 
 PREPARED = experiment.prepared_images
-BARE = {key: value for key, value in PREPARED.items() if key not in ("attributes", "attributes_key", "clusters")}
+# What simulated attributes are made for: all images, whichever are kept.
+OMITTED = ("attributes", "attributes_key", "clusters", "n_train", "n_validation", "n_test")
+BARE = {key: value for key, value in PREPARED.items() if key not in OMITTED}
 ATTRIBUTES = f"{OUT}/attributes.tsv"
 if experiment.annotation is not None:
     PREPARED = PREPARED | {"attributes": ATTRIBUTES, "attributes_key": "participant_id"}

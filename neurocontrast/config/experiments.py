@@ -169,6 +169,11 @@ class Experiment(Settings):
         return self.settings | self.variants[variant].settings
 
     @property
+    def labels(self) -> dict[str, str]:
+        """What each variant is called, in their order."""
+        return {name: variant.label for name, variant in self.variants.items()}
+
+    @property
     def prepared_images(self) -> dict[str, Any]:
         """The section ``images``, of the experiment's recipe or else the reference's: the same images for all."""
         section = read_yaml(Path(self.recipe or self.recipe_of(self.reference))).get("images") or {}

@@ -55,9 +55,9 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
     DataError
         Where attributes do not fit, a class is not there, or a split has fewer images than are to be kept.
     """
-    kept, attributes = _attributes(pictures, settings)
-    labels, splits = _labels(pictures, kept, attributes, settings), _splits(pictures, kept, attributes, settings)
     every_id = _identifiers(pictures, name)
+    kept, attributes = _attributes(pictures, every_id, settings)
+    labels, splits = _labels(pictures, kept, attributes, settings), _splits(pictures, kept, attributes, settings)
     ids = [every_id[number] for number in kept]
     chosen = np.array(_of_classes(labels, settings.classes))
     parts = np.full(len(kept), "", dtype=object)
@@ -85,12 +85,14 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
     return Plan(kept[order], columns, colours, len(pictures) - len(kept))
 
 
-def _attributes(pictures: Pictures, settings: ImagesSettings) -> tuple[npt.NDArray[np.int64], dict[str, list[str]]]:
+def _attributes(
+    pictures: Pictures, ids: Sequence[str], settings: ImagesSettings
+) -> tuple[npt.NDArray[np.int64], dict[str, list[str]]]:
     if settings.attributes is None:
         return np.arange(len(pictures)), {}
     taken = [*pictures.columns, *(BACKGROUND_COLUMNS if settings.background else ())]
     return join_attributes(
-        pictures.files,
+        ids if settings.attributes_key == "participant_id" else pictures.files,
         settings.attributes.expanduser(),
         key=settings.attributes_key,
         unmatched=settings.unmatched,

@@ -81,7 +81,8 @@ class ImagesSettings(Settings):
     attributes : path or None
         Table (``.tsv``, ``.csv``, ``.parquet``) of further columns.
     attributes_key : str or None
-        Its column that names the file of each image; None joins row by row, in the order of the source.
+        Its column that names the file of each image; ``participant_id``: by the identifiers given here, for sources
+        whose images have no files of their own. None joins row by row, in the order of the source.
     label_column, split_column : str or None
         Its columns that give the class, and the split, where folders do not.
     unmatched : {'error', 'drop'}

@@ -82,7 +82,7 @@ def run(point):
         result = fit(*parts, settings=settings, seed=0, folder=Path(folder))
     return {
         "mib": peak_mib(point["device"]) - before,
-        "seconds": point["batch"] / result.metrics[-1]["volumes_per_second"],
+        "seconds": point["batch"] / result.metrics[-1]["samples_per_second"],
         "cpu": time.process_time() - clock,
     }
 

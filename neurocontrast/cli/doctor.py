@@ -93,14 +93,14 @@ def _machine(machine: dict[str, Any]) -> Iterator[str]:
 def _run(run: dict[str, Any]) -> Iterator[str]:
     memory = as_size(run["memory_bytes"])
     if run["n_scans"] is None:
-        yield f"This configuration: {run['volumes_per_second']:.3g} volumes/s on this machine; {memory}"
+        yield f"This configuration: {run['samples_per_second']:.3g} samples/s on this machine; {memory}"
         yield "  For the time of a run give --participants PARTICIPANTS.tsv, or --scans N."
     else:
         epochs = f"{run['epochs']} epoch{'' if run['epochs'] == 1 else 's'}"
         yield f"This run: {epochs} ≈ {_duration(run['seconds'])} on this machine; {memory}"
         yield (
             f"  {run['n_training_scans']} scans to learn from, {run['n_validation_scans']} to measure on; "
-            f"{run['volumes_per_second']:.3g} volumes/s"
+            f"{run['samples_per_second']:.3g} samples/s"
         )
         yield _first(run)
     micro = "" if run["micro_batch_size"] is None else f", {run['micro_batch_size']} at a time"

@@ -1,4 +1,4 @@
-"""Features of a frozen encoder."""
+"""Features of a frozen encoder, or the embeddings after its projection head."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import torch
 
 from neurocontrast.data.batches import Images, read_batches
 from neurocontrast.embedding.settings import EmbeddingSettings
-from neurocontrast.encoders import Encoder
+from neurocontrast.encoders.encoder import Encoder
+from neurocontrast.encoders.heads import ContrastiveModel
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.memory import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress
@@ -19,21 +20,21 @@ __all__ = ["extract_features"]
 
 
 def extract_features(
-    encoder: Encoder,
+    encoder: Encoder | ContrastiveModel,
     images: Images,
     *,
     settings: EmbeddingSettings | None = None,
     n_readers: int = 1,
     progress: Progress = SILENT,
 ) -> np.ndarray:
-    """Return the features of all scans, in their order.
+    """Return the features of all samples, in their order.
 
     Parameters
     ----------
-    encoder : Encoder
-        Put in evaluation mode, so that a scan's features depend on no other scan.
+    encoder : Encoder or ContrastiveModel
+        The second gives what the loss saw. Put in evaluation mode, so that a sample's features depend on no other.
     images : Images
-        Preprocessed scans.
+        The samples: volumes that are preprocessed, or images.
     settings : EmbeddingSettings, optional
         Batch size, precision, device.
     n_readers : int
@@ -60,24 +61,21 @@ def extract_features(
         progress.task("embedding", len(images), "scans") as task,
         closing(read_batches(images, batches, n_readers=n_readers)) as reading,
     ):
-        for rows, volumes in reading:
+        for rows, samples in reading:
             with torch.autocast(device.type, torch.bfloat16, enabled=half):
-                made = encoder(volumes.to(device))
+                made = encoder(samples.to(device))
             features[rows.numpy()] = made.float().cpu().numpy()
             task.advance(len(rows))
     return features
 
 
 @contextmanager
-def _quick_layout(encoder: Encoder, device: torch.device) -> Iterator[None]:
-    """Lay the weights out channels last on a CPU.
-
-    That is quicker for inference, though slower for training (``benchmarks/training.py``).
-    """
+def _quick_layout(encoder: Encoder | ContrastiveModel, device: torch.device) -> Iterator[None]:
+    """Lay the weights out on a CPU as is quickest where nothing is trained; the encoder knows (`Features`)."""
     if device.type != "cpu":
         yield
         return
-    encoder.to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload]
+    encoder.to(memory_format=encoder.inference_layout)  # type: ignore[call-overload]
     try:
         yield
     finally:

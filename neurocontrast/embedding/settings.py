@@ -18,6 +18,9 @@ class EmbeddingSettings(Settings):
     ----------
     where : mapping
         Rows of the table to embed: column → allowed values.
+    layer : {'encoder', 'head'}
+        What is embedded: the encoder's features, or what the projection head makes of them, which is what the loss
+        saw (not normalised).
     batch_size : int
         Scans a batch; the features do not depend on it.
     precision : {'32-true', 'bf16-mixed'}
@@ -28,6 +31,7 @@ class EmbeddingSettings(Settings):
     """
 
     where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    layer: Literal["encoder", "head"] = "encoder"
     batch_size: Annotated[int, Field(ge=1)] = 16
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"

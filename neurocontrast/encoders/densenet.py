@@ -49,6 +49,7 @@ class DenseNetFeatures(nn.Module):
     """
 
     n_dims = 3
+    # Channels last is quicker where nothing is trained, and slower where it is (benchmarks/training.py).
     layout, inference_layout = torch.contiguous_format, torch.channels_last_3d
 
     def __init__(

@@ -240,7 +240,7 @@ def _estimate(
         "micro_batch_size": training.micro_batch_size,
         "n_devices": n_devices,
         "device": measured.device,
-        "volumes_per_second": n_devices / measured.training_seconds,
+        "samples_per_second": n_devices / measured.training_seconds,
         "memory_bytes": measured.memory_bytes * n_here,
         "memory_available_bytes": None if available is None else available + own,
         # While a checkpoint is written the one that it replaces is still there.

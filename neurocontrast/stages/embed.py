@@ -12,7 +12,7 @@ import pandas as pd
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.embedding import extract_features, write_embeddings
-from neurocontrast.encoders import load_encoder
+from neurocontrast.encoders import load_encoder, load_model
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import check_writable
 from neurocontrast.progress import SILENT, Progress
@@ -60,15 +60,17 @@ def embed(
     """
     target = _check_target(Path(out), overwrite=overwrite)
     settings = as_config({} if config is None else config)
-    encoder, contract = load_encoder(run)
+    layer = settings.embedding.layer
+    network, contract = load_encoder(run) if layer == "encoder" else load_model(run)
     kind = kind_of_run(contract, settings.data)
     intake = intake_of_run(Path(run), contract, kind)
     root = None if images_root is None else Path(images_root)
     cohort, flow = _read_cohort(kind, Path(participants), root, settings, progress)
-    info = {**_describe(Path(run), contract, cohort, progress), "flow": flow, "precision": settings.embedding.precision}
+    info = {**_describe(Path(run), contract, cohort, progress), "flow": flow}
+    info |= {"precision": settings.embedding.precision, "layer": layer}
     intake.make_ready(cohort, progress)
     features = extract_features(
-        encoder,
+        network,
         intake.images(cohort),
         settings=settings.embedding,
         n_readers=settings.data.n_workers,

@@ -52,7 +52,7 @@ def still_statistics(model: nn.Module) -> Iterator[None]:
 def reestimate_statistics(
     model: nn.Module, batches: Iterable[torch.Tensor], *, after_batch: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
-    """Set running means and variances to their averages over batches of un-augmented scans.
+    """Set running means and variances to their averages over batches of un-augmented samples.
 
     Parameters
     ----------
@@ -77,16 +77,16 @@ def reestimate_statistics(
             layer.reset_running_stats()
             layer.training, layer.momentum = True, None  # None: the cumulative average
         try:
-            for volumes in batches:
-                model(volumes)
-                record["n_scans"] += len(volumes)
+            for images in batches:
+                model(images)
+                record["n_scans"] += len(images)
                 record["n_batches"] += 1
                 after_batch()
         finally:
             for layer, momentum in zip(layers, momenta, strict=True):
                 layer.momentum = momentum
             model.train(was_training)
-    return {"statistics": "cumulative average over un-augmented training scans", **record}
+    return {"statistics": "cumulative average over un-augmented training samples", **record}
 
 
 def layers_of(model: nn.Module) -> list[_BatchNorm]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from neurocontrast.encoders import save_encoder
+from neurocontrast.encoders.weights import save_encoder
 from neurocontrast.exceptions import CheckpointError, TrainingError
 from neurocontrast.progress import Progress
 from neurocontrast.training.averaging import averaged_weights
@@ -132,7 +132,8 @@ class Checkpoints:
     def _save_encoder(self, position: Position, contract: Mapping[str, Any]) -> None:
         facts = {**contract, "epochs": position.epoch, "batchnorm": {"statistics": "running averages of training"}}
         with averaged_weights(self._session.model, self._session.average):
-            save_encoder(self.folder / f"epoch-{position.epoch:04d}", self._session.model.encoder, facts)
+            model = self._session.model
+            save_encoder(self.folder / f"epoch-{position.epoch:04d}", model.encoder, facts, head=model.head)
         there = {int(m[1]): path for path in self.folder.glob("epoch-*") if (m := _WEIGHTS_NAME.fullmatch(path.name))}
         for epoch in sorted(there)[: -self._session.settings.keep_checkpoints]:
             shutil.rmtree(there[epoch], ignore_errors=True)

@@ -35,7 +35,7 @@ def collapse_of(row: Mapping[str, Any]) -> str | None:
         What was found, with its figure.
     """
     side = "val" if "val_uniformity" in row else "train"
-    on = "validation scans" if side == "val" else "training scans"
+    on = "validation samples" if side == "val" else "training samples"
     uniformity = row.get(f"{side}_uniformity")
     if uniformity is not None and uniformity > _UNIFORMITY_OF_A_POINT:
         return f"all embeddings of {on} are nearly the same point (uniformity {uniformity:.3g}; spread ones have −2)"
@@ -56,7 +56,7 @@ def collapse_warning(row: Mapping[str, Any], previous: Mapping[str, Any] | None)
     if found is None or (previous is not None and collapse_of(previous) is not None):
         return None
     return (
-        f"epoch {row['epoch']}: the representation has collapsed: {found}. Nothing tells the scans apart then. "
+        f"epoch {row['epoch']}: the representation has collapsed: {found}. Nothing tells the samples apart then. "
         "Lower training.learning_rate or add training.warmup_epochs, use a larger training.batch_size, or another "
         "objective.temperature. In the first epochs it may pass; with a loss that only separates two classes, "
         "a line is its minimum."

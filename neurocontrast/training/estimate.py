@@ -17,7 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from neurocontrast.encoders import ContrastiveModel
+from neurocontrast.encoders.heads import ContrastiveModel
 from neurocontrast.machine import resident_memory
 from neurocontrast.memory import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress

@@ -7,12 +7,12 @@ batches do not add up to that of a large one. Gradient caching (Gao, Zhang, Han 
 2. on the features of the whole batch, compute head and loss, and ∂L/∂features with them;
 3. encode each micro-batch again, with graph, and back-propagate its part of ∂L/∂features.
 
-Exact for whatever treats volumes one by one. Head and loss see the whole batch, so the head's batch normalisation
+Exact for whatever treats samples one by one. Head and loss see the whole batch, so the head's batch normalisation
 and its running statistics are those of one large step. An encoder's BatchNorm sees a micro-batch (both its views) at a
 time: its statistics, and the gradient through them, are a micro-batch's. Both passes use the same statistics; the
 running ones move in the second pass alone, once a micro-batch.
 
-Memory: one micro-batch's graph. Volumes are read, and views made, again in the second pass; randomness is keyed, so
+Memory: one micro-batch's graph. Images are read, and views made, again in the second pass; randomness is keyed, so
 they are the same, and so is dropout. Only the features, their gradient, the embeddings and the metadata grow with
 the batch: about 20 KiB a pair for 1,024 features, where one volume of 121×145×121 has 8 MiB.
 """
@@ -34,7 +34,7 @@ from neurocontrast.training.state import Position
 __all__ = ["backward_in_parts", "drawing", "inexactness_of", "parts_of"]
 
 Read = Iterator[tuple[Tensor, Tensor]]
-"""Rows (n,) and volumes (n, 1, D, H, W), micro-batch by micro-batch."""
+"""Rows (n,) and images (n, …), micro-batch by micro-batch."""
 
 
 def parts_of(batch: Sequence[int], micro_batch_size: int | None) -> list[list[int]]:
@@ -59,7 +59,7 @@ def inexactness_of(session: Session) -> str | None:
         return None
     return (
         f"training.micro_batch_size: the loss is that of whole batches of {whole}, but the encoder's BatchNorm sees "
-        f"{micro} scan{'s' if micro > 1 else ''} at a time, so the gradient is not a whole batch's. "
+        f"{micro} sample{'s' if micro > 1 else ''} at a time, so the gradient is not a whole batch's. "
         "With encoder.norm: group it is."
     )
 
@@ -73,7 +73,7 @@ def backward_in_parts(
     ----------
     session : Session
         Model, views and objective.
-    reading : iterator of (rows, volumes)
+    reading : iterator of (rows, images)
         The batch's micro-batches, and then the same ones once more.
     n_parts : int
         How many micro-batches the batch has.
@@ -92,11 +92,11 @@ def backward_in_parts(
     rows, kept = [], []
     with torch.no_grad(), still_statistics(session.model.encoder):
         for part in range(n_parts):
-            here, volumes = next(reading)
+            here, images = next(reading)
             rows.append(here)
             with drawing(session, position, part):
-                kept.append(session.encode_views(volumes, here, epoch=session.occasion(position)))
-            del volumes
+                kept.append(session.encode_views(images, here, epoch=session.occasion(position)))
+            del images
     features = torch.cat(kept, dim=1).requires_grad_()
     z1, z2 = session.project(features)
     metadata = session.metadata_of(torch.cat(rows))
@@ -105,10 +105,10 @@ def backward_in_parts(
     assert features.grad is not None
     # A loss scaler has multiplied the loss, and so these: the second pass must not scale again.
     for part, gradient in enumerate(features.grad.split([len(here) for here in rows], dim=1)):
-        here, volumes = next(reading)
+        here, images = next(reading)
         with drawing(session, position, part):
-            again = session.encode_views(volumes, here, epoch=session.occasion(position))
-        del volumes
+            again = session.encode_views(images, here, epoch=session.occasion(position))
+        del images
         again.backward(gradient)
     return loss, z1, z2, metadata
 

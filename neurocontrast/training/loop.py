@@ -12,7 +12,7 @@ from typing import Any
 
 from lightning_fabric import Fabric
 
-from neurocontrast.encoders import ContrastiveModel
+from neurocontrast.encoders.heads import ContrastiveModel
 from neurocontrast.exceptions import TrainingInterrupted, TrainingSuspended
 from neurocontrast.memory import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress, Task
@@ -28,7 +28,7 @@ from neurocontrast.training.session import AnyObjective, Session, TrainingData, 
 from neurocontrast.training.settings import TrainingSettings
 from neurocontrast.training.state import Position
 from neurocontrast.training.steps import train_batches
-from neurocontrast.training.validation import measure_contrast, measure_probe, reestimate_encoder
+from neurocontrast.training.validation import measure_contrast, measure_probe, reestimate_model
 
 __all__ = ["FitResult", "fit"]
 
@@ -36,7 +36,7 @@ _MEASURED = ("loss", "alignment", "uniformity", "effective_rank", "features_effe
 _TOLD = {
     "learning_rate",
     "gradient_norm",
-    "volumes_per_second",
+    "samples_per_second",
     *(f"{side}_{name}" for side in ("train", "val") for name in _MEASURED),
 }
 """What the line of an epoch shows, besides the probe's scores."""
@@ -84,11 +84,11 @@ def fit(
     Parameters
     ----------
     model : ContrastiveModel
-        Ends with BatchNorm re-estimated on un-augmented scans; with `ema_decay`, as its weights' average.
+        Ends with BatchNorm re-estimated on un-augmented samples; with `ema_decay`, as its weights' average.
     objective : Objective or SumOfObjectives
         A loss of `neurocontrast.losses`; its kernel is fitted on the training rows here.
     views : callable
-        Makes two views of a batch: `neurocontrast.augment.TwoViews`.
+        Makes two views of a batch, random by (epoch, row) alone; see `Views`.
     data, settings, seed, folder, resume, facts, progress
         What is trained on; how; the seed of the scans' order; where ``metrics.csv``,
         ``checkpoints/`` and loggers' files go; whether to continue; what loggers note; what is told.
@@ -150,7 +150,7 @@ def _train(
         deterministic(),
         keeping_freed_memory(),
         open_loggers(loggers, folder, history=position.metrics, facts=facts, progress=progress) as log,
-        progress.task("Pretraining", total, "volumes") as task,
+        progress.task("Pretraining", total, "samples") as task,
     ):
         while position.epoch < settings.epochs:
             row = _run_epoch(session, position, checkpoints, stop, task)
@@ -160,7 +160,7 @@ def _train(
             _tell(position.metrics, progress, settings)
             stop.check()
         with averaged_weights(session.model, session.average):  # a stop in here saves the trained ones
-            batchnorm = reestimate_encoder(session, after_batch=stop.check)
+            batchnorm = reestimate_model(session, after_batch=stop.check)
         keep_average(session.model, session.average)
         return FitResult(position.metrics, batchnorm, len(session.data.training_rows))
 
@@ -189,7 +189,7 @@ def _run_epoch(
     row |= {"gradient_norm": position.mean_gradient_norm, **_measure(session, epoch, stop)}
     row |= {
         "seconds": round(position.seconds + time.perf_counter() - started, 3),
-        "volumes_per_second": round(n_scans / max(position.seconds, 1e-9), 3),
+        "samples_per_second": round(n_scans / max(position.seconds, 1e-9), 3),
     }
     return row
 

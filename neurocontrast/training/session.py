@@ -15,7 +15,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from neurocontrast.collectives import average_gradients
 from neurocontrast.data.batches import Batches, Images, even_batches, read_batches
-from neurocontrast.encoders import ContrastiveModel
+from neurocontrast.encoders.heads import ContrastiveModel
 from neurocontrast.encoders.synchronised import SynchronisedBatchNorm, synchronise
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.losses import Objective, SumOfObjectives
@@ -40,7 +40,7 @@ AnyObjective = Objective | SumOfObjectives
 """A loss of `neurocontrast.losses`, or several of them."""
 
 Views = Callable[..., tuple[torch.Tensor, torch.Tensor]]
-"""``views(volumes, rows, epoch=...) -> (view 1, view 2)``, random by (epoch, row) alone."""
+"""``views(images, rows, epoch=...) -> (view 1, view 2)``, random by (epoch, row) alone."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class TrainingData:
     Parameters
     ----------
     images : Images
-        The preprocessed scans.
+        Of whatever number of dimensions: what the views are made of.
     names : sequence of str
-        Who each scan is, for messages.
+        Who each sample is, for messages.
     metadata : mapping of str to Tensor
         The columns the objective asks for.
     training_rows, validation_rows : sequence of int
@@ -102,8 +102,8 @@ class Session:
 
         def on_device() -> Batches:
             with contextlib.closing(read_batches(self.data.images, batches, n_readers=self.data.n_readers)) as read:
-                for rows, volumes in read:
-                    yield rows, self.fabric.to_device(volumes)
+                for rows, images in read:
+                    yield rows, self.fabric.to_device(images)
 
         return contextlib.closing(on_device())
 
@@ -120,29 +120,29 @@ class Session:
         average_gradients(self.model.parameters())
 
     def occasion(self, position: Position) -> int:
-        """Return what the views of the batch under way are keyed by, besides the scan."""
+        """Return what the views of the batch under way are keyed by, besides the sample."""
         return self.sampler.occasion(position.epoch, position.batch)
 
     def embed_views(
-        self, volumes: torch.Tensor, rows: torch.Tensor, *, epoch: int
+        self, images: torch.Tensor, rows: torch.Tensor, *, epoch: int
     ) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor] | None]:
         """Return both views' embeddings and the metadata of a batch.
 
         Both views pass the network together, so batch statistics are taken over both.
         """
         with torch.no_grad():
-            both = torch.cat(self.views(volumes, rows, epoch=epoch))
+            both = torch.cat(self.views(images, rows, epoch=epoch))
         z1, z2 = self.forward(both).float().chunk(2)
         return z1, z2, self.metadata_of(rows)
 
-    def encode_views(self, volumes: torch.Tensor, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
+    def encode_views(self, images: torch.Tensor, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
         """Return the features of both views, (2, n, n_features); with `project`, `embed_views` in two steps.
 
         Not through Fabric's wrapper: DDP wants each forward pass to use all weights and to be
         followed by a backward pass.
         """
         with torch.no_grad():
-            both = torch.cat(self.views(volumes, rows, epoch=epoch))
+            both = torch.cat(self.views(images, rows, epoch=epoch))
         with self.fabric.autocast():
             return self.model.encoder(both).float().unflatten(0, (2, -1))
 
@@ -231,19 +231,19 @@ def start_session(
 def check_split(training_rows: Sequence[int], validation_rows: Sequence[int], settings: TrainingSettings) -> None:
     """Refuse a side of the split on which there is nothing to contrast, and batches too small for the processes."""
     if len(training_rows) < 2:
-        raise DataError(f"a contrastive loss needs at least two training scans, found {len(training_rows)}.")
+        raise DataError(f"a contrastive loss needs at least two training samples, found {len(training_rows)}.")
     if len(validation_rows) == 1:
         raise ConfigError(
-            "data.val_fraction leaves a single validation scan, and a contrastive loss needs two. "
+            "data.val_fraction leaves a single validation sample, and a contrastive loss needs two. "
             "Raise it, or set it to 0 for no validation."
         )
     smallest = min(map(len, even_batches(training_rows, settings.batch_size)))
     n_processes = settings.devices * settings.num_nodes
     if smallest < n_processes:
         raise ConfigError(
-            f"training.batch_size: the {len(training_rows)} training scans are divided into batches of {smallest} or "
-            f"more, and each of the {n_processes} processes needs a scan of every batch. Raise training.batch_size, or "
-            "use fewer devices."
+            f"training.batch_size: the {len(training_rows)} training samples are divided into batches of {smallest} or "
+            f"more, and each of the {n_processes} processes needs a sample of every batch. Raise training.batch_size, "
+            "or use fewer devices."
         )
 
 

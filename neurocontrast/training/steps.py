@@ -1,4 +1,4 @@
-"""One step of training: from the volumes of a batch to changed weights and its figures."""
+"""One step of training: from the images of a batch to changed weights and its figures."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def train_batches(
 
 
 def _backward(
-    session: Session, rows: Tensor, volumes: Tensor, position: Position
+    session: Session, rows: Tensor, images: Tensor, position: Position
 ) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor] | None]:
     with drawing(session, position):
-        z1, z2, metadata = session.embed_views(volumes, rows, epoch=session.occasion(position))
+        z1, z2, metadata = session.embed_views(images, rows, epoch=session.occasion(position))
     loss = session.objective(z1, z2, metadata)
     session.fabric.backward(loss)
     return loss, z1, z2, metadata
@@ -117,12 +117,12 @@ def _refuse(session: Session, rows: Tensor, z: Tensor, position: Position, figur
     broken = [name for name, fine in zip(names, z.isfinite().all(dim=1).tolist(), strict=True) if not fine]
     what = "loss" if not math.isfinite(figures["loss"]) else "gradient norm"
     value = figures["loss" if what == "loss" else "gradient_norm"]
-    who = f"Scans of the batch: {', '.join(names)}."
+    who = f"Samples of the batch: {', '.join(names)}."
     if broken and len(broken) < len(names):
         who = f"Embeddings that are not finite: {', '.join(broken)}. {who}"
     raise TrainingError(
         f"the {what} is {value} in epoch {position.epoch + 1}, batch {position.batch + 1} "
         f"(learning rate {session.optimizer.param_groups[0]['lr']:g}). {who} "
-        "Nothing was overwritten: the last checkpoint, if there is one, stands. Look at these scans with "
+        "Nothing was overwritten: the last checkpoint, if there is one, stands. Look at these with "
         "`neurocontrast check`; if they are sound, lower training.learning_rate or raise objective.temperature."
     )

@@ -7,18 +7,19 @@ from itertools import islice
 
 import numpy as np
 import torch
+from torch import nn
 
 from neurocontrast.collectives import of_all_processes
 from neurocontrast.data.batches import even_batches
 from neurocontrast.exceptions import TrainingError
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.averaging import averaged_weights
-from neurocontrast.training.batchnorm import batch_statistics, reestimate_statistics
+from neurocontrast.training.batchnorm import batch_statistics, layers_of, reestimate_statistics
 from neurocontrast.training.largebatch import parts_of
 from neurocontrast.training.metrics import alignment, effective_rank, uniformity
 from neurocontrast.training.session import Session
 
-__all__ = ["MOST_SCANS_OF_STATISTICS", "measure_contrast", "measure_probe", "reestimate_encoder"]
+__all__ = ["MOST_SCANS_OF_STATISTICS", "measure_contrast", "measure_probe", "reestimate_model"]
 
 _VALIDATION_EPOCH = -1
 MOST_SCANS_OF_STATISTICS = 1000
@@ -71,8 +72,8 @@ def _check_finite(session: Session, rows: Sequence[int], representations: torch.
         rate = session.optimizer.param_groups[0]["lr"]
         raise TrainingError(
             f"after the epoch's last step (learning rate {rate:g}) the embeddings of {len(broken)} of the {len(rows)} "
-            f"scans that are measured are not finite: {', '.join(broken[:20])}. Nothing was overwritten: the last "
-            "checkpoint, if there is one, stands. If it is not these scans (look at them with `neurocontrast check`), "
+            f"samples that are measured are not finite: {', '.join(broken[:20])}. Nothing was overwritten: the last "
+            "checkpoint, if there is one, stands. If it is not these (look at them with `neurocontrast check`), "
             "lower training.learning_rate, or set training.warmup_epochs or training.clip_norm."
         )
 
@@ -85,17 +86,25 @@ def _encoded(
     with session.read([part for each in parts for part in each]) as reading:
         for batch, each in zip(batches, parts, strict=True):
             encoded = []
-            for rows, volumes in islice(reading, len(each)):
-                encoded.append(session.encode_views(volumes, rows, epoch=_VALIDATION_EPOCH))
+            for rows, images in islice(reading, len(each)):
+                encoded.append(session.encode_views(images, rows, epoch=_VALIDATION_EPOCH))
             yield torch.tensor(batch), torch.cat(encoded, dim=1)
             after_batch()  # not after each micro-batch, of which processes may have different numbers
 
 
-def reestimate_encoder(session: Session, *, after_batch: Callable[[], None]) -> dict[str, object]:
-    """Re-estimate the encoder's BatchNorm statistics on un-augmented training scans.
+def reestimate_model(session: Session, *, after_batch: Callable[[], None]) -> dict[str, object]:
+    """Re-estimate all BatchNorm statistics on un-augmented training samples; return what was done for the encoder's.
 
     Up to 1,000 of them, drawn by the run's seed: more would not move an average.
     """
+    record = _reestimate(session, session.model, after_batch=after_batch)
+    n_layers = len(layers_of(session.model.encoder))
+    if n_layers == 0:  # what was read was read for the head
+        record |= {"n_scans": 0, "n_batches": 0}
+    return {**record, "n_layers": n_layers}
+
+
+def _reestimate(session: Session, module: nn.Module, *, after_batch: Callable[[], None]) -> dict[str, object]:
     rows = np.asarray(session.data.training_rows)
     if len(rows) > MOST_SCANS_OF_STATISTICS:
         drawn = derive_generator("batchnorm", session.seed).permutation(len(rows))
@@ -104,14 +113,12 @@ def reestimate_encoder(session: Session, *, after_batch: Callable[[], None]) -> 
         session.divided(even_batches(rows, _n_together(session))) as shares,
         session.read(shares) as batches,
     ):
-        record = reestimate_statistics(
-            session.model.encoder, (volumes for _, volumes in batches), after_batch=after_batch
-        )
+        record = reestimate_statistics(module, (images for _, images in batches), after_batch=after_batch)
     return {**record, "n_scans": len(rows) if record["n_batches"] else 0}
 
 
 def _n_together(session: Session) -> int:
-    """Return how many volumes pass the encoder at a time: no more than the views of training's."""
+    """Return how many samples pass the encoder at a time: no more than the views of training's."""
     micro = session.settings.micro_batch_size
     return session.settings.batch_size if micro is None else min(session.settings.batch_size, 2 * micro)
 
@@ -135,7 +142,7 @@ def measure_probe(session: Session, *, after_batch: Callable[[], None]) -> dict[
 
 
 def _features_of_splits(session: Session, *, after_batch: Callable[[], None]) -> dict[str, np.ndarray]:
-    reestimate_encoder(session, after_batch=after_batch)
+    _reestimate(session, session.model.encoder, after_batch=after_batch)
     features = {}
     for split, rows in (("train", session.data.training_rows), ("val", session.data.validation_rows)):
         parts = []
@@ -144,8 +151,8 @@ def _features_of_splits(session: Session, *, after_batch: Callable[[], None]) ->
             session.processes.divided(even_batches(rows, _n_together(session))) as shares,
             session.read(shares) as batches,
         ):
-            for _, volumes in batches:
-                parts.append(of_all_processes(session.model.encoder(volumes)).cpu())
+            for _, images in batches:
+                parts.append(of_all_processes(session.model.encoder(images)).cpu())
                 after_batch()
         features[split] = torch.cat(parts).numpy().astype(np.float64)
     session.model.train()

@@ -4,7 +4,7 @@ import csv
 
 from neurocontrast.progress import SILENT
 
-TIMING = ("seconds", "volumes_per_second")
+TIMING = ("seconds", "samples_per_second")
 
 
 def weights(run):

@@ -124,7 +124,7 @@ def test_what_pretrain_refuses_here_is_a_problem_and_measured_otherwise(tmp_path
     assert len(found.problems) == 2
     assert "pip install 'neurocontrast[wandb]'" in found.problems[0]
     assert found.problems[1].startswith("training.precision: 'bf16-mixed' is for GPUs")
-    assert found.run["volumes_per_second"] > 0
+    assert found.run["samples_per_second"] > 0
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_too_many_workers_and_too_few_scans_are_warned_about(tmp_path):
         ({"seconds": -1}, ConfigError, "seconds: must be 0"),
         ({"seconds": float("nan")}, ConfigError, "seconds"),
         ({"n_scans": 1}, ConfigError, "n_scans: must be at least 2, got 1"),
-        ({"n_scans": 5}, ConfigError, "data.val_fraction leaves a single validation scan"),
+        ({"n_scans": 5}, ConfigError, "data.val_fraction leaves a single validation sample"),
     ],
 )
 def test_wrong_options_are_refused(tmp_path, options, error, said):
@@ -203,7 +203,7 @@ def test_the_command_tells_the_facts(tmp_path, cohort, capsys):
         "memory ",
         f"free at {tmp_path}",
         "This run: 50 epochs ≈ ",
-        "volumes/s",
+        "samples/s",
         "GiB",
         "26 scans to preprocess",
         "8 scans of 24×28×24 voxels a step",

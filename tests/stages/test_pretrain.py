@@ -111,7 +111,7 @@ def test_probe_columns_are_scored(settings, tmp_path):
         ),
         (["data.where={sex: [X]}"], DataError, r"column 'sex' has no value 'X'"),
         (["training.precision=bf16-mixed"], ConfigError, r"training\.precision: 'bf16-mixed' is for GPUs"),
-        (["data.val_fraction=0.05"], ConfigError, r"leaves a single validation scan"),
+        (["data.val_fraction=0.05"], ConfigError, r"leaves a single validation sample"),
         (
             ["training.probe_every=1", "training.probe_columns=[ages]"],
             DataError,

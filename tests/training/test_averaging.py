@@ -53,10 +53,10 @@ def test_the_model_ends_as_the_average_of_its_steps(tmp_path, trajectory):
 def test_statistics_are_those_of_the_averaged_weights(tmp_path, monkeypatch):
     seen = {}
 
-    def watching(encoder, batches, **how):
+    def watching(model, batches, **how):
         volumes = list(batches)
-        record = reestimate_statistics(encoder, volumes, **how)
-        seen["mean"] = encoder.features.layers[0](torch.cat(volumes)).mean(dim=(0, 2, 3, 4))
+        record = reestimate_statistics(model, volumes, **how)
+        seen["mean"] = model.encoder.features.layers[0](torch.cat(volumes)).mean(dim=(0, 2, 3, 4))
         return record
 
     monkeypatch.setattr("neurocontrast.training.validation.reestimate_statistics", watching)

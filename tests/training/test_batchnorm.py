@@ -24,7 +24,7 @@ def test_statistics_are_the_average_over_batches(network):
     torch.testing.assert_close(network[1].running_var, variance)
     assert network[1].momentum == 0.1
     assert record == {
-        "statistics": "cumulative average over un-augmented training scans",
+        "statistics": "cumulative average over un-augmented training samples",
         "n_layers": 1,
         "n_scans": 12,
         "n_batches": 3,

@@ -46,7 +46,7 @@ def test_planted_collapse_is_told_once(tmp_path, validation_rows):
     assert len(heard.warnings) >= 1
     first = heard.warnings[0]
     assert first.startswith(f"epoch {collapsed[0]}: the representation has collapsed: all embeddings of ")
-    assert "validation scans" in first if side == "val" else "training scans" in first
+    assert "validation samples" in first if side == "val" else "training samples" in first
     begins = [epoch for epoch in collapsed if epoch - 1 not in collapsed]
     assert len(heard.warnings) == len(begins)
     assert f"{side} uniformity" in heard.messages[-1]
@@ -104,7 +104,7 @@ def test_points_and_lines_are_found_and_spread_or_noisy_embeddings_are_not():
     share = torch.linspace(0, 1, 64)[:, None]
     classes = torch.where(share < 0.5, one, two)
     assert "nearly the same point (uniformity -0.0" in collapse_of(figures_of(one + 0.05 * spread))
-    assert "embeddings of validation scans lie on a line" in collapse_of(figures_of(classes + 1e-5 * spread))
+    assert "embeddings of validation samples lie on a line" in collapse_of(figures_of(classes + 1e-5 * spread))
     assert collapse_of(figures_of(spread)) is None
     assert collapse_of(figures_of(one + spread)) is None  # a common direction, as of brains, but spread around it
     assert collapse_of(figures_of(classes + 0.05 * spread)) is None  # two classes, told apart, each with its people
@@ -112,7 +112,7 @@ def test_points_and_lines_are_found_and_spread_or_noisy_embeddings_are_not():
 
 
 def test_collapsed_features_are_found_behind_a_spread_embedding():
-    assert "the features of training scans lie on a line (effective rank 1.1)" in collapse_of(
+    assert "the features of training samples lie on a line (effective rank 1.1)" in collapse_of(
         {"train_uniformity": -2.0, "train_effective_rank": 30.0, "train_features_effective_rank": 1.1}
     )
 
@@ -131,5 +131,5 @@ def test_warning_comes_once_an_episode():
     ]
     assert told == [False, True, False, False, True, True]
     text = collapse_warning(POINT, HEALTHY)
-    assert text.startswith("epoch 2: the representation has collapsed: all embeddings of validation scans")
+    assert text.startswith("epoch 2: the representation has collapsed: all embeddings of validation samples")
     assert "training.learning_rate" in text

@@ -45,7 +45,7 @@ def finish(folder):
 
 def metrics_of(folder):
     lines = [line.split(",") for line in (folder / "metrics.csv").read_text().splitlines()]
-    timing = [lines[0].index(name) for name in ("seconds", "volumes_per_second")]
+    timing = [lines[0].index(name) for name in ("seconds", "samples_per_second")]
     return [[cell for place, cell in enumerate(line) if place not in timing] for line in lines]
 
 

@@ -244,7 +244,7 @@ def test_run_of_micro_batches_is_the_run_of_whole_batches_to_rounding(tmp_path, 
         for micro in (None, 3)
     )
     for first, second in zip(of_whole.metrics, of_parts.metrics, strict=True):
-        for name in set(first) - {"seconds", "volumes_per_second"}:
+        for name in set(first) - {"seconds", "samples_per_second"}:
             assert second[name] == pytest.approx(first[name], rel=1e-3, abs=1e-5), name
     torch.testing.assert_close(parts.state_dict(), whole.state_dict(), rtol=1e-3, atol=1e-5)
     assert of_parts.batchnorm["n_layers"] == of_parts.batchnorm["n_batches"] == 0
@@ -262,7 +262,7 @@ def test_what_batch_norm_makes_of_micro_batches_is_told(tmp_path, norm, micro, t
 
     encoder = EncoderSettings(name="lenet", norm=norm, projection=(8, 4))
     run(tmp_path, encoder=encoder, batch_size=10, micro_batch_size=micro, epochs=0, progress=Listening())
-    assert any("BatchNorm sees 3 scans at a time" in text for text in heard) == told
+    assert any("BatchNorm sees 3 samples at a time" in text for text in heard) == told
 
 
 @pytest.mark.parametrize("validation_rows", [(), range(10, N_SCANS)])
@@ -297,6 +297,6 @@ def test_non_finite_scan_is_named_before_weights_change(tmp_path):
     model = network("group")
     model.head[0] = nn.Identity()  # a normalisation over the batch would spread a scan's NaN to all
     before = [parameter.clone() for parameter in model.parameters()]
-    with pytest.raises(TrainingError, match=r"Embeddings that are not finite: sub-03\. Scans of the batch: sub-03, "):
+    with pytest.raises(TrainingError, match=r"Embeddings that are not finite: sub-03\. Samples of the batch: sub-03, "):
         step(model, 2, given=data(images=Images(broken=[3])), objective=Contrast())
     assert all(torch.equal(now, then) for now, then in zip(model.parameters(), before, strict=True))

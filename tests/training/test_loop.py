@@ -38,7 +38,7 @@ def test_one_row_an_epoch_with_terms_validation_and_schedule(tmp_path):
         assert 0 <= row["val_alignment"] <= 4
         assert row["val_uniformity"] <= 0
         assert row["gradient_norm"] > 0
-        assert row["volumes_per_second"] > 0
+        assert row["samples_per_second"] > 0
     assert (tmp_path / "tensorboard").is_dir()
 
 
@@ -164,7 +164,9 @@ def test_non_finite_gradient_stops(tmp_path):
             distance = (z1 - z1).square().sum().sqrt()  # 0, with an infinite slope
             return super().forward(z1, z2) + distance
 
-    with pytest.raises(TrainingError, match=r"the gradient norm is nan in epoch 1, batch 1 .*Scans of the batch: sub-"):
+    with pytest.raises(
+        TrainingError, match=r"the gradient norm is nan in epoch 1, batch 1 .*Samples of the batch: sub-"
+    ):
         run(tmp_path, objective=Steep())
     assert not list(tmp_path.glob("checkpoints/*"))
 
@@ -227,9 +229,9 @@ def test_mixed_precision_is_refused_on_cpu_with_the_reason(tmp_path, precision):
 
 
 def test_too_few_scans_are_refused(tmp_path):
-    with pytest.raises(DataError, match="at least two training scans, found 1"):
+    with pytest.raises(DataError, match="at least two training samples, found 1"):
         run(tmp_path, given=data(training_rows=[0]))
-    with pytest.raises(ConfigError, match=r"data\.val_fraction leaves a single validation scan"):
+    with pytest.raises(ConfigError, match=r"data\.val_fraction leaves a single validation sample"):
         run(tmp_path, given=data(validation_rows=[12]))
 
 

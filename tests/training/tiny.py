@@ -129,7 +129,7 @@ def run(
     return trained, result
 
 
-TIMING = ("seconds", "volumes_per_second")
+TIMING = ("seconds", "samples_per_second")
 
 
 def rows_of(folder):

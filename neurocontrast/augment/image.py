@@ -114,11 +114,17 @@ class TwoImageViews:
         x_BCHW = _jittered(x_BCHW, drawn, operations)
         x_BCHW = _where(drawn.gray, x_BCHW, lambda part, _: operations.to_gray(part))
         if settings.blur:
-            sigma, most = drawn.sigma_pixels, settings.blur.sigma_pixels[1]
+            sigma, given = (
+                drawn.sigma_pixels,
+                {
+                    "radius_pixels": settings.blur.radius_pixels,
+                    "largest": settings.blur.sigma_pixels[1],
+                },
+            )
             x_BCHW = _where(
                 drawn.blurred,
                 x_BCHW,
-                lambda part, which: operations.blur(part, sigma_pixels=sigma[which], largest_sigma_pixels=most),
+                lambda part, which: operations.blur(part, sigma_pixels=sigma[which], **given),
             )
         # Interpolation and blur may leave the range by rounding.
         return x_BCHW.clamp_(0.0, 1.0)

@@ -168,17 +168,18 @@ def shift_hue(x_BCHW: Tensor, *, turns: Tensor) -> Tensor:
     return (value - k.mul_(chroma)).clamp_(0.0, 1.0)
 
 
-def blur(x_BCHW: Tensor, *, sigma_pixels: np.ndarray, largest_sigma_pixels: float) -> Tensor:
-    """Return the images under Gaussians cut at four σ; beyond the border the image is reflected.
+def blur(x_BCHW: Tensor, *, sigma_pixels: np.ndarray, radius_pixels: int | None, largest: float) -> Tensor:
+    """Return the images under Gaussians cut at `radius_pixels`, or at four σ; beyond the border they are reflected.
 
-    The same as ``scipy.ndimage.gaussian_filter`` with ``mode="mirror"``. A Gaussian that reaches further than the
-    image can be reflected is cut there. No σ may be above `largest_sigma_pixels`.
+    Cut at four σ, the same as ``scipy.ndimage.gaussian_filter`` with ``mode="mirror"``. A Gaussian that reaches
+    further than the image can be reflected is cut there. No σ may be above `largest`.
     """
-    radius = min(math.floor(_TRUNCATE * largest_sigma_pixels + 0.5), min(x_BCHW.shape[2:]) - 1)
+    radius = math.floor(_TRUNCATE * largest + 0.5) if radius_pixels is None else radius_pixels
+    radius = min(radius, min(x_BCHW.shape[2:]) - 1)
     if radius == 0:
         return x_BCHW
     offsets = np.arange(-radius, radius + 1)
-    reach = np.floor(_TRUNCATE * sigma_pixels + 0.5)[:, None]
+    reach = np.floor(_TRUNCATE * sigma_pixels + 0.5)[:, None] if radius_pixels is None else radius_pixels
     weights = np.exp(-0.5 * (offsets / sigma_pixels[:, None]) ** 2) * (np.abs(offsets) <= reach)
     weights /= weights.sum(axis=1, keepdims=True)
     weight = torch.from_numpy(weights.astype(np.float32)).to(x_BCHW.device)[:, :, None, None, None]

@@ -151,10 +151,14 @@ class ImageBlurSettings(Settings):
         How often.
     sigma_pixels : tuple of float
         Range of the standard deviation, in pixels, drawn uniformly.
+    radius_pixels : int or None
+        How far from its middle the Gaussian is cut, for published settings that state the size of a kernel: 2r + 1
+        pixels. None: at four standard deviations.
     """
 
     probability: Probability = 0.5
     sigma_pixels: PositiveSigmaRange = (0.1, 2.0)
+    radius_pixels: int | None = Field(None, ge=1, le=40)
 
 
 class ImageAugmentSettings(Settings):

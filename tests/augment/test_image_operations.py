@@ -206,16 +206,29 @@ def test_a_padded_crop_is_cut_from_the_padded_image(pixels, outside):
 
 def test_blur_is_scipys(pixels):
     sigma = np.array([0.1, 0.8, 2.0])
-    made = blur(to_batch(pixels), sigma_pixels=sigma, largest_sigma_pixels=2.0)
+    made = blur(to_batch(pixels), sigma_pixels=sigma, radius_pixels=None, largest=2.0)
     for i in range(3):
         expected = ndimage.gaussian_filter(pixels[i] / 255.0, (sigma[i], sigma[i], 0), mode="mirror")
         assert np.abs(levels(made)[i] / 255.0 - expected).max() < 2e-6
 
 
+def test_a_blur_of_a_stated_kernel_has_as_many_taps(pixels):
+    """Two pixels wide, cut after one: the three-pixel kernel of the debiased and hard-negative losses' code."""
+    made = blur(to_batch(pixels), sigma_pixels=np.full(3, 2.0), radius_pixels=1, largest=2.0)
+    tap = np.exp(-1 / 8)
+    kernel = np.array([tap, 1.0, tap]) / (1 + 2 * tap)
+    expected = pixels / 255.0
+    for axis in (1, 2):
+        expected = ndimage.correlate1d(expected, kernel, axis=axis, mode="mirror")
+    assert np.abs(levels(made) / 255.0 - expected).max() < 2e-6
+
+
 def test_blur_of_an_image_smaller_than_its_reach_keeps_a_constant():
     flat = torch.full((1, 3, 4, 5), 0.25)
-    assert torch.allclose(blur(flat, sigma_pixels=np.array([3.0]), largest_sigma_pixels=3.0), flat)
-    assert torch.equal(blur(flat[..., :1], sigma_pixels=np.array([3.0]), largest_sigma_pixels=3.0), flat[..., :1])
+    assert torch.allclose(blur(flat, sigma_pixels=np.array([3.0]), radius_pixels=None, largest=3.0), flat)
+    assert torch.equal(
+        blur(flat[..., :1], sigma_pixels=np.array([3.0]), radius_pixels=None, largest=3.0), flat[..., :1]
+    )
 
 
 def test_mirroring_is_pillows(pixels):

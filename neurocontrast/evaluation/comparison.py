@@ -155,7 +155,7 @@ def compare_models(
     drawn = bootstrap_metrics(target, models, units, n_bootstraps=n_bootstraps, seed=seed, rows=rows)
     reference = evaluations[0].name
     table, differences = [], []
-    for metric in METRICS[target.kind]:
+    for metric in target.metric_names:
         for name in models:
             low, high = drawn[name][metric].interval(level=level) or (None, None)
             table.append({"model": name, "metric": metric, "value": pooled[name][metric][0], "low": low, "high": high})

@@ -16,7 +16,7 @@ from neurocontrast.evaluation.confounds import (
     classes_apart,
     confound_columns,
     confound_table,
-    draw_subjects,
+    draw_among,
 )
 from neurocontrast.evaluation.dependence import (
     category_factor,
@@ -71,12 +71,13 @@ def run_confound_panel(study: Study, progress: Progress) -> ConfoundPanel:
     probes = ConfoundProbes(
         study.table, lambda column: _design(study, column), study.subjects, study.units.labels, settings
     )
+    among = study.splits[0].test if study.fixed else None  # pretraining has seen the others
     n_parts = len(confound_columns(study.table, target, settings)) * (1 + len(classes_apart(target)))
     with progress.task("Looking for confounds", n_parts + 2, "probe") as task:
-        readings = confound_table(probes, target, advance=task.advance)
+        readings = confound_table(probes, target, among=among, advance=task.advance)
         score: dict[str, Any] | str = "the effect of unseen sites cannot be taken out (harmonise, residualise)"
         if settings.harmonise == "none" and "site" not in settings.residualise:
-            score = openbhb_score(probes, draw_subjects(study.subjects, seed=settings.seed)[0])
+            score = openbhb_score(probes, draw_among(study.subjects, among, seed=settings.seed)[0])
         task.advance()
         kernels = dependence_table(study)
         task.advance()
@@ -90,7 +91,8 @@ def dependence_table(study: Study) -> pd.DataFrame:
 
     Permutations exchange values between subjects of the same site, the site's own between all.
     """
-    rows, _ = draw_subjects(study.subjects, seed=study.settings.seed)
+    among = study.splits[0].test if study.fixed else None
+    rows, _ = draw_among(study.subjects, among, seed=study.settings.seed)
     first = rows[~pd.Series(study.subjects[rows]).duplicated().to_numpy()]
     found = []
     kernels: dict[bytes, Floats] = {}

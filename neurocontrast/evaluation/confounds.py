@@ -29,6 +29,7 @@ __all__ = [
     "classes_apart",
     "confound_columns",
     "confound_table",
+    "draw_among",
     "draw_subjects",
     "frequent_levels",
     "median_error",
@@ -179,14 +180,19 @@ class ConfoundProbes:
 
 
 def confound_table(
-    probes: ConfoundProbes, target: Target, *, advance: Callable[[], None] = lambda: None
+    probes: ConfoundProbes,
+    target: Target,
+    *,
+    among: Rows | None = None,
+    advance: Callable[[], None] = lambda: None,
 ) -> pd.DataFrame:
     """Return how well each covariate is predicted from the embedding, in all scans and in each class of the target.
 
     Categories: balanced accuracy, against 1 / number of levels; a scan is called what is likeliest against
-    its share. Numbers: mean absolute error, against that of the training folds' median, and R².
+    its share. Numbers: mean absolute error, against that of the training folds' median, and R². Of the scans `among`
+    which to draw (all by default).
     """
-    rows, note = draw_subjects(probes.subjects, seed=probes.settings.seed)
+    rows, note = draw_among(probes.subjects, among, seed=probes.settings.seed)
     found = []
     for column in confound_columns(probes.table, target, probes.settings):
         for within, members in _parts(target, rows):
@@ -219,6 +225,14 @@ def draw_subjects(subjects: npt.NDArray[np.object_], *, seed: int, n_scans: int 
     sizes = np.bincount(codes)[order].cumsum()
     rows = np.flatnonzero(place[codes] < max(1, int((sizes <= n_scans).sum())))
     return rows, f"{len(rows)} of {len(subjects)} scans, drawn by subject"
+
+
+def draw_among(subjects: npt.NDArray[np.object_], among: Rows | None, *, seed: int) -> tuple[Rows, str | None]:
+    """Return what `draw_subjects` returns, of some rows only."""
+    if among is None:
+        return draw_subjects(subjects, seed=seed)
+    rows, note = draw_subjects(subjects[among], seed=seed)
+    return among[rows], note
 
 
 def frequent_levels(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:

@@ -16,7 +16,7 @@ from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["OutOfFold", "cross_validate"]
+__all__ = ["OutOfFold", "constant_predictions", "cross_validate", "split_seed"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -104,6 +104,29 @@ def cross_validate(
     return OutOfFold(scores, decisions, folds, strengths, n_not_converged, thresholds)
 
 
+def constant_predictions(target: Target, splits: list[Split]) -> OutOfFold:
+    """Return what the training scans' median, or share of each class, says of every test scan."""
+    n, n_repeats = len(target.values), 1 + max(split.repeat for split in splits)
+    shape = (n_repeats, n, len(target.classes)) if target.kind == "multiclass" else (n_repeats, n)
+    scores, decisions = np.full(shape, np.nan), np.zeros((n_repeats, n), dtype=np.int64)
+    folds = np.full((n_repeats, n), -1, dtype=np.intp)
+    for split in splits:
+        values, place = target.values[split.train], (split.repeat, split.test)
+        folds[place] = split.fold
+        if target.kind == "continuous":
+            scores[place] = np.median(values.astype(float))
+            continue
+        shares = np.bincount(values.astype(int), minlength=len(target.classes)) / len(values)
+        scores[place] = shares if target.kind == "multiclass" else shares[1]
+        decisions[place] = int(shares.argmax())
+    return OutOfFold(scores, decisions, folds, [], 0)
+
+
+def split_seed(seed: int, split: Split) -> int:
+    """Return the seed of the probe of a split."""
+    return derive_seed("probe", seed, split.repeat, split.fold)
+
+
 def _fit_split(
     number: int,
     design: Design,
@@ -113,8 +136,16 @@ def _fit_split(
     settings: EvaluationSettings,
     sites: npt.NDArray[np.object_] | None,
 ) -> tuple[int, Decided]:
-    seed = derive_seed("probe", settings.seed, split.repeat, split.fold)
+    seed = split_seed(settings.seed, split)
     fitted = fit_and_decide(
-        design, target, split.train, split.test, subjects=subjects, settings=settings, seed=seed, sites=sites
+        design,
+        target,
+        split.train,
+        split.test,
+        subjects=subjects,
+        settings=settings,
+        seed=seed,
+        sites=sites,
+        validation=split.validation,
     )
     return number, fitted

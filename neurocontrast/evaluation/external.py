@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.encoders import check_same_encoder, encoder_digest
+from neurocontrast.evaluation.fixed import look_at_twins
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.planning import Study
@@ -139,7 +140,7 @@ def _check_pretraining(
 
 def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[int, list[Notice]]:
     subjects = sorted(set(chosen["subject_id"]))
-    both = sorted(set(study.subjects) & set(subjects))
+    both = sorted(set(study.subjects[study.fitted_rows]) & set(subjects))
     if not both:
         return 0, []
     shown = ", ".join(map(str, both[:5])) + (" …" if len(both) > 5 else "")
@@ -158,13 +159,16 @@ def _join(study: Study, chosen: pd.DataFrame, features: npt.NDArray[np.floating]
     both = pd.concat([study.table, chosen], ignore_index=True)
     values = np.concatenate([study.target.values, target.values])
     joined = Target(target.name, target.kind, values, target.classes, target.positive)
-    split = Split(0, 0, np.arange(n), np.arange(n, n + n_test))
+    split = Split(0, 0, study.fitted_rows, np.arange(n, n + n_test), validation=study.splits[0].validation)
     units = choose_units("subject", list(both["site"]), both["subject_id"].to_numpy(dtype=object), target=target.name)
     together = np.concatenate([study.features, features])
     return replace(study, table=both, features=together, target=joined, splits=[split], units=units)
 
 
 def _twins(joined: Study, study: Study) -> list[Notice]:
+    if study.fixed:
+        return [Notice("external_duplicates", f"test: {each.message}")
+                for each in look_at_twins(joined.features, joined.splits[0])[1]]  # fmt: skip
     try:
         found = check_duplicates(joined.table, joined.features, allow_overlap=study.settings.allow_overlap)
     except LeakageError as error:

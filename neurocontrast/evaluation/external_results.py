@@ -17,7 +17,7 @@ from neurocontrast.evaluation.fitted import final_seed
 from neurocontrast.evaluation.fitting import study_designs
 from neurocontrast.evaluation.groups import site_table
 from neurocontrast.evaluation.intervals import Resamples
-from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, explain_undefined, explain_value, finite_or_none
+from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
 from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.outlyingness import measure_external
 from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide
@@ -75,6 +75,7 @@ def run_external(
                 settings=study.settings,
                 seed=final_seed(study),
                 sites=study.sites,
+                validation=split.validation,
             )
             models[name] = _as_predictions(decided, split.test, study.target)
             task.advance()
@@ -100,7 +101,7 @@ def _as_predictions(decided: Decided, test: npt.NDArray[np.intp], target: Target
 
 def _summary(external: External, models: Models) -> dict[str, Any]:
     study, rows, settings = external.study, external.split.test, external.study.settings
-    names = [name for name in METRICS[study.target.kind] if name not in POOLED_ONLY]
+    names = [name for name in study.target.metric_names if name not in POOLED_ONLY]
     resamples: dict[str, dict[str, Resamples]] = {}
     if settings.n_bootstraps:
         seed = derive_seed("external-intervals", settings.seed)

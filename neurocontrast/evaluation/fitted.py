@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
 from scipy.special import expit, softmax
 from sklearn.preprocessing import StandardScaler
 
+from neurocontrast.evaluation.crossval import split_seed
 from neurocontrast.evaluation.distribution import TrainingDistribution
 from neurocontrast.evaluation.fitting import features_design
-from neurocontrast.evaluation.linear import RANK_TOLERANCE
+from neurocontrast.evaluation.linear import principal_axes
 from neurocontrast.evaluation.logistic import LogisticPath
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.platt import Platt
 from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide, value_range
-from neurocontrast.evaluation.probes import Design, inner_folds
+from neurocontrast.evaluation.probes import Design, penalty_folds
 from neurocontrast.evaluation.recentring import RecentredDesign, Recentring, learn_recentring
+from neurocontrast.evaluation.sgd import descend
 from neurocontrast.evaluation.svm import fit_machine, svm_inner_predictions
 from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.evaluation.threads import one_thread
 from neurocontrast.provenance import subject_digest
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["FittedProbe", "final_seed", "fit_on_all", "why_not_stored"]
+__all__ = ["FittedProbe", "final_seed", "fit_on_all", "store_probe", "why_not_stored"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -39,7 +40,7 @@ class FittedProbe:
     Attributes
     ----------
     name : str
-        logistic, ridge or svm.
+        logistic, sgd, ridge or svm.
     target : str
         What it predicts.
     kind : {"binary", "multiclass", "continuous"}
@@ -120,7 +121,9 @@ class FittedProbe:
 
 
 def final_seed(study: Study) -> int:
-    """Return the seed of the inner folds of the probe that is fitted on all scans."""
+    """Return the seed of the probe that is fitted on all scans; of the fixed design, that of its one split."""
+    if study.fixed:
+        return split_seed(study.settings.seed, study.splits[0])
     return derive_seed("final-probe", study.settings.seed)
 
 
@@ -138,7 +141,8 @@ def fit_on_all(
 ) -> tuple[Decided, FittedProbe | None]:
     """Fit the probe on all scans of a study, and give it the distribution of these, if there is one.
 
-    Its strength is chosen by inner folds of all scans. There is no probe where `why_not_stored` says so.
+    Its strength is chosen by inner folds of all scans. Of the fixed design they are the scans of train and validation
+    (`Study.fitted_rows`), and the probe is the one that is evaluated. There is no probe where `why_not_stored` says so.
 
     Returns
     -------
@@ -147,29 +151,44 @@ def fit_on_all(
     probe : FittedProbe or None
         To be stored; it says the same.
     """
-    target, settings, rows = study.target, study.settings, np.arange(len(study.table))
-    design = features_design(study)
-    people: dict[str, Any] = {"subjects": study.subjects, "sites": study.sites}
+    target, settings, rows = study.target, study.settings, study.fitted_rows
+    design, validation = features_design(study), study.splits[0].validation
+    people: dict[str, Any] = {"subjects": study.subjects, "sites": study.sites, "validation": validation}
     decided = fit_and_decide(design, target, rows, rows, settings=settings, seed=final_seed(study), **people)
+    return decided, store_probe(
+        study, strength=decided.fit.strength, threshold=decided.threshold, encoder=encoder, distribution=distribution
+    )
+
+
+def store_probe(
+    study: Study,
+    *,
+    strength: float,
+    threshold: float | None,
+    encoder: str | None = None,
+    distribution: TrainingDistribution | str | None = None,
+) -> FittedProbe | None:
+    """Fit the probe on `Study.fitted_rows` at a strength that was chosen; None where `why_not_stored` says so."""
     if why_not_stored(study) is not None:
-        return decided, None
-    x = design(rows, rows)[0]
-    scaler = StandardScaler().fit(x)
-    fitted = replace(study, target=design.within_sites(target, rows)) if isinstance(design, RecentredDesign) else study
+        return None
+    target, settings, rows, design = study.target, study.settings, study.fitted_rows, features_design(study)
+    x = design(rows, rows[:1])[0]
+    scaler = StandardScaler(copy=False).fit(x)
+    fitted = design.within_sites(target, rows) if isinstance(design, RecentredDesign) else target
     with one_thread():
-        found = _coefficients(fitted, scaler.transform(x), decided.fit.strength)
-    return decided, FittedProbe(
+        found = _coefficients(study, fitted.subset(rows), scaler.transform(x), strength)
+    return FittedProbe(
         name=study.probe,
         target=target.name,
         kind=target.kind,
         classes=target.classes,
-        strength=decided.fit.strength,
-        threshold=settings.threshold if decided.threshold is None else decided.threshold,
+        strength=strength,
+        threshold=settings.threshold if threshold is None else threshold,
         mean=scaler.mean_,
         scale=scaler.scale_,
-        shares=_shares(target),
+        shares=_shares(target.subset(rows)),
         encoder=encoder,
-        trained_on=frozenset(subject_digest(subject) for subject in set(study.subjects)),
+        trained_on=frozenset(subject_digest(subject) for subject in set(study.subjects[rows])),
         n_scans=len(rows),
         limits=value_range(target, rows) if settings.clip else None,
         recentring=_recentring(study, design),
@@ -190,31 +209,44 @@ def _recentring(study: Study, design: Design) -> Recentring | None:
     return learn_recentring(study.table, study.features, design.keep)
 
 
-def _coefficients(study: Study, x: Floats, strength: float) -> dict[str, Any]:
-    """Fit standardised features along the principal axes, as probes are, and turn the coefficients back to them."""
-    target, rows = study.target, np.arange(len(study.table))
-    _, lengths, axes = scipy.linalg.svd(x, full_matrices=False, check_finite=False)
-    axes = axes[lengths**2 > lengths[0] ** 2 * RANK_TOLERANCE].T
+def _coefficients(study: Study, target: Target, x: Floats, strength: float) -> dict[str, Any]:
+    """Fit standardised features along the principal axes, as probes are, and turn the coefficients back to them.
+
+    `target` holds the values to fit, of the rows of `x`.
+    """
+    if study.probe == "sgd":
+        classes, codes = np.unique(target.values, return_inverse=True)
+        found = descend(
+            x.astype(np.float32), codes, n_classes=len(classes), rate=strength, settings=study.settings.sgd,
+            seed=final_seed(study),
+        )  # fmt: skip
+        return dict(zip(("coefficients", "intercept"), (part.astype(np.float64) for part in found), strict=True))
+    axes = principal_axes(x)
     rotated = x @ axes
     if study.probe == "svm":
-        return _svm_coefficients(study, rotated, axes, strength)
+        return _svm_coefficients(study, target, rotated, axes, strength)
     if study.probe == "ridge":
         mean, values = float(target.values.mean()), target.values.astype(float)
         solved = (rotated.T @ (values - mean)) / (np.einsum("ij,ij->j", rotated, rotated) + strength)
         return {"coefficients": axes @ solved[:, None], "intercept": np.array([mean])}
-    codes = target.values[rows].astype(np.intp)
+    codes = target.values.astype(np.intp)
     solved = next(LogisticPath(rotated, codes, n_classes=len(target.classes)).fit((strength,)))
     return {"coefficients": axes @ solved[:-1], "intercept": solved[-1]}
 
 
-def _svm_coefficients(study: Study, rotated: Floats, axes: Floats, strength: float) -> dict[str, Any]:
-    target, settings, rows = study.target, study.settings, np.arange(len(study.table))
-    machine = fit_machine(rotated, target, rows, strength)
+def _svm_coefficients(study: Study, target: Target, rotated: Floats, axes: Floats, strength: float) -> dict[str, Any]:
+    settings, rows = study.settings, study.fitted_rows
+    machine = fit_machine(rotated, target, np.arange(len(rotated)), strength)
     found: dict[str, Any] = {"coefficients": axes @ machine.coefficients, "intercept": machine.intercept}
     if target.kind != "continuous":
-        held_out = study.sites if settings.inner_splits == "leave-site-out" else None
-        pairs = inner_folds(
-            target, rows, study.subjects, n_folds=settings.n_inner_folds, seed=final_seed(study), sites=held_out
+        pairs = penalty_folds(
+            study.target,
+            rows,
+            study.subjects,
+            settings=settings,
+            seed=final_seed(study),
+            sites=study.sites,
+            validation=study.splits[0].validation,
         )
-        found["platt"] = svm_inner_predictions(features_design(study), target, rows, pairs, strength)[2]
+        found["platt"] = svm_inner_predictions(features_design(study), study.target, rows, pairs, strength)[2]
     return found

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from neurocontrast.evaluation.adjustment import AdjustedDesign, choose_preserved
 from neurocontrast.evaluation.covariates import CovariateDesign
-from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
+from neurocontrast.evaluation.crossval import OutOfFold, constant_predictions, cross_validate
 from neurocontrast.evaluation.metrics import finite_or_none
 from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.planning import Study, deal_folds
@@ -22,7 +22,14 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["features_design", "permutation_summary", "plain_design", "predict_out_of_fold", "study_designs"]
+__all__ = [
+    "FeatureDesign",
+    "features_design",
+    "permutation_summary",
+    "plain_design",
+    "predict_out_of_fold",
+    "study_designs",
+]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -67,6 +74,10 @@ def predict_out_of_fold(study: Study, progress: Progress) -> dict[str, OutOfFold
     models = {}
     with progress.task("Fitting probes", len(designs) * len(study.splits), "fold") as task:
         for name, design in designs.items():
+            if name == "baseline" and _knows_nothing(study):
+                models[name] = constant_predictions(study.target, study.splits)
+                task.advance()
+                continue
             models[name] = cross_validate(
                 design,
                 study.target,
@@ -77,6 +88,11 @@ def predict_out_of_fold(study: Study, progress: Progress) -> dict[str, OutOfFold
                 advance=task.advance,
             )
     return models
+
+
+def _knows_nothing(study: Study) -> bool:
+    """Say whether the baseline of natural images has no column: the shares of the fitted classes are all it can say."""
+    return study.fixed and not study.covariates and study.target.kind != "continuous"
 
 
 def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> dict[str, Any] | None:

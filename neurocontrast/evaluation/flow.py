@@ -20,6 +20,7 @@ def flow_table(
     present: npt.NDArray[np.bool_],
     tested: npt.NDArray[np.bool_],
     target: str,
+    why_untested: str = "never tested, by the split file",
 ) -> pd.DataFrame:
     """Return one row a step: ``step``, ``n_scans``, ``n_subjects``, ``reason``.
 
@@ -37,13 +38,15 @@ def flow_table(
         Which scans ``where`` keeps, which have a target, and which are tested in some fold.
     target : str
         Name of the target.
+    why_untested : str
+        The reason given for scans that take part and are not tested.
     """
     rows = [dict(row) for row in _before(info)]
     rows.append(_step("embedded", table))
     for left_out, reason in (
         (~selected, "not selected by where"),
         (selected & ~present, f"{target} missing"),
-        (selected & present & ~tested, "never tested, by the split file"),
+        (selected & present & ~tested, why_untested),
     ):
         if left_out.any():
             rows.append(_step("excluded", table[left_out], reason))

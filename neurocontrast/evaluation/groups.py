@@ -13,7 +13,7 @@ import pandas as pd
 
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.intervals import Resamples
-from neurocontrast.evaluation.metrics import METRICS, POOLED_ONLY, explain_undefined, explain_value, finite_or_none
+from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.table import NO_SITE
 from neurocontrast.evaluation.target import Target
@@ -38,6 +38,8 @@ def site_table(
     Intervals resample the subjects of the site; a site with fewer than ``min_site_n`` has none.
     """
     part = _Part(target, models, subjects, Units("subject", subjects, len(set(subjects))), settings)
+    if settings.split_column is not None and table["site"].isna().all():  # all images again, under another name
+        return pd.DataFrame({"site": [], "n": [], "note": []})
     sites = table["site"].fillna(NO_SITE).to_numpy(dtype=object)
     names = sorted(set(sites[part.tested]))
     return pd.DataFrame([{"site": site} | part.describe(sites == site, key=("site-intervals", site)) for site in names])
@@ -120,7 +122,7 @@ class _Part:
         if target.kind != "continuous":
             counts = np.bincount(target.values[members], minlength=len(target.classes))
             row |= {f"n_{name}": int(count) for name, count in zip(target.classes, counts, strict=True)}
-        names = [name for name in METRICS[target.kind] if name not in POOLED_ONLY]
+        names = [name for name in target.metric_names if name not in POOLED_ONLY]
         too_few = self._too_few(members)
         drawn: dict[str, Resamples] = {}
         if self.settings.n_bootstraps and too_few is None:

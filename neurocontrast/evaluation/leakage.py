@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,9 @@ from neurocontrast.evaluation.notices import Notice
 from neurocontrast.exceptions import LeakageError
 from neurocontrast.provenance import subject_digest
 
-__all__ = ["check_duplicates", "check_overlap"]
+__all__ = ["check_duplicates", "check_overlap", "feature_codes"]
+
+_CHUNK_ROWS = 4096
 
 
 def check_overlap(
@@ -66,7 +69,7 @@ def check_duplicates(
     LeakageError
         If there is one and `allow_overlap` is False.
     """
-    codes = np.unique(features, axis=0, return_inverse=True)[1].ravel()
+    codes = feature_codes(features)
     subjects = table["subject_id"].to_numpy()
     n_subjects = pd.Series(subjects).groupby(codes).nunique()
     shared = n_subjects.index[n_subjects > 1]
@@ -83,3 +86,16 @@ def check_duplicates(
         f"{text}. They could stand on both sides of a fold. Give them one subject_id or leave one out; to evaluate all "
         "the same, set allow_overlap=true (--allow-overlap)."
     )
+
+
+def feature_codes(features: npt.NDArray[np.floating]) -> npt.NDArray[np.intp]:
+    """Return a code for each row, the same for rows whose features are equal.
+
+    Rows are compared by a digest of 16 bytes: to sort 60,000 rows of 2,048 features would take half a minute and two
+    more copies of them.
+    """
+    digests: list[bytes] = []
+    for start in range(0, len(features), _CHUNK_ROWS):
+        block = np.ascontiguousarray(features[start : start + _CHUNK_ROWS]) + 0.0  # -0.0 is 0.0
+        digests += [hashlib.blake2b(row.data, digest_size=16).digest() for row in block]
+    return pd.factorize(np.array(digests, dtype=object))[0].astype(np.intp)

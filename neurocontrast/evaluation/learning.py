@@ -10,7 +10,7 @@ import pandas as pd
 
 from neurocontrast.evaluation.draws import draw_of_split
 from neurocontrast.evaluation.fitting import study_designs
-from neurocontrast.evaluation.metrics import DESCRIPTIVE, METRICS, POOLED_ONLY, compute_metrics
+from neurocontrast.evaluation.metrics import DESCRIPTIVE, POOLED_ONLY, compute_metrics
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probe_kinds import fit_and_decide
 from neurocontrast.evaluation.splits import Split
@@ -74,7 +74,7 @@ def _fit(study: Study, split: Split, train: Rows, *, seed: int) -> dict[str, flo
 
 def _names(study: Study) -> list[str]:
     # A calibration slope of a few scans can be anything, and its mean over folds tells nothing.
-    return [name for name in METRICS[study.target.kind] if name not in POOLED_ONLY and name not in DESCRIPTIVE]
+    return [name for name in study.target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE]
 
 
 def _summary(study: Study, table: pd.DataFrame) -> dict[str, Any]:

@@ -92,6 +92,8 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
 
 def _why_not(study: Study, sites: npt.NDArray[np.object_]) -> str | None:
     known = {site for site in sites if site is not None}
+    if study.fixed:
+        return "a column says what is tested (split_column), and no site is left out"
     if study.target.name == "site":
         return "the site is the target, and a site that is left out cannot be predicted"
     if len(known) < 2:

@@ -17,7 +17,19 @@ import scipy.linalg
 
 from neurocontrast.evaluation.logistic import LogisticPath, predict_probabilities
 
-__all__ = ["N_RISES", "Fold", "choose_alpha", "choose_c", "logistic_scores", "ridge_scores", "rotate", "standardise"]
+__all__ = [
+    "N_RISES",
+    "Fold",
+    "choose_alpha",
+    "choose_c",
+    "log_losses",
+    "logistic_scores",
+    "principal_axes",
+    "ridge_scores",
+    "rotate",
+    "scale_columns",
+    "standardise",
+]
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.integer]
@@ -41,6 +53,11 @@ class Fold:
 
 def standardise(x_train: Floats, x_test: Floats) -> tuple[Floats, Floats]:
     """Scale both to mean 0 and variance 1 of the training rows, then `rotate`."""
+    return rotate(*scale_columns(x_train, x_test))
+
+
+def scale_columns(x_train: Floats, x_test: Floats) -> tuple[Floats, Floats]:
+    """Scale both to mean 0 and variance 1 of the training rows; a column that does not vary stays at 0."""
     n, mean = len(x_train), x_train.mean(axis=0)
     x_train, x_test = x_train - mean, x_test - mean
     variances = np.einsum("ij,ij->j", x_train, x_train) / n
@@ -49,7 +66,7 @@ def standardise(x_train: Floats, x_test: Floats) -> tuple[Floats, Floats]:
     scales = np.where(constant, 1.0, np.sqrt(variances))
     x_train /= scales
     x_test /= scales
-    return rotate(x_train, x_test)
+    return x_train, x_test
 
 
 def rotate(x_train: Floats, x_test: Floats) -> tuple[Floats, Floats]:
@@ -70,6 +87,16 @@ def rotate(x_train: Floats, x_test: Floats) -> tuple[Floats, Floats]:
         return x_train @ axes, x_test @ axes
     lengths = np.sqrt(variances[kept])
     return axes * lengths, ((x_test @ x_train.T) @ axes) / lengths
+
+
+def principal_axes(x: Floats) -> Floats:
+    """Return the directions (p, k) along which rows extend, as columns: what `rotate` turns them to."""
+    n, p = x.shape
+    if p > n:
+        _, lengths, axes = scipy.linalg.svd(x, full_matrices=False, check_finite=False)
+        return axes[lengths**2 > lengths[0] ** 2 * RANK_TOLERANCE].T
+    variances, axes = scipy.linalg.eigh(x.T @ x, check_finite=False, driver="evd")
+    return np.ascontiguousarray(axes[:, variances > variances[-1] * RANK_TOLERANCE])
 
 
 def choose_alpha(folds: Sequence[Fold], values: Floats, grid: Sequence[float]) -> Floats:
@@ -103,7 +130,7 @@ def choose_c(folds: Sequence[Fold], codes: Codes, grid: Sequence[float], *, n_cl
         losses = np.zeros(len(trying))
         for path, fold in zip(paths, folds, strict=True):
             probabilities = predict_probabilities(fold.x_test, path.step(strength, trying))
-            losses += _log_losses(codes[fold.test][:, trying], probabilities) / len(folds)
+            losses += log_losses(codes[fold.test][:, trying], probabilities) / len(folds)
         means[place, trying] = losses
         rose = losses > means[place - 1, trying] if place else np.zeros(len(trying), dtype=bool)
         n_rises[trying] = np.where(rose, n_rises[trying] + 1, 0)
@@ -142,6 +169,7 @@ def _ridge_path(x_train: Floats, y: Floats, x_test: Floats, grid: Sequence[float
         yield mean + x_test @ (projected / (variances + strength)[:, None])
 
 
-def _log_losses(truth: Codes, probabilities: Floats) -> Floats:
+def log_losses(truth: Codes, probabilities: Floats) -> Floats:
+    """Return the mean log-loss of class codes (n, b) by probabilities (n, b, classes), for each column."""
     likely = np.take_along_axis(probabilities, truth[:, :, None].astype(np.intp), axis=2)[:, :, 0]
     return -np.log(np.clip(likely, np.finfo(float).eps, 1.0)).mean(axis=0)

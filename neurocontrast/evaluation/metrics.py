@@ -7,12 +7,15 @@ of one give the metric itself. The result has shape (n resamples,), NaN where it
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from neurocontrast.evaluation.recalibration import recalibration_intercept, recalibration_slope
-from neurocontrast.evaluation.target import Kind
+
+if TYPE_CHECKING:  # a target knows its metrics
+    from neurocontrast.evaluation.target import Kind
 
 __all__ = [
     "DESCRIPTIVE",
@@ -20,11 +23,14 @@ __all__ = [
     "METRICS",
     "ON_REQUEST",
     "POOLED_ONLY",
+    "TOP",
     "compute_metrics",
     "decide",
     "explain_undefined",
     "explain_value",
     "finite_or_none",
+    "metric_names",
+    "top_hits",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -35,11 +41,15 @@ METRICS: dict[Kind, tuple[str, ...]] = {
         "calibration_slope", "calibration_intercept", "auc_within_fold",
     ),
     "multiclass": (
-        "balanced_accuracy", "auc", "average_precision", "accuracy", "brier", "log_loss", "calibration_slope",
+        "balanced_accuracy", "auc", "average_precision", "accuracy", "top5_accuracy", "brier", "log_loss",
+        "calibration_slope",
     ),
     "continuous": ("mae", "r2", "rmse", "pearson", "spearman", "age_bias_slope"),
 }  # fmt: skip
-"""Names in the order in which they are written."""
+"""Names in the order in which they are written; which of them a target has says `metric_names`."""
+
+TOP = 5
+"""The true class counts as found by ``top5_accuracy`` where it is among so many likeliest; of more classes only."""
 
 LOWER_IS_BETTER = frozenset({"brier", "log_loss", "mae", "rmse"})
 """Losses and errors."""
@@ -85,7 +95,8 @@ def compute_metrics(
     names : collection of str, optional
         Of `METRICS` and `ON_REQUEST`; what is not named is not computed.
     """
-    wanted = [name for name in METRICS[kind] if names is None or name in names]
+    n_classes = scores.shape[1] if kind == "multiclass" else 0
+    wanted = [name for name in metric_names(kind, n_classes) if names is None or name in names]
     wanted += [name for name in ON_REQUEST[kind] if names is not None and name in names]
     counted = np.ones((1, len(truth))) if weights is None else np.asarray(weights, dtype=float)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -95,6 +106,27 @@ def compute_metrics(
         if kind == "binary":
             return _binary(truth.astype(float), scores, chosen, folds, counted, wanted)
         return _multiclass(truth, scores, chosen, counted, wanted)
+
+
+def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
+    """Return the names of the metrics of a target, in the order in which they are written."""
+    return tuple(name for name in METRICS[kind] if name != "top5_accuracy" or n_classes > TOP)
+
+
+def top_hits(truth: npt.NDArray[np.generic], scores: Floats) -> Floats:
+    """Return 1 for each row whose true class is among the `TOP` likeliest, and shares of it where scores tie.
+
+    Classes that tie with the last place share what places are left: a model that says the same of all of k classes
+    gets 5 / k, not 1.
+
+    Examples
+    --------
+    >>> top_hits(np.array([0, 6]), np.array([[0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1], [1 / 7] * 7])).round(2).tolist()
+    [1.0, 0.71]
+    """
+    own = np.take_along_axis(scores, truth.astype(np.intp)[:, None], axis=1)
+    above, tied = (scores > own).sum(axis=1), (scores == own).sum(axis=1)
+    return np.clip((TOP - above) / tied, 0.0, 1.0)
 
 
 def decide(kind: Kind, scores: Floats, *, prevalence: Floats | None = None) -> npt.NDArray[np.int64]:
@@ -183,6 +215,7 @@ def _multiclass(
         "auc": lambda: over_classes(_auc),
         "average_precision": lambda: over_classes(_average_precision),
         "accuracy": lambda: weights @ hits / total,
+        "top5_accuracy": lambda: weights @ top_hits(truth, scores) / total,
         "brier": lambda: weights @ ((scores - one_hot) ** 2).sum(axis=1) / total,
         "log_loss": lambda: weights @ -_log((scores * one_hot).sum(axis=1)) / total,
         "calibration_slope": lambda: over_classes(recalibration_slope),

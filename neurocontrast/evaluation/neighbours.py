@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation.probes import Design, ProbeFit, inner_folds
+from neurocontrast.evaluation.probes import Design, Pairs, ProbeFit
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.target import Target
 
@@ -32,17 +32,14 @@ def fit_neighbours(
     train: Rows,
     test: Rows,
     *,
-    subjects: npt.NDArray[np.object_],
+    pairs: Pairs,
     settings: EvaluationSettings,
-    seed: int,
-    sites: npt.NDArray[np.object_] | None = None,
 ) -> ProbeFit:
-    """Choose the number of neighbours inside the training rows, and predict the test rows.
+    """Choose the number of neighbours on the inner folds `pairs`, and predict the test rows.
 
     The number is the one of least mean log-loss or squared error over the inner folds; of
     equals, the largest. More neighbours than training scans are as many as there are.
     """
-    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=sites)
     chosen = settings.k[len(settings.k) // 2]
     if pairs:
         losses = []

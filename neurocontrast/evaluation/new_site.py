@@ -12,14 +12,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.covariates import CovariateDesign, choose_covariates
-from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
+from neurocontrast.evaluation.crossval import OutOfFold, constant_predictions, cross_validate
 from neurocontrast.evaluation.fitting import features_design, plain_design
 from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.leaving_sites import SitesLeftOut, plan_sites_left_out
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
     LOWER_IS_BETTER,
-    METRICS,
     ON_REQUEST,
     POOLED_ONLY,
     explain_undefined,
@@ -29,12 +28,11 @@ from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, pooled_metrics
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["NewSites", "constant_predictions", "measure_new_sites"]
+__all__ = ["NewSites", "measure_new_sites"]
 
 Models = dict[str, OutOfFold]
 Floats = npt.NDArray[np.float64]
@@ -80,7 +78,7 @@ def measure_new_sites(study: Study, models: Models, site_reading: pd.Series | No
     figures = _Figures(study, plan, home, unseen)
     summary = {
         "design": plan.design,
-        "metric": METRICS[study.target.kind][0],
+        "metric": study.target.metric_names[0],
         "models": [name for name in unseen if name != "constant"],
         **figures.pooled(),
         "n": {"scans": len(plan.rows), "subjects": len(set(study.subjects[plan.rows]))},
@@ -92,24 +90,6 @@ def measure_new_sites(study: Study, models: Models, site_reading: pd.Series | No
         "recentred": "recentred" in unseen,
     }
     return NewSites(summary, None, figures.table(), _look_at(summary, plan.skipped), plan.splits)
-
-
-def constant_predictions(target: Target, splits: list[Split]) -> OutOfFold:
-    """Return what the training scans' median, or share of each class, says of every test scan."""
-    n, n_repeats = len(target.values), 1 + max(split.repeat for split in splits)
-    shape = (n_repeats, n, len(target.classes)) if target.kind == "multiclass" else (n_repeats, n)
-    scores, decisions = np.full(shape, np.nan), np.zeros((n_repeats, n), dtype=np.int64)
-    folds = np.full((n_repeats, n), -1, dtype=np.intp)
-    for split in splits:
-        values, place = target.values[split.train], (split.repeat, split.test)
-        folds[place] = split.fold
-        if target.kind == "continuous":
-            scores[place] = np.median(values.astype(float))
-            continue
-        shares = np.bincount(values.astype(int), minlength=len(target.classes)) / len(values)
-        scores[place] = shares if target.kind == "multiclass" else shares[1]
-        decisions[place] = int(shares.argmax())
-    return OutOfFold(scores, decisions, folds, [], 0)
 
 
 def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> tuple[Models, Models]:
@@ -155,7 +135,7 @@ class _Figures:
     def pooled(self) -> dict[str, Any]:
         """Return ``home``, ``unseen``, and how these compare with one another and with the constant."""
         kind, rows = self.study.target.kind, self.plan.rows
-        names = [*METRICS[kind], *ON_REQUEST[kind]]
+        names = [*self.study.target.metric_names, *ON_REQUEST[kind]]
         units = self.study.units.labels
         values, drawn = self._compute(self._all, rows, names, units, key=("new-site-intervals",))
         parts: dict[str, Any] = {key: {} for key in ("home", "unseen", "ratio", "difference", "unseen_minus_constant")}
@@ -178,7 +158,7 @@ class _Figures:
     def table(self) -> pd.DataFrame:
         """Return one row a site that was left out and model: figures when it is unseen, and when it is known."""
         kind = self.study.target.kind
-        names = [name for name in METRICS[kind] if name not in POOLED_ONLY and name not in DESCRIPTIVE]
+        names = [name for name in self.study.target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE]
         names += ON_REQUEST[kind]
         found = []
         for split in self.plan.splits:

@@ -19,7 +19,7 @@ from neurocontrast.evaluation.distribution import (
     fit_distribution,
     neighbour_percentiles,
 )
-from neurocontrast.evaluation.fitting import features_design
+from neurocontrast.evaluation.fitting import FeatureDesign, features_design
 from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probes import Design
@@ -98,7 +98,7 @@ def measure_external(study: Study, split: Split, distribution: TrainingDistribut
         return Outlyingness(None)
     scores = _empty(len(study.table))
     if not isinstance(distribution, str):
-        x_train, x_test = features_design(study)(split.train, split.test)
+        x_train, x_test = _matrices(study, features_design(study), split)
         _fill(scores, study, split, distribution, x_train, x_test)
     table = _frame(study, split.test, scores, "probe")
     summary = _summary(table, study, "probe", [distribution] if isinstance(distribution, str) else [])
@@ -109,8 +109,9 @@ def training_distribution(study: Study) -> TrainingDistribution | str | None:
     """Return where the scans of a study lie, as its probe gets them; or why that is not known; None if not asked."""
     if not study.settings.outlyingness:
         return None
-    rows = np.arange(len(study.table))
-    return _fit(study, Split(0, -1, rows, rows), features_design(study)(rows, rows)[0])
+    rows = study.fitted_rows
+    split = Split(0, -1, rows, rows[:1])
+    return _fit(study, split, _matrices(study, features_design(study), split)[0])
 
 
 def outside_by_site(
@@ -157,7 +158,7 @@ def _score_splits(
 ) -> tuple[dict[str, npt.NDArray[np.float64]], list[str]]:
     scores, why_not = _empty(len(study.table)), []
     for split in splits:
-        x_train, x_test = design(split.train, split.test)
+        x_train, x_test = _matrices(study, design, split)
         distribution = _fit(study, split, x_train)
         if isinstance(distribution, str):
             why_not.append(distribution)
@@ -167,10 +168,19 @@ def _score_splits(
     return scores, why_not
 
 
+def _matrices(study: Study, design: Design, split: Split) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the features of the training scans that are drawn to say where all lie, and of the test scans."""
+    kept, _ = _reference(study, split)
+    if isinstance(design, FeatureDesign):  # it estimates nothing, so the other training scans need not be copied
+        return design(split.train[kept], split.test)
+    x_train, x_test = design(split.train, split.test)
+    return x_train[kept], x_test
+
+
 def _fit(study: Study, split: Split, x_train: npt.NDArray[np.float64]) -> TrainingDistribution | str:
     kept, seed = _reference(study, split)
     rows = split.train[kept]
-    return fit_distribution(x_train[kept], list(study.sites[rows]), study.subjects[rows], seed=seed)
+    return fit_distribution(x_train, list(study.sites[rows]), study.subjects[rows], seed=seed)
 
 
 def _fill(
@@ -183,7 +193,7 @@ def _fill(
 ) -> None:
     kept, seed = _reference(study, split)
     found = distribution.percentiles(x_test)
-    near = neighbour_percentiles(distribution, x_train[kept], study.subjects[split.train[kept]], x_test, seed=seed)
+    near = neighbour_percentiles(distribution, x_train, study.subjects[split.train[kept]], x_test, seed=seed)
     for name, values in zip(_SCORES, (*found, *near), strict=True):
         scores[name][split.test] = values
 

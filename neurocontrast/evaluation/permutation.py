@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from neurocontrast.data.parallel import map_files
 from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
-from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER, METRICS, decide
+from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER, decide
 from neurocontrast.evaluation.probe_kinds import probe_name
 from neurocontrast.evaluation.probes import Design, classes_decide_inner_folds, fit_label_vectors, inner_folds
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -313,7 +313,7 @@ def _fit_one(
 
 def _figures(target: Target, model: OutOfFold) -> dict[str, float]:
     """Return the pooled metrics that have a better and a worse."""
-    names = [name for name in METRICS[target.kind] if name not in DESCRIPTIVE]
+    names = [name for name in target.metric_names if name not in DESCRIPTIVE]
     found = pooled_metrics(target, model, rows=model.tested, names=names)
     return {name: float(found[name][0]) for name in names}
 

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.neighbours import fit_neighbours, neighbour_predictions
-from neurocontrast.evaluation.probes import Design, ProbeFit, fit_probe, inner_folds, predict_with
+from neurocontrast.evaluation.probes import Design, Pairs, ProbeFit, fit_probe, penalty_folds, predict_with
 from neurocontrast.evaluation.recentring import RecentredDesign
 from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.sgd import fit_by_sgd, predict_by_sgd
 from neurocontrast.evaluation.svm import fit_svm, svm_inner_predictions
 from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.evaluation.threads import one_thread
@@ -31,7 +32,7 @@ __all__ = [
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
-STRENGTH_NAMES = {"logistic": "C", "ridge": "alpha", "svm": "C", "knn": "k"}
+STRENGTH_NAMES = {"logistic": "C", "ridge": "alpha", "svm": "C", "knn": "k", "sgd": "learning_rate"}
 """What each kind calls the value that is chosen on inner folds."""
 
 
@@ -70,8 +71,9 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
         Saying which fit.
     """
     kind = "continuous" if target.kind == "continuous" else "categorical"
-    if (settings.probe, kind) in (("logistic", "continuous"), ("ridge", "categorical")):
-        others = "ridge, svm or knn" if kind == "continuous" else "logistic, svm or knn"
+    wrong = {"continuous": ("logistic", "sgd"), "categorical": ("ridge",)}
+    if settings.probe in wrong[kind]:
+        others = "ridge, svm or knn" if kind == "continuous" else "logistic, sgd, svm or knn"
         raise ConfigError(
             f"probe: '{settings.probe}' is not for a {kind} target, and '{target.name}' is {kind}. Use {others}, or "
             "auto."
@@ -97,21 +99,22 @@ def fit_and_decide(
     settings: EvaluationSettings,
     seed: int,
     sites: npt.NDArray[np.object_] | None = None,
+    validation: Rows | None = None,
 ) -> Decided:
     """Fit the probe that the settings name on the training rows, and decide about the test rows.
 
-    `sites`, of all rows, is what inner folds leave out where the settings ask for that.
+    `sites`, of all rows, is what inner folds leave out where the settings ask for that; `validation`, of the training
+    rows, is what takes the place of inner folds (`penalty_folds`).
     Where the training rows have one class, as a small draw of subjects can, that class is all there is to say.
     """
     name, truth_of = probe_name(settings, target.kind), target
     if isinstance(design, RecentredDesign):
         target = design.within_sites(target, train)
-    fit = {"svm": fit_svm, "knn": fit_neighbours}.get(name, fit_probe)
     if target.kind != "continuous" and len(np.unique(target.values[train])) == 1:
         return _one_class(target, train, len(test))
-    held_out = sites if settings.inner_splits == "leave-site-out" else None
+    pairs = penalty_folds(target, train, subjects, settings=settings, seed=seed, sites=sites, validation=validation)
     with one_thread():
-        fitted = fit(design, target, train, test, subjects=subjects, settings=settings, seed=seed, sites=held_out)
+        fitted = _fit(name, design, target, train, test, pairs=pairs, settings=settings, seed=seed)
         if target.kind == "continuous":
             if settings.clip:
                 fitted = replace(fitted, scores=np.clip(fitted.scores, *value_range(truth_of, train)))
@@ -123,18 +126,28 @@ def fit_and_decide(
         truth = scores = None
         if needs_inner_predictions(settings.threshold):
             rows, scores = inner_predictions(
-                design,
-                target,
-                train,
-                strength=fitted.strength,
-                subjects=subjects,
-                settings=settings,
-                seed=seed,
-                sites=held_out,
+                design, target, train, strength=fitted.strength, pairs=pairs, settings=settings, seed=seed
             )
             truth = target.values[rows]
     cut = choose_threshold(settings.threshold, prevalence=float(shares[1]), truth=truth, scores=scores)
     return Decided(fitted, (fitted.scores >= cut).astype(np.int64), cut)
+
+
+def _fit(
+    name: str,
+    design: Design,
+    target: Target,
+    train: Rows,
+    test: Rows,
+    *,
+    pairs: Pairs,
+    settings: EvaluationSettings,
+    seed: int,
+) -> ProbeFit:
+    if name == "sgd":
+        return fit_by_sgd(design, target, train, test, pairs=pairs, settings=settings, seed=seed)
+    fit = {"svm": fit_svm, "knn": fit_neighbours}.get(name, fit_probe)
+    return fit(design, target, train, test, pairs=pairs, settings=settings)
 
 
 def value_range(target: Target, rows: Rows) -> tuple[float, float]:
@@ -157,17 +170,15 @@ def inner_predictions(
     train: Rows,
     *,
     strength: float,
-    subjects: npt.NDArray[np.object_],
+    pairs: Pairs,
     settings: EvaluationSettings,
     seed: int,
-    sites: npt.NDArray[np.object_] | None = None,
 ) -> tuple[Rows, Floats]:
     """Return training rows, and what probes of the chosen strength say of them that have not seen their subjects.
 
-    The inner folds are those by which the strength was chosen. Without any (a class of one subject),
+    `pairs` are the inner folds by which the strength was chosen. Without any (a class of one subject),
     the training rows' own scores are all there is.
     """
-    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=sites)
     pairs = pairs or [(train, train)]
     name = probe_name(settings, target.kind)
     if name == "svm":
@@ -177,6 +188,9 @@ def inner_predictions(
     for fit_rows, try_rows in pairs:
         if name == "knn":
             parts += neighbour_predictions(design, target, fit_rows, try_rows, (int(strength),))
+        elif name == "sgd":
+            found = predict_by_sgd(design, target, fit_rows, try_rows, rate=strength, settings=settings.sgd, seed=seed)
+            parts.append(found.scores)
         else:
             parts.append(predict_with(design, target, fit_rows, try_rows, strength=strength).scores)
     return np.concatenate([try_rows for _, try_rows in pairs]), np.concatenate(parts)

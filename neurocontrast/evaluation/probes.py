@@ -33,6 +33,7 @@ __all__ = [
     "fit_label_vectors",
     "fit_probe",
     "inner_folds",
+    "penalty_folds",
     "predict_with",
     "rotate",
     "site_inner_folds",
@@ -76,18 +77,15 @@ def fit_probe(
     train: Rows,
     test: Rows,
     *,
-    subjects: npt.NDArray[np.object_],
+    pairs: Pairs,
     settings: EvaluationSettings,
-    seed: int,
-    sites: npt.NDArray[np.object_] | None = None,
 ) -> ProbeFit:
-    """Choose the penalty inside the training rows, fit on all of them, and predict the test rows.
+    """Choose the penalty on the inner folds `pairs`, fit on all training rows, and predict the test rows.
 
     The penalty is the one of least mean log-loss (logistic) or squared error (ridge) over the
     inner folds; of equals, the strongest. Values of C are tried from strong to weak penalty,
     until the loss has risen three times in a row.
     """
-    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=sites)
     scores, strengths, failed = fit_label_vectors(
         design, target, target.values[:, None], train, test, pairs=pairs, settings=settings
     )
@@ -139,6 +137,28 @@ def classes_decide_inner_folds(target: Target, train: Rows, subjects: npt.NDArra
     if target.kind == "continuous":
         return False
     return _smallest_class(subject_values(target.values[train], subjects[train])) < FEW_PER_INNER_FOLD * n_folds
+
+
+def penalty_folds(
+    target: Target,
+    train: Rows,
+    subjects: npt.NDArray[np.object_],
+    *,
+    settings: EvaluationSettings,
+    seed: int,
+    sites: npt.NDArray[np.object_] | None = None,
+    validation: Rows | None = None,
+) -> list[tuple[Rows, Rows]]:
+    """Return the training rows to fit, and those to try a penalty on: inner folds as the settings say.
+
+    `validation` rows, of `train`, take their place where they are given; where they are given and empty, the first
+    inner fold alone does.
+    """
+    if validation is not None and len(validation):
+        return [(np.setdiff1d(train, validation, assume_unique=True), validation)]
+    held_out = sites if settings.inner_splits == "leave-site-out" else None
+    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=held_out)
+    return pairs if validation is None else pairs[:1]
 
 
 def inner_folds(

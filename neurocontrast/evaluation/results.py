@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.fitted import why_not_stored
+from neurocontrast.evaluation.metrics import finite_or_none
 from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.probe_kinds import STRENGTH_NAMES
 from neurocontrast.evaluation.recentring import choose_kept
 from neurocontrast.evaluation.split_files import split_table
+from neurocontrast.evaluation.splits import parts_of
 from neurocontrast.files import digest_of
 
-__all__ = ["look_at_results", "study_summary"]
+__all__ = ["describe_split", "look_at_results", "study_summary"]
 
 POOLING_GAP = 0.05
 """A pooled AUC that differs more than this from the one within folds is warned about."""
@@ -38,7 +43,7 @@ def look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold])
                     "different base rates. Read auc_within_fold, of the increment too.",
                 )
             )
-    if figures["metrics"].get("auc", {}).get("pooled") == 1.0:
+    if figures["split"] is None and figures["metrics"].get("auc", {}).get("pooled") == 1.0:
         found.append(
             Notice(
                 "perfect_separation",
@@ -60,15 +65,36 @@ def look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold])
     return found
 
 
-def _probe_choices(study: Study) -> dict[str, Any]:
+def _probe_choices(study: Study, model: OutOfFold) -> dict[str, Any]:
     settings = study.settings
     return {
         "name": study.probe,
+        "strength_name": STRENGTH_NAMES[study.probe],
+        "strength": finite_or_none(float(np.median(model.strengths))),
+        "sgd": {**settings.sgd.model_dump(mode="json"), "schedule": "cosine"} if study.probe == "sgd" else None,
         "why_not_stored": why_not_stored(study),
         "inner_splits": settings.inner_splits,
         "clip": settings.clip,
         "recentre": settings.recentre,
         "recentre_preserve": list(choose_kept(study.table, settings, target=study.target.name)),
+    }
+
+
+def describe_split(study: Study) -> dict[str, Any] | None:
+    """Return ``split`` of evaluation.json: the parts of the fixed design, and what was done with each; else None."""
+    if not study.fixed:
+        return None
+    split = study.splits[0]
+    parts = parts_of(split)
+    validated = len(parts["validation"]) > 0
+    return {
+        "column": study.settings.split_column,
+        "n": {name: len(rows) for name, rows in parts.items()},
+        "chosen_on": "validation" if validated else "a fifth of train",
+        "refit_on": ["train", "validation"] if validated else ["train"],
+        "n_fitted": len(split.train),
+        "n_pretrained": study.seen,
+        "n_duplicates": {"test": study.n_twins},
     }
 
 
@@ -93,12 +119,12 @@ def study_summary(
         "kind": target.kind,
         "classes": list(target.classes),
         "positive": target.positive,
-        "splits": "file" if study.from_file else settings.splits,
+        "splits": "file" if study.from_file else "fixed" if study.fixed else settings.splits,
         "splits_digest": digest_of(folds.to_csv(index=False)),
         "n_folds": 1 + max(split.fold for split in study.splits),
         "n_repeats": 1 + max(split.repeat for split in study.splits),
         "seed": settings.seed,
-        "probe": _probe_choices(study),
+        "probe": _probe_choices(study, models["embedding"]),
         "n": {
             "scans": len(study.table),
             "subjects": int(study.table["subject_id"].nunique()),
@@ -114,7 +140,7 @@ def study_summary(
             "n": settings.n_bootstraps,
             "method": "BCa",
             "unit": study.units.name,
-            "n_units": study.units.n,
+            "n_units": len(set(study.units.labels[study.splits[0].test])) if study.fixed else study.units.n,
             "level": settings.confidence_level,
         },
         "allow_overlap": settings.allow_overlap,

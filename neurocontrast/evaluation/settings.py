@@ -9,7 +9,43 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from neurocontrast.evaluation.thresholds import parse_threshold
 from neurocontrast.settings import Settings
 
-__all__ = ["EvaluationSettings"]
+__all__ = ["EvaluationSettings", "SgdSettings"]
+
+
+class SgdSettings(Settings):
+    """A linear softmax classifier fitted by stochastic gradient descent with momentum.
+
+    Attributes
+    ----------
+    epochs : int
+        Passes over the training rows, each in a new order.
+    batch_size : int
+        Rows a step.
+    learning_rate : tuple of float
+        Grid of initial rates, of which the one of least validation log-loss is taken; it falls to zero along half a
+        cosine (Loshchilov and Hutter, 2017). Features are standardised.
+    momentum : float
+        Of the gradient (Nesterov's where `nesterov`).
+    nesterov : bool
+        Whether the gradient is looked at ahead of the step.
+    weight_decay : float
+        Squared norm of the coefficients, half of it, times this, is added to the mean log-loss; intercepts are free.
+        With C of logistic regression on n rows it is 1 / (C · n).
+    """
+
+    epochs: int = Field(100, ge=1)
+    batch_size: int = Field(256, ge=1)
+    learning_rate: tuple[float, ...] = (0.003, 0.03, 0.3)
+    momentum: float = Field(0.9, ge=0.0, lt=1.0)
+    nesterov: bool = False
+    weight_decay: float = Field(0.0, ge=0.0, lt=1.0)
+
+    @field_validator("learning_rate")
+    @classmethod
+    def _check_rates(cls, rates: tuple[float, ...]) -> tuple[float, ...]:
+        if not rates or any(not 0.0 < rate < float("inf") for rate in rates):
+            raise ValueError("must be a list of positive, finite numbers")
+        return tuple(sorted(set(rates)))
 
 
 class EvaluationSettings(Settings):
@@ -31,6 +67,9 @@ class EvaluationSettings(Settings):
         How folds are made.
     split_file : str or None
         Folds to use instead: the ``splits.tsv`` of another evaluation of the same scans.
+    split_column : str or None
+        A column of train, validation and test to use instead of folds: the penalty is chosen on validation rows, the
+        probe is then fitted on train and validation, and every figure is of test rows.
     n_folds, n_repeats : int
         Folds of ``stratified``, and how often they are drawn anew.
     test : str or None
@@ -45,8 +84,10 @@ class EvaluationSettings(Settings):
         sites that a probe has not seen (in up to ten groups of sites; dealt where a training fold has too few).
     seed : int
         Of folds and bootstrap.
-    probe : {"auto", "logistic", "ridge", "svm", "knn"}
+    probe : {"auto", "logistic", "ridge", "svm", "knn", "sgd"}
         What is fitted on the features. ``auto``: ``logistic`` for classes, ``ridge`` for numbers.
+    sgd : SgdSettings
+        How ``sgd``, a linear classifier by stochastic gradient descent, is fitted.
     C, alpha : tuple of float
         Grids of the inverse penalty of logistic regression and the SVM, and of the penalty of ridge.
     k : tuple of int
@@ -65,6 +106,9 @@ class EvaluationSettings(Settings):
     covariates : tuple of str
         Columns of the baseline; those that are absent, the target, and the site where sites are
         left out, are dropped. Total intracranial volume (``tiv``) is used where it is given.
+    sensitive : tuple of str
+        Columns of numbers that a fair embedding should not tell (``background_*`` names several): they are predicted
+        from the features by ridge regression on the same rows, and their error is reported.
     confounds : bool
         Whether to ask how well the covariates can be read from the embedding.
     new_site : bool
@@ -116,6 +160,7 @@ class EvaluationSettings(Settings):
     where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     splits: Literal["stratified", "leave-site-out"] = "stratified"
     split_file: str | None = None
+    split_column: str | None = None
     n_folds: int = Field(5, ge=2)
     n_repeats: int = Field(1, ge=1)
     test: str | None = None
@@ -123,7 +168,8 @@ class EvaluationSettings(Settings):
     n_inner_folds: int = Field(5, ge=2)
     inner_splits: Literal["stratified", "leave-site-out"] = "stratified"
     seed: int = Field(0, ge=0)
-    probe: Literal["auto", "logistic", "ridge", "svm", "knn"] = "auto"
+    probe: Literal["auto", "logistic", "ridge", "svm", "knn", "sgd"] = "auto"
+    sgd: SgdSettings = Field(default_factory=SgdSettings)
     C: tuple[float, ...] = tuple(10.0**power for power in range(-6, 4))
     alpha: tuple[float, ...] = tuple(10.0 ** (power / 2) for power in range(-2, 13))
     k: tuple[int, ...] = (3, 5, 10, 20, 50)
@@ -132,6 +178,7 @@ class EvaluationSettings(Settings):
     train_sizes: tuple[int, ...] = ()
     n_draws: int = Field(5, ge=1)
     covariates: tuple[str, ...] = ("age", "sex", "site", "tiv")
+    sensitive: tuple[str, ...] = ()
     confounds: bool = True
     new_site: bool = True
     outlyingness: bool = True
@@ -177,6 +224,24 @@ class EvaluationSettings(Settings):
     @classmethod
     def _check_threshold(cls, threshold: float | str) -> float | str:
         return parse_threshold(threshold)
+
+    @model_validator(mode="after")
+    def _check_design(self) -> EvaluationSettings:
+        if self.split_column is None:
+            return self
+        others = {
+            "split_file": self.split_file is not None,
+            "splits=leave-site-out": self.splits == "leave-site-out",
+            "n_repeats": self.n_repeats > 1,
+            "n_permutations": self.n_permutations > 0,
+        }
+        found = [name for name, given in others.items() if given]
+        if found:
+            raise ValueError(
+                f"split_column: there are no folds where the column '{self.split_column}' says what is train, "
+                f"validation and test, so {' and '.join(found)} cannot be had. Leave out the one or the other"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_test(self) -> EvaluationSettings:

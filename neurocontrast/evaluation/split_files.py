@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.splits import Split, parts_of
 from neurocontrast.evaluation.table import cell_texts, row_names
 from neurocontrast.exceptions import DataError, LeakageError, one_of, suggestion
 
@@ -22,7 +22,7 @@ _NEVER_TESTED = -1
 def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
     """Return one row a scan and repeat: the fold in which it is tested, and the site held out then.
 
-    Scans that are only trained on have an empty fold.
+    Scans that are only trained on have an empty fold; in the fixed design ``split`` says which part they are.
     """
     parts = []
     for repeat in sorted({split.repeat for split in splits}):
@@ -34,6 +34,10 @@ def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
             fold.iloc[split.test] = split.fold
             site.iloc[split.test] = split.held_out_site
         part["fold"], part["held_out_site"] = fold, site
+        if splits[0].validation is not None:
+            part["split"] = "train"
+            for name, rows in parts_of(splits[0]).items():
+                part.iloc[rows, part.columns.get_loc("split")] = name
         parts.append(part)
     return pd.concat(parts, ignore_index=True)
 

@@ -19,6 +19,7 @@ __all__ = [
     "check_splits",
     "deal_subjects",
     "leave_site_out",
+    "parts_of",
     "stratified",
     "subject_values",
 ]
@@ -38,6 +39,9 @@ class Split:
         Row positions.
     held_out_site : str or None
         The site that only `test` holds.
+    validation : array of int or None
+        Those of `train` on which alone the penalty is chosen (an empty array: a fifth of `train`, drawn at random);
+        None for inner folds of all of them.
     """
 
     repeat: int
@@ -45,6 +49,14 @@ class Split:
     train: Rows
     test: Rows
     held_out_site: str | None = None
+    validation: Rows | None = None
+
+
+def parts_of(split: Split) -> dict[str, Rows]:
+    """Return the rows of train, validation and test."""
+    validation = np.empty(0, dtype=np.intp) if split.validation is None else split.validation
+    train = np.setdiff1d(split.train, validation, assume_unique=True)
+    return {"train": train, "validation": validation, "test": split.test}
 
 
 def stratified(

@@ -5,26 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from neurocontrast.evaluation.calibration import calibration_table
+from neurocontrast.evaluation.classes import class_table
 from neurocontrast.evaluation.confound_panel import run_confound_panel, site_reading
 from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.distribution import TrainingDistribution
 from neurocontrast.evaluation.external import External
 from neurocontrast.evaluation.external_results import run_external
-from neurocontrast.evaluation.fitted import FittedProbe, fit_on_all, why_not_stored
-from neurocontrast.evaluation.fitting import permutation_summary, predict_out_of_fold
+from neurocontrast.evaluation.fitted import FittedProbe, fit_on_all, store_probe, why_not_stored
+from neurocontrast.evaluation.fitting import features_design, permutation_summary, predict_out_of_fold
 from neurocontrast.evaluation.groups import group_table, site_table
 from neurocontrast.evaluation.learning import learning_curve
 from neurocontrast.evaluation.new_site import measure_new_sites
 from neurocontrast.evaluation.outlyingness import measure_outlyingness, training_distribution
 from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.probe_kinds import STRENGTH_NAMES
-from neurocontrast.evaluation.results import look_at_results, study_summary
+from neurocontrast.evaluation.results import describe_split, look_at_results, study_summary
+from neurocontrast.evaluation.sensitive import read_sensitive
 from neurocontrast.evaluation.similarity import measure_similarity
 from neurocontrast.evaluation.split_files import split_table
 from neurocontrast.evaluation.summaries import fold_table, metric_summary
-from neurocontrast.evaluation.tables import cohort_table, example_scans, map_table, prediction_table
+from neurocontrast.evaluation.tables import cohort_table, draw_map, example_scans, map_table, prediction_table
 from neurocontrast.progress import SILENT, Progress
 
 __all__ = ["Evaluation", "Study", "plan_study", "run_study"]
@@ -57,7 +61,9 @@ def run_study(
     """
     models = predict_out_of_fold(study, progress)
     tables = _cohort_tables(study) | _result_tables(study, models)
+    sensitive = read_sensitive(study, features_design(study), progress)
     figures = metric_summary(study.target, tables["folds"], models, study.units.labels, study.settings)
+    figures |= {"split": describe_split(study), "sensitive": sensitive.summary}
     figures["permutation"] = permutation_summary(study, models["embedding"], progress)
     panel = run_confound_panel(study, progress)
     figures["confounds"] = panel.summary
@@ -71,25 +77,41 @@ def run_study(
     inside = training_distribution(study)
     tested = run_external(external, distribution=inside, progress=progress)
     figures["external"] = tested.summary
-    probe = None if why_not_stored(study) else fit_on_all(study, encoder=encoder, distribution=inside)[1]
+    probe = _stored_probe(study, models["embedding"], encoder, inside)
     notices = [*study.notices, *(external.notices if external else ()), *look_at_results(figures, models)]
     notices += [*panel.notices, *new_sites.notices, *outlying.notices, *tested.notices]
     tables |= panel.tables | similar.tables
     measured = {"new_sites": new_sites.table, "outlyingness": outlying.table}
+    measured["sensitive_predictions"] = sensitive.table
     tables |= {name: table for name, table in measured.items() if table is not None}
     tables |= tested.tables if curve is None else {**tested.tables, "learning_curve": curve}
     return Evaluation(study_summary(study, models, figures, notices), tables, probe)
 
 
+def _stored_probe(
+    study: Study, model: OutOfFold, encoder: str | None, distribution: TrainingDistribution | str | None
+) -> FittedProbe | None:
+    """Return the probe of all scans, or, in the fixed design, the very one that was evaluated; None if not stored."""
+    if why_not_stored(study) is not None:
+        return None
+    if not study.fixed:
+        return fit_on_all(study, encoder=encoder, distribution=distribution)[1]
+    strength, threshold = model.strengths[0], model.thresholds[0]
+    return store_probe(study, strength=strength, threshold=threshold, encoder=encoder, distribution=distribution)
+
+
 def _cohort_tables(study: Study) -> dict[str, pd.DataFrame]:
-    """Return the tables that need no prediction."""
+    """Return the tables that need no prediction; of the fixed design, map and examples are of tested images."""
     table, target, settings = study.table, study.target, study.settings
+    shown = study.splits[0].test if study.fixed else np.arange(len(table))
+    drawn = draw_map(shown, seed=settings.seed) if study.fixed else shown
+    mapped = table.iloc[drawn].reset_index(drop=True), target.subset(drawn), study.features[drawn]
     return {
         "cohort": cohort_table(table, target),
         "flow": study.flow,
-        "map": map_table(table, target, study.features, seed=settings.seed, umap=settings.umap),
+        "map": map_table(*mapped, seed=settings.seed, umap=settings.umap),
         "splits": split_table(table, study.splits),
-        "scans": example_scans(table, target),
+        "scans": example_scans(table.iloc[shown].reset_index(drop=True), target.subset(shown)),
     }
 
 
@@ -97,11 +119,14 @@ def _result_tables(study: Study, models: dict[str, OutOfFold]) -> dict[str, pd.D
     """Return the tables of out-of-fold predictions and of figures made from them."""
     table, target, settings, subjects = study.table, study.target, study.settings, study.subjects
     tables = {
-        "predictions": prediction_table(table, target, models),
+        "predictions": prediction_table(table, target, models, with_paths=study.fixed),
         "folds": fold_table(target, study.splits, models, strength_name=STRENGTH_NAMES[study.probe]),
         "sites": site_table(table, target, models, subjects, settings),
         "groups": group_table(table, target, models, subjects, study.units, settings),
     }
+    if target.kind == "multiclass":
+        split = study.splits[0] if study.fixed else None
+        tables["classes"] = class_table(target, models["embedding"], split=split, level=settings.confidence_level)
     if target.kind != "continuous":
         tables["calibration"] = calibration_table(target, models, subjects, level=settings.confidence_level)
     return tables

@@ -11,7 +11,6 @@ import pandas as pd
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.metrics import (
-    METRICS,
     POOLED_ONLY,
     compute_metrics,
     explain_undefined,
@@ -80,10 +79,10 @@ def metric_summary(
                 settings.confidence_level,
                 explain_value(name, explain_undefined(target.kind, target.values[rows], target.classes)),
             )
-            for name in METRICS[target.kind]
+            for name in target.metric_names
         }
     increment = {}
-    for name in METRICS[target.kind]:
+    for name in target.metric_names:
         difference = finite_or_none(pooled["embedding"][name][0] - pooled["baseline"][name][0])
         drawn = resamples["embedding"][name] - resamples["baseline"][name] if resamples else None
         increment[name] = {
@@ -116,7 +115,7 @@ def _interval(drawn: Resamples | None, value: float | None, level: float) -> lis
 
 
 def _fold_metrics(target: Target) -> list[str]:
-    return [name for name in METRICS[target.kind] if name not in POOLED_ONLY]
+    return [name for name in target.metric_names if name not in POOLED_ONLY]
 
 
 def _prefixed(models: Models) -> list[tuple[str, OutOfFold]]:

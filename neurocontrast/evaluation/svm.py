@@ -14,7 +14,7 @@ from sklearn.svm import LinearSVC, LinearSVR
 
 from neurocontrast.evaluation.linear import N_RISES, standardise
 from neurocontrast.evaluation.platt import Platt, fit_platt
-from neurocontrast.evaluation.probes import Design, ProbeFit, inner_folds
+from neurocontrast.evaluation.probes import Design, Pairs, ProbeFit
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.target import Target
 
@@ -54,19 +54,16 @@ def fit_svm(
     train: Rows,
     test: Rows,
     *,
-    subjects: npt.NDArray[np.object_],
+    pairs: Pairs,
     settings: EvaluationSettings,
-    seed: int,
-    sites: npt.NDArray[np.object_] | None = None,
 ) -> ProbeFit:
-    """Choose C inside the training rows, fit on all of them, and predict the test rows.
+    """Choose C on the inner folds `pairs`, fit on all training rows, and predict the test rows.
 
     For each C, machines of the inner folds give every training scan a decision value, and Platt's
     sigmoid is fitted to all of them; C is the one of least log-loss then (numbers: least squared
     error), of equals the strongest penalty, tried as in `fit_probe`. The sigmoid of that C makes the
     test rows' decision values into probabilities.
     """
-    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=sites)
     strength, failed = _choose(design, target, np.unique(target.values[train]), pairs, settings.C)
     x_train, x_test = standardise(*design(train, test))
     machine = fit_machine(x_train, target, train, strength)

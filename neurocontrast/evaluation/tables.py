@@ -14,11 +14,13 @@ from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.table import NO_SITE
 from neurocontrast.evaluation.target import Target
 from neurocontrast.optional import is_installed, require
-from neurocontrast.seeds import derive_seed
+from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = ["cohort_table", "example_scans", "map_table", "prediction_table"]
+__all__ = ["cohort_table", "draw_map", "example_scans", "map_table", "prediction_table"]
 
 MIN_UMAP_SCANS = 15
+MAX_MAP_IMAGES = 2000
+"""Of more tested images so many are drawn for the map: more points than this hide one another."""
 
 
 def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
@@ -34,14 +36,17 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
     return counts.assign(total=counts.sum(axis=1)).reset_index()
 
 
-def prediction_table(table: pd.DataFrame, target: Target, models: dict[str, OutOfFold]) -> pd.DataFrame:
-    """Return one row a tested scan and repeat: who, where, the truth, and what was predicted."""
+def prediction_table(
+    table: pd.DataFrame, target: Target, models: dict[str, OutOfFold], *, with_paths: bool = False
+) -> pd.DataFrame:
+    """Return one row a tested scan and repeat: who, where, the truth, and what was predicted; its file on request."""
     embedding, baseline = models["embedding"], models["baseline"]
     labels = np.array(target.classes, dtype=object)
     parts = []
     for repeat, folds in enumerate(embedding.folds):
         rows = np.flatnonzero(folds >= 0)
-        part = table.loc[rows, ["participant_id", "subject_id", "session", "site", "age", "sex"]].copy()
+        shown = ["participant_id", "subject_id", "session", "site", "age", "sex"]
+        part = table.loc[rows, [*shown, "path"] if with_paths else shown].copy()
         part["repeat"], part["fold"] = repeat, folds[rows]
         part["y_true"] = target.labels()[rows]
         if target.kind == "multiclass":
@@ -53,8 +58,9 @@ def prediction_table(table: pd.DataFrame, target: Target, models: dict[str, OutO
         if target.kind != "continuous":
             part["y_pred"] = labels[embedding.decisions[repeat, rows]]
         if target.kind == "multiclass":
-            for code, name in enumerate(target.classes):
-                part[f"score_{name}"] = embedding.scores[repeat, rows, code]
+            names = [f"score_{name}" for name in target.classes]
+            scores = pd.DataFrame(embedding.scores[repeat, rows], columns=names, index=part.index)
+            part = pd.concat([part, scores], axis=1)
         parts.append(part)
     return pd.concat(parts, ignore_index=True)
 
@@ -76,6 +82,13 @@ def map_table(
     if umap and len(table) >= MIN_UMAP_SCANS and is_installed("umap"):
         shown["umap1"], shown["umap2"] = _umap(standard, seed).T
     return shown
+
+
+def draw_map(rows: npt.NDArray[np.intp], *, seed: int) -> npt.NDArray[np.intp]:
+    """Return the rows that the map of natural images shows, in order: all, or `MAX_MAP_IMAGES` of them."""
+    if len(rows) <= MAX_MAP_IMAGES:
+        return rows
+    return np.sort(derive_generator("map", seed).permutation(rows)[:MAX_MAP_IMAGES])
 
 
 def example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> pd.DataFrame:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.evaluation.metrics import metric_names
 from neurocontrast.evaluation.table import IDENTIFIERS, cell_texts, is_number
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
@@ -27,6 +28,8 @@ CONTROL_NAMES = frozenset(
 
 MAX_CLASSES = 100
 """More classes than this are taken for identifiers."""
+MAX_IMAGE_CLASSES = 2000
+"""The same where a column says what is tested: there are image sets of a thousand classes."""
 
 _COLUMNS = {"site", "total"}
 """Columns of tables whose other columns are the classes."""
@@ -61,18 +64,23 @@ class Target:
         """Return class names, or the numbers of a continuous target."""
         return self.values if self.kind == "continuous" else np.array(self.classes, dtype=object)[self.values]
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """Names of its metrics, in the order in which they are written."""
+        return metric_names(self.kind, len(self.classes))
+
     def subset(self, rows: npt.NDArray[np.intp]) -> Target:
         """Return the target of some rows; the classes stay."""
         return Target(self.name, self.kind, self.values[rows], self.classes, self.positive)
 
 
 def read_target(
-    table: pd.DataFrame, name: str, *, kind: str = "auto", positive: str | None = None
+    table: pd.DataFrame, name: str, *, kind: str = "auto", positive: str | None = None, max_classes: int = MAX_CLASSES
 ) -> tuple[Target, npt.NDArray[np.bool_]]:
     """Return the target of the rows that have one, and which rows these are.
 
     A text column is categorical; so is a numeric one with two distinct values; any other
-    numeric column is continuous. `kind` overrides this.
+    numeric column is continuous. `kind` overrides this. More text values than `max_classes` are no classes.
 
     Raises
     ------
@@ -91,7 +99,7 @@ def read_target(
     if _is_continuous(table[name], numbers[present], kind):
         return _continuous(table, name, numbers, present, positive), present
     kept = [text for text in texts if text is not None]
-    return _categorical(table.loc[present, "subject_id"], name, kept, positive), present
+    return _categorical(table.loc[present, "subject_id"], name, kept, positive, max_classes), present
 
 
 def encode_target(table: pd.DataFrame, like: Target, *, parameter: str) -> tuple[Target, npt.NDArray[np.bool_]]:
@@ -193,7 +201,7 @@ def _continuous(
     return Target(name, "continuous", values)
 
 
-def _categorical(subjects: pd.Series, name: str, texts: list[str], positive: str | None) -> Target:
+def _categorical(subjects: pd.Series, name: str, texts: list[str], positive: str | None, max_classes: int) -> Target:
     counts = pd.Series(texts).value_counts()
     classes = sorted(counts.index)
     taken = sorted(set(classes) & _COLUMNS)
@@ -203,7 +211,7 @@ def _categorical(subjects: pd.Series, name: str, texts: list[str], positive: str
         )
     if len(classes) == 1:
         raise DataError(f"target '{name}': has the one value '{classes[0]}' in all {len(texts)} scans. {_CONSTANT}")
-    if len(classes) > MAX_CLASSES or (len(classes) > 2 and 2 * len(classes) > subjects.nunique()):
+    if len(classes) > max_classes or (len(classes) > 2 and 2 * len(classes) > subjects.nunique()):
         raise DataError(
             f"target '{name}': has {len(classes)} different values in {subjects.nunique()} subjects "
             f"({one_of(classes[:3])} …), which looks like an identifier. Choose a column with fewer classes, or set "

@@ -163,12 +163,12 @@ def test_inner_predictions_are_of_probes_that_have_not_seen_the_subject(probe):
     target = Target("dx", "binary", codes, CLASSES["binary"], "patient")
     subjects = np.array([f"s{row // 2}" for row in range(120)], dtype=object)
     settings = EvaluationSettings(probe=probe, **FAST)
+    pairs = inner_folds(target, np.arange(120), subjects, n_folds=3, seed=0)
     rows, scores = inner_predictions(
-        design_of(features), target, np.arange(120), strength=1.0, subjects=subjects, settings=settings, seed=0
+        design_of(features), target, np.arange(120), strength=1.0, pairs=pairs, settings=settings, seed=0
     )
     assert sorted(rows) == list(range(120))
     assert abs(roc_auc_score(codes[rows], scores) - 0.5) < 0.3
-    pairs = inner_folds(target, np.arange(120), subjects, n_folds=3, seed=0)
     assert all(not set(subjects[a]) & set(subjects[b]) for a, b in pairs)
 
 
@@ -176,7 +176,7 @@ def test_inner_predictions_are_of_probes_that_have_not_seen_the_subject(probe):
     ("options", "message"),
     [
         ({"probe": "logistic", "target": "age"}, "'logistic' is not for a continuous target.*ridge, svm or knn"),
-        ({"probe": "ridge"}, "'ridge' is not for a categorical target.*logistic, svm or knn"),
+        ({"probe": "ridge"}, "'ridge' is not for a categorical target.*logistic, sgd, svm or knn"),
         ({"threshold": "youden", "target": "age"}, "threshold: 'youden' is for two classes, and 'age' is continuous"),
         ({"threshold": 0.3, "target": "site"}, "'0.3' is for two classes, and 'site' is of 3 classes"),
     ],

@@ -52,9 +52,8 @@ def grid_search(kind, features, target, subjects, train, test, seed):
 @pytest.mark.parametrize("p", [12, 120])
 def test_the_probe_is_the_plain_pipeline(kind, p):
     features, target, subjects, train, test = make(kind, p=p)
-    fit = fit_probe(
-        lambda a, b: (features[a], features[b]), target, train, test, subjects=subjects, settings=SETTINGS, seed=3
-    )
+    pairs = inner_folds(target, train, subjects, n_folds=SETTINGS.n_inner_folds, seed=3)
+    fit = fit_probe(lambda a, b: (features[a], features[b]), target, train, test, pairs=pairs, settings=SETTINGS)
     strength, expected = grid_search(kind, features, target, subjects, train, test, 3)
     assert fit.strength == strength
     np.testing.assert_allclose(fit.scores, expected[:, 1] if kind == "binary" else expected, atol=1e-6)
@@ -88,8 +87,9 @@ def test_separable_and_lopsided_classes_converge(n_classes):
 def test_constant_features_do_not_matter():
     features, target, subjects, train, test = make("binary", p=10)
     more = np.column_stack([features, np.full(len(features), 3.0)])
+    pairs = inner_folds(target, train, subjects, n_folds=SETTINGS.n_inner_folds, seed=0)
     plain, constant = (
-        fit_probe(lambda a, b, x=x: (x[a], x[b]), target, train, test, subjects=subjects, settings=SETTINGS, seed=0)
+        fit_probe(lambda a, b, x=x: (x[a], x[b]), target, train, test, pairs=pairs, settings=SETTINGS)
         for x in (features, more)
     )
     np.testing.assert_allclose(plain.scores, constant.scores, atol=1e-9)
@@ -110,9 +110,8 @@ def test_inner_folds_keep_subjects_together_and_shrink_for_small_classes():
 def test_a_class_that_is_not_in_training_gets_probability_zero():
     features, target, subjects, _, _ = make("multiclass", p=5)
     train, test = np.flatnonzero(target.values != 2), np.flatnonzero(target.values == 2)
-    fit = fit_probe(
-        lambda a, b: (features[a], features[b]), target, train, test, subjects=subjects, settings=SETTINGS, seed=0
-    )
+    pairs = inner_folds(target, train, subjects, n_folds=SETTINGS.n_inner_folds, seed=0)
+    fit = fit_probe(lambda a, b: (features[a], features[b]), target, train, test, pairs=pairs, settings=SETTINGS)
     assert (fit.scores[:, 2] == 0).all()
     np.testing.assert_allclose(fit.scores.sum(axis=1), 1)
 

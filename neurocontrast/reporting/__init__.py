@@ -5,7 +5,7 @@ from neurocontrast.reporting.comparison import ComparisonFiles, read_comparison,
 from neurocontrast.reporting.folder import EvaluationFiles, read_evaluation
 from neurocontrast.reporting.html import list_pictures, render_page
 from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.sections import SECTIONS, build_comparison, build_sections
+from neurocontrast.reporting.sections import SECTIONS, build_comparison, build_sections, sections_of
 from neurocontrast.reporting.style import Picture
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "read_evaluation",
     "render_comparison",
     "render_page",
+    "sections_of",
 ]

@@ -35,9 +35,12 @@ _TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
     "learning": ("learning_curve.tsv", ("n_train",)),
     "external_predictions": ("external_predictions.tsv", ("y_true", "y_score")),
     "external_sites": ("external_sites.tsv", ("site", "n")),
+    "by_class": ("classes.tsv", ("class", "n", "recall")),
     "new_sites": ("new_sites.tsv", ("site", "model", "n")),
     "outlyingness": ("outlyingness.tsv", ("site", "outside")),
     "external_outlyingness": ("external_outlyingness.tsv", ("site", "outside")),
+    "similarity": ("similarity.tsv", ("class", "reference", "cosine")),
+    "cosines": ("cosines.tsv", ("neighbour", "low", "high", "n")),
 }
 """Each table by its name here: the file, and the columns without which it means nothing."""
 
@@ -77,10 +80,14 @@ class EvaluationFiles:
         ``learning_curve.tsv``.
     external_predictions, external_sites : DataFrame or None
         Predictions and sites of the external test set.
+    by_class : DataFrame or None
+        ``classes.tsv``: recall and precision of each class.
     new_sites : DataFrame or None
         ``new_sites.tsv``: each site while it is known to the model, and while it is left out.
     outlyingness, external_outlyingness : DataFrame or None
         How far each scan lies from those the model learned from.
+    similarity, cosines : DataFrame or None
+        How alike the classes are: each with each, and the histograms of nearest neighbours.
     probe : mapping or None
         ``probe/probe.json``: the probe fitted on all scans.
     explanation : Explanation or None
@@ -106,9 +113,12 @@ class EvaluationFiles:
     learning: pd.DataFrame | None = None
     external_predictions: pd.DataFrame | None = None
     external_sites: pd.DataFrame | None = None
+    by_class: pd.DataFrame | None = None
     new_sites: pd.DataFrame | None = None
     outlyingness: pd.DataFrame | None = None
     external_outlyingness: pd.DataFrame | None = None
+    similarity: pd.DataFrame | None = None
+    cosines: pd.DataFrame | None = None
     probe: Mapping[str, Any] | None = None
     explanation: Explanation | None = None
     config_text: str | None = None

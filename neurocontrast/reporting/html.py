@@ -11,8 +11,11 @@ from markupsafe import Markup
 
 from neurocontrast.reporting.blocks import Block, Columns, Pictures, Section
 from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.images.origin import dataset_name, image_size, read_origin
+from neurocontrast.reporting.images.sentences import design_text
 from neurocontrast.reporting.naming import bare_text, encoder_text, objective_text, splits_text, target_text
 from neurocontrast.reporting.style import Picture
+from neurocontrast.reporting.words import IMAGES
 
 __all__ = ["PageHead", "list_pictures", "render_page", "render_sections"]
 
@@ -101,12 +104,28 @@ def _finalize(value: object) -> object:
 
 def _head(files: EvaluationFiles) -> list[tuple[str, str]]:
     n = files.summary.get("n") or {}
+    if files.words is IMAGES:
+        return _head_of_images(files)
     sizes = [f"{n[key]:,} {key}" for key in ("scans", "subjects", "sites") if n.get(key) is not None]
     return [
         ("Embedding", encoder_text(files)),
         ("Pretraining", objective_text(files.summary.get("objective"))),
         ("Cross-validation", splits_text(files)),
         ("Data", ", ".join(sizes) or "sizes not recorded"),
+    ]
+
+
+def _head_of_images(files: EvaluationFiles) -> list[tuple[str, str]]:
+    data = [
+        dataset_name(read_origin(files)),
+        f"{len(files.classes)} classes" if files.classes else "",
+        image_size(files),
+    ]
+    return [
+        ("Encoder", encoder_text(files)),
+        ("Pretraining", objective_text(files.summary.get("objective"))),
+        ("Evaluation", design_text(files)),
+        ("Images", ", ".join(part for part in data if part) or "not recorded"),
     ]
 
 

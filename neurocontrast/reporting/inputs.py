@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.words import IMAGES
 
-__all__ = ["INPUTS", "Input", "missing_note", "missing_sections"]
+__all__ = ["IMAGE_INPUTS", "INPUTS", "Input", "inputs_of", "missing_note", "missing_sections"]
 
 _EVALUATE = "Written by `neurocontrast evaluate` of this version."
 
@@ -95,7 +96,30 @@ INPUTS: tuple[Input, ...] = (
 )
 """Files that may be absent; `evaluation.json`, `predictions.tsv`, `folds.tsv` and `sites.tsv` may not."""
 
-_BY_ATTRIBUTE = {each.attribute: each for each in INPUTS}
+IMAGE_INPUTS: tuple[Input, ...] = (
+    Input("flow.tsv", "flow", "where images were lost before the evaluation", ""),
+    Input("classes.tsv", "by_class", "recall and precision of each class", "classes", kinds=("binary", "multiclass")),
+    Input("scans.tsv", "scans", "where pictures of a few images lie", ""),
+    Input(
+        "learning_curve.tsv",
+        "learning",
+        "the learning curve",
+        "learning",
+        "Made with `neurocontrast evaluate … --train-sizes 100,200,…`.",
+    ),
+    Input("map.tsv", "points", "the map of the embedding", "map"),
+    Input("training.tsv", "training", "the training curves", "training", "Comes with embeddings of a recorded run."),
+    Input("probe/probe.json", "probe", "the fitted probe", ""),
+    Input("config.yaml", "config_text", "the resolved configuration", ""),
+)
+"""Files of an evaluation of images that may be absent."""
+
+_BY_ATTRIBUTE = {each.attribute: each for each in (*IMAGE_INPUTS, *INPUTS)}
+
+
+def inputs_of(files: EvaluationFiles) -> tuple[Input, ...]:
+    """Return the files that a report of this kind reads."""
+    return IMAGE_INPUTS if files.words is IMAGES else INPUTS
 
 
 def missing_note(attribute: str) -> str:

@@ -20,7 +20,7 @@ from neurocontrast.reporting.naming import (
 )
 from neurocontrast.reporting.references import Citations
 
-__all__ = ["write_methods"]
+__all__ = ["cite_encoder", "cite_loss", "write_methods", "write_software"]
 
 _OF_LOSS = {
     "weakly_supervised_cclk": "cclk",
@@ -44,7 +44,7 @@ def write_methods(files: EvaluationFiles, cite: Citations) -> list[tuple[str, st
         ("Performance and uncertainty.", write_statistics(files, cite)),
         ("Confounds.", write_confounds(files, cite)),
         ("Where in the brain.", write_explanation(files, cite)),
-        ("Software.", _software(files, cite)),
+        ("Software.", write_software(files, cite)),
     ]
     return [(heading, text) for heading, text in paragraphs if text]
 
@@ -108,10 +108,8 @@ def _pretraining(files: EvaluationFiles, cite: Citations) -> str:
     objective = files.summary.get("objective")
     if not isinstance(objective, Mapping) or not objective.get("loss"):
         return "How the encoder was pretrained is not recorded in the embeddings."
-    text = (
-        f"An encoder ({encoder_text(files)}{_cite_encoder(files, cite)}) was pretrained by contrastive learning with "
-    )
-    text += objective_text(objective) + _cite_loss(objective, cite)
+    text = f"An encoder ({encoder_text(files)}{cite_encoder(files, cite)}) was pretrained by contrastive learning with "
+    text += objective_text(objective) + cite_loss(objective, cite)
     if objective.get("temperature") is not None:
         text += f", at temperature {value_text(objective['temperature'])}"
     run = _run(files)
@@ -125,14 +123,16 @@ def _pretraining(files: EvaluationFiles, cite: Citations) -> str:
     return text
 
 
-def _cite_encoder(files: EvaluationFiles, cite: Citations) -> str:
+def cite_encoder(files: EvaluationFiles, cite: Citations) -> str:
+    """Return the mark of the encoder's reference, after a space; nothing where it has none."""
     encoder = _run(files).get("encoder")
     name = str(encoder.get("name") if isinstance(encoder, Mapping) else encoder)
     found = next((key for key in ("densenet", "resnet", "lenet") if name.startswith(key)), None)
     return f" {cite(found)}" if found else ""
 
 
-def _cite_loss(objective: Mapping[str, Any], cite: Citations) -> str:
+def cite_loss(objective: Mapping[str, Any], cite: Citations) -> str:
+    """Return the marks of the references of an objective, after a space; nothing where none is known."""
     parts = objective.get("objectives")
     names = [part.get("loss") for part in parts.values()] if isinstance(parts, Mapping) else [objective["loss"]]
     keys = list(dict.fromkeys(_OF_LOSS.get(str(name), str(name)) for name in names))
@@ -216,7 +216,12 @@ def _external(files: EvaluationFiles, cite: Citations) -> str:
     return text
 
 
-def _software(files: EvaluationFiles, cite: Citations) -> str:
+_UNUSED = {"scans": ("kornia",), "images": ("nilearn",)}
+"""Packages that are installed, and have no part in this kind of evaluation."""
+
+
+def write_software(files: EvaluationFiles, cite: Citations) -> str:
+    """Return what computed the results."""
     environment = files.summary.get("environment") or {}
     packages = environment.get("packages") or {}
     named = []
@@ -225,8 +230,9 @@ def _software(files: EvaluationFiles, cite: Citations) -> str:
         ("monai", "monai"),
         ("scikit-learn", "scikit-learn"),
         ("nilearn", "nilearn"),
+        ("kornia", "kornia"),
     ):
-        if packages.get(package):
+        if packages.get(package) and package not in _UNUSED[files.words.kind]:
             named.append(f"{package} {packages[package]} {cite(key)}")
     text = (
         f"Analyses were run with neurocontrast {environment['neurocontrast']}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.words import IMAGES
 
 __all__ = [
     "bare_text",
@@ -52,16 +53,25 @@ _ENCODERS = {
     "lenet": "LeNet (3D)",
     "resnet18": "ResNet-18 (3D)",
 }
+_IMAGE_ENCODERS = {
+    "lenet5": "LeNet-5",
+    "resnet18": "ResNet-18",
+    "resnet50": "ResNet-50",
+    "resnet_small": "small ResNet",
+}
+_STEMS = {"cifar": "3 × 3 stem without max-pooling", "imagenet": "7 × 7 stem with max-pooling"}
 _SPLITS = {
     "stratified": "stratified by target × site",
     "leave-site-out": "one site left out at a time",
     "file": "read from a split file",
+    "fixed": "one split into training, validation and test, given beforehand",
 }
 _PROBES = {
     "logistic": "logistic regression",
     "ridge": "ridge regression",
     "svm": "linear support vector machine",
     "knn": "k-nearest-neighbour classifier",
+    "sgd": "linear softmax classifier",
 }
 _ABSOLUTE_PATH = re.compile(r"(?<![\w.…])(?:/[^/\s'\"=,;:]+)+/(?=[^/\s'\"=,;:]|$|\s)")
 
@@ -75,6 +85,8 @@ def target_text(files: EvaluationFiles) -> str:
     """Say what was predicted: "diagnosis: patient against control"."""
     if files.kind == "binary":
         return f"Predicting {files.target}: “{files.positive}” against “{files.negative}”"
+    if files.kind == "multiclass" and files.words is IMAGES:
+        return f"Predicting {files.target}: {len(files.classes)} classes"
     if files.kind == "multiclass":
         return f"Predicting {files.target}: {join_words([f'“{name}”' for name in files.classes])}"
     return f"Predicting {files.target}"
@@ -133,7 +145,10 @@ def encoder_text(files: EvaluationFiles) -> str:
     run = files.summary.get("run") or {}
     encoder = run.get("encoder") if isinstance(run, Mapping) else None
     name = encoder.get("name") if isinstance(encoder, Mapping) else encoder
-    text = _ENCODERS.get(str(name), str(name)) if name else "encoder not recorded"
+    names = _IMAGE_ENCODERS if files.words is IMAGES else _ENCODERS
+    text = names.get(str(name), str(name)) if name else "encoder not recorded"
+    stem = encoder.get("stem") if isinstance(encoder, Mapping) and files.words is IMAGES else None
+    text += f", {_STEMS.get(str(stem), f'stem {stem}')}" if stem and "ResNet" in text else ""
     n_features = (files.summary.get("n") or {}).get("features")
     return f"{text}, {n_features} features" if n_features else text
 

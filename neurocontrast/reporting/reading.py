@@ -13,12 +13,12 @@ __all__ = ["read_table"]
 
 _TEXT_COLUMNS = {"participant_id", "subject_id", "session", "site", "sex", "held_out_site", "note", "path", "y_true"}
 _TEXT_COLUMNS |= {"target", "y_pred", "group_by", "group", "model", "column", "within", "metric", "step", "reason"}
-_TEXT_COLUMNS |= {"class", "reference", "weight_name"}
+_TEXT_COLUMNS |= {"class", "reference", "weight_name", "confused_with", "split", "neighbour"}
 _NUMERIC_COLUMNS = {"repeat", "fold", "age", "y_score", "baseline_score", "n", "n_train", "n_test"}
 _NUMERIC_COLUMNS |= {"pc1", "pc2", "umap1", "umap2", "mean_predicted", "observed", "value", "low", "high", "chance"}
 _NUMERIC_COLUMNS |= {"observed_low", "observed_high", "hsic", "p", "n_scans", "n_subjects"}
 _NUMERIC_COLUMNS |= {"mahalanobis", "mahalanobis_percentile", "knn_distance", "knn_percentile"}
-_NUMERIC_COLUMNS |= {"unseen_percentile"}
+_NUMERIC_COLUMNS |= {"unseen_percentile", "cosine", "n_pairs"}
 _FLAGS = {"outside", "unseen_outside"}
 _ALL_NUMBERS = {"cohort.tsv", "new_sites.tsv", "tradeoff.tsv"}
 """Tables whose columns are numbers, but for those of text."""

@@ -91,6 +91,26 @@ REFERENCES: Mapping[str, str] = {
     "Front Neuroinform 2014;8:14.",
     "umap": "McInnes L, Healy J, Melville J. UMAP: uniform manifold approximation and projection for dimension "
     "reduction. arXiv:1802.03426, 2018.",
+    "kornia": "Riba E, Mishkin D, Ponsa D, Rublee E, Bradski G. Kornia: an open source differentiable computer vision "
+    "library for PyTorch. WACV 2020.",
+    "cifar": "Krizhevsky A. Learning multiple layers of features from tiny images. Technical report, University of "
+    "Toronto, 2009.",
+    "fashion-mnist": "Xiao H, Rasul K, Vollgraf R. Fashion-MNIST: a novel image dataset for benchmarking machine "
+    "learning algorithms. arXiv:1708.07747, 2017.",
+    "digits": "Alpaydin E, Kaynak C. Optical recognition of handwritten digits. UCI Machine Learning Repository, 1998.",
+    "lbfgs": "Liu DC, Nocedal J. On the limited memory BFGS method for large scale optimization. Math Program "
+    "1989;45:503–528.",
+    "cosine": "Loshchilov I, Hutter F. SGDR: stochastic gradient descent with warm restarts. ICLR 2017.",
+    "wilson": "Wilson EB. Probable inference, the law of succession, and statistical inference. J Am Stat Assoc "
+    "1927;22:209–212.",
+    "reliability": "Guo C, Pleiss G, Sun Y, Weinberger KQ. On calibration of modern neural networks. ICML 2017.",
+    "mcnemar": "McNemar Q. Note on the sampling error of the difference between correlated proportions or percentages. "
+    "Psychometrika 1947;12:153–157.",
+    "neurips": "Conference on Neural Information Processing Systems. Paper checklist guidelines. 2024. "
+    "https://neurips.cc/public/guides/PaperChecklist.",
+    "reforms": "Kapoor S, Cantrell EM, Peng K, et al. REFORMS: consensus-based recommendations for "
+    "machine-learning-based science. Sci Adv 2024;10:eadk3452.",
+    "model_cards": "Mitchell M, Wu S, Zaldivar A, et al. Model cards for model reporting. FAT* 2019:220–229.",
     "tripod": "Collins GS, Moons KGM, Dhiman P, et al. TRIPOD+AI statement: updated guidance for reporting clinical "
     "prediction models that use regression or machine learning methods. BMJ 2024;385:e078378.",
     "claim": "Tejani AS, Klontzas ME, Gatti AA, et al. Checklist for Artificial Intelligence in Medical Imaging "

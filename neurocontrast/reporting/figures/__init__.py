@@ -1,5 +1,6 @@
 """The figures of the report, one room a subject; each returns a `Picture` or None where there is nothing to draw."""
 
+from neurocontrast.reporting.figures.accuracies import draw_accuracies
 from neurocontrast.reporting.figures.brain import draw_brain, read_map, share_outside
 from neurocontrast.reporting.figures.calibration import calibration_classes, draw_calibration
 from neurocontrast.reporting.figures.comparison import draw_differences, draw_models
@@ -18,18 +19,24 @@ from neurocontrast.reporting.figures.learning import (
 )
 from neurocontrast.reporting.figures.new_sites import draw_new_sites
 from neurocontrast.reporting.figures.outlyingness import draw_outlyingness
+from neurocontrast.reporting.figures.recalls import draw_recalls
 from neurocontrast.reporting.figures.regression import draw_predicted, draw_residuals
+from neurocontrast.reporting.figures.reliability import draw_reliability
 from neurocontrast.reporting.figures.scans import draw_scan
+from neurocontrast.reporting.figures.sensitive import draw_sensitive, tabulate_sensitive
+from neurocontrast.reporting.figures.tiles import N_TILES, draw_tiles
 from neurocontrast.reporting.figures.tradeoff import draw_tradeoff
 from neurocontrast.reporting.figures.training import draw_training, list_terms
 
 __all__ = [
     "MAPS",
+    "N_TILES",
     "calibration_classes",
     "confound_metrics",
     "count_confusion",
     "count_text",
     "decisions",
+    "draw_accuracies",
     "draw_brain",
     "draw_calibration",
     "draw_confounds",
@@ -48,9 +55,13 @@ __all__ = [
     "draw_outlyingness",
     "draw_precision_recall",
     "draw_predicted",
+    "draw_recalls",
+    "draw_reliability",
     "draw_residuals",
     "draw_roc",
     "draw_scan",
+    "draw_sensitive",
+    "draw_tiles",
     "draw_tradeoff",
     "draw_training",
     "learning_metrics",
@@ -61,4 +72,5 @@ __all__ = [
     "read_map",
     "share_outside",
     "tabulate_learning",
+    "tabulate_sensitive",
 ]

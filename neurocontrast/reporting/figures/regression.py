@@ -11,6 +11,7 @@ from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import number_text, point_estimate
 from neurocontrast.reporting.pooling import pool_repeats
 from neurocontrast.reporting.style import CHANCE, INK, WIDTH, Picture, legend_below, new_figure, plain_label, styled
+from neurocontrast.reporting.words import IMAGES
 
 __all__ = ["draw_predicted", "draw_residuals"]
 
@@ -33,12 +34,13 @@ def draw_predicted(files: EvaluationFiles) -> Picture:
         "predicted_true",
         figure,
         alt=(
-            f"Scatter of predicted against true {files.target} for {len(everyone)} scans at "
-            f"{everyone['site'].nunique()} sites. Mean absolute error {mae}, R² {r2}."
+            f"Scatter of predicted against true {files.target} for {_number(files, everyone)}. "
+            f"Mean absolute error {mae}, R² {r2}."
         ),
         caption=(
-            "Out-of-fold prediction against the truth; one point a scan (averaged over repeats, if any), its marker "
-            f"tells the site.{thinning_text(len(rows), len(everyone))}"
+            f"{'Prediction' if files.fixed else 'Out-of-fold prediction'} against the truth; one point "
+            f"{_article(files)} (averaged over repeats, if any){_marker(files)}."
+            f"{thinning_text(len(rows), len(everyone), files.words.items)}"
         ),
         numbers=everyone,
     )
@@ -60,14 +62,27 @@ def draw_residuals(files: EvaluationFiles) -> Picture:
     return Picture(
         "residual_true",
         figure,
-        alt=f"Scatter of residuals against true {files.target} for {len(everyone)} scans.{text}",
+        alt=f"Scatter of residuals against true {files.target} for {len(everyone)} {files.words.items}.{text}",
         caption=(
             f"Residual against the truth.{text} A negative slope means that low values are overestimated and high ones "
             "underestimated, as every shrunken prediction does; no residual is a “gap” before that is corrected."
-            f"{thinning_text(len(rows), len(everyone))}"
+            f"{thinning_text(len(rows), len(everyone), files.words.items)}"
         ),
         numbers=everyone,
     )
+
+
+def _number(files: EvaluationFiles, rows: pd.DataFrame) -> str:
+    sites = "" if files.words is IMAGES else f" at {rows['site'].nunique()} sites"
+    return f"{len(rows)} {files.words.items}{sites}"
+
+
+def _article(files: EvaluationFiles) -> str:
+    return "an image" if files.words is IMAGES else "a scan"
+
+
+def _marker(files: EvaluationFiles) -> str:
+    return "" if files.words is IMAGES else ", its marker tells the site"
 
 
 def _rows(files: EvaluationFiles) -> pd.DataFrame:

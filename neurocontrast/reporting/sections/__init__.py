@@ -11,6 +11,7 @@ from collections.abc import Callable
 from neurocontrast.reporting.blocks import Section
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.sections import images
 from neurocontrast.reporting.sections.brain import build_brain
 from neurocontrast.reporting.sections.cohort import build_cohort
 from neurocontrast.reporting.sections.comparison import build_comparison
@@ -29,10 +30,12 @@ from neurocontrast.reporting.sections.performance import (
 )
 from neurocontrast.reporting.sections.record import build_methods, build_provenance, build_silences
 from neurocontrast.reporting.sections.result import build_result, build_warnings
+from neurocontrast.reporting.sections.similarity import build_similarity
 from neurocontrast.reporting.sections.sites import build_groups, build_sites
 from neurocontrast.reporting.sections.worst import build_worst
+from neurocontrast.reporting.words import IMAGES
 
-__all__ = ["SECTIONS", "build_comparison", "build_sections"]
+__all__ = ["IMAGE_SECTIONS", "SECTIONS", "build_comparison", "build_sections", "sections_of"]
 
 Builder = Callable[[EvaluationFiles, ReportOptions], Section | None]
 
@@ -52,6 +55,7 @@ SECTIONS: tuple[Builder, ...] = (
     build_external,
     build_confounds,
     build_brain,
+    build_similarity,
     build_map,
     build_folds,
     build_scans,
@@ -63,7 +67,34 @@ SECTIONS: tuple[Builder, ...] = (
 )
 
 
+IMAGE_SECTIONS: tuple[Builder, ...] = (
+    images.build_warnings,
+    images.build_result,
+    images.build_data,
+    images.build_classes,
+    images.build_confusion,
+    images.build_gallery,
+    images.build_confidence,
+    images.build_sensitive,
+    images.build_learning,
+    build_similarity,
+    images.build_map,
+    images.build_folds,
+    build_training,
+    images.build_methods,
+    images.build_silences,
+    images.build_guidelines,
+    build_provenance,
+)
+"""The sections of a report of natural images."""
+
+
+def sections_of(files: EvaluationFiles) -> tuple[Builder, ...]:
+    """Return the builders of a report, in reading order, by what was evaluated."""
+    return IMAGE_SECTIONS if files.words is IMAGES else SECTIONS
+
+
 def build_sections(files: EvaluationFiles, options: ReportOptions) -> list[Section]:
     """Return the sections that have something to say."""
-    sections = (build(files, options) for build in SECTIONS)
+    sections = (build(files, options) for build in sections_of(files))
     return [section for section in sections if section is not None]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from neurocontrast.reporting.blocks import Block, Cell, Code, Facts, Items, Numbered, Paragraph, Section, Table
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.inputs import INPUTS
+from neurocontrast.reporting.inputs import inputs_of
 from neurocontrast.reporting.methods import write_methods
 from neurocontrast.reporting.naming import flatten, shorten_paths
 from neurocontrast.reporting.options import ReportOptions
@@ -76,7 +76,7 @@ def _probe(files: EvaluationFiles) -> Mapping:
 
 def _inputs(files: EvaluationFiles) -> Table:
     rows = []
-    for each in INPUTS:
+    for each in inputs_of(files):
         if each.kinds and files.kind not in each.kinds:
             continue
         there = getattr(files, each.attribute) is not None

@@ -19,15 +19,19 @@ from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.sentences import say_for_clinician, say_for_reviewer
 from neurocontrast.reporting.tables import table_metrics
 
-__all__ = ["build_result", "build_warnings"]
+__all__ = ["build_result", "build_warnings", "warnings_section"]
 
 
 def build_warnings(files: EvaluationFiles, options: ReportOptions) -> Section:
     """Build the warnings, each with what it means; the reader is told too when there is none."""
-    warnings = list_warnings(files, show_ids=options.show_ids)
+    none = "The evaluation raised no warning about sites, group sizes, confounding or overlap with pretraining."
+    return warnings_section(list_warnings(files, show_ids=options.show_ids), none)
+
+
+def warnings_section(warnings: list[tuple[str, str]], none: str) -> Section:
+    """Return the section of warnings; `none` stands there where there are none."""
     if not warnings:
-        text = "The evaluation raised no warning about sites, group sizes, confounding or overlap with pretraining."
-        return Section("warnings", "Read this first", [Paragraph(text, role="note")])
+        return Section("warnings", "Read this first", [Paragraph(none, role="note")])
     return Section("warnings", f"Read this first: {_count(len(warnings))}", [Items(warnings, role="warnings")])
 
 

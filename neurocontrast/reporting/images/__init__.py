@@ -1,0 +1,1 @@
+"""What only reports of natural images need: the pictures themselves, their classes, and what is said about them."""

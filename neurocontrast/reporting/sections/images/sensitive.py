@@ -1,0 +1,42 @@
+"""What the features still hold of a variable that they should not depend on."""
+
+from __future__ import annotations
+
+from neurocontrast.reporting.blocks import Cell, Columns, Paragraph, Pictures, Section, Table
+from neurocontrast.reporting.figures import draw_sensitive, tabulate_sensitive
+from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.images.sentences import say_sensitive
+from neurocontrast.reporting.metrics import DASH, interval_text
+from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.tables import cell
+
+__all__ = ["build_sensitive"]
+
+
+def build_sensitive(files: EvaluationFiles, options: ReportOptions) -> Section | None:
+    """Build the error of the sensitive variable beside that of a constant; None where none was named."""
+    del options
+    block = files.summary.get("sensitive")
+    if not block:
+        return None
+    rows = []
+    for row in tabulate_sensitive(block).to_dict("records"):
+        interval = interval_text((row["low"], row["high"]), digits=4)
+        rows.append(
+            (
+                Cell(str(row["column"]), heading=True),
+                cell(row["mse"], digits=4),
+                Cell(interval, reason="not computed" if interval == DASH else ""),
+                cell(row["constant_mse"], digits=4),
+                cell(row["r2"], digits=3, reason="of single columns only"),
+            )
+        )
+    header = ("Column", "MSE", "Interval", "MSE of a constant", "R²")
+    table = Table("The sensitive variable, predicted from the frozen features.", header, rows)
+    picture = draw_sensitive(block, level=files.level)
+    lead = (
+        "Where the class should not depend on it, as a digit does not on its background, a fair representation holds "
+        "little of it: its error is then as high as that of a constant."
+    )
+    blocks = [Columns([Paragraph(say_sensitive(files), role="quote"), table], [Pictures([picture])] if picture else [])]
+    return Section("sensitive", "Sensitive variable", blocks, lead=lead)

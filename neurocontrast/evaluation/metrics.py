@@ -23,6 +23,7 @@ __all__ = [
     "METRICS",
     "ON_REQUEST",
     "POOLED_ONLY",
+    "RANKED",
     "TOP",
     "compute_metrics",
     "decide",
@@ -56,6 +57,9 @@ LOWER_IS_BETTER = frozenset({"brier", "log_loss", "mae", "rmse"})
 
 DESCRIPTIVE = frozenset({"calibration_slope", "calibration_intercept", "age_bias_slope"})
 """Metrics of which neither more nor less is better: no test asks whether a permutation does as well."""
+
+RANKED = ("auc", "average_precision", "calibration_slope")
+"""Metrics that sort, or fit, all scans anew for each class and resample."""
 
 POOLED_ONLY = ("auc_within_fold",)
 """Metrics that a single fold or site does not have in a form of their own."""
@@ -251,6 +255,9 @@ def _auc(truth: Floats, scores: Floats, weights: Floats, folds: npt.NDArray[np.i
 def _concordance(truth: Floats, scores: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Return the weight of pairs ranked rightly, ties counting half, and of all pairs."""
     order, starts = _ties(scores)
+    if len(starts) == 1:  # all equal, as those of a baseline without columns: nothing to sort in every resample
+        pairs = (weights @ truth) * (weights @ (1 - truth))
+        return pairs / 2, pairs
     ordered = weights[:, order]
     positive = np.add.reduceat(ordered * truth[order], starts, axis=1)
     negative = np.add.reduceat(ordered * (1 - truth[order]), starts, axis=1)
@@ -260,6 +267,9 @@ def _concordance(truth: Floats, scores: Floats, weights: Floats) -> tuple[Floats
 
 def _average_precision(truth: Floats, scores: Floats, weights: Floats) -> Floats:
     order, starts = _ties(-scores)
+    if len(starts) == 1:
+        found, called = weights @ truth, weights.sum(axis=1)
+        return np.where((called > found) & (found > 0), found / called, np.nan)
     ordered = weights[:, order]
     positive = np.add.reduceat(ordered * truth[order], starts, axis=1)
     found = np.cumsum(positive, axis=1)

@@ -6,7 +6,7 @@ compared in the same way as a thousand features.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -60,14 +60,18 @@ def neighbour_predictions(design: Design, target: Target, train: Rows, test: Row
     """
     x_train, x_test = design(train, test)
     scaler = StandardScaler().fit(x_train)
-    weights = neighbour_weights(scaler.transform(x_train), scaler.transform(x_test), grid)
+    members = target.values[train].astype(float)[:, None]
+    if target.kind != "continuous":
+        members = np.eye(len(target.classes))[target.values[train].astype(int)]
+    found = [np.empty((len(test), members.shape[1])) for _ in grid]
+    for rows, near, parts in _weight_blocks(scaler.transform(x_train), scaler.transform(x_test), grid):
+        for shares, part in zip(found, parts, strict=True):
+            shares[rows] = part @ members[near]
     if target.kind == "continuous":
-        return [part @ target.values[train].astype(float) for part in weights]
-    members = np.eye(len(target.classes))[target.values[train].astype(int)]
-    shares = members.mean(axis=0)
+        return [shares[:, 0] for shares in found]
     sizes = [min(k, len(train)) for k in grid]
-    found = [(k * (part @ members) + shares) / (k + 1) for k, part in zip(sizes, weights, strict=True)]
-    return [scores[:, 1] for scores in found] if target.kind == "binary" else found
+    scores = [(k * shares + members.mean(axis=0)) / (k + 1) for k, shares in zip(sizes, found, strict=True)]
+    return [each[:, 1] for each in scores] if target.kind == "binary" else scores
 
 
 def neighbour_weights(x_train: Floats, x_test: Floats, grid: Sequence[int]) -> list[Floats]:
@@ -76,20 +80,34 @@ def neighbour_weights(x_train: Floats, x_test: Floats, grid: Sequence[int]) -> l
     A neighbour counts by the inverse of its distance; one at distance zero leaves nothing to the others.
     Scans equally far as the last neighbour share its place, so that no order of rows decides.
     """
+    found = [np.zeros((len(x_test), len(x_train))) for _ in grid]
+    for rows, near, parts in _weight_blocks(x_train, x_test, grid):
+        for weights, part in zip(found, parts, strict=True):
+            weights[rows.start : rows.stop, near] = part
+    return found
+
+
+def _weight_blocks(x_train: Floats, x_test: Floats, grid: Sequence[int]) -> Iterator[tuple[slice, Rows, list[Floats]]]:
+    """Yield test rows, the training rows that are near one of them, and weights of these for each number of neighbours.
+
+    All others have the weight zero, and tens of thousands of columns of zeros would neither fit nor be done with soon.
+    """
     sizes = [min(k, len(x_train)) for k in grid]
-    found = [np.zeros((len(x_test), len(x_train))) for _ in sizes]
     squares = np.einsum("ij,ij->i", x_train, x_train)
     block = max(1, _CHUNK_VALUES // max(1, len(x_train)))
+    places = sorted({k - 1 for k in sizes})
     for start in range(0, len(x_test), block):
-        rows = slice(start, start + block)
+        rows = slice(start, min(start + block, len(x_test)))
         x = x_test[rows]
         distances = np.einsum("ij,ij->i", x, x)[:, None] + squares - 2 * x @ x_train.T
         scale = _SAME * max(float(squares.mean()), 1.0)
         distances = np.sqrt(np.where(distances > scale, distances, 0.0))
-        ordered = np.sort(distances, axis=1)
-        for k, part in zip(sizes, found, strict=True):
-            part[rows] = _shares(distances, ordered[:, k - 1 : k], k)
-    return found
+        ordered = np.partition(distances, places, axis=1)
+        last = {k: ordered[:, k - 1 : k].copy() for k in sizes}
+        reach = last[max(sizes)]
+        near = np.flatnonzero((distances <= reach + _SAME * np.maximum(reach, 1.0)).any(axis=0))
+        distances = distances[:, near]
+        yield rows, near, [_shares(distances, last[k], k) for k in sizes]
 
 
 def _shares(distances: Floats, last: Floats, k: int) -> Floats:

@@ -20,7 +20,7 @@ from neurocontrast.evaluation.metrics import (
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics, pooled_metrics
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, pooled_metrics, resampled_names
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["fold_table", "metric_summary"]
@@ -68,7 +68,10 @@ def metric_summary(
     resamples: dict[str, dict[str, Resamples]] = {}
     if settings.n_bootstraps:
         seed = derive_seed("intervals", settings.seed)
-        resamples = bootstrap_metrics(target, models, units, n_bootstraps=settings.n_bootstraps, seed=seed, rows=rows)
+        names = resampled_names(target, rows, fixed=settings.split_column is not None)
+        resamples = bootstrap_metrics(
+            target, models, units, n_bootstraps=settings.n_bootstraps, seed=seed, rows=rows, names=names
+        )
     parts: dict[str, Any] = {}
     for model, (prefix, _) in zip(models, _prefixed(models), strict=True):
         parts[model] = {
@@ -84,7 +87,9 @@ def metric_summary(
     increment = {}
     for name in target.metric_names:
         difference = finite_or_none(pooled["embedding"][name][0] - pooled["baseline"][name][0])
-        drawn = resamples["embedding"][name] - resamples["baseline"][name] if resamples else None
+        drawn = None
+        if name in resamples.get("embedding", {}):
+            drawn = resamples["embedding"][name] - resamples["baseline"][name]
         increment[name] = {
             "difference": difference,
             "interval": _interval(drawn, difference, settings.confidence_level),

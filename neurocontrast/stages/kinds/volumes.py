@@ -26,7 +26,7 @@ from neurocontrast.data.batches import Images
 from neurocontrast.encoders import Encoder
 from neurocontrast.machine import describe_processor
 from neurocontrast.progress import Progress
-from neurocontrast.stages.kinds.kind import Pending
+from neurocontrast.stages.kinds.kind import Pending, check_kind
 from neurocontrast.training import Views
 
 __all__ = ["VolumeIntake", "VolumeKind"]
@@ -119,12 +119,13 @@ class VolumeKind:
 
     def read_cohort(self, participants: Path, *, images_root: Path | None = None, check_images: bool = True) -> Cohort:
         """Read a table of scans."""
-        return read_cohort(
+        cohort = read_cohort(
             participants,
             images_root=self.data.images_root if images_root is None else images_root,
             images_pattern=self.data.images_pattern,
             check_images=check_images,
         )
+        return check_kind(cohort, "volumes")
 
     def vectors(self, cohort: Cohort) -> dict[str, npt.NDArray[np.float32]]:
         """Return none."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from neurocontrast.augment.image_draws import COLOUR_STEPS, ImageViewParameters, draw_image_views
-from neurocontrast.augment.image_settings import ImageAugmentSettings
+from neurocontrast.augment.image_settings import ImageAugmentSettings, ImageBlurSettings
 from neurocontrast.exceptions import DataError
 from neurocontrast.optional import require
 
@@ -89,10 +89,12 @@ class TwoImageViews:
         numbers = np.asarray(samples.cpu() if isinstance(samples, Tensor) else samples, dtype=np.int64)
         _check(images, numbers)
         size = (images.shape[2], images.shape[3])
-        views = torch.empty(images.shape, dtype=torch.float32, device=images.device)
         at_once = _VALUES_AT_ONCE.get(images.device.type, _VALUES_AT_ONCE_ELSEWHERE)
         step = max(1, at_once // max(1, images.shape[1:].numel()))
         drawn = draw_image_views(self.settings, numbers, size=size, seed=self.seed, epoch=epoch, view=view)
+        if len(numbers) <= step:
+            return self._made(_unit_range(images), drawn)
+        views = torch.empty(images.shape, dtype=torch.float32, device=images.device)
         for start in range(0, len(numbers), step):
             part = slice(start, start + step)
             views[part] = self._made(_unit_range(images[part]), drawn.of(part))
@@ -111,21 +113,11 @@ class TwoImageViews:
             padding, outside = settings.pad_crop.padding, settings.pad_crop.outside
             x_BCHW = operations.pad_crop(x_BCHW, shift=drawn.pad_shift, padding=padding, outside=outside)
         x_BCHW = _where(drawn.flipped, x_BCHW, lambda part, _: part.flip(3))
-        x_BCHW = _jittered(x_BCHW, drawn, operations)
+        if settings.colour_jitter:
+            x_BCHW = _jittered(x_BCHW, drawn, operations)
         x_BCHW = _where(drawn.gray, x_BCHW, lambda part, _: operations.to_gray(part))
         if settings.blur:
-            sigma, given = (
-                drawn.sigma_pixels,
-                {
-                    "radius_pixels": settings.blur.radius_pixels,
-                    "largest": settings.blur.sigma_pixels[1],
-                },
-            )
-            x_BCHW = _where(
-                drawn.blurred,
-                x_BCHW,
-                lambda part, which: operations.blur(part, sigma_pixels=sigma[which], **given),
-            )
+            x_BCHW = _blurred(x_BCHW, drawn, settings.blur, operations)
         # Interpolation and blur may leave the range by rounding.
         return x_BCHW.clamp_(0.0, 1.0)
 
@@ -137,6 +129,19 @@ def _jittered(x_BCHW: Tensor, drawn: ImageViewParameters, operations: ModuleType
             change = partial(_changed, change=operations.COLOUR_OPERATIONS[step], factors=drawn.factors[:, number])
             x_BCHW = _where(drawn.jittered & (drawn.order[:, turn] == number), x_BCHW, change)
     return x_BCHW
+
+
+def _blurred(x_BCHW: Tensor, drawn: ImageViewParameters, settings: ImageBlurSettings, operations: ModuleType) -> Tensor:
+    def blur(part: Tensor, which: np.ndarray) -> Tensor:
+        blurred: Tensor = operations.blur(
+            part,
+            sigma_pixels=drawn.sigma_pixels[which],
+            radius_pixels=settings.radius_pixels,
+            largest=settings.sigma_pixels[1],
+        )
+        return blurred
+
+    return _where(drawn.blurred, x_BCHW, blur)
 
 
 def _changed(

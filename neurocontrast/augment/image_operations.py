@@ -100,16 +100,11 @@ def _inverse_affine(drawn: ImageViewParameters, size: tuple[int, int]) -> np.nda
 
 def pad_crop(x_BCHW: Tensor, *, shift: np.ndarray, padding: int, outside: Outside) -> Tensor:
     """Return boxes of the padded images, moved from the middle by `shift` (b, 2) rows and columns of whole pixels."""
-    n_images, n_channels, height, width = x_BCHW.shape
-    mode = "constant" if outside == "black" else "replicate"
-    padded = functional.pad(x_BCHW, [padding] * 4, mode=mode)
-    rows, columns = (
-        torch.from_numpy(np.arange(side) + (shift[:, axis, None] + padding)).to(x_BCHW.device)
-        for axis, side in ((0, height), (1, width))
-    )
-    images = torch.arange(n_images, device=x_BCHW.device)[:, None, None, None]
-    channels = torch.arange(n_channels, device=x_BCHW.device)[:, None, None]
-    return padded[images, channels, rows[:, None, :, None], columns[:, None, None, :]]
+    height, width = x_BCHW.shape[2:]
+    padded = functional.pad(x_BCHW, [padding] * 4, mode="constant" if outside == "black" else "replicate")
+    rows, columns = torch.from_numpy(shift.T + padding).to(x_BCHW.device)
+    images = torch.arange(len(x_BCHW), device=x_BCHW.device)
+    return padded.unfold(2, height, 1).unfold(3, width, 1)[images, :, rows, columns]
 
 
 def to_gray(x_BCHW: Tensor) -> Tensor:
@@ -187,9 +182,8 @@ def blur(x_BCHW: Tensor, *, sigma_pixels: np.ndarray, radius_pixels: int | None,
         side = x_BCHW.shape[axis]
         padded = functional.pad(x_BCHW, sides, mode="reflect")
         x_BCHW = padded.narrow(axis, 0, side) * weight[:, 0]
-        # Product and sum apart: fused, the last bit could depend on where in the batch a pixel lies.
         for tap in range(1, 2 * radius + 1):
-            x_BCHW += padded.narrow(axis, tap, side) * weight[:, tap]
+            x_BCHW.addcmul_(padded.narrow(axis, tap, side), weight[:, tap])
     return x_BCHW
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
 from neurocontrast.data.fitting import fit_preprocessing
+from neurocontrast.data.images.paths import is_image_path
+from neurocontrast.data.images.quality import inspect_images
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
 from neurocontrast.data.volumes import Preprocessing
@@ -26,6 +29,8 @@ class CheckReport:
     ----------
     source : Path
         The table.
+    kind : {'volumes', 'images'}
+        Scans, or natural images of a store.
     n_scans, n_subjects : int
         Rows, and people.
     problems : Problems
@@ -33,7 +38,8 @@ class CheckReport:
     warnings : tuple of str
         What should be known, though it does not stop the work.
     summary : DataFrame
-        One row a site and a last row for all: counts, ages, sexes and diagnoses.
+        One row a site and a last row for all: counts, ages, sexes and diagnoses. Of natural images one row a split:
+        counts of images and classes.
     simulated : bool
         Whether scans are marked as simulated.
     deep : bool
@@ -41,6 +47,7 @@ class CheckReport:
     """
 
     source: Path
+    kind: Literal["volumes", "images"]
     n_scans: int
     n_subjects: int
     problems: Problems
@@ -57,9 +64,14 @@ class CheckReport:
     def to_text(self, *, n_shown: int = 20) -> str:
         """Return the report as lines of text, at most `n_shown` problems in full."""
         marked = " (simulated)" if self.simulated else ""
-        read = "table, headers and voxels" if self.deep else "table and headers, not the voxels"
+        if self.kind == "images":
+            what = f"{self.n_scans:,} images"
+            read = "table, stores and pixels" if self.deep else "table and stores, not the pixels"
+        else:
+            what = f"{self.n_scans} scans of {self.n_subjects} subjects"
+            read = "table, headers and voxels" if self.deep else "table and headers, not the voxels"
         parts = [
-            f"{self.source.name}: {self.n_scans} scans of {self.n_subjects} subjects{marked}; checked {read}.",
+            f"{self.source.name}: {what}{marked}; checked {read}.",
             self.summary.to_string(na_rep="", float_format="{:.1f}".format),
         ]
         if self.warnings:
@@ -100,6 +112,8 @@ def check(
         Where the table cannot be read as one at all.
     """
     inspection = inspect_cohort(participants, images_root=images_root, images_pattern=images_pattern)
+    if any(is_image_path(str(path)) for path in inspection.cohort.table["path"]):
+        return _check_images(inspection, deep=deep, progress=progress)
     cohort, problems = inspection.cohort, inspection.problems
     rows = _rows_with_image(inspection)
     paths = [str(cohort.table["path"][row]) for row in rows]
@@ -112,6 +126,7 @@ def check(
             problems.add(finding.problem, line=inspection.lines[row], name=names[row])
     return CheckReport(
         source=cohort.source,
+        kind="volumes",
         n_scans=len(cohort),
         n_subjects=int(cohort.table["subject_id"].nunique()),
         problems=problems,
@@ -120,6 +135,37 @@ def check(
         simulated=cohort.simulated,
         deep=deep,
     )
+
+
+def _check_images(inspection: Inspection, *, deep: bool, progress: Progress) -> CheckReport:
+    cohort, problems = inspection.cohort, inspection.problems
+    usable = cohort.subset(_rows_with_image(inspection))
+    warnings = inspect_images(usable, problems, deep=deep, progress=progress) if len(usable) else cohort.warnings
+    return CheckReport(
+        source=cohort.source,
+        kind="images",
+        n_scans=len(cohort),
+        n_subjects=int(cohort.table["subject_id"].nunique()),
+        problems=problems,
+        warnings=warnings,
+        summary=summarise_images(cohort),
+        simulated=cohort.simulated,
+        deep=deep,
+    )
+
+
+def summarise_images(cohort: Cohort) -> pd.DataFrame:
+    """Return the numbers of images and classes of each split, and of all in the last row."""
+    table = cohort.table
+    parts = {str(split): part for split, part in table.groupby("split")} if "split" in table else {}
+    rows = []
+    for part in (*parts.values(), table):
+        row = {"images": len(part)}
+        if "label" in table:
+            counts = part["label"].value_counts()
+            row |= {"classes": len(counts), "smallest class": counts.min(), "largest class": counts.max()}
+        rows.append(row)
+    return pd.DataFrame(rows, index=[*parts, "all"])
 
 
 def _with_template(preprocessing: Preprocessing, paths: list[str], problems: Problems) -> Preprocessing:

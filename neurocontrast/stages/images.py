@@ -55,7 +55,8 @@ def prepare_images(
     >>> participants = prepare_images("digits", background="random", size=32)  # doctest: +SKIP
     """
     from neurocontrast.data.cohort import read_cohort
-    from neurocontrast.data.images.preparing import RECORD_NAME, write_images
+    from neurocontrast.data.images.preparing import write_images
+    from neurocontrast.data.images.quality import RECORD_NAME
 
     given = {} if settings is None else settings.model_dump()
     chosen = settings_from(ImagesSettings, given | changes, source="images")

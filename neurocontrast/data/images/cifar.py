@@ -15,7 +15,7 @@ from neurocontrast.data.images.pictures import Pictures
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of
 
-__all__ = ["is_cifar_file", "read_cifar"]
+__all__ = ["N_CLASSES", "is_cifar_file", "read_cifar"]
 
 _N_PIXELS = 3 * 32 * 32
 _OF_PYTHON_VERSION = ("batches.meta", "meta")
@@ -45,6 +45,9 @@ _LAYOUTS = {
         n_classes={"coarse_label": 20, "label": 100},
     ),
 }
+
+N_CLASSES = {dataset: layout.n_classes["label"] for dataset, layout in _LAYOUTS.items()}
+"""Of each version."""
 
 
 def is_cifar_file(name: str) -> bool:

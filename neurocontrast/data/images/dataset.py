@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,9 @@ import numpy.typing as npt
 import torch
 
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.images.paths import is_image_path, split_image_path
-from neurocontrast.data.images.store import ImageStore, statistics_of
-from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.images.locating import locate_images
+from neurocontrast.data.images.store import statistics_of
+from neurocontrast.data.problems import Problems
 
 __all__ = ["ImageDataset"]
 
@@ -44,7 +43,10 @@ class ImageDataset(torch.utils.data.Dataset[dict[str, Any]]):
 
     def __init__(self, cohort: Cohort) -> None:
         self.paths: list[str] = [str(path) for path in cohort.table["path"]]
-        self._stores, self._store_of, self._index_of = _locate(cohort, self.paths)
+        problems = Problems(cohort.source.name)
+        located = locate_images(cohort, problems)
+        problems.raise_if_any()
+        self._stores, self._store_of, self._index_of = located.stores, located.store_of, located.index_of
         self.image_shape: tuple[int, ...] = self._stores[0].shape
         self.image_dtype: np.dtype[Any] = np.dtype(np.uint8)
 
@@ -74,36 +76,3 @@ class ImageDataset(torch.utils.data.Dataset[dict[str, Any]]):
         for number, store in enumerate(self._stores):
             counts += store.histogram(self._index_of[chosen[self._store_of[chosen] == number]])
         return statistics_of(counts)
-
-
-def _locate(
-    cohort: Cohort, paths: Sequence[str]
-) -> tuple[list[ImageStore], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Open the stores, and find the store and the index of each row."""
-    problems = Problems(cohort.source.name)
-    names = cohort.names()
-    stores: dict[Path, tuple[int, ImageStore]] = {}
-    places = np.zeros((2, len(paths)), dtype=np.int64)
-    for row, path in enumerate(paths):
-        if not is_image_path(path):
-            rule = "an image of a store is named like 'images.npy#17'; a scan needs data.kind: volumes"
-            problems.add(f"found {shown(path, 200)}; {rule}", column="path", name=names[row])
-            continue
-        file, index = split_image_path(path)
-        if file not in stores:
-            stores[file] = (len(stores), ImageStore.open(file))
-        number, store = stores[file]
-        if index >= store.n_images:
-            found = f"{file.name} has {store.n_images} images, counted from 0"
-            problems.add(f"there is no image {index}; {found}", column="path", name=names[row])
-        first = next(iter(stores.values()))[1]
-        if store.shape != first.shape:
-            sizes = f"{_size(store)} pixels, and those of {shown(first.path, 200)} are {_size(first)}"
-            problems.add(f"this image is {sizes}; all must have one size", column="path", name=names[row])
-        places[:, row] = number, index
-    problems.raise_if_any()
-    return [store for _, store in stores.values()], places[0], places[1]
-
-
-def _size(store: ImageStore) -> str:
-    return f"{store.shape[1]}×{store.shape[2]}"

@@ -16,7 +16,7 @@ __all__ = ["PICTURE_ENDINGS", "decode", "grey_to_rgb", "scale"]
 PICTURE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
 """The pictures that can be read, by the ending of the file's name."""
 
-_FORMATS = ("JPEG", "MPO", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
+_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
 _MAX_PIXELS = 64_000_000
 _FAULTS = (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError, TypeError, KeyError)
 _TO_EIGHT_BITS = 257

@@ -18,7 +18,7 @@ from neurocontrast.data.images.clusters import cluster
 from neurocontrast.data.images.decoding import scale
 from neurocontrast.data.images.pictures import Pictures
 from neurocontrast.data.images.planning import Plan, plan_images
-from neurocontrast.data.images.quality import repeated_images
+from neurocontrast.data.images.quality import RECORD_NAME, repeated_images
 from neurocontrast.data.images.record import describe_images
 from neurocontrast.data.images.settings import ClusterSettings, ImagesSettings
 from neurocontrast.data.images.sources import name_of, open_pictures
@@ -26,13 +26,10 @@ from neurocontrast.data.images.store import ImageStore, write_store
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.vectors import matching_columns
 from neurocontrast.exceptions import DataError
-from neurocontrast.files import write_json, write_table
+from neurocontrast.files import atomic_path, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 
-__all__ = ["RECORD_NAME", "write_images"]
-
-RECORD_NAME = "images.json"
-"""Name of the record in the folder of a prepared data set."""
+__all__ = ["write_images"]
 
 _TABLE_NAME = "participants.tsv"
 
@@ -78,7 +75,7 @@ def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress =
     write_table(folder / _TABLE_NAME, pd.DataFrame(plan.columns))
     for vector, values in vectors.items():
         _write_vector(folder / "vectors" / f"{vector}.parquet", vector, plan.columns["participant_id"], values)
-    repeated = repeated_images(store, plan.columns["participant_id"], plan.columns["split"])
+    repeated = repeated_images(iter(store.array), plan.columns["participant_id"], plan.columns["split"])
     if repeated.n_across:
         progress.warning(repeated.sentence())
     if plan.n_unmatched:
@@ -182,8 +179,6 @@ def _clustered(
 
 
 def _write_vector(path: Path, name: str, ids: Sequence[str], values: npt.NDArray[np.float32]) -> None:
-    from neurocontrast.files import atomic_path
-
     width = len(str(values.shape[1] - 1))
     frame = pd.DataFrame(values, columns=[f"{name}_{column:0{width}d}" for column in range(values.shape[1])])
     frame.insert(0, "participant_id", list(ids))

@@ -50,8 +50,9 @@ class ImagesSettings(Settings):
     Parameters
     ----------
     dataset : str
-        ``digits`` (scikit-learn's, always there), ``cifar10`` and ``cifar100`` (the official *binary* files),
-        ``mnist`` and ``fashion-mnist`` (idx files), or ``folder`` (pictures in class folders).
+        ``digits`` (scikit-learn's, always there), ``cifar10`` and ``cifar100`` (the official *binary* files, or
+        class folders of pictures), ``mnist`` and ``fashion-mnist`` (idx files), or ``folder`` (pictures in class
+        folders).
     source : path or None
         Folder or archive (``.tar``, ``.tar.gz``, ``.tar.xz``, ``.zip``) that holds the files; none for digits. A recipe
         may leave it open, and `neurocontrast images` asks for it.

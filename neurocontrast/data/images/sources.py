@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from neurocontrast.data.images.cifar import is_cifar_file, read_cifar
+from neurocontrast.data.images.cifar import N_CLASSES, is_cifar_file, read_cifar
 from neurocontrast.data.images.digits import read_digits
-from neurocontrast.data.images.files import ARCHIVE_ENDINGS, open_files
+from neurocontrast.data.images.files import ARCHIVE_ENDINGS, FileSet, open_files
 from neurocontrast.data.images.folders import is_picture, read_class_folders
 from neurocontrast.data.images.idx import read_mnist
 from neurocontrast.data.images.pictures import Pictures
 from neurocontrast.data.images.settings import ImagesSettings
+from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.progress import SILENT, Progress
 
 __all__ = ["name_of", "open_pictures"]
@@ -45,14 +46,29 @@ def open_pictures(
     if settings.dataset in ("mnist", "fashion-mnist"):
         yield read_mnist(source, dataset=settings.dataset)
         return
-    official = settings.dataset != "folder"
-    with open_files(source, is_cifar_file if official else is_picture, spool=spool, progress=progress) as files:
-        pictures = (
-            read_cifar(files, dataset=settings.dataset, source=source)
-            if official
-            else read_class_folders(files, source=source, with_labels=settings.label_column is None)
-        )
+    wanted = is_picture if settings.dataset == "folder" else _may_be_cifar
+    with open_files(source, wanted, spool=spool, progress=progress) as files:
+        pictures = _read(files, settings, source)
         yield replace(pictures, origin={**pictures.origin, "digest": files.digest()})
+
+
+def _may_be_cifar(name: str) -> bool:
+    return is_cifar_file(name) or is_picture(name)
+
+
+def _read(files: FileSet, settings: ImagesSettings, source: Path) -> Pictures:
+    if settings.dataset == "folder":
+        return read_class_folders(files, source=source, with_labels=settings.label_column is None)
+    if any(map(is_cifar_file, files.names)) or not files.names:
+        return read_cifar(files, dataset=settings.dataset, source=source)
+    pictures, n_classes = read_class_folders(files, source=source), N_CLASSES[settings.dataset]
+    found = sorted(set(pictures.labels))
+    if len(found) != n_classes:
+        raise DataError(
+            f"{source.name}: {settings.dataset} has {n_classes} classes, and its folders name {len(found)} "
+            f"({one_of(found[:10])}). Another set of pictures is dataset: folder."
+        )
+    return pictures
 
 
 def name_of(settings: ImagesSettings) -> str:

@@ -70,7 +70,7 @@ def divide(
     Raises
     ------
     DataError
-        Where a split would be empty though images were to be put into it, or has fewer than are to be kept.
+        Where no image is left for training, or a split has fewer than are to be kept.
     """
     chosen = np.array(["train"] * len(names) if splits is None else list(splits), dtype=object)
     for part, fraction in (("test", test_fraction), ("validation", validation_fraction)):

@@ -9,6 +9,8 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -70,17 +72,23 @@ def tar_members(path: Path, *, max_bytes: int) -> Iterator[tuple[tarfile.TarInfo
     DataError
         Where it is no tar archive, damaged, cut, or larger than that.
     """
-    try:
+    with _named(path):
         with opened(path) as stream:
             bounded = _Bounded(stream, path, max_bytes)
             with tarfile.open(fileobj=bounded, mode="r|", bufsize=_BLOCK) as archive:  # type: ignore[call-overload]
                 for member in archive:
-                    yield member, lambda member=member: _content(archive, member)  # type: ignore[misc]
+                    yield member, partial(_content, archive, member, path)
                     # tarfile remembers every member it met; a stream never goes back to them.
                     archive.members = []
             while bounded.read(_BLOCK):  # to the checksum behind the last member
                 pass
         _check_end(path)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    try:
+        yield
     except ARCHIVE_FAULTS as error:
         raise DataError(
             f"{path.name}: cannot be read as a tar archive ({error or type(error).__name__}); it is cut, damaged or "
@@ -88,19 +96,17 @@ def tar_members(path: Path, *, max_bytes: int) -> Iterator[tuple[tarfile.TarInfo
         ) from None
 
 
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    stream = archive.extractfile(member)
-    assert stream is not None  # asked for regular files alone
-    content = stream.read()
-    if len(content) != member.size:
-        raise EOFError(f"'{member.name}' is cut")
-    return content
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> bytes:
+    with _named(path):
+        stream = archive.extractfile(member)
+        assert stream is not None  # asked for regular files alone
+        return stream.read()
 
 
 def _check_end(path: Path) -> None:
     # A compressed stream has an end of its own; a plain archive ends in zeros, and is cut where it does not.
     with open(path, "rb") as stream:
-        if any(stream.read(8).startswith(magic) for magic in _MAGIC):
+        if stream.read(8).startswith(tuple(_MAGIC)):
             return
         stream.seek(-512, 2)
         if any(stream.read(512)):

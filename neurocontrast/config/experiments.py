@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from neurocontrast.config.messages import settings_from
 from neurocontrast.config.workflow import Name
-from neurocontrast.config.yaml_file import read_yaml
+from neurocontrast.config.yaml_file import parse_value, read_yaml
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings
 
@@ -261,7 +261,7 @@ def load_natural(
     ConfigError
         With every unknown key and wrong value, and what is allowed.
     """
-    asked = settings_from(NaturalSettings, config, source="workflow configuration")
+    asked = settings_from(NaturalSettings, _plain(config), source="workflow configuration")
     path = Path(asked.file) if asked.file is not None else Path(folder) / f"{asked.name}.yaml"
     content = read_yaml(path)
     content["images"] = {**(content.get("images") or {}), **_asked_images(asked)}
@@ -272,6 +272,18 @@ def load_natural(
         content["annotation"] = None
     experiment = settings_from(Experiment, content, source=str(path))
     return asked, experiment if asked.variants is None else _only(experiment, asked.variants)
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Snakemake's configuration with numbers for text: ``--config settings='{a: 1}'`` gives ``{"a": "1"}``."""
+    content = dict(config)
+    for key in ("settings", "images"):
+        if isinstance(content.get(key), Mapping):
+            content[key] = {
+                name: parse_value(value, place=f"{key}.{name}") if isinstance(value, str) else value
+                for name, value in content[key].items()
+            }
+    return content
 
 
 def _asked_images(asked: NaturalSettings) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def test_cifar_may_be_class_folders_of_pictures_too(write_folder):
 def test_class_folders_of_another_data_set_are_not_taken_for_cifar(write_folder):
     source = write_folder("train/cat/a.png", "train/dog/a.png", "test/cat/a.png")
     with (
-        pytest.raises(DataError, match=r"cifar10 has 10 classes, and its folders name 2 \('cat' or 'dog'\)"),
+        pytest.raises(DataError, match=r"cifar10 has 10 classes, and its folders name 2 \('cat', 'dog'\)"),
         open_pictures(ImagesSettings(dataset="cifar10", source=source)),
     ):
         pass

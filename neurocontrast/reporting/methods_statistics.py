@@ -8,12 +8,12 @@ from neurocontrast.reporting.naming import join_words
 from neurocontrast.reporting.references import Citations
 from neurocontrast.reporting.testing import permutation_result
 
-__all__ = ["describe_intervals", "write_confounds", "write_explanation", "write_statistics"]
+__all__ = ["describe_intervals", "running_label", "write_confounds", "write_explanation", "write_statistics"]
 
 
 def write_statistics(files: EvaluationFiles, cite: Citations) -> str:
     """Return how performance and its uncertainty were computed."""
-    names = join_words([_running(describe_metric(key).label) for key in files.metrics])
+    names = join_words([running_label(describe_metric(key).label) for key in files.metrics])
     text = f"We report {names}." if names else ""
     if "calibration_slope" in files.metrics:
         text += (
@@ -46,7 +46,7 @@ def describe_intervals(level: float, method: object, cite: Citations) -> str:
     return f"Intervals hold the central {level:.0%} {cite('bootstrap')} of"
 
 
-def _running(label: str) -> str:
+def running_label(label: str) -> str:
     """Return a metric's label within a sentence."""
     if label.isupper():
         return label

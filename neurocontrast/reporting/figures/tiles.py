@@ -40,9 +40,9 @@ def draw_tiles(
     if not pictures:
         return None
     n_rows = -(-len(pictures) // _N_COLUMNS)
-    figure = Figure(figsize=(WIDTH, 0.1 + 1.36 * n_rows), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 0.1 + 1.4 * n_rows), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.03)  # type: ignore[union-attr]
+    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.05)  # type: ignore[union-attr]
     panels = figure.subplots(n_rows, _N_COLUMNS, squeeze=False).ravel()
     rows = answers.to_dict("records")
     for axes in panels[len(pictures) :]:

@@ -17,6 +17,8 @@ _TITLES = {
     "alignment": "Alignment of two views (0 is best)",
     "uniformity": "Uniformity (lower is more even)",
     "effective_rank": "Effective rank (1 is collapse)",
+    "samples_per_second": "Images per second",
+    "volumes_per_second": "Volumes per second",
     "features_effective_rank": "Effective rank of the features (1 is collapse)",
 }
 _ORDER = ("loss", "term_", "alignment", "uniformity", "effective_rank", "probe_")
@@ -83,9 +85,17 @@ def _title(term: str) -> str:
     if term.startswith("bound_"):
         return f"Implied by the loss: {term.removeprefix('bound_').replace('_', ' ')}"
     if term.startswith("probe_"):
-        column, _, metric = term.removeprefix("probe_").rpartition("_")
+        column, metric = _column_and_metric(term.removeprefix("probe_"))
         return f"Linear probe: {describe_metric(metric).short} of {column.replace('_', ' ')}"
     return _TITLES.get(term, term.replace("_", " ").capitalize())
+
+
+def _column_and_metric(name: str) -> tuple[str, str]:
+    """Split "label_balanced_accuracy": names of columns and of metrics may both hold underscores."""
+    parts = name.split("_")
+    ends = ["_".join(parts[place:]) for place in range(1, len(parts))]
+    metric = next((end for end in ends if describe_metric(end).meaning), ends[-1] if ends else "")
+    return name.removesuffix(metric).removesuffix("_"), metric
 
 
 def _alt(term: str, means: pd.DataFrame, columns: list[str]) -> str:

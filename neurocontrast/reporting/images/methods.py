@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.images.origin import augment_text, dataset_name, image_size, parts_of, read_origin
+from neurocontrast.reporting.images.origin import PARTS, augment_text, dataset_name, image_size, parts_of, read_origin
 from neurocontrast.reporting.images.sentences import probe_details
 from neurocontrast.reporting.methods import cite_encoder, cite_loss, write_software
-from neurocontrast.reporting.methods_statistics import describe_intervals
+from neurocontrast.reporting.methods_statistics import describe_intervals, running_label
 from neurocontrast.reporting.metrics import describe_metric
 from neurocontrast.reporting.naming import capitalise, encoder_text, join_words, objective_text, value_text
 from neurocontrast.reporting.references import Citations
@@ -51,8 +51,7 @@ def _images(files: EvaluationFiles, cite: Citations) -> str:
     n = (files.summary.get("n") or {}).get("scans")
     parts = parts_of(files)
     if parts:
-        words = {"train": "training", "validation": "validation", "test": "test"}
-        text += "; " + join_words([f"{count:,} {words[part]}" for part, count in parts.items()]) + " images were used"
+        text += "; " + join_words([f"{count:,} {PARTS[part]}" for part, count in parts.items()]) + " images were used"
     elif n is not None:
         text += f"; {n:,} of them were evaluated"
     text += f", of {len(files.classes)} classes. " if files.classes else ". "
@@ -115,10 +114,10 @@ def _views(files: EvaluationFiles, cite: Citations) -> str:
 
 def _evaluation(files: EvaluationFiles, cite: Citations) -> str:
     probe = files.summary.get("probe") or {}
-    by = {"logistic": f" (L-BFGS {cite('lbfgs')})", "sgd": f" (cosine schedule {cite('cosine')})"}.get(
-        str(probe.get("name")), ""
-    )
-    text = f"{capitalise(files.target)} was predicted from the standardised features by {probe_details(files)}{by}. "
+    name = probe.get("name")
+    by = f" by L-BFGS {cite('lbfgs')}" if name == "logistic" else ""
+    by = f" with a cosine schedule {cite('cosine')}" if name == "sgd" else by
+    text = f"{capitalise(files.target)} was predicted from the standardised features by {probe_details(files, by)}. "
     if files.fixed:
         text += "All figures are of the test images, which had no part in any choice."
     else:
@@ -139,8 +138,8 @@ def _evaluation(files: EvaluationFiles, cite: Citations) -> str:
 
 
 def _statistics(files: EvaluationFiles, cite: Citations) -> str:
-    labels = [describe_metric(key, files.words).label for key in files.metrics]
-    text = f"We report {join_words([label[:1].lower() + label[1:] for label in labels])}. " if labels else ""
+    labels = [running_label(describe_metric(key, files.words).label) for key in files.metrics]
+    text = f"We report {join_words(labels)}. " if labels else ""
     bootstrap = files.summary.get("bootstrap") or {}
     if bootstrap.get("n"):
         of = "the predictions of the test images" if files.fixed else "the pooled out-of-fold predictions"

@@ -10,7 +10,7 @@ from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.images.pictures import store_of
 from neurocontrast.reporting.naming import join_words, value_text
 
-__all__ = ["augment_text", "dataset_name", "image_size", "parts_of", "read_origin"]
+__all__ = ["PARTS", "augment_text", "dataset_name", "image_size", "parts_of", "read_origin"]
 
 _NAMES = {
     "digits": "the handwritten digits of scikit-learn",
@@ -30,6 +30,9 @@ _OPERATIONS = {
     "grayscale": "conversion to grey",
     "blur": "blur",
 }
+PARTS = {"train": "training", "validation": "validation", "test": "test"}
+"""What the parts of a fixed split are called."""
+
 _LARGEST = 4_000_000
 
 
@@ -72,7 +75,7 @@ def parts_of(files: EvaluationFiles) -> dict[str, int]:
     split = files.summary.get("split")
     counts = split.get("n") if isinstance(split, Mapping) else None
     counts = counts if isinstance(counts, Mapping) else {}
-    return {name: int(counts[name]) for name in ("train", "validation", "test") if counts.get(name) is not None}
+    return {name: int(counts[name]) for name in PARTS if counts.get(name) is not None}
 
 
 def augment_text(augment: Any) -> str:

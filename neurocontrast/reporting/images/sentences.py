@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.images.origin import parts_of
+from neurocontrast.reporting.images.origin import PARTS, parts_of
 from neurocontrast.reporting.metrics import (
     chance_level,
     choose_headline,
@@ -52,8 +52,7 @@ def design_text(files: EvaluationFiles) -> str:
     n = (files.summary.get("n") or {}).get("scans")
     if files.fixed:
         parts = parts_of(files)
-        words = {"train": "training", "validation": "validation", "test": "test"}
-        return "fixed split: " + (join_words([f"{count:,} {words[name]}" for name, count in parts.items()]) or "?")
+        return "fixed split: " + (join_words([f"{count:,} {PARTS[name]}" for name, count in parts.items()]) or "?")
     repeats = f" × {files.summary['n_repeats']} repeats" if (files.summary.get("n_repeats") or 1) > 1 else ""
     how = "read from a split file" if files.summary["splits"] == "file" else "stratified by the target"
     size = f" of {n:,} images" if n is not None else ""
@@ -74,9 +73,9 @@ def say_plainly(files: EvaluationFiles) -> str:
     share = metric_range(key, values.get("interval")).replace("%", "")
     text = f"Of 100 images that the probe had not seen, {value * 100:.1f} are given the right one of "
     text += f"{len(files.classes)} classes ({files.level:.0%} interval {share}); naming a class at random would give "
-    text += f"{100 / len(files.classes):.3g}"
+    text += f"{100 / len(files.classes):.2g}"
     commonest = point_estimate(files.baseline.get("accuracy")) if not files.covariates else None
-    text += f", always naming the commonest {commonest * 100:.3g}." if commonest is not None else "."
+    text += f", always naming the commonest {commonest * 100:.2g}." if commonest is not None else "."
     top5 = point_estimate(files.metrics.get("top5_accuracy"))
     if top5 is not None:
         text += f" For {top5 * 100:.1f} of 100 the right class is among the five likeliest."
@@ -108,23 +107,23 @@ def say_for_reviewer(files: EvaluationFiles) -> str:
     )
 
 
-def probe_details(files: EvaluationFiles) -> str:
-    """Name the probe, what it was fitted on, and how its strength was chosen."""
+def probe_details(files: EvaluationFiles, by: str = "") -> str:
+    """Name the probe, `by` what it is fitted, on which images, and how its strength was chosen."""
     probe = files.summary.get("probe") or {}
     split = files.summary.get("split") or {}
     sgd = probe.get("sgd")
-    name = probe_text(files)
+    name = probe_text(files) + by
     if isinstance(sgd, Mapping):
         told = [f"{str(key).replace('_', ' ')} {value}" for key, value in sgd.items() if value is not None]
-        name += f" by stochastic gradient descent ({', '.join(told)})"
+        name += f", by stochastic gradient descent ({', '.join(told)})"
     strength = ""
     if probe.get("strength") is not None and probe.get("strength_name"):
-        strength = f", {str(probe['strength_name']).replace('_', ' ')} {probe['strength']:g}"
+        strength = f", {str(probe['strength_name']).replace('_', ' ')} = {probe['strength']:g}"
     if not files.fixed:
         return f"{name} fitted inside each training fold, {strength.removeprefix(', ') or 'its penalty'} chosen there"
     chosen = split.get("chosen_on")
     strength += f" chosen on {_on(chosen)}" if chosen and strength else ""
-    fitted = [str(part) for part in split.get("refit_on") or []]
+    fitted = [PARTS.get(str(part), str(part)) for part in split.get("refit_on") or []]
     on = f", fitted on the {split['n_fitted']:,} images of {join_words(fitted)}" if split.get("n_fitted") else ""
     return f"{name}{strength}{on}"
 

@@ -80,7 +80,7 @@ IMAGE_SECTIONS: tuple[Builder, ...] = (
     build_similarity,
     images.build_map,
     images.build_folds,
-    build_training,
+    images.build_training,
     images.build_methods,
     images.build_silences,
     images.build_guidelines,

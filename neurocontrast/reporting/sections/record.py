@@ -43,7 +43,7 @@ def build_provenance(files: EvaluationFiles, options: ReportOptions) -> Section:
         ("Evaluation", {"format": s["format"], "seed": s.get("seed"), "splits": s["splits"], "folds": s.get("n_folds"),
                         "repeats": s.get("n_repeats"), "overlap allowed": s.get("allow_overlap"),
                         "digest of the splits": s.get("splits_digest"),
-                        "subjects also in pretraining": s.get("n_overlap"), "bootstrap": s.get("bootstrap"),
+                        f"{files.words.units} also in pretraining": s.get("n_overlap"), "bootstrap": s.get("bootstrap"),
                         "permutation": _permutation(s.get("permutation")), "probe": s.get("probe"),
                         "threshold": s.get("threshold")}),
         ("Probe on all scans (probe/probe.json)", _probe(files)),

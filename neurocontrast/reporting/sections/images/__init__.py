@@ -6,7 +6,7 @@ from neurocontrast.reporting.sections.images.gallery import build_gallery
 from neurocontrast.reporting.sections.images.record import build_guidelines, build_methods, build_silences
 from neurocontrast.reporting.sections.images.result import build_result, build_warnings
 from neurocontrast.reporting.sections.images.sensitive import build_sensitive
-from neurocontrast.reporting.sections.images.shared import build_folds, build_learning, build_map
+from neurocontrast.reporting.sections.images.shared import build_folds, build_learning, build_map, build_training
 
 __all__ = [
     "build_classes",
@@ -22,5 +22,6 @@ __all__ = [
     "build_result",
     "build_sensitive",
     "build_silences",
+    "build_training",
     "build_warnings",
 ]

@@ -79,7 +79,9 @@ def _detail(files: EvaluationFiles, interval: str) -> str:
 def _table(files: EvaluationFiles) -> Table:
     folds = any(values.get("sd") is not None for values in files.metrics.values())
     rows = []
-    for key, values in files.metrics.items():
+    leading = leading_metrics(files.kind, files.metrics, files.words)
+    for key in [*leading, *(key for key in files.metrics if key not in leading)]:
+        values = files.metrics[key]
         about = describe_metric(key, files.words)
         interval = interval_text(values.get("interval"))
         why = str(values.get("reason") or "not defined for these images")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from neurocontrast.reporting.blocks import Cell, Columns, Paragraph, Pictures, Section, Table
+from neurocontrast.reporting.blocks import Block, Cell, Pictures, Section, Table
 from neurocontrast.reporting.figures import draw_sensitive, tabulate_sensitive
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.images.sentences import say_sensitive
 from neurocontrast.reporting.metrics import DASH, interval_text
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.tables import cell
@@ -38,5 +37,6 @@ def build_sensitive(files: EvaluationFiles, options: ReportOptions) -> Section |
         "Where the class should not depend on it, as a digit does not on its background, a fair representation holds "
         "little of it: its error is then as high as that of a constant."
     )
-    blocks = [Columns([Paragraph(say_sensitive(files), role="quote"), table], [Pictures([picture])] if picture else [])]
+    blocks: list[Block] = [Pictures([picture])] if picture else []
+    blocks.append(table)
     return Section("sensitive", "Sensitive variable", blocks, lead=lead)

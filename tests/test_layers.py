@@ -1,9 +1,13 @@
-"""What must work without torch does."""
+"""What must work without torch does; and what trains knows no kind of images: neither in its statements nor once loaded."""
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+PACKAGE = Path(__file__).parents[1] / "neurocontrast"
 
 PROGRAM = """
 import importlib.abc, sys
@@ -35,3 +39,73 @@ def test_importing_a_package_does_not_load_torch(package):
     program = f"import sys, neurocontrast.{package}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+KNOWN_TO_STAGES_ALONE = """
+import importlib, pkgutil, sys
+
+for name in ("losses", "kernels", "training", "embedding", "evaluation"):
+    package = importlib.import_module(f"neurocontrast.{name}")
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+# The package images itself is loaded with the reading of tables, which tells its paths apart.
+kinds = ("volumes", "scans", "cache", "datasets", "images.dataset", "intensity", "resampling", "simulation")
+forbidden = [f"neurocontrast.data.{kind}" for kind in kinds] + ["neurocontrast.stages", "kornia", "monai", "nibabel"]
+forbidden += [f"neurocontrast.encoders.{name}" for name in ("building", "densenet", "lenet", "lenet5", "resnet")]
+forbidden += ["neurocontrast.augment"]
+print(len(sys.modules) > 500, "torch" in sys.modules, [name for name in forbidden if name in sys.modules])
+"""
+
+
+def test_all_that_trains_embeds_and_evaluates_loads_without_any_kind_of_images():
+    done = subprocess.run([sys.executable, "-c", KNOWN_TO_STAGES_ALONE], capture_output=True, text=True)
+    assert done.stdout.strip() == "True True []", done.stderr
+
+
+PLANTED = {
+    "training/session.py": ("from neurocontrast.data.volumes import load_volume", "neurocontrast.data.volumes"),
+    "training/loop.py": ("from neurocontrast.augment.image import TwoImageViews", "neurocontrast.augment.image"),
+    "losses/core.py": ("from neurocontrast.encoders.resnet import ResNetFeatures", "neurocontrast.encoders.resnet"),
+    "embedding/extract.py": ("from neurocontrast.data.images.store import ImageStore", "neurocontrast.data.images"),
+    "evaluation/metrics.py": ("from neurocontrast.data import VolumeDataset", "neurocontrast.data"),
+    "training/estimate.py": ("from neurocontrast.encoders import build_model", "neurocontrast.encoders"),
+    # By way of something that is allowed.
+    "data/batches.py": ("from neurocontrast.data.cache import VolumeCache", "neurocontrast.data.cache"),
+}
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory):
+    """What import-linter says of a copy of the package with an import of a kind of images in each of these modules."""
+    pytest.importorskip("importlinter")
+    folder = tmp_path_factory.mktemp("planted")
+    shutil.copytree(PACKAGE, folder / "neurocontrast", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PACKAGE.parent / "pyproject.toml", folder)
+    for name, (statement, _) in PLANTED.items():
+        path = folder / "neurocontrast" / name
+        before, after = path.read_text().split("from __future__ import annotations\n", 1)
+        path.write_text(f"{before}from __future__ import annotations\n{statement}\n{after}")
+    command = ["lint-imports", "--no-cache"]
+    program = f"import sys; sys.argv = {command}; from importlinter.cli import lint_imports_command as c; c()"
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout.replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_import_of_a_kind_of_images_is_refused(refused, name):
+    source = f"neurocontrast.{name.removesuffix('.py').replace('/', '.')}"
+    found = refused.split("Broken contracts")[-1]
+    assert f"{source} -> {PLANTED[name][1]}" in found
+
+
+def test_both_contracts_about_kinds_of_images_are_broken_by_what_was_planted(refused):
+    assert "What trains, embeds and evaluates knows no kind of images BROKEN" in refused
+    assert "What trains, embeds and evaluates asks no lazy package for a kind of images BROKEN" in refused
+
+
+def test_the_package_itself_keeps_every_contract():
+    pytest.importorskip("importlinter")
+    program = "import sys; sys.argv = ['lint-imports']; from importlinter.cli import lint_imports_command as c; c()"
+    done = subprocess.run([sys.executable, "-c", program], cwd=PACKAGE.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

@@ -1,4 +1,4 @@
-"""What must work without torch does; and what trains knows no kind of images: neither in its statements nor once loaded."""
+"""What must work without torch does; what trains knows no kind of images, in its imports and once it is loaded."""
 
 import shutil
 import subprocess

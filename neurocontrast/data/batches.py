@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-__all__ = ["Batches", "Images", "ImagesInPlace", "even_batches", "read_batches"]
+__all__ = ["Batches", "Images", "ImagesInPlace", "RowsInPlace", "even_batches", "read_batches"]
 
 _BATCHES_AHEAD = 2
 
@@ -40,6 +40,14 @@ class ImagesInPlace(Protocol):
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
         """Read one volume into an array of `image_shape` and `image_dtype`."""
+
+
+@runtime_checkable
+class RowsInPlace(ImagesInPlace, Protocol):
+    """Images so small that a call for each would take longer than reading them."""
+
+    def read_rows_into(self, out: npt.NDArray[Any], rows: Sequence[int]) -> None:
+        """Read several rows into an array (n, *image_shape)."""
 
 
 def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
@@ -98,7 +106,7 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
         while True:
             for rows in islice(upcoming, _BATCHES_AHEAD - len(waiting)):
                 batch = _Batch(images, rows, memory)
-                waiting.append((batch, [pool.submit(batch.read, place) for place in range(len(rows))]))
+                waiting.append((batch, [pool.submit(batch.read, part) for part in batch.parts(n_readers)]))
                 del batch
             if not waiting:
                 return
@@ -139,15 +147,25 @@ class _Batch:
         self._array = None if memory is None else memory.take(len(rows))
         self._volumes: dict[int, torch.Tensor] = {}
 
-    def read(self, place: int) -> None:
-        row = int(self.rows[place])
-        if self._array is not None:
-            assert isinstance(self._images, ImagesInPlace)
-            self._images.read_into(self._array[place], row)
+    def parts(self, n_readers: int) -> list[range]:
+        """Return places that are read by one call: each by itself, or a reader's share."""
+        n = len(self.rows)
+        n_parts = min(n, n_readers) if isinstance(self._images, RowsInPlace) else n
+        return [range(n * part // n_parts, n * (part + 1) // n_parts) for part in range(n_parts)]
+
+    def read(self, places: range) -> None:
+        if isinstance(self._images, RowsInPlace) and self._array is not None:
+            self._images.read_rows_into(self._array[places.start : places.stop], [self.rows[place] for place in places])
             return
-        image = self._images[row]["image"]
-        assert isinstance(image, torch.Tensor)
-        self._volumes[place] = image
+        for place in places:
+            row = int(self.rows[place])
+            if self._array is not None:
+                assert isinstance(self._images, ImagesInPlace)
+                self._images.read_into(self._array[place], row)
+            else:
+                image = self._images[row]["image"]
+                assert isinstance(image, torch.Tensor)
+                self._volumes[place] = image
 
     def finish(self) -> tuple[torch.Tensor, torch.Tensor]:
         if self._array is not None:
@@ -156,8 +174,7 @@ class _Batch:
 
 
 def _read(batch: _Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    for place in range(len(batch.rows)):
-        batch.read(place)
+    batch.read(range(len(batch.rows)))
     return batch.finish()
 
 

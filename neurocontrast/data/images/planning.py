@@ -80,7 +80,7 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
     columns |= {column: [str(cells[kept[row]]) for row in order] for column, cells in pictures.columns.items()}
     colours = _colours(columns, settings)
     columns |= {column: [cells[row] for row in order] for column, cells in attributes.items()}
-    if settings.dataset == "folder":
+    if pictures.origin["kind"] == "pictures":
         columns["file"] = [pictures.files[kept[row]] for row in order]
     return Plan(kept[order], columns, colours, len(pictures) - len(kept))
 

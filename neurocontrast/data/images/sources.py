@@ -15,7 +15,7 @@ from neurocontrast.data.images.folders import is_picture, read_class_folders
 from neurocontrast.data.images.idx import read_mnist
 from neurocontrast.data.images.pictures import Pictures
 from neurocontrast.data.images.settings import ImagesSettings
-from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.progress import SILENT, Progress
 
 __all__ = ["name_of", "open_pictures"]
@@ -36,12 +36,18 @@ def open_pictures(
 
     Raises
     ------
+    ConfigError
+        Where the data set needs a source and none is given.
     DataError
         Where the source is absent, damaged or another data set.
     """
-    if settings.source is None:
+    if settings.dataset == "digits":
         yield read_digits()
         return
+    if settings.source is None:
+        raise ConfigError(
+            f"images.source: missing. Dataset '{settings.dataset}' needs the folder or archive that holds its files."
+        )
     source = settings.source.expanduser()
     if settings.dataset in ("mnist", "fashion-mnist"):
         yield read_mnist(source, dataset=settings.dataset)
@@ -62,7 +68,7 @@ def _read(files: FileSet, settings: ImagesSettings, source: Path) -> Pictures:
     if any(map(is_cifar_file, files.names)) or not files.names:
         return read_cifar(files, dataset=settings.dataset, source=source)
     pictures, n_classes = read_class_folders(files, source=source), N_CLASSES[settings.dataset]
-    found = sorted(set(pictures.labels))
+    found = sorted(set(pictures.labels or ()))
     if len(found) != n_classes:
         raise DataError(
             f"{source.name}: {settings.dataset} has {n_classes} classes, and its folders name {len(found)} "

@@ -31,20 +31,24 @@ def check(
     overrides: SetOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Check a table of scans and every image in it, and list all problems at once (exit code 2 if there are any).
+    """Check a table of scans, or of images, and every one in it; list all problems at once (exit code 2 if any).
 
     With --config, or --set of what is done to scans (data.shape, data.normalise …), also whether each scan fits that.
     """
     from neurocontrast import stages
+    from neurocontrast.config import DataSettings
 
     flags = {"data.images_root": None if images_root is None else str(images_root)}
     settings = resolve(config, overrides, flags).data
     given = {each.partition("=")[0].strip().removeprefix("data.") for each in overrides or ()}
-    asked = config is not None or not given.isdisjoint(settings.preprocessing.model_dump())
+    preprocessing = settings.preprocessing if isinstance(settings, DataSettings) else None
+    if preprocessing is not None and config is None and given.isdisjoint(preprocessing.model_dump()):
+        preprocessing = None
     found = stages.check(
         participants,
         images_root=settings.images_root,
-        preprocessing=settings.preprocessing if asked else None,
+        preprocessing=preprocessing,
+        kind=settings.kind if config is not None or "kind" in given else None,
         n_workers=settings.n_workers,
         deep=not table_only,
         progress=console_progress(quiet=quiet),

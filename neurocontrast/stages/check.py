@@ -10,7 +10,7 @@ import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
 from neurocontrast.data.fitting import fit_preprocessing
-from neurocontrast.data.images.paths import is_image_path
+from neurocontrast.data.images.paths import check_kind, is_image_path
 from neurocontrast.data.images.quality import inspect_images
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
@@ -89,11 +89,12 @@ def check(
     images_root: str | Path | None = None,
     images_pattern: str | None = None,
     preprocessing: Preprocessing | None = None,
+    kind: Literal["volumes", "images"] | None = None,
     deep: bool = True,
     n_workers: int = 2,
     progress: Progress = SILENT,
 ) -> CheckReport:
-    """Check a table of scans and its images, and write nothing.
+    """Check a table of scans, or of natural images, and the images themselves, and write nothing.
 
     Parameters
     ----------
@@ -101,6 +102,8 @@ def check(
         As for `neurocontrast.data.read_cohort`.
     preprocessing : Preprocessing, optional
         With it, `deep` also tells which scans would not fit; what it lacks is fitted on none of them.
+    kind : {'volumes', 'images'}, optional
+        What the table must hold; None for what it does.
     deep : bool
         Read every voxel; otherwise headers alone.
     n_workers : int
@@ -109,9 +112,11 @@ def check(
     Raises
     ------
     DataError
-        Where the table cannot be read as one at all.
+        Where the table cannot be read as one at all, or holds another kind of images.
     """
     inspection = inspect_cohort(participants, images_root=images_root, images_pattern=images_pattern)
+    if kind is not None:
+        check_kind(inspection.cohort, kind)
     if any(is_image_path(str(path)) for path in inspection.cohort.table["path"]):
         return _check_images(inspection, deep=deep, progress=progress)
     cohort, problems = inspection.cohort, inspection.problems

@@ -14,12 +14,13 @@ from neurocontrast.augment import ImageAugmentSettings, TwoImageViews
 from neurocontrast.config import Config, ImageDataSettings
 from neurocontrast.data import Cohort, read_cohort
 from neurocontrast.data.images import ImageDataset, split_image_path
+from neurocontrast.data.images.paths import check_kind
 from neurocontrast.data.vectors import read_vectors
 from neurocontrast.encoders import Encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import Progress
-from neurocontrast.stages.kinds.kind import Pending, check_kind
+from neurocontrast.stages.kinds.kind import Pending
 from neurocontrast.training import Views
 
 __all__ = ["TRANSFORM_VERSION", "ImageIntake", "ImageKind"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +12,11 @@ import numpy.typing as npt
 from neurocontrast.config import Config
 from neurocontrast.data.batches import Images
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.images import is_image_path
-from neurocontrast.data.problems import shown
 from neurocontrast.encoders import Encoder
-from neurocontrast.exceptions import DataError
 from neurocontrast.progress import Progress
 from neurocontrast.training import Views
 
-__all__ = ["Intake", "Kind", "Pending", "check_kind"]
+__all__ = ["Intake", "Kind", "Pending"]
 
 Pending = tuple[int, float | None, int]
 """Images that must be made ready before training: how many, the seconds it takes, the bytes of disk it takes."""
@@ -96,22 +93,3 @@ class Kind(Protocol):
 
     def bytes_of_image(self) -> int:
         """Return how much of that disk an image takes."""
-
-
-def check_kind(cohort: Cohort, wanted: Literal["volumes", "images"]) -> Cohort:
-    """Return a cohort if its rows are of the kind that is wanted.
-
-    Raises
-    ------
-    DataError
-        Naming the first row that is not.
-    """
-    names = {"volumes": "scans of brains", "images": "images of a store, as `neurocontrast images` writes them"}
-    for participant, path in zip(cohort.table["participant_id"], cohort.table["path"], strict=True):
-        found: Literal["volumes", "images"] = "images" if is_image_path(str(path)) else "volumes"
-        if found != wanted:
-            raise DataError(
-                f"{cohort.source.name}: {names[wanted]} are wanted, because data.kind is '{wanted}' or the run was "
-                f"trained on them, and '{participant}' is {shown(path, 200)}. To train on it, set data.kind to {found}."
-            )
-    return cohort

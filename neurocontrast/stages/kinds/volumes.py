@@ -23,10 +23,11 @@ from neurocontrast.data import (
     read_cohort,
 )
 from neurocontrast.data.batches import Images
+from neurocontrast.data.images.paths import check_kind
 from neurocontrast.encoders import Encoder
 from neurocontrast.machine import describe_processor
 from neurocontrast.progress import Progress
-from neurocontrast.stages.kinds.kind import Pending, check_kind
+from neurocontrast.stages.kinds.kind import Pending
 from neurocontrast.training import Views
 
 __all__ = ["VolumeIntake", "VolumeKind"]

@@ -14,7 +14,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.crossval import OutOfFold
-from neurocontrast.evaluation.metrics import METRICS
+from neurocontrast.evaluation.intervals import Resamples
+from neurocontrast.evaluation.metrics import METRICS, RANKED
+from neurocontrast.evaluation.paired import paired_test, sensitive_comparison
 from neurocontrast.evaluation.significance import corrected_resampled_t, holm
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, pooled_metrics
@@ -22,7 +24,7 @@ from neurocontrast.evaluation.units import choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["Evaluated", "check_comparable", "compare_models", "load_evaluated"]
+__all__ = ["Evaluated", "check_comparable", "compare_models", "compare_sensitive", "load_evaluated"]
 
 _FORMAT = 1
 _KEYS = ["participant_id", "session", "repeat"]
@@ -44,6 +46,8 @@ class Evaluated:
     site : dict
         ``balanced_accuracy``, ``low``, ``high`` and ``chance`` of the site, read off the embedding (``confounds.tsv``);
         empty where it was not.
+    sensitive : DataFrame or None
+        ``sensitive_predictions.tsv``, where there is one.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Evaluated:
     predictions: pd.DataFrame
     folds: pd.DataFrame
     site: dict[str, float] = field(default_factory=dict)
+    sensitive: pd.DataFrame | None = None
 
 
 def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -> Evaluated:
@@ -84,9 +89,20 @@ def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -
         predictions["session"] = predictions["session"].fillna("")
         predictions = predictions.sort_values(_KEYS, ignore_index=True)
         site = _read_site(root / "confounds.tsv")
+        sensitive = _read_sensitive(root / "sensitive_predictions.tsv")
     except (OSError, KeyError, ValueError) as error:
         raise DataError(f"'{root}': not readable as an evaluation ({error}). Evaluate again.") from error
-    return Evaluated(name or root.name, summary, predictions, folds, site)
+    return Evaluated(name or root.name, summary, predictions, folds, site, sensitive)
+
+
+def _read_sensitive(path: Path) -> pd.DataFrame | None:
+    if not path.is_file():
+        return None
+    table = pd.read_csv(path, sep="\t", dtype={"participant_id": str, "session": str}, keep_default_na=False,
+                        na_values=["", "n/a"])  # fmt: skip
+    numeric = {name for name in table if str(name).startswith(("true_", "predicted_"))}
+    _check_columns(path.name, table, numeric, needed={"participant_id", "session"})
+    return table.assign(session=table["session"].fillna(""))
 
 
 def _read_site(path: Path) -> dict[str, float]:
@@ -95,6 +111,8 @@ def _read_site(path: Path) -> dict[str, float]:
         return {}
     table = pd.read_csv(path, sep="\t", dtype={"column": str, "within": str, "metric": str}, keep_default_na=False,
                         na_values=["", "n/a"])  # fmt: skip
+    if table.empty:  # no covariate to look for
+        return {}
     columns = {"balanced_accuracy": "value", "low": "low", "high": "high", "chance": "chance"}
     _check_columns("confounds.tsv", table, set(columns.values()), needed={"column", "within", "metric", "value"})
     here = (table["column"] == "site") & (table["metric"] == "balanced_accuracy") & (table["within"] == "all")
@@ -142,9 +160,11 @@ def compare_models(
     resampled: subjects, or sites. ``p_value`` is of
     the corrected resampled t-test (Nadeau and Bengio) over folds; ``p_adjusted`` counts the
     comparisons of a metric (Holm). Where sites are held out, folds are no random draws, and
-    both are empty.
+    both are empty. Of the fixed design there is one test set: ``p_value`` is of McNemar's exact test, or DeLong's
+    (`paired_test`), and figures that rank the images of each of several classes have no interval.
     """
     check_comparable(evaluations)
+    fixed = evaluations[0].summary.get("splits") == "fixed"
     target, rows_of_scans = _target_of(evaluations[0])
     units = _units_of(evaluations[0], rows_of_scans)
     models = {evaluation.name: _out_of_fold(evaluation, target) for evaluation in evaluations}
@@ -152,23 +172,52 @@ def compare_models(
     pooled = {name: pooled_metrics(target, model, rows=model.tested) for name, model in models.items()}
     seed = derive_seed("compare", seed)
     rows = models[evaluations[0].name].tested
-    drawn = bootstrap_metrics(target, models, units, n_bootstraps=n_bootstraps, seed=seed, rows=rows)
+    names = _resampled(target, fixed=fixed)
+    drawn = bootstrap_metrics(target, models, units, n_bootstraps=n_bootstraps, seed=seed, rows=rows, names=names)
     reference = evaluations[0].name
     table, differences = [], []
     for metric in target.metric_names:
         for name in models:
-            low, high = drawn[name][metric].interval(level=level) or (None, None)
+            low, high = _ends(drawn[name].get(metric), level)
             table.append({"model": name, "metric": metric, "value": pooled[name][metric][0], "low": low, "high": high})
         found = []
         for name in list(models)[1:]:
-            gain = drawn[name][metric] - drawn[reference][metric]
-            low, high = gain.interval(level=level) or (None, None)
+            known = metric in drawn[name]
+            low, high = _ends(drawn[name][metric] - drawn[reference][metric] if known else None, level)
             difference = pooled[name][metric][0] - pooled[reference][metric][0]
             row = {"metric": metric, "model": name, "reference": reference, "difference": difference}
-            found.append(row | {"low": low, "high": high} | _test_over_folds(folds[name], folds[reference], metric))
+            if fixed:
+                test = paired_test(target, metric, models[name], models[reference], units)
+            else:
+                test = _test_over_folds(folds[name], folds[reference], metric)
+            found.append(row | {"low": low, "high": high} | test)
         for row, adjusted in zip(found, holm([row["p_value"] for row in found]), strict=True):
             differences.append(row | {"p_adjusted": adjusted})
     return pd.DataFrame(table), pd.DataFrame(differences)
+
+
+def compare_sensitive(evaluations: Sequence[Evaluated], *, n_bootstraps: int, level: float, seed: int) -> pd.DataFrame:
+    """Return the errors of sensitive columns by model, with paired differences from the first (`sensitive_comparison`).
+
+    Empty unless every evaluation has the same columns of the same images.
+    """
+    constants = {}
+    for each in evaluations:
+        columns = (each.summary.get("sensitive") or {}).get("columns") or {}
+        constants[each.name] = {name: float(figures["constant_mse"]) for name, figures in columns.items()}
+    predictions = {each.name: each.sensitive for each in evaluations}
+    key = derive_seed("compare-sensitive", seed)
+    return sensitive_comparison(predictions, constants, n_bootstraps=n_bootstraps, level=level, seed=key)
+
+
+def _resampled(target: Target, *, fixed: bool) -> tuple[str, ...]:
+    """Return the metrics that have an interval; ranking images of ten classes anew takes minutes for some models."""
+    ranked = RANKED if fixed and target.kind == "multiclass" else ()
+    return tuple(name for name in target.metric_names if name not in ranked)
+
+
+def _ends(drawn: Resamples | None, level: float) -> tuple[float | None, float | None]:
+    return (None if drawn is None else drawn.interval(level=level)) or (None, None)
 
 
 def _check_rows(first: Evaluated, other: Evaluated) -> None:
@@ -224,14 +273,15 @@ def _out_of_fold(evaluation: Evaluated, target: Target) -> OutOfFold:
     return OutOfFold(scores if target.kind == "multiclass" else scores[..., 0], decisions, folds, [], 0)
 
 
-def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) -> dict[str, float | int | None]:
+def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) -> dict[str, Any]:
     name = metric.removesuffix("_within_fold")  # within one fold, the two are one
     model, reference = (table.sort_values(["repeat", "fold"], ignore_index=True) for table in (model, reference))
     if not {name} <= set(model) & set(reference):  # a metric that older evaluations did not have
-        return {"n_folds": 0, "p_value": None}
+        return {"n_folds": 0, "p_value": None, "test": None}
     differences = (model[name] - reference[name]).dropna()
     if len(differences) < 2 or model["held_out_site"].notna().any():
-        return {"n_folds": len(differences), "p_value": None}
+        return {"n_folds": len(differences), "p_value": None, "test": None}
     sizes = model.loc[differences.index]
     result = corrected_resampled_t(differences, n_train=sizes["n_train"].mean(), n_test=sizes["n_test"].mean())
-    return {"n_folds": len(differences), "p_value": result.p_value if np.isfinite(result.p_value) else None}
+    p_value = result.p_value if np.isfinite(result.p_value) else None
+    return {"n_folds": len(differences), "p_value": p_value, "test": "corrected resampled t"}

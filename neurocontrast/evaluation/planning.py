@@ -188,8 +188,10 @@ def _with_folds(scans: _Scans, settings: EvaluationSettings, split_rows: pd.Data
         unsaid = _OF_PEOPLE if settings.covariates == _USUAL_COVARIATES else _OF_FOLDS
         notices = [each for each in notices if each.code not in unsaid] + look_at_fixed(splits[0], target)
     excluded, from_file = scans.excluded, split_rows is not None
-    study = Study(settings, chosen, scans.features, target, splits, names, units, excluded, from_file, notices)
-    return replace(study, sensitive=sensitive)
+    return Study(
+        settings, chosen, scans.features, target, splits, names, units, excluded, from_file=from_file, notices=notices,
+        sensitive=sensitive,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-__all__ = ["Difference", "corrected_resampled_t", "delong_interval", "delong_test", "holm"]
+__all__ = ["Difference", "corrected_resampled_t", "delong_interval", "delong_test", "holm", "mcnemar_test"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,6 +71,34 @@ def delong_interval(
     reach = stats.norm.ppf((1 + level) / 2) * error * slope
     low, high = 1 / (1 + np.exp(-(logit - reach))), 1 / (1 + np.exp(-(logit + reach)))
     return area, (float(low), float(high))
+
+
+def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> Difference:
+    """Test whether two models are right about the same share of one test set (McNemar, 1947; exact).
+
+    Only rows that one model gets right and the other wrong count: without a difference either is as likely. The
+    p-value is about these two fitted models, not about others that another seed would have trained.
+
+    Parameters
+    ----------
+    hits_a, hits_b : array of bool (n,)
+        Whether each model is right about each row; rows are independent draws.
+
+    Examples
+    --------
+    >>> a, b = [True] * 8 + [False] * 4, [False] * 7 + [True] * 2 + [False] * 3
+    >>> round(mcnemar_test(a, b).p_value, 3)
+    0.07
+    """
+    a, b = np.asarray(hits_a, dtype=bool), np.asarray(hits_b, dtype=bool)
+    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
+    n, discordant = len(a), only_a + only_b
+    difference = (only_a - only_b) / n if n else 0.0
+    if not discordant:
+        return Difference(difference, 0.0, 0.0, 1.0)
+    error = float(np.sqrt(max(discordant - (only_a - only_b) ** 2 / n, 0.0)) / n)
+    p_value = float(stats.binomtest(only_a, discordant, 0.5).pvalue)
+    return Difference(difference, error, float((only_a - only_b) / np.sqrt(discordant)), p_value)
 
 
 def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test: float) -> Difference:

@@ -11,12 +11,13 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.splits import Split, parts_of
 from neurocontrast.evaluation.table import NO_SITE
 from neurocontrast.evaluation.target import Target
 from neurocontrast.optional import is_installed, require
 from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = ["cohort_table", "draw_map", "example_scans", "map_table", "prediction_table"]
+__all__ = ["cohort_table", "draw_map", "example_scans", "map_table", "part_table", "prediction_table"]
 
 MIN_UMAP_SCANS = 15
 MAX_MAP_IMAGES = 2000
@@ -34,6 +35,19 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
     counts = pd.crosstab(sites, labels).reindex(columns=list(target.classes), fill_value=0)
     counts.columns = pd.Index(list(target.classes))
     return counts.assign(total=counts.sum(axis=1)).reset_index()
+
+
+def part_table(target: Target, split: Split) -> pd.DataFrame:
+    """Return rows per class and part of the fixed design, or the numbers of a continuous target in each part."""
+    parts = parts_of(split)
+    if target.kind == "continuous":
+        values = {name: pd.Series(target.values[rows].astype(float)) for name, rows in parts.items() if len(rows)}
+        return pd.DataFrame(
+            [{"part": name, "n": len(each), "mean": each.mean(), "sd": each.std()} for name, each in values.items()]
+        )
+    n = len(target.classes)
+    counts = {name: np.bincount(target.values[rows], minlength=n) for name, rows in parts.items()}
+    return pd.DataFrame({target.name: list(target.classes), **counts})
 
 
 def prediction_table(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from neurocontrast.evaluation.comparison import Evaluated, compare_models, load_evaluated
+from neurocontrast.evaluation.comparison import Evaluated, compare_models, compare_sensitive, load_evaluated
 from neurocontrast.evaluation.tradeoff import tradeoff_table, unseen_columns
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table, write_text
@@ -23,6 +23,14 @@ __all__ = ["compare"]
 
 PRIMARY = {"binary": "auc", "multiclass": "balanced_accuracy", "continuous": "mae"}
 """The metric that is set against the site, by kind of target."""
+
+_TEST_OVER_FOLDS = (
+    "corrected resampled t-test over folds (Nadeau and Bengio, 2003), adjusted by Holm within each metric"
+)
+_TEST_OF_IMAGES = (
+    "McNemar's exact test of the same test images (DeLong's for the AUC of two classes), adjusted by Holm within each "
+    "metric; it is about these fitted models, not about others that another seed would have trained"
+)
 
 
 def compare(
@@ -65,7 +73,9 @@ def compare(
         raise ConfigError(f"n_bootstraps must be 1 or more and confidence_level between 0 and 1; {found}.")
     loaded = _load(evaluations, names)
     progress.message(f"Comparing {len(loaded)} evaluations")
-    tables = _tables(loaded, *compare_models(loaded, n_bootstraps=n_bootstraps, level=confidence_level, seed=seed))
+    how: dict[str, Any] = {"n_bootstraps": n_bootstraps, "level": confidence_level, "seed": seed}
+    tables = _tables(loaded, *compare_models(loaded, **how))
+    tables["sensitive"] = compare_sensitive(loaded, **how)
     about = {"n_bootstraps": n_bootstraps, "interval_method": "BCa", "confidence_level": confidence_level, "seed": seed}
     with atomic_folder(folder) as new:
         for name in (name for name, table in tables.items() if len(table)):
@@ -131,6 +141,6 @@ def _describe(loaded: list[Evaluated]) -> dict[str, Any]:
         **{key: first.get(key) for key in shared},
         "reference": loaded[0].name,
         "models": [{"name": each.name, **{key: each.summary.get(key) for key in origins}} for each in loaded],
-        "test": "corrected resampled t-test over folds (Nadeau and Bengio, 2003), adjusted by Holm within each metric",
+        "test": _TEST_OF_IMAGES if first.get("splits") == "fixed" else _TEST_OVER_FOLDS,
         "environment": describe_environment(),
     }

@@ -1,0 +1,359 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from pydantic import ValidationError
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import accuracy_score, log_loss, top_k_accuracy_score
+from sklearn.preprocessing import StandardScaler
+
+from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
+from neurocontrast.evaluation.tables import MAX_MAP_IMAGES, part_table
+from neurocontrast.exceptions import ConfigError, DataError, LeakageError
+from neurocontrast.provenance import subject_digest
+
+GRID = (1e-3, 1e-2, 1e-1, 1.0)
+FAST = {
+    "target": "label",
+    "split_column": "split",
+    "n_bootstraps": 200,
+    "umap": False,
+    "C": GRID,
+    "alpha": (1.0, 100.0),
+}
+SIZES = {"train": 240, "validation": 80, "test": 120}
+
+
+def images(n_classes=7, sizes=SIZES, n_features=12, seed=0, signal=1.0):
+    """Build features of images whose classes and background colour can partly be told from them."""
+    generator = np.random.default_rng(seed)
+    parts = np.repeat(list(sizes), list(sizes.values()))
+    n = len(parts)
+    codes = generator.integers(n_classes, size=n)
+    colours = generator.random((n, 2))
+    features = signal * generator.normal(size=(n_classes, n_features))[codes] + generator.normal(size=(n, n_features))
+    features[:, :2] += 3 * colours
+    table = pd.DataFrame(
+        {
+            "participant_id": [f"{part}-{row:05d}" for row, part in enumerate(parts)],
+            "path": [f"images.npy#{row}" for row in range(n)],
+            "split": parts,
+            "label": [f"class {code}" for code in codes],
+            "background_red": colours[:, 0],
+            "background_green": colours[:, 1],
+        }
+    )
+    order = generator.permutation(n)
+    return table.iloc[order].reset_index(drop=True), features[order].astype(np.float32)
+
+
+def plan(table, features, info=None, **options):
+    return plan_study(table, features, settings=EvaluationSettings(**{**FAST, **options}), info=info or {})
+
+
+@pytest.fixture(scope="module")
+def evaluated():
+    table, features = images()
+    info = {"pretraining_subjects": [subject_digest(name) for name in table["participant_id"] if "train" in name]}
+    study = plan(table, features, info, sensitive=("background_*",))
+    return table, features, study, run_study(study)
+
+
+def parts(table, features):
+    codes = np.unique(table["label"], return_inverse=True)[1]
+    return {name: (features[table["split"] == name].astype(float), codes[table["split"] == name]) for name in SIZES}
+
+
+def test_the_figures_are_those_of_scikit_learn_chosen_on_validation_and_fitted_on_both(evaluated):
+    table, features, _, result = evaluated
+    data = parts(table, features)
+    scaler, losses = StandardScaler().fit(data["train"][0]), []
+    for strength in GRID:
+        model = LogisticRegression(C=strength, tol=1e-10, max_iter=10000)
+        model.fit(scaler.transform(data["train"][0]), data["train"][1])
+        losses.append(log_loss(data["validation"][1], model.predict_proba(scaler.transform(data["validation"][0]))))
+    chosen = GRID[int(np.argmin(losses))]
+    both = [np.concatenate([data["train"][side], data["validation"][side]]) for side in (0, 1)]
+    scaler = StandardScaler().fit(both[0])
+    model = LogisticRegression(C=chosen, tol=1e-10, max_iter=10000).fit(scaler.transform(both[0]), both[1])
+    scores = model.predict_proba(scaler.transform(data["test"][0]))
+    truth = data["test"][1]
+    assert result.summary["probe"]["strength"] == chosen
+    metrics = {name: figures["pooled"] for name, figures in result.summary["metrics"].items()}
+    assert metrics["accuracy"] == accuracy_score(truth, scores.argmax(axis=1))
+    assert metrics["top5_accuracy"] == pytest.approx(top_k_accuracy_score(truth, scores, k=5))
+    assert metrics["log_loss"] == pytest.approx(log_loss(truth, scores), abs=1e-5)
+    predictions = result.tables["predictions"]
+    np.testing.assert_allclose(predictions.filter(like="score_class").to_numpy(), scores, atol=1e-5)
+    assert (predictions["path"] == table["path"][table["split"] == "test"].to_numpy()).all()
+
+
+def test_the_summary_says_what_was_done(evaluated):
+    _, _, study, result = evaluated
+    summary = result.summary
+    assert summary["splits"] == "fixed"
+    assert summary["split"] == {
+        "column": "split",
+        "n": SIZES,
+        "chosen_on": "validation",
+        "refit_on": ["train", "validation"],
+        "n_fitted": 320,
+        "n_pretrained": {"train": 240, "validation": 0, "test": 0},
+        "n_duplicates": {"test": 0},
+    }
+    assert summary["bootstrap"]["n_units"] == 120
+    assert summary["n_overlap"] == 0
+    assert summary["warnings"] == []
+    assert summary["new_site"] is None
+    accuracy = summary["metrics"]["accuracy"]
+    assert accuracy["interval"][0] < accuracy["pooled"] < accuracy["interval"][1]
+    shares = np.bincount(study.target.values[study.splits[0].train]) / 320
+    tested = study.target.values[study.splits[0].test]
+    assert summary["baseline"]["accuracy"]["pooled"] == (tested == shares.argmax()).mean()
+    assert summary["baseline"]["top5_accuracy"]["pooled"] == pytest.approx(
+        np.isin(tested, np.argsort(-shares)[:5]).mean()
+    )
+
+
+def test_every_table_is_of_test_images(evaluated):
+    table, _, _, result = evaluated
+    tested = set(table["participant_id"][table["split"] == "test"])
+    for name in ("predictions", "map", "outlyingness", "sensitive_predictions"):
+        assert set(result.tables[name]["participant_id"]) == tested, name
+    assert set(result.tables["scans"]["participant_id"]) < tested
+    splits = result.tables["splits"].set_index("participant_id")
+    assert (splits["split"] == table.set_index("participant_id")["split"]).all()
+    assert splits["fold"].notna().sum() == 120
+    assert result.tables["sites"].empty
+    assert result.tables["groups"].empty
+    flow = result.tables["flow"]
+    assert flow["n_scans"].tolist() == [440, 320, 120]
+    assert flow["reason"][1] == "fitted on (train and validation)"
+
+
+def test_each_class_by_itself(evaluated):
+    _, _, study, result = evaluated
+    classes, predictions = result.tables["classes"], result.tables["predictions"]
+    for row in classes.to_dict("records"):
+        own = predictions[predictions["y_true"] == row["class"]]
+        called = predictions[predictions["y_pred"] == row["class"]]
+        assert row["n"] == len(own)
+        assert row["n_correct"] == (own["y_pred"] == row["class"]).sum()
+        assert row["recall"] == pytest.approx((own["y_pred"] == row["class"]).mean())
+        assert row["precision"] == pytest.approx((called["y_true"] == row["class"]).mean())
+        assert row["recall_low"] < row["recall"] <= row["recall_high"]
+        wrong = own["y_pred"][own["y_pred"] != row["class"]].value_counts()
+        assert row["n_confused"] == (wrong.max() if len(wrong) else 0)
+        assert not len(wrong) or wrong[row["confused_with"]] == wrong.max()
+    assert classes["n_train"].sum() == 240
+    assert classes["n_validation"].sum() == 80
+    shown = part_table(study.target, study.splits[0])
+    assert shown["train"].tolist() == classes["n_train"].tolist()
+
+
+def test_the_stored_probe_is_the_one_that_was_evaluated(evaluated):
+    table, features, study, result = evaluated
+    scores = result.probe.predict(features[table["split"] == "test"])
+    found = result.tables["predictions"].filter(like="score_class").to_numpy()
+    np.testing.assert_allclose(scores, found, atol=1e-6)
+    assert result.probe.n_scans == 320
+    fitted = table["participant_id"].iloc[study.splits[0].train]
+    assert result.probe.trained_on == {subject_digest(name) for name in fitted}
+
+
+@pytest.mark.parametrize("probe", ["sgd", "knn", "svm"])
+def test_other_probes_have_the_same_design(probe):
+    table, features = images(n_classes=6)
+    options = {"probe": probe, "sgd": {"epochs": 20, "learning_rate": [0.003, 0.03]}, "k": (5, 20), "n_bootstraps": 0}
+    result = run_study(plan(table, features, **options))
+    assert result.summary["metrics"]["accuracy"]["pooled"] > 0.5
+    assert result.summary["probe"]["name"] == probe
+    if probe == "knn":
+        assert result.probe is None
+    else:
+        scores = result.probe.predict(features[table["split"] == "test"])
+        found = result.tables["predictions"].filter(like="score_class").to_numpy()
+        np.testing.assert_allclose(scores, found, atol=1e-4)
+
+
+def test_a_number_is_predicted_in_the_fixed_design_too():
+    table, features = images()
+    result = run_study(plan(table, features, target="background_red"))
+    data = {name: (features[table["split"] == name].astype(float),
+                   table["background_red"][table["split"] == name]) for name in SIZES}  # fmt: skip
+    both = [np.concatenate([data["train"][side], data["validation"][side]]) for side in (0, 1)]
+    scaler = StandardScaler().fit(both[0])
+    model = Ridge(alpha=result.summary["probe"]["strength"]).fit(scaler.transform(both[0]), both[1])
+    expected = model.predict(scaler.transform(data["test"][0]))
+    np.testing.assert_allclose(result.tables["predictions"]["y_score"], expected, atol=1e-6)
+    assert result.summary["metrics"]["r2"]["pooled"] > 0.3
+
+
+def test_two_classes_have_a_positive_one():
+    table, features = images(n_classes=2, signal=0.4)
+    result = run_study(plan(table, features, threshold="youden", n_bootstraps=50))
+    assert result.summary["positive"] == "class 1"
+    assert 0.55 < result.summary["metrics"]["auc"]["pooled"] < 1
+    assert "top5_accuracy" not in result.summary["metrics"]
+
+
+def test_without_validation_a_fifth_of_train_takes_its_place():
+    table, features = images(sizes={"train": 300, "test": 100})
+    study = plan(table, features)
+    assert [notice.code for notice in study.notices] == ["overlap_unknown", "no_validation"]
+    summary = run_study(study).summary
+    assert summary["split"]["chosen_on"] == "a fifth of train"
+    assert summary["split"]["refit_on"] == ["train"]
+    assert summary["split"]["n"] == {"train": 300, "validation": 0, "test": 100}
+    assert summary["metrics"]["accuracy"]["pooled"] > 0.5
+
+
+def test_what_validation_holds_decides_the_penalty_and_nothing_else():
+    """Validation labels at random want the strongest penalty; test labels at random change no probe."""
+    table, features = images(sizes={"train": 300, "validation": 300, "test": 200}, signal=2.0)
+    plain = run_study(plan(table, features, n_bootstraps=0))
+    rows = np.flatnonzero(table["split"] == "validation")
+    mixed = table.copy()
+    mixed.loc[rows, "label"] = table["label"].to_numpy(dtype=object)[np.random.default_rng(0).permutation(rows)]
+    noisy = run_study(plan(mixed, features, n_bootstraps=0))
+    assert noisy.summary["probe"]["strength"] < plain.summary["probe"]["strength"]
+    rows = np.flatnonzero(table["split"] == "test")
+    mixed = table.copy()
+    mixed.loc[rows, "label"] = table["label"].to_numpy(dtype=object)[np.random.default_rng(0).permutation(rows)]
+    tested = run_study(plan(mixed, features, n_bootstraps=0))
+    scores = [found.tables["predictions"].filter(like="score_class").to_numpy() for found in (plain, tested)]
+    np.testing.assert_array_equal(*scores)
+    assert tested.summary["metrics"]["accuracy"]["pooled"] < 0.3
+
+
+def test_a_learning_curve_draws_fitted_images():
+    table, features = images()
+    curve = run_study(plan(table, features, train_sizes=(60, 200), n_draws=2, n_bootstraps=0)).summary["learning_curve"]
+    points = curve["metrics"]["accuracy"]
+    assert [point["n_train"] for point in points] == [60, 200]
+    assert points[0]["mean"] < points[1]["mean"]
+
+
+def test_what_else_the_embedding_knows_is_asked_of_test_images():
+    table, features = images()
+    options = {"covariates": ("background_red",), "n_bootstraps": 50, "outlyingness": False}
+    result = run_study(plan(table, features, **options))
+    reading = result.tables["confounds"].set_index("metric").loc["r2"]
+    assert reading["n"] == 120
+    assert reading["value"] > 0.1
+    assert result.summary["baseline_covariates"] == ["background_red"]
+
+
+def test_many_test_images_are_drawn_for_the_map():
+    table, features = images(n_classes=2, sizes={"train": 60, "test": MAX_MAP_IMAGES + 50})
+    result = run_study(plan(table, features, n_bootstraps=0, outlyingness=False, C=(0.1,)))
+    assert len(result.tables["map"]) == MAX_MAP_IMAGES
+    assert len(result.tables["predictions"]) == MAX_MAP_IMAGES + 50
+
+
+class TestLeaks:
+    def test_a_test_image_of_pretraining_is_refused_and_named(self):
+        table, features = images()
+        name = table["participant_id"][table["split"] == "test"].iloc[3]
+        info = {"pretraining_subjects": [subject_digest(name)]}
+        with pytest.raises(LeakageError, match=f"1 of 120 rows of test were in pretraining .{name}"):
+            plan(table, features, info)
+        study = plan(table, features, info, allow_overlap=True)
+        assert study.n_overlap == 1
+        assert "pretraining_overlap" in {notice.code for notice in study.notices}
+
+    def test_a_validation_image_of_pretraining_is_said_and_a_training_image_is_not(self):
+        table, features = images()
+        seen = table["participant_id"][table["split"] != "test"]
+        study = plan(table, features, {"pretraining_subjects": [subject_digest(name) for name in seen]})
+        assert study.seen == {"train": 240, "validation": 80, "test": 0}
+        assert [notice.code for notice in study.notices] == ["validation_pretrained"]
+
+    def test_a_test_image_that_is_a_training_image_is_counted(self):
+        table, features = images()
+        train, test = (np.flatnonzero(table["split"] == name) for name in ("train", "test"))
+        features[test[:2]] = features[train[:2]]
+        features[train[5]] = features[train[6]]  # twice among those fitted: no leak
+        study = plan(table, features)
+        assert study.n_twins == 2
+        assert "2 of 120 rows of test" in next(
+            each.message for each in study.notices if each.code == "duplicate_overlap"
+        )
+
+    @pytest.mark.parametrize("pair", [("train", "test"), ("validation", "test"), ("train", "validation")])
+    def test_a_subject_in_two_parts_is_refused(self, pair):
+        table, features = images()
+        table["subject_id"] = table["participant_id"]
+        for part in pair:
+            table.loc[np.flatnonzero(table["split"] == part)[0], "subject_id"] = "cat"
+        with pytest.raises(LeakageError, match=f"1 subjects stand in {pair[0]} and in {pair[1]} .cat"):
+            plan(table, features)
+
+
+class TestRefusals:
+    def test_another_value_is_refused_with_its_rows(self):
+        table, features = images()
+        table.loc[[3, 8], "split"] = ["val", "Train"]
+        names = ", ".join(f"{table['participant_id'][row]}: '{table['split'][row]}'" for row in (3, 8))
+        with pytest.raises(DataError, match=f"2 of 440 have something else .{names}") as caught:
+            plan(table, features)
+        assert "train, validation or test in every row" in str(caught.value)
+
+    def test_a_missing_value_is_refused(self):
+        table, features = images()
+        table["split"] = table["split"].where(table.index != 4, None)
+        with pytest.raises(DataError, match=r"1 of 440 have something else .*'n/a'"):
+            plan(table, features)
+
+    @pytest.mark.parametrize("part", ["train", "test"])
+    def test_an_empty_part_is_refused(self, part):
+        table, features = images()
+        with pytest.raises(DataError, match=f"no row is of '{part}'"):
+            plan(table, features, where={"split": [name for name in SIZES if name != part]})
+
+    def test_a_class_without_training_images_is_named(self):
+        table, features = images()
+        rows = (table["label"] == "class 3") & (table["split"] == "train")
+        with pytest.raises(DataError, match="no row of train has 'class 3', which validation or test has"):
+            plan(table[~rows].reset_index(drop=True), features[~rows])
+
+    def test_a_class_without_test_images_is_said(self):
+        table, features = images()
+        rows = (table["label"] == "class 3") & (table["split"] == "test")
+        study = plan(table[~rows].reset_index(drop=True), features[~rows])
+        assert "No row of test has 'class 3'" in next(n.message for n in study.notices if n.code == "class_untested")
+
+    @pytest.mark.parametrize("part", ["train", "test"])
+    def test_one_class_in_a_part_is_refused(self, part):
+        table, features = images(n_classes=2)
+        rows = (table["label"] == "class 1") & (table["split"] == part)
+        with pytest.raises(DataError, match=f"rows of {part} have the one class 'class 0'"):
+            plan(table[~rows].reset_index(drop=True), features[~rows])
+
+    def test_a_column_that_is_not_there_is_refused_with_the_likely_one(self):
+        table, features = images()
+        with pytest.raises(ConfigError, match=r"there is no column 'splits'\. Did you mean 'split'"):
+            plan(table, features, split_column="splits")
+
+    @pytest.mark.parametrize(
+        ("options", "named"),
+        [
+            ({"splits": "leave-site-out"}, "splits=leave-site-out"),
+            ({"split_file": "splits.tsv", "n_repeats": 2}, "split_file and n_repeats"),
+            ({"n_permutations": 10}, "n_permutations"),
+        ],
+    )
+    def test_what_needs_folds_is_refused(self, options, named):
+        with pytest.raises(ValidationError, match=f"split_column: .* so {named} cannot be had"):
+            EvaluationSettings(**{**FAST, **options})
+
+
+def test_more_than_a_hundred_classes_are_classes_of_images_and_elsewhere_identifiers():
+    table, features = images(n_classes=101, sizes={"train": 808, "test": 303})
+    table["label"] = [f"class {row % 101:03d}" for row in range(len(table))]
+    rest = table.sort_values("label", ignore_index=True)
+    rest["split"] = np.where(np.arange(len(rest)) % 11 < 8, "train", "test")
+    assert len(plan(rest, features).target.classes) == 101
+    with pytest.raises(DataError, match="looks like an identifier"):
+        plan(rest, features, split_column=None)

@@ -15,6 +15,8 @@ from neurocontrast.exceptions import ConfigError, DataError
 
 __all__ = ["Encoder", "Features", "check_shape"]
 
+_COLOURS = 3
+
 
 class Features(Protocol):
     """What an encoder asks of the network that makes its feature maps.
@@ -53,8 +55,8 @@ class Encoder(nn.Module):
 
     Attributes
     ----------
-    n_dims : int
-        Axes of a sample, besides channels: 2 or 3.
+    n_dims, n_channels : int
+        Axes of a sample, besides channels: 2, with the three channels of colours, or 3, with one.
     n_features : int
         Size of the representation.
     smallest_shape : int
@@ -72,11 +74,12 @@ class Encoder(nn.Module):
         self.features = features
         self.settings = settings
         self.n_dims, self.n_features = asked.n_dims, asked.n_features
+        self.n_channels = _COLOURS if self.n_dims == 2 else 1
         self.smallest_shape = asked.smallest_shape
         self.layout, self.inference_layout = asked.layout, asked.inference_layout
         if self.n_dims == 2:
-            self.register_buffer("mean", torch.zeros(3))
-            self.register_buffer("std", torch.ones(3))
+            self.register_buffer("mean", torch.zeros(_COLOURS))
+            self.register_buffer("std", torch.ones(_COLOURS))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Map volumes (n, 1, D, H, W), or images (n, 3, H, W), to representations (n, n_features).
@@ -108,7 +111,10 @@ class Encoder(nn.Module):
         if self.n_dims != 2:
             raise ValueError(f"encoder '{self.settings.name}' has no standardisation: volumes come standardised.")
         made = [np.asarray(values, dtype=np.float64) for values in (mean, std)]
-        if any(values.shape != (3,) or not np.isfinite(values).all() for values in made) or not (made[1] > 0).all():
+        if (
+            any(values.shape != (_COLOURS,) or not np.isfinite(values).all() for values in made)
+            or not (made[1] > 0).all()
+        ):
             raise DataError(
                 "the images' colours cannot be standardised: three finite means and three standard deviations above 0 "
                 f"are needed, found {made[0].tolist()} and {made[1].tolist()}. Is a colour the same in every image? "

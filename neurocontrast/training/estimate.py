@@ -1,6 +1,6 @@
 """How fast a configuration trains here, and with how much memory: measured on a few steps of real work.
 
-Steps grow from a small volume and two scans to the configured shape and batch, as far as the
+Steps grow from a small image and two samples to the configured shape and batch, as far as the
 time given allows and memory is there; from the largest of them the run is extrapolated.
 """
 
@@ -29,7 +29,8 @@ from neurocontrast.training.steps import train_batches
 
 __all__ = ["Throughput", "Work", "measure_throughput"]
 
-Shape = tuple[int, int, int]
+Shape = tuple[int, ...]
+"""Of an image without its channels: two axes, or three."""
 
 _SMALLEST_STEP = 2
 _LARGEST_SHARE_OF_MEMORY = 0.8
@@ -37,8 +38,8 @@ _STEPS_OF_MEMORY = (4, 8)
 _BYTES_PER_VOXEL = 4
 _BESIDE_TENSORS = 1.15
 """Memory a network takes over that of its tensors: convolutions' workspaces, and what the allocator keeps."""
-_VOLUMES_READ_AHEAD = 3
-"""Batches of a run's volumes that are in memory beside the one that is computed on, at most."""
+_IMAGES_READ_AHEAD = 3
+"""Batches of a run's images that are in memory beside the one that is computed on, at most."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,15 @@ class Throughput:
     Parameters
     ----------
     shape : tuple of int
-        Volumes of the largest step that was timed.
+        Images of the largest step that was timed, without channels.
     n_scans : int
-        Scans of that step.
+        Samples of that step.
     is_as_configured : bool
         Whether that is the shape and the batch that were asked for.
     training_seconds : float
-        A scan: reading, two views, loss, gradient, step.
+        A sample: reading, two views, loss, gradient, step.
     encoding_seconds : float
-        A scan that is only encoded: two views, without gradient.
+        A sample that is only encoded: two views, without gradient.
     memory_bytes : int
         Estimated peak of the process (of the GPU, where there is one) with the configured shape and batch.
     checkpoint_bytes : int
@@ -88,9 +89,9 @@ class Work:
     settings : TrainingSettings
         The run's.
     shape : tuple of int
-        Of the run's volumes.
+        Of the run's images, without channels.
     smallest_shape : int
-        Fewest voxels an axis may have for the network.
+        Fewest voxels or pixels an axis may have for the network.
     seed : int
         The run's.
     """
@@ -105,13 +106,13 @@ class Work:
 
     @property
     def n_scans(self) -> int:
-        """Scans of a step on one device."""
+        """Samples of a step on one device."""
         n_devices = self.settings.devices * self.settings.num_nodes
         return max(_SMALLEST_STEP, math.ceil(self.settings.batch_size / n_devices))
 
     @property
     def n_scans_of_graph(self) -> int:
-        """Scans whose graph is kept at once."""
+        """Samples whose graph is kept at once."""
         return min(self.settings.micro_batch_size or self.n_scans, self.n_scans)
 
 
@@ -146,7 +147,7 @@ def measure_throughput(
     clock: Callable[[], float],
     progress: Progress = SILENT,
 ) -> Throughput:
-    """Time real training steps on synthetic volumes.
+    """Time real training steps on synthetic images.
 
     Parameters
     ----------
@@ -154,7 +155,7 @@ def measure_throughput(
         Of several devices one is measured, with its share of the batch.
     seconds : float
         About how long it may take. Where that is too short for a step with the configured shape,
-        time is extrapolated from smaller volumes, in proportion to voxels.
+        time is extrapolated from smaller images, in proportion to voxels or pixels.
     memory_limit : int or None
         Bytes; no step is tried that is expected to need more than four fifths of it.
     clock : callable
@@ -182,14 +183,13 @@ def measure_throughput(
         training_seconds=timed.training_seconds * times,
         encoding_seconds=timed.encoding_seconds * times,
         memory_bytes=memory.of(shape, work.n_scans_of_graph),
-        checkpoint_bytes=_size_of([session.tensors(), session.model.encoder.state_dict()]),
+        checkpoint_bytes=_size_of([session.tensors(), session.model.state_dict()]),
         device=session.fabric.device.type,
     )
 
 
 def _shrunk(shape: Shape, factor: int, smallest: int) -> Shape:
-    first, second, third = (min(n, max(smallest, -(-n // factor))) for n in shape)
-    return first, second, third
+    return tuple(min(n, max(smallest, -(-n // factor))) for n in shape)
 
 
 def _larger(
@@ -206,7 +206,7 @@ def _larger(
     for shape in reversed(shapes[shapes.index(timed.shape) + 1 :]):
         if fits(shape, _SMALLEST_STEP):
             return shape, _SMALLEST_STEP
-    # More scans also where the shape cannot grow: overhead then weighs as little as in the run.
+    # More samples also where the shape cannot grow: overhead then weighs as little as in the run.
     n_scans = work.n_scans
     while n_scans > timed.n_scans:
         if fits(timed.shape, n_scans):
@@ -216,17 +216,18 @@ def _larger(
 
 
 class _Synthetic:
-    """As many volumes as are asked for, all with the same noise; reading one costs a copy, as from the cache."""
+    """As many images as are asked for, all with the same noise; reading one costs a copy, as from a file."""
 
     def __init__(self, shape: Shape, n_scans: int) -> None:
-        self._volume = torch.randn((1, *shape), generator=torch.Generator().manual_seed(0))
+        # Between 0 and 1, as the views of colours want them.
+        self._image = torch.rand(shape, generator=torch.Generator().manual_seed(0))
         self._n_scans = n_scans
 
     def __len__(self) -> int:
         return self._n_scans
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor | int]:
-        return {"image": self._volume.clone(), "index": index}
+        return {"image": self._image.clone(), "index": index}
 
 
 def _open(work: Work, shape: Shape) -> Session:
@@ -235,14 +236,15 @@ def _open(work: Work, shape: Shape) -> Session:
         name: torch.linspace(20, 80, n_scans) if kind == "continuous" else torch.arange(n_scans) % 2
         for name, kind in work.objective.columns.items()
     }
+    model = work.build()
     data = TrainingData(
-        images=_Synthetic(shape, n_scans),
+        images=_Synthetic((model.encoder.n_channels, *shape), n_scans),
         names=[f"synthetic {row}" for row in range(n_scans)],
         metadata=metadata,
         training_rows=range(n_scans),
     )
     alone = work.settings.model_copy(update={"devices": 1, "num_nodes": 1, "strategy": "auto", "sampling": "shuffle"})
-    session = start_session(work.build(), work.objective, work.views, data, settings=alone, seed=work.seed)
+    session = start_session(model, work.objective, work.views, data, settings=alone, seed=work.seed)
     session.model.train()
     return session
 
@@ -277,8 +279,8 @@ def _train(session: Session, n_scans: int) -> None:
 @torch.no_grad()
 def _encode(session: Session, n_scans: int) -> None:
     with batch_statistics(session.model), session.read([list(range(n_scans))]) as reading:
-        for rows, volumes in reading:
-            session.encode_views(volumes, rows, epoch=-1)
+        for rows, images in reading:
+            session.encode_views(images, rows, epoch=-1)
     _wait(session)
 
 
@@ -304,14 +306,14 @@ def _measure_memory(session: Session, shape: Shape) -> _Memory:
     session.optimizer.zero_grad(set_to_none=True)
     fewer, more = _STEPS_OF_MEMORY
     slope = max(0.0, (peaks[1] - peaks[0]) / ((more - fewer) * math.prod(shape)))
-    read_ahead = 0 if on_gpu else _VOLUMES_READ_AHEAD * _BYTES_PER_VOXEL
+    read_ahead = 0 if on_gpu else _IMAGES_READ_AHEAD * _BYTES_PER_VOXEL * session.model.encoder.n_channels
     return _Memory(before + kept, _BESIDE_TENSORS * slope + read_ahead)
 
 
 def _differentiate(session: Session, n_scans: int) -> None:
     with session.read([list(range(n_scans))]) as reading:
-        for rows, volumes in reading:
-            z1, z2, metadata = session.embed_views(volumes, rows, epoch=0)
+        for rows, images in reading:
+            z1, z2, metadata = session.embed_views(images, rows, epoch=0)
             session.fabric.backward(session.objective(z1, z2, metadata))
     _wait(session)
 

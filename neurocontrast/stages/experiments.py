@@ -173,8 +173,8 @@ def _facts(root: Path, experiment: Experiment) -> list[str]:
     """Return what was done, as lines: images, network and training, from the first run's own files."""
     place = root / experiment.reference / f"seed-{experiment.seeds[0]}"
     summary = read_summary(place / experiment.layers[0] / "evaluation.json")
-    images, n = experiment.prepared_images, summary.get("n") or {}
-    run = summary.get("run") or {}
+    images, run = experiment.prepared_images, summary.get("run") or {}
+    n = (summary.get("split") or {}).get("n") or {}
     parts = ("train", "validation", "test")
     counted = ", ".join(f"{n[part]:,} {part}" for part in parts if isinstance(n.get(part), int))
     seeds = ", ".join(map(str, experiment.seeds))
@@ -184,7 +184,7 @@ def _facts(root: Path, experiment: Experiment) -> list[str]:
         f"Seeds: {seeds} (weights, order and views; the images and their split are the same)",
     ]
     if run.get("epochs") is not None:
-        trained = run.get("n_training_scans") or run.get("n_training_samples")
+        trained = run.get("n_training_scans")
         lines.append(f"{run['epochs']} epochs" + (f" of {trained:,} images" if trained else "") + " (reference)")
     if experiment.annotation is not None:
         lines.append(

@@ -115,8 +115,8 @@ def test_every_figure_is_written_as_png_and_svg_with_its_numbers(tmp_path):
     summarise_experiment(tmp_path / "out", experiment=experiment)
     figures = tmp_path / "out" / "figures"
     names = {path.stem for path in figures.glob("*.png")}
-    assert {"variants_accuracy_encoder", "variants_accuracy_head", "variants_sensitive_mse_head", "epochs", "series_accuracy",
-            "series_sensitive_mse", "tradeoff", "classes_fair", "cosines_fair"} <= names  # fmt: skip
+    assert {"variants_accuracy_encoder", "variants_accuracy_head", "variants_sensitive_mse_head", "epochs",
+            "series_accuracy", "series_sensitive_mse", "tradeoff", "classes_fair", "cosines_fair"} <= names  # fmt: skip
     assert names == {path.stem for path in figures.glob("*.svg")}
     heat = pd.read_csv(figures / "classes_fair.tsv", sep="\t")
     assert heat.loc[heat["class"] != heat["reference"], "cosine"].tolist() == pytest.approx([0.1] * 6), (

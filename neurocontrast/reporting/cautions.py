@@ -9,6 +9,7 @@ from neurocontrast.reporting.new_site_sentences import say_new_site, say_nothing
 from neurocontrast.reporting.new_sites import is_lost, new_site_metric, nothing_left
 from neurocontrast.reporting.outlyingness import count_outside
 from neurocontrast.reporting.outlyingness_sentences import say_outside
+from neurocontrast.reporting.words import IMAGES, SCANS, Words
 
 __all__ = ["explain_warning", "hide_ids", "list_warnings"]
 
@@ -92,6 +93,33 @@ _EXPLANATIONS = {
         "Pooling compares scores of models that were fitted on different scans. The AUC within folds does not."
     ),
 }
+_SEEN_IMAGE = "The encoder has already seen these images, so the figures below may be too good."
+_COPIED = "The same image on both sides is learned by heart, not recognised: the figures below may be too good."
+_OF_IMAGES = {
+    "pretraining_overlap": _SEEN_IMAGE,
+    "overlap_unknown": "If some of the test images were in pretraining, the figures below may be too good.",
+    "duplicate_overlap": _COPIED,
+    "external_duplicates": _COPIED,
+    "external_shared_subjects": _SEEN_IMAGE,
+    "validation_pretrained": (
+        "What was chosen on these images was chosen on images that the encoder knows, so the choice may not be the "
+        "best for new ones. The figures of the test images are not touched by it."
+    ),
+    "no_validation": "The strength of the probe's penalty was chosen within the training images instead.",
+    "few_subjects": "With so few images chance alone moves the result a lot. Read the interval, not the point.",
+    "class_untested": "Nothing is known of these classes; balanced accuracy is of the others.",
+    "fold_unseen_class": "No probe can name a class that it was never shown; its images count as errors.",
+    "excluded_missing_target": "They are in no figure below.",
+    "perfect_separation": "Look for a copy of the label in the images, or of test images in training.",
+    "not_converged": "Its coefficients are not the best ones; a smaller C, or more steps, usually help.",
+    "class_imbalance": _EXPLANATIONS["class_imbalance"],
+}
+"""What a warning means where images were evaluated."""
+_NOT_OF_IMAGES = frozenset(
+    {"site_missing", "single_site", "baseline_empty", "baseline_incomplete", "outside_distribution"}
+)
+"""Warnings about what an evaluation of images does not have."""
+
 # A code of another version still finds its family by a word in it.
 _FAMILIES = (
     ("overlap", _SEEN),
@@ -106,9 +134,11 @@ _FAMILIES = (
 _GENERAL = "Keep this in mind while reading the figures below."
 
 
-def explain_warning(code: str) -> str:
+def explain_warning(code: str, words: Words = SCANS) -> str:
     """Return what a warning of this code means for the reading of the report."""
     name = code.lower().replace("-", "_")
+    if words is IMAGES:
+        return _OF_IMAGES.get(name, _GENERAL)
     if name in _EXPLANATIONS:
         return _EXPLANATIONS[name]
     return next((text for word, text in _FAMILIES if word in name), _GENERAL)
@@ -119,18 +149,25 @@ def list_warnings(files: EvaluationFiles, *, show_ids: bool = False) -> list[tup
 
     An allowed overlap with pretraining is told even where the evaluation lists no warning of it.
     """
+    words = files.words
     found, codes = [], []
     for warning in files.summary.get("warnings") or []:
         # A bare sentence is accepted too: a warning must never be lost over its form.
         parts = warning if isinstance(warning, dict) else {"message": warning}
         code = str(parts.get("code", ""))
         message = str(parts.get("message") or code)
+        if words is IMAGES and code in _NOT_OF_IMAGES:
+            continue
         codes.append(code)
-        found.append((message if show_ids else hide_ids(message, files, code=code), explain_warning(code)))
+        found.append((message if show_ids else hide_ids(message, files, code=code), explain_warning(code, words)))
     n_overlap = files.summary.get("n_overlap") or 0
     if n_overlap and not any("overlap" in code for code in codes):
-        message = f"{n_overlap} of the subjects evaluated here were also in the pretraining cohort (overlap allowed)."
-        found.insert(0, (message, explain_warning("pretraining_overlap")))
+        message = (
+            f"{n_overlap} of the {words.units} evaluated here were also in the pretraining cohort (overlap allowed)."
+        )
+        found.insert(0, (message, explain_warning("pretraining_overlap", words)))
+    if words is IMAGES:
+        return found
     derived = [*_look_at_new_site(files, codes), *_look_at_outside(files)]
     return found + [(message, explain_warning(code)) for code, message in derived if code not in codes]
 

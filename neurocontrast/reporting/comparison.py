@@ -17,6 +17,7 @@ from neurocontrast.reporting.metrics import leading_metrics
 from neurocontrast.reporting.naming import join_words, split_name
 from neurocontrast.reporting.reading import read_table
 from neurocontrast.reporting.summary import FORMAT, KINDS, read_json
+from neurocontrast.reporting.words import Words, words_of
 
 __all__ = ["ComparisonFiles", "read_comparison", "render_comparison"]
 
@@ -25,6 +26,7 @@ _COLUMNS = {
     "differences": ("metric", "model", "reference", "difference"),
     "learning_curves": ("model", "metric", "n_train", "mean"),
     "tradeoff": ("model", "metric"),
+    "sensitive": ("model", "column", "mse"),
 }
 TRADEOFF_COLUMNS = (
     "weight_name", "weight", "site_balanced_accuracy", "site_low", "site_high", "site_chance",
@@ -32,6 +34,8 @@ TRADEOFF_COLUMNS = (
     "ratio", "ratio_low", "ratio_high", "constant", "n", "n_outside", "n_unseen", "n_unseen_outside",
 )  # fmt: skip
 """What tradeoff.tsv may hold beside model and metric."""
+SENSITIVE_COLUMNS = ("low", "high", "constant_mse", "difference", "difference_low", "difference_high")
+"""What sensitive.tsv may hold beside model, column and mse."""
 _REMEDY = "Run 'neurocontrast compare' again."
 
 
@@ -51,6 +55,8 @@ class ComparisonFiles:
         ``learning_curves.tsv``.
     tradeoff : DataFrame or None
         ``tradeoff.tsv``: the site against the target, one row a model.
+    sensitive : DataFrame or None
+        ``sensitive.tsv``: the error of the sensitive variable of every model.
     """
 
     folder: Path
@@ -59,6 +65,18 @@ class ComparisonFiles:
     differences: pd.DataFrame
     learning: pd.DataFrame | None = None
     tradeoff: pd.DataFrame | None = None
+    sensitive: pd.DataFrame | None = None
+
+    @property
+    def words(self) -> Words:
+        """How what was evaluated is called: scans, or images."""
+        models = self.summary.get("models") or [{}]
+        return words_of(models[0].get("run"))
+
+    @property
+    def fixed(self) -> bool:
+        """Whether there is one test set, given beforehand, and not cross-validation."""
+        return self.summary.get("splits") == "fixed"
 
     @property
     def kind(self) -> str:
@@ -88,7 +106,7 @@ class ComparisonFiles:
     @property
     def leading(self) -> list[str]:
         """The metrics that are drawn."""
-        return leading_metrics(self.kind, self.metrics)
+        return leading_metrics(self.kind, self.metrics, self.words)
 
     @property
     def level(self) -> float:
@@ -129,6 +147,7 @@ def read_comparison(folder: str | os.PathLike[str]) -> ComparisonFiles:
         _with_columns(differences, ("low", "high", "n_folds", "p_value", "p_adjusted")),
         tables["learning_curves"],
         None if tables["tradeoff"] is None else _with_columns(tables["tradeoff"], TRADEOFF_COLUMNS),
+        None if tables["sensitive"] is None else _with_columns(tables["sensitive"], SENSITIVE_COLUMNS),
     )
 
 
@@ -139,18 +158,25 @@ def _with_columns(table: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 def render_comparison(files: ComparisonFiles, sections: Sequence[Section]) -> str:
     """Return the page of a comparison, which loads nothing and runs nothing."""
     s, environment = files.summary, files.summary.get("environment") or {}
-    repeats = f" × {s['n_repeats']} repeats" if (s.get("n_repeats") or 1) > 1 else ""
     head = PageHead(
         kicker="neurocontrast comparison of models",
         title=f"Predicting {s.get('target', '?')}: {join_words(files.names)}",
         facts=[
             ("Reference", files.reference),
             ("Compared with it", join_words([name for name in files.names if name != files.reference])),
-            ("Cross-validation", f"{s.get('n_folds', '?')} folds{repeats}, {split_name(str(s.get('splits')))}; the "
-                                 "same scans and folds for every model"),
+            ("Evaluation" if files.fixed else "Cross-validation", _design(files)),
         ],
         simulated=files.simulated,
         version=str(environment.get("neurocontrast") or ""),
         created=str(environment.get("created") or ""),
     )  # fmt: skip
     return render_sections(head, sections)
+
+
+def _design(files: ComparisonFiles) -> str:
+    s, items = files.summary, files.words.items
+    if files.fixed:
+        return f"the same training, validation and test {items} for every model"
+    repeats = f" × {s['n_repeats']} repeats" if (s.get("n_repeats") or 1) > 1 else ""
+    how = split_name(str(s.get("splits")))
+    return f"{s.get('n_folds', '?')} folds{repeats}, {how}; the same {items} and folds for every model"

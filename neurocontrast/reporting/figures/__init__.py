@@ -8,6 +8,7 @@ from neurocontrast.reporting.figures.confounds import confound_metrics, draw_con
 from neurocontrast.reporting.figures.confusion import count_confusion, count_text, decisions, draw_confusion, name_rule
 from neurocontrast.reporting.figures.curves import draw_one_vs_rest, draw_precision_recall, draw_roc
 from neurocontrast.reporting.figures.embedding_map import MAPS, draw_map, list_map_columns
+from neurocontrast.reporting.figures.fairness import draw_fairness
 from neurocontrast.reporting.figures.flow import draw_flow, list_steps
 from neurocontrast.reporting.figures.forest import draw_forest
 from neurocontrast.reporting.figures.headline import draw_headline
@@ -43,6 +44,7 @@ __all__ = [
     "draw_confusion",
     "draw_dependence",
     "draw_differences",
+    "draw_fairness",
     "draw_flow",
     "draw_forest",
     "draw_headline",

@@ -21,12 +21,13 @@ from neurocontrast.reporting.style import (
     new_figure,
     styled,
 )
+from neurocontrast.reporting.words import IMAGES, SCANS, Words
 
 __all__ = ["draw_differences", "draw_models"]
 
 
 @styled
-def draw_models(models: pd.DataFrame, metric: str, *, n_classes: int) -> Picture | None:
+def draw_models(models: pd.DataFrame, metric: str, *, n_classes: int, words: Words = SCANS) -> Picture | None:
     """Draw a metric of every model with its interval; None where no model has it.
 
     Parameters
@@ -37,6 +38,8 @@ def draw_models(models: pd.DataFrame, metric: str, *, n_classes: int) -> Picture
         Which one is drawn.
     n_classes : int
         Classes of the target, for the chance level.
+    words : Words
+        What was evaluated.
     """
     rows = models[(models["metric"] == metric) & models["value"].notna()].reset_index(drop=True)
     if rows.empty:
@@ -47,24 +50,24 @@ def draw_models(models: pd.DataFrame, metric: str, *, n_classes: int) -> Picture
         if row["high"] > row["low"]:
             axes.plot([row["low"], row["high"]], [position, position], color=color, linewidth=2.2)
         axes.plot(row["value"], position, marker=marker, linestyle="none", color=color, markersize=8)
-    chance = chance_level(metric, n_classes)
+    chance = chance_level(metric, n_classes, words)
     if chance is not None:
         axes.axvline(chance, color=CHANCE, linestyle=":", linewidth=1.3, label="Chance")
-    about = describe_metric(metric)
+    about = describe_metric(metric, words)
     _finish(axes, rows["model"], about.label)
     legend_below(figure, axes)
-    words = "; ".join(_words(row, "value") for row in rows.assign(name=rows["model"]).to_dict("records"))
+    told = "; ".join(_words(row, "value") for row in rows.assign(name=rows["model"]).to_dict("records"))
     return Picture(
         f"models_{metric}",
         figure,
-        alt=f"{about.label} of each model: {words}.",
-        caption=f"{about.label} of each model, pooled out-of-fold, with bootstrap intervals over the same resamples.",
+        alt=f"{about.label} of each model: {told}.",
+        caption=f"{about.label} of each model{_pooled(words)}, with bootstrap intervals over the same resamples.",
         numbers=rows,
     )
 
 
 @styled
-def draw_differences(differences: pd.DataFrame, metric: str) -> Picture | None:
+def draw_differences(differences: pd.DataFrame, metric: str, *, words: Words = SCANS) -> Picture | None:
     """Draw the difference of every model from the reference with its interval; None where there is none.
 
     Parameters
@@ -73,6 +76,8 @@ def draw_differences(differences: pd.DataFrame, metric: str) -> Picture | None:
         ``metric, model, reference, difference, low, high, p_adjusted``.
     metric : str
         Which one is drawn.
+    words : Words
+        What was evaluated.
     """
     rows = differences[(differences["metric"] == metric) & differences["difference"].notna()].reset_index(drop=True)
     if rows.empty:
@@ -85,22 +90,26 @@ def draw_differences(differences: pd.DataFrame, metric: str) -> Picture | None:
         axes.plot(row["difference"], position, marker="s", linestyle="none", color=MAIN, markersize=7.5,
                   markerfacecolor=MAIN if settled else "white", markeredgewidth=1.6)  # fmt: skip
     axes.axvline(0, color=CHANCE, linestyle=":", linewidth=1.3, label="No difference")
-    about = describe_metric(metric)
+    about = describe_metric(metric, words)
     reference = distinct_labels([rows["reference"].iloc[0]], length=24)[0]
     _finish(axes, rows["model"], f"Difference in {about.name} from {reference}")
     _say_direction(axes, higher_is_better=about.higher_is_better)
     legend_below(figure, axes)
-    words = "; ".join(_words(row, "difference") for row in rows.assign(name=rows["model"]).to_dict("records"))
+    told = "; ".join(_words(row, "difference") for row in rows.assign(name=rows["model"]).to_dict("records"))
     return Picture(
         f"differences_{metric}",
         figure,
-        alt=f"Difference in {about.label} from {rows['reference'].iloc[0]}: {words}.",
+        alt=f"Difference in {about.label} from {rows['reference'].iloc[0]}: {told}.",
         caption=(
             f"Paired differences in {about.name}, with bootstrap intervals. Filled squares: the interval leaves out "
             "zero; hollow ones: it does not."
         ),
         numbers=rows,
     )
+
+
+def _pooled(words: Words) -> str:
+    return "" if words is IMAGES else ", pooled out-of-fold"
 
 
 def _finish(axes: Axes, names: Sequence[str] | pd.Series, label: str) -> None:

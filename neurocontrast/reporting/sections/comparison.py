@@ -26,8 +26,10 @@ from neurocontrast.reporting.methods_statistics import describe_intervals
 from neurocontrast.reporting.metrics import DASH, describe_metric, interval_text, number_text
 from neurocontrast.reporting.naming import flatten, join_words, objective_text, shorten_paths
 from neurocontrast.reporting.references import Citations
+from neurocontrast.reporting.sections.images import comparison as of_images
 from neurocontrast.reporting.sections.tradeoff import build_tradeoff
 from neurocontrast.reporting.tables import cell, count_cell
+from neurocontrast.reporting.words import IMAGES
 
 __all__ = ["COMPARISON_SECTIONS", "build_comparison"]
 
@@ -37,7 +39,10 @@ SIGNIFICANCE = 0.05
 
 def build_comparison(files: ComparisonFiles) -> list[Section]:
     """Return the sections of a comparison, in the order in which they are read."""
-    return [build(files) for build in COMPARISON_SECTIONS]
+    if files.words is not IMAGES:
+        return [build(files) for build in COMPARISON_SECTIONS]
+    builders = [build for build in _IMAGE_SECTIONS if build is not _build_learning or files.learning is not None]
+    return [build(files) for build in builders]
 
 
 def _build_warnings(files: ComparisonFiles) -> Section:
@@ -53,9 +58,10 @@ def _build_warnings(files: ComparisonFiles) -> Section:
     items = []
     for code, names in found.items():
         whose = "all models" if len(names) == everybody else join_words(names)
-        items.append((f"{code.replace('_', ' ').capitalize()} ({whose}).", explain_warning(code)))
+        items.append((f"{code.replace('_', ' ').capitalize()} ({whose}).", explain_warning(code, files.words)))
     lead = "Warnings of the evaluations that are compared; their reports say more."
-    return Section("warnings", f"Read this first: {len(items)} warnings", [Items(items, role="warnings")], lead=lead)
+    title = f"Read this first: {len(items)} warning{'s' if len(items) > 1 else ''}"
+    return Section("warnings", title, [Items(items, role="warnings")], lead=lead)
 
 
 def _build_result(files: ComparisonFiles) -> Section:
@@ -161,7 +167,7 @@ def _build_learning(files: ComparisonFiles) -> Section:
     if files.learning is not None:
         names = list(dict.fromkeys(files.learning["model"]))
         drawn = (
-            draw_learning_of_models(files.learning, metric, names=names, n_classes=files.n_classes)
+            draw_learning_of_models(files.learning, metric, names=names, n_classes=files.n_classes, words=files.words)
             for metric in files.leading[:2]
         )
         pictures = [picture for picture in drawn if picture is not None]
@@ -171,7 +177,8 @@ def _build_learning(files: ComparisonFiles) -> Section:
             "evaluate … --train-sizes 100,200,…`."
         )
         return Section("learning", title, [Paragraph(text, role="note")])
-    lead = "The same test folds; the same draws of subjects where the evaluations have the same seed."
+    tested = files.words.items if files.fixed else "folds"
+    lead = f"The same test {tested}; the same draws of {files.words.units} where the evaluations have the same seed."
     return Section("learning", title, [Pictures(pictures, wide=True)], lead=lead)
 
 
@@ -228,7 +235,7 @@ def _build_provenance(files: ComparisonFiles) -> Section:
             ("Objective", objective_text(model.get("objective"))),
             ("Embeddings", shorten_paths(str(embeddings.get("file") or "not recorded"))),
             ("Digest", str(embeddings.get("digest") or "not recorded")),
-            ("Subjects also in pretraining", str(model.get("n_overlap"))),
+            (f"{files.words.units.capitalize()} also in pretraining", str(model.get("n_overlap"))),
         ]
         blocks.append(Facts(facts, title=str(model.get("name"))))
     environment = {key: value for key, value in (files.summary.get("environment") or {}).items() if key != "command"}
@@ -247,3 +254,14 @@ COMPARISON_SECTIONS: tuple[Callable[[ComparisonFiles], Section], ...] = (
     _build_provenance,
 )
 """The builders, in reading order."""
+
+_IMAGE_SECTIONS: tuple[Callable[[ComparisonFiles], Section], ...] = (
+    _build_warnings,
+    of_images.build_result,
+    of_images.build_fairness,
+    _build_learning,
+    of_images.build_methods,
+    of_images.build_silences,
+    _build_provenance,
+)
+"""Those of a comparison of images."""

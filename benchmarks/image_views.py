@@ -264,13 +264,13 @@ def show_step(options: argparse.Namespace) -> None:
 def draw_picture(options: argparse.Namespace) -> None:
     from matplotlib import pyplot as plt
 
-    rows = [(name, preset, images) for name, preset, images in picture_rows(options.store)]
+    rows = picture_rows(options.store)
     n_views = 9
     figure, axes = plt.subplots(len(rows), 1 + n_views, figsize=(9.6, 1.02 * len(rows)), dpi=150)
-    for axes_of_row, (name, preset, image) in zip(axes, rows, strict=True):
+    for row, (axes_of_row, (name, preset, image)) in enumerate(zip(axes, rows, strict=True)):
         views = [image[None].float() / 255.0]
         maker = TwoImageViews(preset, seed=0)
-        views += [maker.view(image[None], [len(name)], epoch=epoch, view=0) for epoch in range(n_views)]
+        views += [maker.view(image[None], [row], epoch=epoch, view=0) for epoch in range(n_views)]
         for axis, view in zip(axes_of_row, views, strict=True):
             axis.imshow(view[0].permute(1, 2, 0).numpy(), interpolation="nearest")
             axis.set_xticks([], [])
@@ -292,11 +292,11 @@ def picture_rows(store: Path | None) -> list[tuple[str, ImageAugmentSettings, Te
     padded = ImageAugmentSettings(crop=None, pad_crop=PadCropSettings(), colour_jitter=None, grayscale=None)
     presets["padded crop"] = padded
     rows = [(name, preset, image) for (name, preset), image in zip(presets.items(), photographs, strict=False)]
-    for index, colour in ((3, (200, 60, 40)), (14, (40, 90, 190))):
-        ink = torch.from_numpy(load_digits().images[index] / 16.0).float()[None]
-        ink = torch.nn.functional.interpolate(ink[None], size=(32, 32), mode="bicubic")[0].clamp(0, 1)
-        background = torch.tensor(colour)[:, None, None] * torch.ones(3, 32, 32)
-        digit = (background * (1 - ink) + 255 * ink).to(torch.uint8)
+    for index, colour in ((3, (214, 39, 40)), (14, (31, 119, 180))):
+        ink = torch.from_numpy(load_digits().images[index] / 16.0).float()[None, None]
+        ink = torch.nn.functional.interpolate(ink, size=(24, 24), mode="bicubic")[0].clamp(0, 1)
+        ink = torch.nn.functional.pad(ink, [4] * 4)
+        digit = (torch.tensor(colour)[:, None, None] * (1 - ink)).to(torch.uint8)
         rows.append(("digits", ImageAugmentSettings.digits(), digit))
     return rows
 

@@ -90,10 +90,11 @@ class TwoImageViews:
         _check(images, numbers)
         size = (images.shape[2], images.shape[3])
         at_once = _VALUES_AT_ONCE.get(images.device.type, _VALUES_AT_ONCE_ELSEWHERE)
-        step = max(1, at_once // max(1, images.shape[1:].numel()))
+        n_parts = -(-images.numel() // at_once)
         drawn = draw_image_views(self.settings, numbers, size=size, seed=self.seed, epoch=epoch, view=view)
-        if len(numbers) <= step:
+        if n_parts <= 1:
             return self._made(_unit_range(images), drawn)
+        step = -(-len(numbers) // n_parts)
         views = torch.empty(images.shape, dtype=torch.float32, device=images.device)
         for start in range(0, len(numbers), step):
             part = slice(start, start + step)

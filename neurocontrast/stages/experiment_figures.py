@@ -122,7 +122,9 @@ def _draw_classes(root: Path, experiment: Experiment) -> list[Picture]:
     numbers = np.concatenate([table["cosine"].to_numpy(dtype=float) for table in means.values()])
     limits = (float(np.nanmin(numbers)), float(np.nanmax(numbers)))
     return [
-        draw_class_cosines(table, name=f"classes_{variant}", title=experiment.labels[variant], limits=limits)
+        draw_class_cosines(
+            table, name=f"classes_{variant}", title=experiment.labels[variant], items="images", limits=limits
+        )
         for variant, table in means.items()
     ]
 
@@ -133,7 +135,9 @@ def _draw_cosines(root: Path, experiment: Experiment) -> list[Picture]:
     for variant in experiment.variants:
         tables = _read_tables(root, experiment, variant, "cosines.tsv", ("neighbour", "low", "high", "n"))
         pooled = pd.concat(tables).groupby(["neighbour", "low", "high"], sort=False, as_index=False)["n"].sum()
-        pictures.append(draw_nearest_cosines(pooled, name=f"cosines_{variant}", title=experiment.labels[variant]))
+        pictures.append(
+            draw_nearest_cosines(pooled, name=f"cosines_{variant}", title=experiment.labels[variant], items="images")
+        )
     return pictures
 
 

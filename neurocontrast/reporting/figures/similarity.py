@@ -34,7 +34,12 @@ def cosine_matrix(table: pd.DataFrame) -> pd.DataFrame:
 
 @styled
 def draw_class_cosines(
-    table: pd.DataFrame, *, name: str = "similarity", title: str = "", limits: tuple[float, float] | None = None
+    table: pd.DataFrame,
+    *,
+    name: str = "similarity",
+    title: str = "",
+    items: str = "scans",
+    limits: tuple[float, float] | None = None,
 ) -> Picture:
     """Draw the mean cosine of each class (rows, tested) with each (columns, trained).
 
@@ -44,6 +49,8 @@ def draw_class_cosines(
         ``class, reference, cosine``: ``similarity.tsv``.
     name, title : str
         Of the figure's file, and above it.
+    items : str
+        What the rows are: scans or images.
     limits : tuple of float, optional
         Ends of the colours, for several figures that are to be compared; the data's own by default.
     """
@@ -52,7 +59,8 @@ def draw_class_cosines(
     n_classes = len(square)
     side = float(np.clip(2.4 + 0.34 * n_classes, 3.6, 8.0))
     figure, axes = new_figure(height=side * 0.9, width=side + 0.6)
-    low, high = limits if limits is not None else (float(np.nanmin(numbers)), float(np.nanmax(numbers)))
+    known = numbers[np.isfinite(numbers)]
+    low, high = limits if limits is not None else (known.min(initial=1.0), known.max(initial=-1.0))
     drawn = axes.imshow(numbers, cmap="cividis", vmin=low, vmax=max(high, low + 1e-6), interpolation="none")
     if n_classes <= MAX_CELLS:
         for row, column in np.ndindex(n_classes, n_classes):
@@ -74,13 +82,15 @@ def draw_class_cosines(
         name,
         figure,
         alt=f"{title or 'Mean cosine of each class with each'}. {_alt(square)}",
-        caption="Mean cosine of the features of each class's test rows with each class's training rows.",
+        caption=f"Mean cosine of the features of each class's test {items} with each class's training {items}.",
         numbers=table[[column for column in ("class", "reference", "cosine", "n_pairs") if column in table]],
     )
 
 
 @styled
-def draw_nearest_cosines(table: pd.DataFrame, *, name: str = "cosines", title: str = "") -> Picture:
+def draw_nearest_cosines(
+    table: pd.DataFrame, *, name: str = "cosines", title: str = "", items: str = "scans"
+) -> Picture:
     """Draw histograms of the nearest cosine within the own class (target) and outside of it (noise).
 
     Parameters
@@ -89,6 +99,8 @@ def draw_nearest_cosines(table: pd.DataFrame, *, name: str = "cosines", title: s
         ``neighbour, low, high, n``: ``cosines.tsv``.
     name, title : str
         Of the figure's file, and above it.
+    items : str
+        What the rows are: scans or images.
     """
     figure, axes = new_figure(height=3.6)
     used = table.loc[table["n"] > 0]
@@ -102,7 +114,7 @@ def draw_nearest_cosines(table: pd.DataFrame, *, name: str = "cosines", title: s
         axes.stairs(share, edges, fill=True, color=color, alpha=0.35)
         axes.stairs(share, edges, color=color, linewidth=1.4, label=label)
         axes.axvline(_median(part), color=color, linestyle=":", linewidth=1.3)
-    axes.set(xlabel="Cosine with the nearest training row", ylabel="Share of the test rows")
+    axes.set(xlabel=f"Cosine with the nearest of the training {items}", ylabel=f"Share of the test {items}")
     if len(used):
         axes.set_xlim(float(used["low"].min()) - 0.04, float(used["high"].max()) + 0.04)
     axes.set_ylim(bottom=0)
@@ -115,8 +127,8 @@ def draw_nearest_cosines(table: pd.DataFrame, *, name: str = "cosines", title: s
         figure,
         alt=f"{title or 'Histograms of nearest cosines'}: median {medians['target']:.2f} with the own class, "
         f"{medians['noise']:.2f} with another.",
-        caption="Cosine of each test row with the nearest training row of its own class and of any other; dotted: "
-        "medians of the bins. Where the two overlap, neighbours do not tell the classes.",
+        caption=f"Cosine of the test {items} with the nearest training {items} of their own class and of any other; "
+        "dotted: medians of the bins. Where the two overlap, neighbours do not tell the classes.",
         numbers=table,
     )
 

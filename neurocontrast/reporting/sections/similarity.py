@@ -25,9 +25,9 @@ def build_similarity(files: EvaluationFiles, options: ReportOptions) -> Section 
     blocks: list[Block] = [Facts(_facts(block, files.words.items))]
     drawn = []
     if files.similarity is not None:
-        drawn.append(draw_class_cosines(files.similarity))
+        drawn.append(draw_class_cosines(files.similarity, items=files.words.items))
     if files.cosines is not None:
-        drawn.append(draw_nearest_cosines(files.cosines))
+        drawn.append(draw_nearest_cosines(files.cosines, items=files.words.items))
     if drawn:
         blocks.append(Pictures(drawn))
     if len(drawn) < 2:

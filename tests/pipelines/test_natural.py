@@ -1,0 +1,78 @@
+"""The workflow of the papers' experiments: checked before any job, and from digits to a table and a comparison."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A folder with the recipes and the workflow, to which nothing of the repository itself is written."""
+    for name in ("configs", "pipelines"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+def _snakemake(folder, *config, flags=()):
+    command = [sys.executable, "-m", "snakemake", "--snakefile", "pipelines/natural.smk"]
+    command += ["--profile", "pipelines/profiles/local", *flags, "--config", *config]
+    # The rules call the command of the environment that runs the tests, activated or not.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ | {"PATH": path})
+
+
+def test_a_dry_run_plans_every_variant_seed_and_layer(repository):
+    done = _snakemake(repository, "experiment=sincere", "seeds=[3,4]", "source=cifar10.tar.xz", flags=["--dry-run"])
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-2000:]
+    counts = dict(line.split() for line in said.splitlines() if len(line.split()) == 2 and line.split()[1].isdecimal())
+    assert {key: int(counts[key]) for key in ("images", "pretrain", "embed", "evaluate", "results", "compare")} == {
+        "images": 1, "pretrain": 6, "embed": 12, "evaluate": 12, "results": 1, "compare": 1,
+    }  # fmt: skip
+    assert "embedding.layer=head" in said
+    assert "--resume" in said
+    assert not (repository / "results").exists()
+
+
+def test_a_wrong_key_stops_the_workflow_before_any_job(repository):
+    done = _snakemake(repository, "experiment=linear", "sede=[1]", flags=["--dry-run"])
+    assert done.returncode != 0
+    assert "sede" in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_from_digits_to_a_table_with_simulated_attributes(repository):
+    classes = {f"digit {digit}": [int(digit in (0, 6, 8, 9)), int(digit in (1, 4, 7))] for digit in range(10)}
+    supcon = {"objective": {"loss": "supcon", "label": "cluster_2"}}
+    content = {
+        "title": "Tiny", "question": "Does it run?", "recipe": "configs/natural/fair_cclk_small.yaml",
+        "images": {"clusters": {"columns": ["attr_*"], "n_clusters": [2, 3]}},
+        "annotation": {"columns": ["attr_round", "attr_line"], "flip": 0.1, "classes": classes},
+        "variants": {"infonce": {"label": "InfoNCE", "settings": {"objective": {"loss": "infonce"}}},
+                     "clusters": {"label": "Clusters", "settings": supcon}},
+        "reference": "infonce", "seeds": [0], "measures": ["accuracy", "sensitive_mse", "cosine_difference"],
+        "settings": {"training.epochs": 1, "evaluation.n_bootstraps": 20, "evaluation.similarity": True},
+        "figures": ["variants", "classes"],
+    }  # fmt: skip
+    (repository / "tiny.yaml").write_text(json.dumps(content))
+    done = _snakemake(repository, "file=tiny.yaml")
+    logs = "\n".join(f"{log}:\n{log.read_text()[-1500:]}" for log in repository.glob("results/tiny/logs/*.log"))
+    assert done.returncode == 0, done.stderr[-3000:] + logs
+    folder = repository / "results" / "tiny"
+    table = pd.read_csv(folder / "results.tsv", sep="\t")
+    assert table.groupby("variant")["measure"].nunique().to_dict() == {"clusters": 3, "infonce": 3}
+    assert table["mean"].notna().all()
+    assert "# Tiny" in (folder / "results.md").read_text()
+    assert (folder / "figures" / "classes_clusters.svg").is_file()
+    assert "<html" in (folder / "comparison" / "comparison.html").read_text()
+    attributes = pd.read_csv(folder / "attributes.tsv", sep="\t")
+    assert len(attributes) == 1797
+    again = _snakemake(repository, "file=tiny.yaml", flags=["--dry-run"])
+    assert "Nothing to be done" in again.stdout + again.stderr

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from sklearn import metrics as reference
 
-from neurocontrast.evaluation.metrics import METRICS, compute_metrics, decide, explain_undefined
+from neurocontrast.evaluation.metrics import METRICS, compute_metrics, decide, explain_undefined, metric_names, top_hits
 
 generator = np.random.default_rng(0)
 
@@ -124,3 +124,37 @@ def test_the_threshold_can_follow_prevalence():
     several = np.array([[0.6, 0.3, 0.1]])
     assert decide("multiclass", several).tolist() == [0]
     assert decide("multiclass", several, prevalence=np.array([[0.8, 0.15, 0.05]])).tolist() == [1]
+
+
+@pytest.mark.parametrize("n_classes", [6, 10, 100])
+def test_the_share_among_the_five_likeliest_is_scikit_learns(n_classes):
+    generator = np.random.default_rng(n_classes)
+    truth, scores = generator.integers(n_classes, size=300), generator.dirichlet(np.ones(n_classes), size=300)
+    scores[np.arange(300), truth] += 0.1
+    found = compute_metrics("multiclass", truth, scores, names=["accuracy", "top5_accuracy"])
+    expected = reference.top_k_accuracy_score(truth, scores, k=5, labels=np.arange(n_classes))
+    assert found["top5_accuracy"][0] == pytest.approx(expected)
+    assert found["accuracy"][0] < found["top5_accuracy"][0]
+
+
+def test_ties_at_the_fifth_place_share_it():
+    scores = np.array([[0.1] * 10, [0.3, 0.2, 0.1, 0.1] + [0.05] * 6, [0.3, 0.2, 0.1, 0.1] + [0.05] * 6])
+    assert top_hits(np.array([3, 9, 0]), scores).tolist() == pytest.approx([0.5, 1 / 6, 1.0])
+
+
+def test_five_classes_have_no_five_likeliest():
+    assert "top5_accuracy" not in metric_names("multiclass", 5)
+    assert "top5_accuracy" in metric_names("multiclass", 6)
+    assert "top5_accuracy" not in compute_metrics("multiclass", np.arange(5), np.eye(5))
+
+
+def test_scores_that_are_all_equal_take_the_short_way_to_the_same_figures():
+    generator = np.random.default_rng(0)
+    truth, weights = generator.integers(2, size=40), generator.integers(3, size=(20, 40)).astype(float)
+    equal, nearly = np.full(40, 0.3), np.full(40, 0.3)
+    short = compute_metrics("binary", truth, equal, weights=weights, names=["auc", "average_precision"])
+    assert short["auc"] == pytest.approx(np.full(20, 0.5))
+    assert short["average_precision"] == pytest.approx((weights @ truth) / weights.sum(axis=1))
+    nearly[weights.sum(axis=0).argmin()] += 1e-12
+    long = compute_metrics("binary", truth, nearly, weights=weights, names=["auc", "average_precision"])
+    assert long["auc"] == pytest.approx(short["auc"], abs=0.1)

@@ -7,7 +7,7 @@ import struct
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from neurocontrast.exceptions import DataError
 
@@ -50,6 +50,8 @@ def decode(content: bytes) -> npt.NDArray[np.uint8]:
                 raise DataError(f"a moving picture ({picture.n_frames} frames); save one frame")  # type: ignore[attr-defined]
             upright = ImageOps.exif_transpose(picture) or picture
             return _planes(_to_rgb(upright))
+    except UnidentifiedImageError:  # its own message names an object in memory
+        raise DataError(f"cannot be decoded (it does not begin as {', '.join(_FORMATS)} files do)") from None
     except _FAULTS as error:
         raise DataError(f"cannot be decoded ({error})") from None
 

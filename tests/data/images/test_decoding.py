@@ -93,7 +93,7 @@ def huge_png():
     [
         (b"", "cannot be decoded"),
         (b"GIF89a but not really", "cannot be decoded"),
-        (b"%PDF-1.7", "cannot be decoded"),
+        (b"%PDF-1.7", "does not begin as JPEG, PNG"),
         (saved(Image.fromarray(RAMP), "JPEG")[:-60], "cannot be decoded"),
         (saved(Image.fromarray(RAMP))[:-30], "cannot be decoded"),
         (huge_png(), "9000×9000 pixels are more than"),

@@ -33,7 +33,7 @@ TestOption = Annotated[
     typer.Option("--test", metavar="EMB2.parquet", help="Other people, by the same run: tested once, at the end."),
 ]
 ProbeOption = Annotated[
-    str | None, typer.Option("--probe", metavar="auto|logistic|ridge|svm|knn", help="What is fitted.")
+    str | None, typer.Option("--probe", metavar="auto|logistic|ridge|svm|knn|sgd", help="What is fitted.")
 ]
 ThresholdOption = Annotated[
     str | None,

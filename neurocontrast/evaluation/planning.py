@@ -185,7 +185,7 @@ def _with_folds(scans: _Scans, settings: EvaluationSettings, split_rows: pd.Data
         *units.notices,
     ]
     if settings.split_column is not None:  # natural images have neither site nor age, and the columns say so
-        unsaid = _OF_PEOPLE if settings.covariates == _USUAL_COVARIATES else _OF_FOLDS
+        unsaid = _OF_PEOPLE if settings.covariates in ((), _USUAL_COVARIATES) else _OF_FOLDS
         notices = [each for each in notices if each.code not in unsaid] + look_at_fixed(splits[0], target)
     excluded, from_file = scans.excluded, split_rows is not None
     return Study(

@@ -20,7 +20,7 @@ _NUMERIC_COLUMNS |= {"observed_low", "observed_high", "hsic", "p", "n_scans", "n
 _NUMERIC_COLUMNS |= {"mahalanobis", "mahalanobis_percentile", "knn_distance", "knn_percentile"}
 _NUMERIC_COLUMNS |= {"unseen_percentile", "cosine", "n_pairs"}
 _FLAGS = {"outside", "unseen_outside"}
-_ALL_NUMBERS = {"cohort.tsv", "new_sites.tsv", "tradeoff.tsv"}
+_ALL_NUMBERS = {"cohort.tsv", "new_sites.tsv", "tradeoff.tsv", "classes.tsv", "sensitive.tsv"}
 """Tables whose columns are numbers, but for those of text."""
 
 

@@ -23,7 +23,7 @@ _SHAPES: dict[str, tuple[type, str]] = {
     **dict.fromkeys(("n", "metrics", "baseline", "increment", "run", "objective", "environment"), _SECTION),
     **dict.fromkeys(("bootstrap", "embeddings", "simulation", "permutation"), _SECTION),
     **dict.fromkeys(("probe", "threshold", "external", "confounds", "learning_curve"), _SECTION),
-    **dict.fromkeys(("new_site", "outlyingness"), _SECTION),
+    **dict.fromkeys(("new_site", "outlyingness", "sensitive", "split", "images"), _SECTION),
     **dict.fromkeys(("classes", "warnings", "baseline_covariates"), _LIST),
     **dict.fromkeys(("n_folds", "n_repeats", "seed", "n_overlap"), _WHOLE),
     "target": (str, "the name of a column"),
@@ -82,6 +82,25 @@ def _misshapen(summary: Mapping[str, Any]) -> Iterator[str]:
     yield from _misshapen_external(summary.get("external"))
     yield from _misshapen_parts(summary)
     yield from misshapen_new_site(summary)
+    yield from _misshapen_images(summary)
+
+
+def _misshapen_images(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Name what is wrong in the sensitive variable, and in the parts of a fixed split."""
+    block = summary.get("sensitive")
+    block = block if isinstance(block, dict) else {}
+    columns = block.get("columns") or {}
+    found = {"mse": block.get("mse") or {}, **(columns if isinstance(columns, dict) else {"columns": columns})}
+    for name, figures in found.items():
+        if not isinstance(figures, dict) or not all(_is_number(value) for value in figures.values()):
+            yield f"'sensitive.{name}' must be a section of numbers, found {figures!r:.60}"
+    if not _is_number(block.get("constant_mse")):
+        yield f"'sensitive.constant_mse' must be a number or null, found {block['constant_mse']!r:.60}"
+    split = summary.get("split")
+    for part in ("n", "n_pretrained", "n_duplicates") if isinstance(split, dict) else ():
+        counts = split.get(part) or {}
+        if not isinstance(counts, dict) or not all(_is_number(count) for count in counts.values()):
+            yield f"'split.{part}' must be a section of counts, found {counts!r:.60}"
 
 
 def _misshapen_parts(summary: Mapping[str, Any]) -> Iterator[str]:

@@ -69,3 +69,21 @@ def render():
         return render_page(files, build_sections(files, ReportOptions(**options)))
 
     return page
+
+
+@pytest.fixture(scope="session")
+def image_maker() -> ModuleType:
+    """Makers of folders of natural images: image_maker.make_images(folder), make_comparison(folder)."""
+    return _load("image_folders")
+
+
+@pytest.fixture(scope="session")
+def make_images(image_maker: ModuleType):
+    """Write an evaluation of images into a folder."""
+    return image_maker.make_images
+
+
+@pytest.fixture(scope="session")
+def image_folder(make_images, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An evaluation of images that no test may change."""
+    return make_images(tmp_path_factory.mktemp("evaluations") / "images")

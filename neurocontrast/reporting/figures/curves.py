@@ -182,7 +182,7 @@ def _draw_models(axes: Axes, files: EvaluationFiles, kind: _Kind) -> tuple[pd.Da
             label=f"{name}: {_value(values, kind)}",
         )  # fmt: skip
         parts.append(_as_table(name, points))
-    notes = _lines(files) + (f" {_band_text(files)}" if banded else " Too few scans for a band.")
+    notes = _lines(files) + (f" {_band_text(files)}" if banded else f" Too few {files.words.items} for a band.")
     # Of precision and recall, the curves of single folds are too jagged to be read.
     folds, text = _draw_folds(axes, files, kind) if parts and kind is _ROC else ([], "")
     return (pd.concat([*parts, *folds], ignore_index=True) if parts else pd.DataFrame()), notes + text
@@ -212,7 +212,7 @@ def _resampling(files: EvaluationFiles) -> dict[str, object]:
 
 
 def _band_text(files: EvaluationFiles) -> str:
-    unit = _resampling(files)["unit"]
+    unit = files.words.unit if _resampling(files)["unit"] == "subject" else "site"
     return f"Bands: {files.level:.0%} of bootstrap resamples of {unit}s at each place, models held fixed."
 
 
@@ -220,7 +220,7 @@ def _lines(files: EvaluationFiles) -> str:
     folds = files.predictions.groupby(["repeat", "fold"]).ngroups
     repeats = tested_rows(files)["repeat"].nunique()
     if folds < 2:
-        return "One curve of all scans."
+        return f"One curve of all {files.words.items}."
     return "Lines: all folds pooled" + ("." if repeats < 2 else f", mean over {repeats} repeats.")
 
 

@@ -32,6 +32,8 @@ def given_answers(files: EvaluationFiles) -> pd.DataFrame:
     given = pd.Series(decisions(files, first), index=first.index)
     scores = _class_scores(files, first)
     place = {name: column for column, name in enumerate(files.classes)}
+    known = (first["y_true"].isin(files.classes) & given.isin(files.classes)).to_numpy(dtype=bool)
+    first, given, scores = first[known].reset_index(drop=True), given[known].reset_index(drop=True), scores[known]
     truth = first["y_true"].map(place)
     rows = np.arange(len(first))
     answers = pd.DataFrame(

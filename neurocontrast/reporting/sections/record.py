@@ -43,7 +43,7 @@ def build_provenance(files: EvaluationFiles, options: ReportOptions) -> Section:
         ("Evaluation", {"format": s["format"], "seed": s.get("seed"), "splits": s["splits"], "folds": s.get("n_folds"),
                         "repeats": s.get("n_repeats"), "overlap allowed": s.get("allow_overlap"),
                         "digest of the splits": s.get("splits_digest"),
-                        f"{files.words.units} also in pretraining": s.get("n_overlap"), "bootstrap": s.get("bootstrap"),
+                        f"{files.words.units} also in pretraining": s.get("n_overlap"), "bootstrap": _bootstrap(files),
                         "permutation": _permutation(s.get("permutation")), "probe": s.get("probe"),
                         "threshold": s.get("threshold")}),
         ("Probe on all scans (probe/probe.json)", _probe(files)),
@@ -62,6 +62,12 @@ def build_provenance(files: EvaluationFiles, options: ReportOptions) -> Section:
     else:
         blocks.append(Paragraph("config.yaml is absent from the evaluation folder.", role="note"))
     return Section("provenance", "Provenance", blocks)
+
+
+def _bootstrap(files: EvaluationFiles) -> Mapping | None:
+    bootstrap = files.summary.get("bootstrap")
+    unit = (bootstrap or {}).get("unit")
+    return bootstrap and {**bootstrap, "unit": files.words.unit if unit == "subject" else unit}
 
 
 def _permutation(permutation: Mapping | None) -> Mapping | None:

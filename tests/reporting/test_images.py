@@ -1,0 +1,319 @@
+"""The report of an evaluation of natural images."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.reporting import (
+    ReportOptions,
+    build_comparison,
+    build_sections,
+    list_pictures,
+    read_comparison,
+    read_evaluation,
+    render_comparison,
+    render_page,
+    sections_of,
+)
+from neurocontrast.reporting.images.classes import confused_pairs, given_answers, measure_reliability
+from neurocontrast.reporting.images.methods import write_methods
+from neurocontrast.reporting.images.pictures import LARGEST_SIDE, read_pictures, store_of
+from neurocontrast.reporting.references import Citations
+
+BRAIN = re.compile(
+    r"\b(scans?|subjects?|participants?|patients?|people|sites?|scanners?|brains?|clinic\w*|diagnos\w*|volumes?)\b",
+    re.I,
+)
+
+
+def _pictures(folder: Path) -> dict:
+    sections = build_sections(read_evaluation(folder), ReportOptions())
+    return {picture.name: picture for picture in list_pictures(sections)}
+
+
+def _changed(folder: Path, copy: Path, **changes: object) -> Path:
+    shutil.copytree(folder, copy)
+    summary = json.loads((copy / "evaluation.json").read_text()) | changes
+    (copy / "evaluation.json").write_text(json.dumps(summary))
+    return copy
+
+
+def _section(folder: Path, name: str, parse: ModuleType) -> str:
+    """Return the text of one section, with what stands for its figures, without building the others."""
+    files = read_evaluation(folder)
+    build = next(each for each in sections_of(files) if each.__name__ == f"build_{name}")
+    page = parse.Page(render_page(files, [build(files, ReportOptions())]))
+    return " ".join([page.text, *(image["alt"] for image in page.all("img"))])
+
+
+def _methods(folder: Path) -> tuple[str, Citations]:
+    cite = Citations()
+    return " ".join(text for _, text in write_methods(read_evaluation(folder), cite)), cite
+
+
+@pytest.fixture(scope="module")
+def page(image_folder: Path, render, parse: ModuleType):
+    return parse.Page(render(image_folder))
+
+
+def test_an_image_is_never_called_a_scan_and_a_class_never_a_diagnosis(page):
+    text = page.text.replace("scans.tsv", "")
+    text = text.replace("prediction in patients and for medical images; reports of scans have their tables", "")
+    assert "Other cameras, styles" in text
+    assert BRAIN.findall(text) == []
+
+
+def test_it_has_no_section_that_only_brains_have(page):
+    assert page.headings() == [
+        "warnings", "result", "data", "classes", "errors", "gallery", "confidence", "sensitive", "map", "training",
+        "methods", "silences", "guidelines", "provenance",
+    ]  # fmt: skip
+    assert "27 items" not in page.text
+
+
+def test_it_leads_with_top_1_its_interval_and_chance(page, image_folder: Path):
+    accuracy = json.loads((image_folder / "evaluation.json").read_text())["metrics"]["accuracy"]["pooled"] * 100
+    assert f"Top-1 accuracy {accuracy:.1f}% 95% interval {accuracy - 2:.1f} to {accuracy + 0.4:.1f}%" in page.text
+    assert "chance 14.3%" in page.text
+    assert "For 99.5 of 100 the right class is among the five likeliest" in page.text
+    assert page.rows[1][0].strip() == "Top-1 accuracy"
+
+
+def test_with_few_classes_there_is_no_top_5(tmp_path, make_images, parse):
+    text = _section(make_images(tmp_path / "few", classes=("a", "b", "c")), "result", parse)
+    assert "Top-1 accuracy" in text
+    assert "op-5" not in text
+    assert "five likeliest" not in text
+
+
+def test_warnings_about_what_images_do_not_have_are_left_out(page):
+    assert "Read this first: 1 warning" in page.text
+    assert "Class 'cat' has 2% of the images" in page.text
+    assert "No scan has a site" not in page.text
+
+
+def test_methods_say_what_was_done_and_cite_only_that(image_folder: Path, tmp_path):
+    text, cite = _methods(image_folder)
+    assert "those of CIFAR-10" in text
+    assert "400 training, 100 validation and 140 test images" in text
+    assert "C = 0.01 chosen on the validation images, fitted on the 500 images of training and validation" in text
+    assert "No test image was seen in pretraining." in text
+    assert "nilearn" not in text
+    marks = {int(number) for found in re.findall(r"\[([\d, ]+)\]", text) for number in found.split(",")}
+    assert marks == {number for number, _ in cite.listed()}
+    works = " ".join(work for _, work in cite.listed())
+    assert "limited memory BFGS" in works
+    assert "warm restarts" not in works
+    sgd = {"name": "sgd", "strength_name": "learning_rate", "strength": 0.1, "sgd": {"epochs": 100, "momentum": 0.9}}
+    text, cite = _methods(_changed(image_folder, tmp_path / "sgd", probe=sgd))
+    assert "epochs 100, momentum 0.9" in text
+    works = " ".join(work for _, work in cite.listed())
+    assert "warm restarts" in works
+    assert "limited memory BFGS" not in works
+
+
+def test_views_are_described_where_the_run_records_them(image_folder: Path, tmp_path, image_maker):
+    augment = {"kind": "images", "crop": {"probability": 1.0, "scale": [0.2, 1.0]}, "flip": {"probability": 0.5},
+               "blur": None}  # fmt: skip
+    text, _ = _methods(_changed(image_folder, tmp_path / "views", run={**image_maker.RUN, "augment": augment}))
+    assert "random resized crop (probability 1 and scale 0.2, 1); horizontal flip (probability 0.5)." in text
+    assert "blur" not in text
+
+
+def test_tested_images_are_shown_as_they_are(image_folder: Path):
+    read = read_pictures(["images.npy#5", "images.npy#139"], folder=image_folder)
+    assert [picture.shape for picture in read] == [(8, 8, 3), (8, 8, 3)]
+    assert read[0][0].tolist() == [[255, 5, 5]] * 8
+    assert (read[1][1:] == 139).all()
+    pictures = _pictures(image_folder)
+    assert {"gallery_random", "gallery_worst"} <= set(pictures)
+    numbers = pictures["gallery_worst"].numbers
+    assert set(numbers.columns) == {"image", "y_true", "given", "confidence"}
+    assert (numbers["y_true"] != numbers["given"]).all()
+
+
+def test_the_worst_mistakes_come_first(image_folder: Path):
+    answers = given_answers(read_evaluation(image_folder))
+    wrong = answers[answers["wrong"]].sort_values("of_truth")
+    shown = _pictures(image_folder)["gallery_worst"].numbers["image"].tolist()
+    assert shown == [path.removeprefix("images.npy#") for path in wrong["path"].head(20)]
+
+
+@pytest.mark.parametrize("path", ["images.npy#999", "images.npy#-1", "images.npy", "../x.nii#3", "absent.npy#0", None])
+def test_what_is_no_picture_is_none(path, image_folder: Path):
+    assert read_pictures([path], folder=image_folder) == [None]
+
+
+@pytest.mark.parametrize("array", [np.zeros((3, 3, 4, 4)), np.zeros((3, 4, 4), np.uint8), np.array([{}], dtype=object)])
+def test_an_array_that_is_no_store_is_not_shown(array, tmp_path):
+    np.save(tmp_path / "images.npy", array, allow_pickle=True)
+    assert read_pictures(["images.npy#0"], folder=tmp_path) == [None]
+
+
+def test_large_images_are_made_smaller_by_averaging(tmp_path):
+    image = np.zeros((1, 3, 200, 300), dtype=np.uint8)
+    image[0, :, ::2] = 200
+    np.save(tmp_path / "images.npy", image)
+    (small,) = read_pictures(["images.npy#0"], folder=tmp_path)
+    assert small.shape == (50, 75, 3)
+    assert max(small.shape) <= LARGEST_SIDE
+    assert (small == 100).all()
+
+
+def test_a_path_is_looked_for_in_the_evaluation_folder_too(tmp_path):
+    (tmp_path / "images.npy").touch()
+    assert store_of("images.npy#3", folder=tmp_path) == (tmp_path / "images.npy", 3)
+
+
+def test_a_report_is_made_without_the_images_and_says_so(tmp_path, make_images, parse):
+    folder = make_images(tmp_path / "gone", store=False)
+    assert "the store of the images is not where the evaluation found it" in _section(folder, "gallery", parse)
+    assert "The data set is not recorded" in _methods(folder)[0]
+
+
+def test_confidence_is_compared_with_accuracy():
+    answers = pd.DataFrame({"confidence": [0.95, 0.95, 0.95, 0.95, 0.55, 0.55],
+                            "wrong": [False, False, False, True, False, True]})  # fmt: skip
+    measured = measure_reliability(answers, n_bins=10)
+    assert measured.error == pytest.approx((4 * abs(0.75 - 0.95) + 2 * abs(0.5 - 0.55)) / 6)
+    assert measured.bins["n"].tolist() == [2, 4]
+    edge = measure_reliability(pd.DataFrame({"confidence": [1.0, 0.0], "wrong": [False, True]}), n_bins=15)
+    assert edge.bins["n"].sum() == 2
+    assert measure_reliability(answers.assign(confidence=np.nan)) is None
+
+
+def test_pairs_are_counted_by_true_and_given_class(tmp_path, make_images):
+    folder = make_images(tmp_path / "pairs", classes=("a", "b", "c"), n=30)
+    table = pd.read_csv(folder / "predictions.tsv", sep="\t")
+    table["y_pred"] = table["y_true"]
+    table.loc[table.index[table["y_true"] == "a"][:4], "y_pred"] = "b"
+    table.loc[table.index[table["y_true"] == "b"][:1], "y_pred"] = "a"
+    table.to_csv(folder / "predictions.tsv", sep="\t", index=False)
+    pairs = confused_pairs(read_evaluation(folder))
+    assert pairs[["true", "given", "n", "n_back"]].to_numpy().tolist() == [["a", "b", 4, 1], ["b", "a", 1, 4]]
+    assert pairs["share"].tolist() == [0.4, 0.1]
+
+
+def test_many_classes_become_a_heat_map_and_the_extremes_of_recall(tmp_path, make_images):
+    names = [f"kind of thing {index:03d}" for index in range(40)]
+    pictures = _pictures(make_images(tmp_path / "many", classes=names, n=200))
+    svg = pictures["confusion"].encode("svg").decode()
+    assert svg.count("kind of") >= 80
+    assert "Least often" in pictures["confusion"].alt
+    assert pictures["recall_by_class"].caption.startswith("Recall of the 12 lowest and 12 highest of 40")
+    assert len(pictures["recall_by_class"].numbers) == 40
+    assert len(pictures["confusion"].numbers) == 1600
+
+
+def test_the_sensitive_variable_stands_beside_a_constant(page, image_folder: Path, tmp_path, parse):
+    assert "mean squared error of 0.0650 (95% interval 0.0610 to 0.0690)" in page.text
+    assert "predicting the same value for every image gives 0.0800. The features hold 19% of its variance" in page.text
+    whole = {"value": 0.079, "low": 0.075, "high": 0.083}
+    sensitive = {"columns": {}, "mse": whole, "constant_mse": 0.08}
+    fair = _changed(image_folder, tmp_path / "fair", sensitive=sensitive)
+    assert "as fair as this measure can tell" in _section(fair, "result", parse)
+    without = _changed(image_folder, tmp_path / "none", sensitive=None)
+    files = read_evaluation(without)
+    build = next(each for each in sections_of(files) if each.__name__ == "build_sensitive")
+    assert build(files, ReportOptions()) is None
+        None
+    ]
+    assert "No sensitive variable was named" in _section(without, "silences", parse)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"sensitive": {"columns": {"red": {"mse": "low"}}}}, "sensitive.red"),
+        ({"sensitive": [1]}, "'sensitive' must be a section"),
+        ({"split": {"n": {"train": "many"}}}, "split.n"),
+        ({"images": "cifar"}, "'images' must be a section"),
+    ],
+)
+def test_a_damaged_summary_is_refused_by_name(changes, named, image_folder: Path, tmp_path):
+    with pytest.raises(DataError, match=re.escape(named)):
+        read_evaluation(_changed(image_folder, tmp_path / "damaged", **changes))
+
+
+def test_throughput_is_drawn_under_either_name(image_folder: Path, tmp_path, parse):
+    assert "Images per second" in _section(image_folder, "training", parse)
+    older = _changed(image_folder, tmp_path / "older")
+    text = (older / "training.tsv").read_text()
+    (older / "training.tsv").write_text(text.replace("samples_per_second", "volumes_per_second"))
+    assert "Volumes per second" in _section(older, "training", parse)
+
+
+def test_names_of_classes_are_escaped(tmp_path, make_images):
+    files = read_evaluation(make_images(tmp_path / "odd", classes=("<script>", "$x_1$", "ß")))
+    chosen = [build for build in sections_of(files) if build.__name__ in ("build_classes", "build_confusion")]
+    html = render_page(files, [build(files, ReportOptions()) for build in chosen])
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+
+
+def test_a_binary_and_a_continuous_target_have_pages_too(image_folder: Path, tmp_path, render):
+    table = pd.read_csv(image_folder / "predictions.tsv", sep="\t")
+    table = table[[name for name in table if not name.startswith("score_")]]
+    for kind, changes in (
+        ("binary", {"kind": "binary", "classes": ["no", "yes"], "positive": "yes"}),
+        ("continuous", {"kind": "continuous", "classes": [], "positive": None}),
+    ):
+        folder = _changed(image_folder, tmp_path / kind, target="wings", **changes, sensitive=None)
+        metric = {"pooled": 0.7, "mean": 0.7, "sd": None, "interval": [0.6, 0.8]}
+        summary = json.loads((folder / "evaluation.json").read_text())
+        summary["metrics"] = {"accuracy" if kind == "binary" else "mae": metric}
+        (folder / "evaluation.json").write_text(json.dumps(summary))
+        (folder / "classes.tsv").unlink()
+        random = np.random.default_rng(0).uniform(0, 1, len(table))
+        truth = np.where(random > 0.4, "yes", "no") if kind == "binary" else random
+        new = table.assign(y_true=truth, y_score=random, y_pred=np.where(random > 0.5, "yes", "no"))
+        new = new if kind == "binary" else new.drop(columns="y_pred")
+        new.to_csv(folder / "predictions.tsv", sep="\t", index=False)
+        (folder / "map.tsv").unlink()
+        html = render(folder)
+        assert ("70.0%" if kind == "binary" else "Mean absolute error of wings: 0.700") in html
+        assert BRAIN.findall(re.sub(r"<[^>]*>", " ", html.split("<body>")[1]).replace("scans.tsv", "").replace(
+            "prediction in patients and for medical images; reports of scans have their tables", "")) == []  # fmt: skip
+
+
+def test_models_of_images_are_compared_by_accuracy_and_fairness(tmp_path, image_maker, parse):
+    files = read_comparison(image_maker.make_comparison(tmp_path / "comparison"))
+    sections = build_comparison(files)
+    page = parse.Page(render_comparison(files, sections))
+    assert BRAIN.findall(page.text) == []
+    assert (
+        "supcon is better on these images: top-1 accuracy +3.0 points (+2.0 to +4.0), adjusted p = 0.001." in page.text
+    )
+    assert "the same training, validation and test images for every model" in page.text
+    assert "McNemar" in page.text
+    assert "Nadeau" not in page.text
+    drawn = {picture.name: picture for picture in list_pictures(sections)}
+    assert drawn["fairness"].numbers[["model", "value", "mse"]].to_numpy().tolist() == [
+        ["simclr", 0.9, 0.06], ["supcon", 0.93, 0.07],
+    ]  # fmt: skip
+    assert "learning" not in page.headings()
+
+
+def test_without_a_sensitive_variable_a_comparison_says_so(tmp_path, image_maker, parse):
+    folder = image_maker.make_comparison(tmp_path / "comparison")
+    (folder / "sensitive.tsv").unlink()
+    files = read_comparison(folder)
+    page = parse.Page(render_comparison(files, build_comparison(files)))
+    assert "not all evaluations measured a sensitive variable" in page.text
+
+
+@pytest.mark.slow
+def test_ten_thousand_images_of_a_hundred_classes_make_a_small_page(tmp_path, make_images, render):
+    names = [f"class {index}" for index in range(100)]
+    html = render(make_images(tmp_path / "large", n=10_000, classes=names))
+    assert len(html) < 3_000_000
+    assert "3,000 of the 10,000 images are drawn, chosen at random" in html

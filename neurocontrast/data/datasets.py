@@ -14,7 +14,7 @@ from neurocontrast.data.cache import VolumeCache
 from neurocontrast.data.cohort import Cohort, Kind
 from neurocontrast.data.metadata import codes_of, numbers_of
 from neurocontrast.data.splits import split_by_subject
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import DataError, one_of, suggestion
 
 __all__ = ["VolumeDataset", "encode_metadata", "split_by_subject"]
 
@@ -91,6 +91,12 @@ def encode_metadata(
             if kind == "categorical":
                 raise DataError(f"'{column}' is a vector and is used as categorical; use it as continuous.")
             metadata[column] = torch.from_numpy(np.ascontiguousarray(vectors[column], dtype=np.float32))
+        elif vectors and column not in table:
+            others = [*vectors, *(str(name) for name in table.columns if name != "path")]
+            raise DataError(
+                f"the table has no column '{column}', and there is no vector of that name.{suggestion(column, others)} "
+                f"There are: {one_of(others[:30])}."
+            )
         elif kind == "continuous":
             metadata[column] = torch.from_numpy(numbers_of(table, column).astype(np.float32))
         else:

@@ -119,6 +119,12 @@ def check(
         check_kind(inspection.cohort, kind)
     if any(is_image_path(str(path)) for path in inspection.cohort.table["path"]):
         return _check_images(inspection, deep=deep, progress=progress)
+    return _check_scans(inspection, preprocessing, deep=deep, n_workers=n_workers, progress=progress)
+
+
+def _check_scans(
+    inspection: Inspection, preprocessing: Preprocessing | None, *, deep: bool, n_workers: int, progress: Progress
+) -> CheckReport:
     cohort, problems = inspection.cohort, inspection.problems
     rows = _rows_with_image(inspection)
     paths = [str(cohort.table["path"][row]) for row in rows]

@@ -1,4 +1,4 @@
-"""Embed scans with a frozen encoder."""
+"""Embed scans or images with a frozen encoder."""
 
 from __future__ import annotations
 
@@ -33,25 +33,20 @@ def embed(
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Path:
-    """Write one row of features for each scan, preprocessed exactly as the run's own scans were.
+    """Write one row of features for each scan or image, prepared exactly as the run's own were.
 
     Parameters
     ----------
     run : path
-        Run directory, or any folder with ``encoder.safetensors`` and ``encoder.json``, such as
-        ``RUN/checkpoints/epoch-0003`` of a run that is not finished.
-    participants : path
-        Table of scans.
-    out : path
-        Parquet file to write.
+        Run directory, or any folder with ``encoder.json``, such as ``RUN/checkpoints/epoch-0003`` of an unfinished run.
+    participants, out : path
+        Table of scans or images; Parquet file to write.
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     config : Config, mapping or path of a YAML file, optional
-        Its section `embedding`, and of `data` where images and cache are; what is done to images is the run's.
-    overwrite : bool
-        Replace `out` if it exists.
-    progress : Progress
-        Told how far the work is.
+        Its section `embedding`, and of `data` where images and cache are.
+    overwrite, progress : bool, Progress
+        Whether an `out` that exists is replaced; told how far the work is.
 
     Returns
     -------
@@ -64,8 +59,7 @@ def embed(
     network, contract = load_encoder(run) if layer == "encoder" else load_model(run)
     kind = kind_of_run(contract, settings.data)
     intake = intake_of_run(Path(run), contract, kind)
-    root = None if images_root is None else Path(images_root)
-    cohort, flow = _read_cohort(kind, Path(participants), root, settings, progress)
+    cohort, flow = _read_cohort(kind, participants, images_root, settings, progress)
     info = {**_describe(Path(run), contract, cohort, progress), "flow": flow}
     info |= {"precision": settings.embedding.precision, "layer": layer}
     intake.make_ready(cohort, progress)
@@ -81,10 +75,14 @@ def embed(
 
 
 def _read_cohort(
-    kind: Kind, participants: Path, root: Path | None, settings: Config, progress: Progress
+    kind: Kind,
+    participants: str | os.PathLike[str],
+    images_root: str | os.PathLike[str] | None,
+    settings: Config,
+    progress: Progress,
 ) -> tuple[Cohort, list[dict[str, Any]]]:
     """Return the images to embed, and how many were listed and left out."""
-    listed = kind.read_cohort(participants, images_root=root)
+    listed = kind.read_cohort(participants, images_root=images_root)
     cohort = listed.select(settings.embedding.where) if settings.embedding.where else listed
     for warning in cohort.warnings:
         progress.warning(warning)

@@ -62,38 +62,37 @@ def explain(
     Parameters
     ----------
     evaluation, run, participants : path
-        Evaluation directory with a stored linear probe; run directory (or folder of the encoder) whose
-        embeddings were evaluated; table of the evaluated scans.
+        Evaluation directory with a linear probe; run directory, or encoder's folder; table of evaluated scans.
     out, images_root : path, optional
-        Folder to write, whole or not at all: ``explanation`` in the evaluation, where `report` looks
-        for it, by default; folder that relative image paths start from, by default the table's own.
+        Folder to write, whole or not at all (default: ``explanation`` in the evaluation, where `report` looks
+        for it); folder that relative image paths start from (default: the table's own).
     config : Config, mapping or path of a YAML file, optional
         Its section `explanation`, and of `data` where images and cache are.
     overwrite, progress : bool, Progress
-        Whether an earlier explanation in `out` is replaced; what is told how far the work is.
+        Whether an earlier explanation in `out` is replaced; told how far the work is.
 
     Returns
     -------
     Path
-        The folder: ``saliency.nii.gz`` (which part of the differences in score between subjects comes with what is
-        there), ``saliency_mean.nii.gz`` (what speaks for and against, averaged), ``saliency_absolute.nii.gz`` (how
-        much it matters), ``explain.json`` and ``saliency.tsv``.
+        ``saliency.nii.gz`` (which part of the differences in score between subjects comes with what is
+        there), ``saliency_mean.nii.gz`` (for and against, averaged), ``saliency_absolute.nii.gz`` (how much it matters),
+        ``explain.json`` and ``saliency.tsv``, in a folder.
 
     Raises
     ------
     CheckpointError, ConfigError, DataError
-        Where there is no linear probe, the encoder is another one, or evaluated scans are lacking in the table.
+        For no linear probe, another encoder, one of natural images, or evaluated scans that the table lacks.
     """
     evaluation, run = Path(evaluation), Path(run)
     folder = evaluation / "explanation" if out is None else Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=_DESCRIPTION, what="an explanation")
     settings = as_config({} if config is None else config)
-    probe = load_probe(evaluation)
-    readout = _readout(probe, settings.explanation)
     contract = read_contract(run)
     kind = volumes_of_run(contract, settings.data, what="explain maps where in a brain an encoder looks")
+    probe = load_probe(evaluation)
+    readout = _readout(probe, settings.explanation)
     _check_encoder(probe, contract, run, progress)
-    given = kind.read_cohort(Path(participants), images_root=None if images_root is None else Path(images_root))
+    given = kind.read_cohort(participants, images_root=images_root)
     cohort, truths = _choose(given, _read_evaluated(evaluation), probe, settings.explanation)
     _explain(probe, readout, run, intake_of_run(run, contract, kind), cohort, truths, settings, folder, progress)
     return folder
@@ -174,7 +173,12 @@ def _readout(probe: FittedProbe, settings: ExplanationSettings) -> _Readout:
 
 
 def _check_encoder(probe: FittedProbe, contract: Mapping[str, Any], run: Path, progress: Progress) -> None:
-    found, (expected, _, precision) = contract["weights"]["sha256"], (probe.encoder or "").partition(", ")
+    found, (expected, *beside) = contract["weights"]["sha256"], (probe.encoder or "").split(", ")
+    if "head" in beside:
+        raise DataError(
+            f"{run}: the probe was fitted on embeddings after the projection head (embedding.layer: head), and a map "
+            "is that of the encoder's features. Embed with embedding.layer: encoder, and evaluate that table."
+        )
     if contract["n_features"] != probe.n_features or (expected and expected != found):
         told = f"'{expected[:12]}…'" if expected else "one that is not recorded"
         raise DataError(
@@ -183,8 +187,8 @@ def _check_encoder(probe: FittedProbe, contract: Mapping[str, Any], run: Path, p
         )
     if not expected:
         progress.warning(f"{run}: the evaluation does not say which encoder made its embeddings; this one is taken.")
-    if precision:
-        progress.warning(f"the embeddings were made in {precision}; the map is computed in float32.")
+    if beside:
+        progress.warning(f"the embeddings were made in {beside[0]}; the map is computed in float32.")
 
 
 def _read_evaluated(evaluation: Path) -> pd.DataFrame:

@@ -49,7 +49,7 @@ def pretrain(
     resume: bool = False,
     progress: Progress = SILENT,
 ) -> Path:
-    """Pretrain an encoder on a cohort's scans and metadata.
+    """Pretrain an encoder on a cohort's scans, or images, and metadata.
 
     Everything is checked before the first scan is preprocessed, and nothing is written before that.
 
@@ -68,8 +68,7 @@ def pretrain(
     Returns
     -------
     Path
-        The run directory: ``config.yaml``, ``provenance.json``, ``metrics.csv``, ``checkpoints/``,
-        ``tensorboard/``, ``encoder.safetensors`` and ``encoder.json``.
+        The run directory: ``config.yaml``, ``provenance.json``, ``metrics.csv``, ``encoder.safetensors`` ….
 
     Examples
     --------

@@ -1,324 +1,278 @@
-"""Preparing natural images, from Python and from the command line."""
+"""Pretraining and embedding of natural images: the road of the volumes, with what images need kept beside it."""
 
-import gzip
-import io
 import json
+import shutil
+import signal
+import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
+import torch
+from small_run import metrics, weights
+from test_pretrain_resume import program
 
-from neurocontrast import check, prepare_images
-from neurocontrast.cli import run
+import neurocontrast
+from neurocontrast.config import load_config
 from neurocontrast.data import read_cohort
 from neurocontrast.data.images import ImageDataset
-from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.seeds import derive_generator
+from neurocontrast.embedding import read_embeddings
+from neurocontrast.encoders import load_encoder
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+
+SIZES = {"n_train": 40, "n_validation": 10, "n_test": 10}
+TINY = (
+    "data.kind=images",
+    "data.where={split: [train, validation]}",
+    "data.val_fraction=0.2",
+    "augment={crop: {scale: [0.5, 1]}}",
+    "encoder={name: lenet5, projection: [8, 4]}",
+    "training={epochs: 2, batch_size: 16, learning_rate: 1e-2, accelerator: cpu, probe_every: 1}",
+)
+CHANGED = {"mean": [0.2, 0.3], "standardise": "no", "transform_version": 2, "shape": [1, 8]}
 
 
-def write_picture(path, seed, *, size=(8, 8), mode="RGB"):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shape = (*size, 3) if mode == "RGB" else size
-    Image.fromarray(derive_generator("picture", seed).integers(0, 256, shape, dtype=np.uint8)).save(path)
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    return neurocontrast.prepare_images(tmp_path_factory.mktemp("digits") / "d", background="random", **SIZES)
 
 
 @pytest.fixture
-def source(tmp_path):
-    """Two classes of ten training and five test images each, every one another."""
-    names = [
-        f"{split}/{name}/{n:02d}.png"
-        for split, m in (("train", 10), ("test", 5))
-        for name in ("cat", "dog")
-        for n in range(m)
-    ]
-    for seed, name in enumerate(names):
-        write_picture(tmp_path / "pets" / name, seed)
-    return tmp_path / "pets"
+def settings(digits):
+    def make(*overrides):
+        return load_config(None, [f"data.participants={digits}", *TINY, *overrides])
+
+    return make
 
 
-def table_of(path):
-    return pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
+@pytest.fixture(scope="module")
+def run(digits, tmp_path_factory):
+    config = load_config(None, [f"data.participants={digits}", *TINY])
+    return neurocontrast.pretrain(config, out=tmp_path_factory.mktemp("runs") / "run")
 
 
-def test_digits_are_the_default_and_a_cohort(tmp_path):
-    cohort = read_cohort(prepare_images(tmp_path / "digits", n_train=100, n_test=20))
-    images = ImageDataset(cohort)
-    assert images.image_shape == (3, 8, 8)
-    assert dict(cohort.table["split"].value_counts()) == {"train": 100, "validation": 288, "test": 20}
-    assert cohort.table["label"].nunique() == 10
-    assert cohort.table["participant_id"].str.startswith("digits-image-").all()
+def pixels_of(table):
+    images = ImageDataset(read_cohort(table))
+    return np.stack([images[row]["image"].numpy() for row in range(len(images))])
 
 
-def test_a_folder_becomes_a_store_a_table_and_a_record(tmp_path, source):
-    path = prepare_images(tmp_path / "out", dataset="folder", source=source)
-    cohort = read_cohort(path)
-    assert sorted(entry.name for entry in path.parent.iterdir()) == ["images.json", "images.npy", "participants.tsv"]
-    table = cohort.table
-    assert dict(table["split"].value_counts()) == {"train": 16, "test": 10, "validation": 4}
-    assert dict(table.groupby("split")["label"].nunique()) == {"train": 2, "test": 2, "validation": 2}
-    images = ImageDataset(cohort)
-    for row in (0, 17, 29):
-        expected = np.asarray(Image.open(source / table["file"][row])).transpose(2, 0, 1)
-        np.testing.assert_array_equal(images[row]["image"].numpy(), expected)
-        assert table["file"][row].split("/")[1] == table["label"][row]
-    # An identifier counts the images of the source's own split.
-    last = table[table["file"] == "train/dog/09.png"].iloc[0]
-    assert last["participant_id"] == "pets-train-00019"
-    record = json.loads((path.parent / "images.json").read_text())
-    assert record["n_images"] == {"train": 16, "validation": 4, "test": 10}
-    assert record["classes"]["cat"] == {"train": 8, "validation": 2, "test": 5}
-    assert str(tmp_path) not in (path.parent / "images.json").read_text()
-
-
-def test_the_same_settings_write_the_same_bytes(tmp_path, source):
-    chosen = {"dataset": "folder", "source": source, "size": 6, "seed": 5}
-    first, second = (prepare_images(tmp_path / name, **chosen).parent for name in ("a", "b"))
-    for name in ("images.npy", "participants.tsv"):
-        assert (first / name).read_bytes() == (second / name).read_bytes()
-    other = prepare_images(tmp_path / "c", **(chosen | {"seed": 6})).parent
-    assert (first / "participants.tsv").read_bytes() != (other / "participants.tsv").read_bytes()
-
-
-def test_colours_behind_digits_are_in_the_table_and_in_the_picture(tmp_path):
-    path = prepare_images(
-        tmp_path / "c", background="random", n_train=200, clusters={"columns": ["background_*"], "n_clusters": [3, 12]}
-    )
-    table, images = table_of(path), ImageDataset(read_cohort(path))
-    plain = ImageDataset(read_cohort(prepare_images(tmp_path / "plain", n_train=200)))
-    colours = table[["background_red", "background_green", "background_blue"]].astype(float).to_numpy()
-    for row in (0, 150, 400):
-        image, grey = images[row]["image"].numpy(), plain[row]["image"].numpy()
-        colour = np.round(colours[row] * 255)
-        np.testing.assert_array_equal(image, np.floor((255.0 - grey) * colour[:, None, None] / 255))
-    assert set(table["cluster_3"]) == {"c0", "c1", "c2"}
-    assert table["cluster_12"].nunique() == 12
-    within = np.mean(
-        [colours[(table["cluster_12"] == name).to_numpy()].std(axis=0).mean() for name in set(table["cluster_12"])]
-    )
-    assert within < colours.std(axis=0).mean() / 1.5
-    # A subset has the colours of the whole.
-    whole = table_of(prepare_images(tmp_path / "whole", background="random")).set_index("participant_id")
-    assert (whole.loc[table["participant_id"], "background_red"].to_numpy() == table["background_red"].to_numpy()).all()
-
-
-def test_attributes_and_vectors_reach_the_table_and_a_file(tmp_path, source):
-    files = sorted(str(path.relative_to(source)) for path in source.rglob("*.png"))
-    frame = pd.DataFrame({"file": files, "attr_a": range(30), "attr_b": [0.5] * 30})
-    frame.iloc[5:].to_csv(tmp_path / "attributes.csv", index=False)
-    np.save(tmp_path / "clip.npy", np.arange(60.0).reshape(30, 2))
-    path = prepare_images(
-        tmp_path / "out",
-        dataset="folder",
-        source=source,
-        attributes=tmp_path / "attributes.csv",
-        attributes_key="file",
-        unmatched="drop",
-        vectors={"clip": tmp_path / "clip.npy"},
-        clusters={"vector": "clip", "n_clusters": 4},
-    )
-    table = read_cohort(path).table
-    assert len(table) == 25
-    assert [files[int(number)] for number in table["attr_a"]] == table["file"].tolist()
-    vectors = pd.read_parquet(path.parent / "vectors" / "clip.parquet")
-    assert vectors["participant_id"].tolist() == table["participant_id"].tolist()
-    np.testing.assert_array_equal(vectors["clip_0"], 2 * table["attr_a"])
-    assert vectors["clip_1"].dtype == np.float32
-    assert table["cluster"].nunique() == 4
-
-
-def test_a_table_gives_class_and_split_where_folders_do_not(tmp_path):
-    rows = []
-    for seed in range(12):
-        write_picture(tmp_path / "flat" / f"{seed:02d}.png", seed)
-        rows.append({"name": f"{seed:02d}.png", "shoe": seed % 2, "part": ("train", "val", "test")[seed % 3]})
-    pd.DataFrame(rows).to_csv(tmp_path / "t.tsv", sep="\t", index=False)
-    chosen = {
-        "dataset": "folder",
-        "source": tmp_path / "flat",
-        "attributes": tmp_path / "t.tsv",
-        "attributes_key": "name",
-    }
-    table = table_of(prepare_images(tmp_path / "out", **chosen, label_column="shoe", split_column="part"))
-    assert sorted(set(table["label"])) == ["class 0", "class 1"]
-    assert table["split"].tolist() == ["train"] * 4 + ["validation"] * 4 + ["test"] * 4
-    assert "shoe" not in table
-    with pytest.raises(DataError, match=r"no column 'sho'\. Did you mean 'shoe'"):
-        prepare_images(tmp_path / "x", **chosen, label_column="sho")
-    with pytest.raises(DataError, match="split_column: 'shoe' must hold 'train'"):
-        prepare_images(tmp_path / "x", **chosen, label_column="part", split_column="shoe")
-
-
-def test_cifar_may_be_class_folders_of_its_ten_classes(tmp_path, source):
-    for seed in range(10):
-        for n in range(5):
-            write_picture(tmp_path / "ten" / "train" / f"class{seed}" / f"{n}.png", 10 * seed + n)
-    table = table_of(prepare_images(tmp_path / "out", dataset="cifar10", source=tmp_path / "ten"))
-    assert table["label"].nunique() == 10
-    assert table["participant_id"].str.startswith("cifar10-train-").all()
-    with pytest.raises(DataError, match="cifar10 has 10 classes, and its folders name 2"):
-        prepare_images(tmp_path / "x", dataset="cifar10", source=source)
-
-
-def test_classes_can_be_chosen(tmp_path, source):
-    table = table_of(prepare_images(tmp_path / "out", dataset="folder", source=source, classes=["dog"]))
-    assert set(table["label"]) == {"dog"}
-    assert len(table) == 15
-    with pytest.raises(DataError, match=r"no class 'dgo'\. Did you mean 'dog'"):
-        prepare_images(tmp_path / "x", dataset="folder", source=source, classes=["dgo"])
-
-
-def test_all_pictures_that_cannot_be_used_are_told_and_nothing_is_left(tmp_path, source):
-    (source / "train/cat/03.png").write_bytes(b"no picture")
-    (source / "test/dog/01.png").write_bytes((source / "test/dog/01.png").read_bytes()[:60])
-    write_picture(source / "train/dog/04.png", 99, size=(9, 8))
-    with pytest.raises(DataError) as found:
-        prepare_images(tmp_path / "out", dataset="folder", source=source)
-    message = str(found.value)
-    assert "3 problems" in message
-    assert "train/cat/03.png" in message
-    assert "test/dog/01.png" in message
-    assert "9×8 pixels, and the first has 8×8" in message
-    assert "images.size" in message
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["pets"]
-
-
-def test_pictures_of_all_sizes_are_scaled(tmp_path, source):
-    write_picture(source / "train/dog/04.png", 99, size=(30, 50))
-    path = prepare_images(tmp_path / "out", dataset="folder", source=source, size=[6, 5])
-    assert ImageDataset(read_cohort(path)).image_shape == (3, 6, 5)
-
-
-def test_an_output_is_replaced_only_where_it_is_one(tmp_path, source):
-    out = prepare_images(tmp_path / "out", n_train=50).parent
-    with pytest.raises(ConfigError, match="not empty"):
-        prepare_images(out, n_train=60)
-    assert (read_cohort(prepare_images(out, n_train=60, overwrite=True)).table["split"] == "train").sum() == 60
-    with pytest.raises(ConfigError, match="not a prepared data set"):
-        prepare_images(source, overwrite=True)
-    before = (out / "participants.tsv").read_bytes()
-    with pytest.raises(DataError):
-        prepare_images(out, dataset="mnist", source=source, overwrite=True)
-    assert (out / "participants.tsv").read_bytes() == before
-
-
-def test_the_same_image_in_two_splits_is_told(tmp_path, source):
-    said = []
-
-    class Listening:
-        message = said.append
-        warning = said.append
-
-        def task(self, description, total, unit):
-            from neurocontrast.progress import SILENT
-
-            return SILENT.task(description, total, unit)
-
-    (source / "test/dog/01.png").write_bytes((source / "train/cat/05.png").read_bytes())
-    path = prepare_images(tmp_path / "out", dataset="folder", source=source, progress=Listening())
-    assert len(said) == 1
-    assert "1 images of validation or test are the same" in said[0]
-    found = check(path)
-    assert found.passed
-    assert any("1 images of validation or test are the same" in warning for warning in found.warnings)
-
-
-def test_check_reads_the_store_and_sums_up_its_splits(tmp_path):
-    path = prepare_images(tmp_path / "out", n_train=300)
-    found = check(path)
-    assert found.passed
-    assert (found.kind, found.warnings) == ("images", ())
-    assert found.summary.loc["train", "images"] == 300
-    assert found.summary.loc["all", "classes"] == 10
-    assert "images; checked table, stores and pixels" in found.to_text()
-    store = path.parent / "images.npy"
+def replaced(digits, folder):
+    """The same table, with one pixel of its store changed."""
+    shutil.copytree(digits.parent, folder)
+    store = folder / "images.npy"
     content = bytearray(store.read_bytes())
-    content[-1] ^= 255
+    content[-1] ^= 1
     store.write_bytes(content)
-    assert "images.npy is not the file that images.json beside it tells of" in check(path).to_text()
-    assert check(path, deep=False).passed
-    store.write_bytes(content[:-1])
-    cut = check(path, deep=False)
-    assert not cut.passed
-    assert "cannot be read as a store" in cut.to_text()
+    return folder / digits.name
 
 
-def test_check_tells_of_images_of_one_colour_and_classes_never_seen(tmp_path, source):
-    Image.new("RGB", (8, 8), (3, 4, 5)).save(source / "train/cat/01.png")
-    write_picture(source / "test/bird/1.png", 77)
-    warnings = check(prepare_images(tmp_path / "out", dataset="folder", source=source)).warnings
-    assert any("1 images are of one colour" in warning for warning in warnings)
-    assert any("classes without a training image: 'bird'" in warning for warning in warnings)
+def test_colours_are_standardised_by_the_images_of_training_alone(run, digits):
+    encoder, contract = load_encoder(run)
+    own = contract["preprocessing"]
+    assert (own["kind"], own["standardise"], own["shape"]) == ("images", "channels", [3, 8, 8])
+    table = read_cohort(digits).select({"split": ["train", "validation"]})
+    training, _ = neurocontrast.data.split_by_subject(table, 0.2, 0)
+    assert contract["n_training_scans"] == len(training) == 40
+    rows = pixels_of(digits)[[int(path.rpartition("#")[2]) for path in table.table["path"].iloc[training]]] / 255
+    np.testing.assert_allclose(own["mean"], rows.mean(axis=(0, 2, 3)), rtol=1e-9)
+    np.testing.assert_allclose(own["std"], rows.std(axis=(0, 2, 3)), rtol=1e-9)
+    np.testing.assert_array_equal(encoder.mean.numpy(), np.float32(own["mean"]))
+    np.testing.assert_array_equal(encoder.std.numpy(), np.float32(own["std"]))
+    assert json.loads((run / "provenance.json").read_text())["preprocessing"] == own
 
 
-# The command line
+def test_nothing_is_standardised_where_that_is_asked_for(settings, tmp_path):
+    run = neurocontrast.pretrain(settings("data.standardise=none", "training.epochs=0"), out=tmp_path / "run")
+    encoder, contract = load_encoder(run)
+    assert [contract["preprocessing"][key] for key in ("standardise", "mean", "std")] == ["none", None, None]
+    assert encoder.mean.tolist() == [0, 0, 0]
+    assert encoder.std.tolist() == [1, 1, 1]
 
 
-def test_the_command_prepares_and_tells_where(tmp_path, source, capsys):
-    out = tmp_path / "out"
-    code = run(
-        ["images", str(out), "--dataset", "folder", "--source", str(source), "--n-train", "10", "--seed", "3", "-q"]
+def test_a_run_says_what_it_was_made_from_and_its_configuration_is_read_back_equal(run, settings):
+    assert load_config(run / "config.yaml") == settings()
+    provenance = json.loads((run / "provenance.json").read_text())
+    assert list(provenance["stores"]) == ["images.npy"]
+    assert (provenance["cohort"]["n_scans"], len(provenance["pretraining_subjects"])) == (50, 50)
+    assert {"probe_label_balanced_accuracy", "samples_per_second"} <= set(
+        (run / "metrics.csv").read_text().partition("\n")[0].split(",")
     )
-    assert code == 0
-    assert capsys.readouterr().out.strip() == str(out / "participants.tsv")
-    assert (table_of(out / "participants.tsv")["split"] == "train").sum() == 10
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--dataset", "cifar"], "images.dataset: must be"),
-        (["--dataset", "cifar10"], "images.source: missing. Dataset 'cifar10' needs"),
-        (["--source", "x"], "source is not used by dataset 'digits'"),
-        (["--dataset", "folder", "--source", "absent"], "no file or folder 'absent'"),
-        (["--dataset", "mnist", "--source", "."], "none of"),
-        (["--size", "2"], "images.size"),
-        (["--n-train", "100000"], "n_train: 100,000 images are to be kept"),
-        (["--background", "red"], "images.background: must be"),
-        (["--set", "images.clusters={n_clusters: 3}"], "give either columns or a vector"),
-        (["--set", "images.clusters={columns: [label], n_clusters: 3}"], "'label' holds text"),
-        (["--set", "images.clusters={columns: [colour], n_clusters: 3}"], "no column 'colour'"),
-        (["--set", "images.vectors={clip: absent.npy}"], "no file 'absent.npy'"),
-        (["--set", "images.attributes_key=file"], "no attributes are given"),
-        (["--set", "images.validation_fraction=1.5"], "images.validation_fraction"),
-        (["--set", "images.sise=4"], "Did you mean 'size'"),
-    ],
-)
-def test_wrong_input_ends_with_2_and_leaves_nothing(tmp_path, monkeypatch, capsys, arguments, told):
-    monkeypatch.chdir(tmp_path)
-    assert run(["images", "out", *arguments]) == 2
-    assert told in " ".join(capsys.readouterr().err.split())
-    assert list(tmp_path.iterdir()) == []
+@pytest.fixture(scope="module")
+def embedded(run, digits, tmp_path_factory):
+    return neurocontrast.embed(run, participants=digits, out=tmp_path_factory.mktemp("e") / "e.parquet")
 
 
-# Real data
+def test_embeddings_are_the_encoder_s_features_of_the_images(run, digits, embedded):
+    read = read_embeddings(embedded)
+    with torch.no_grad():
+        features = load_encoder(run)[0](torch.from_numpy(pixels_of(digits))).numpy()
+    np.testing.assert_allclose(read.features, features, rtol=1e-4, atol=1e-5)
+    assert read.info["run"]["preprocessing"]["kind"] == "images"
+    assert {"split", "label", "background_red"} <= set(read.table)
+    seen = json.loads((run / "provenance.json").read_text())["pretraining_subjects"]
+    assert read.info["pretraining_subjects"] == seen
 
 
-@pytest.mark.slow
-def test_cifar10_of_the_shared_folder(tmp_path, shared_folder):
-    import tarfile
-
-    source = shared_folder / "data" / "cifar10.tar.xz"
-    path = prepare_images(tmp_path / "cifar10", dataset="folder", source=source)
-    cohort = read_cohort(path)
-    assert dict(cohort.table["split"].value_counts()) == {"train": 40_000, "validation": 10_000, "test": 10_000}
-    assert (cohort.table.groupby(["split", "label"]).size().unstack().nunique(axis=1) == 1).all()
-    images = ImageDataset(cohort)
-    with tarfile.open(source) as archive:
-        for member in archive:
-            if member.isreg():
-                break
-        content = archive.extractfile(member).read()
-    row = int(np.flatnonzero(cohort.table["file"] == member.name)[0])
-    expected = np.asarray(Image.open(io.BytesIO(content))).transpose(2, 0, 1)
-    np.testing.assert_array_equal(images[row]["image"].numpy(), expected)
+def test_embeddings_after_the_head_have_its_size(run, digits, embedded, tmp_path):
+    config = {"embedding": {"layer": "head", "where": {"split": ["test"]}}}
+    after = read_embeddings(neurocontrast.embed(run, participants=digits, out=tmp_path / "h.parquet", config=config))
+    assert after.features.shape == (10, 4)
+    assert read_embeddings(embedded).features.shape == (60, 84)
+    assert [step["n_scans"] for step in after.info["flow"]] == [60, 50]
 
 
-def test_a_cut_file_of_mnist_is_refused(tmp_path):
-    (tmp_path / "mnist").mkdir()
-    content = gzip.compress(bytes((0, 0, 8, 3)) + np.array([9, 8, 8], ">u4").tobytes() + bytes(576))
-    for prefix in ("train", "t10k"):
-        (tmp_path / "mnist" / f"{prefix}-images-idx3-ubyte.gz").write_bytes(content[:-9])
-        (tmp_path / "mnist" / f"{prefix}-labels-idx1-ubyte.gz").write_bytes(b"")
-    with pytest.raises(DataError, match=r"2 problems(.|\n)*train-images-idx3-ubyte\.gz: it is cut or damaged"):
-        prepare_images(tmp_path / "out", dataset="mnist", source=tmp_path / "mnist")
+@pytest.mark.parametrize("column", ["rgb", "clip"])
+def test_kernels_compare_vectors_of_columns_and_of_files(settings, digits, tmp_path, column):
+    table = pd.read_csv(digits, sep="\t")[["participant_id"]].sample(frac=1, random_state=0)
+    table[["a", "b"]] = np.random.default_rng(0).random((len(table), 2))
+    table.to_parquet(tmp_path / "clip.parquet")
+    kernel = f"[{{column: {column}, type: gaussian, sigma: 0.5}}]"
+    run = neurocontrast.pretrain(
+        settings(
+            f"data.vectors={{rgb: [background_*], clip: {tmp_path / 'clip.parquet'}}}",
+            f"objective={{loss: weakly_supervised_cclk, kernel: {kernel}}}",
+            "training.epochs=1",
+        ),
+        out=tmp_path / "run",
+    )
+    assert metrics(run)[0]["train_loss"]
+    with pytest.raises(DataError, match=r"no column 'rbg'.*Did you mean 'rgb'"):
+        neurocontrast.pretrain(
+            settings(
+                "data.vectors={rgb: [background_*]}",
+                "objective={loss: fair_cclk, kernel: [{column: rbg, type: gaussian, sigma: 1}]}",
+            ),
+            out=tmp_path / "other",
+        )
+
+
+def test_a_resumed_run_is_bit_for_bit_the_run(settings, run, tmp_path):
+    out = neurocontrast.pretrain(settings("training.epochs=1"), out=tmp_path / "run")
+    assert weights(out) != weights(run)
+    neurocontrast.pretrain(settings(), out=out, resume=True)
+    assert weights(out) == weights(run)
+    assert (out / "head.safetensors").read_bytes() == (run / "head.safetensors").read_bytes()
+    assert metrics(out) == metrics(run)
+
+
+@pytest.mark.slow  # three processes start
+def test_a_killed_run_resumes_to_the_same_bytes(run, tmp_path):
+    out, whole, config = tmp_path / "run", tmp_path / "whole", run / "config.yaml"
+    subprocess.run(program(config, whole), check=True)
+    assert subprocess.run(program(config, out, "die"), check=False).returncode == -signal.SIGKILL
+    assert not (out / "encoder.json").exists()
+    subprocess.run(program(config, out), check=True)
+    assert weights(out) == weights(whole)
+    assert metrics(out) == metrics(whole)
+
+
+@pytest.mark.slow  # two processes start
+def test_two_processes_train_as_one_does(settings, tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    # What rounding does to a steep loss grows with the rate; Adam makes whole steps of it.
+    alike = ("training.optimizer=sgd", "training.learning_rate=1e-3")
+    one = neurocontrast.pretrain(settings(*alike), out=tmp_path / "one")
+    two = neurocontrast.pretrain(settings(*alike, "training.devices=2"), out=tmp_path / "two")
+    assert load_encoder(two)[1]["preprocessing"] == load_encoder(one)[1]["preprocessing"]
+    for row, other in zip(metrics(one), metrics(two), strict=True):
+        assert float(row["train_loss"]) == pytest.approx(float(other["train_loss"]), rel=1e-3)
+    theirs = load_encoder(two)[0].state_dict()
+    for name, tensor in load_encoder(one)[0].state_dict().items():
+        torch.testing.assert_close(tensor, theirs[name], rtol=1e-3, atol=1e-4)
+
+
+def test_micro_batches_train_as_whole_batches_do(settings, tmp_path):
+    alone = ("encoder.norm=group", "training.epochs=1", "training.optimizer=sgd")
+    whole = neurocontrast.pretrain(settings(*alone), out=tmp_path / "whole")
+    parts = neurocontrast.pretrain(settings(*alone, "training.micro_batch_size=5"), out=tmp_path / "parts")
+    theirs = load_encoder(parts)[0].state_dict()
+    for name, tensor in load_encoder(whole)[0].state_dict().items():
+        torch.testing.assert_close(tensor, theirs[name], rtol=1e-3, atol=1e-5)
+
+
+def test_a_run_does_not_continue_on_other_images_or_another_table(settings, run, digits, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(run, out)
+    other = replaced(digits, tmp_path / "other")
+    before = sorted((path, path.stat().st_mtime_ns) for path in out.rglob("*"))
+    longer = settings("training.epochs=3", f"data.participants={other}")
+    with pytest.raises(CheckpointError, match=r"images\.npy holds other images than when it began"):
+        neurocontrast.pretrain(longer, out=out, resume=True)
+    lines = other.read_text().splitlines()
+    other.write_text("\n".join([*lines[:5], lines[5].rpartition("\t")[0] + "\tdigit 9", *lines[6:]]))
+    with pytest.raises(CheckpointError, match="cohort: was"):
+        neurocontrast.pretrain(longer, out=out, resume=True)
+    assert sorted((path, path.stat().st_mtime_ns) for path in out.rglob("*")) == before
+
+
+def test_a_moved_data_set_continues_and_a_lost_or_cut_store_is_named(settings, run, digits, tmp_path):
+    out, moved = tmp_path / "run", tmp_path / "moved"
+    shutil.copytree(run, out)
+    shutil.copytree(digits.parent, moved)
+    here = f"data.participants={moved / 'participants.tsv'}"
+    neurocontrast.pretrain(settings("training.epochs=3", here), out=out, resume=True)
+    assert len(metrics(out)) == 3
+    content = (moved / "images.npy").read_bytes()
+    (moved / "images.npy").write_bytes(content[:-100])
+    for action in (
+        lambda: neurocontrast.pretrain(settings("training.epochs=4", here), out=out, resume=True),
+        lambda: neurocontrast.embed(out, participants=moved / "participants.tsv", out=tmp_path / "e.parquet"),
+    ):
+        with pytest.raises(DataError, match=r"images\.npy"):
+            action()
+    (moved / "images.npy").unlink()
+    with pytest.raises(DataError, match=r"there is no image store '.*images\.npy'"):
+        neurocontrast.embed(out, participants=moved / "participants.tsv", out=tmp_path / "e.parquet")
+    assert not (tmp_path / "e.parquet").exists()
+
+
+def test_images_of_another_size_are_not_embedded(run, tmp_path):
+    large = neurocontrast.prepare_images(tmp_path / "large", size=12, **SIZES)
+    with pytest.raises(DataError, match="have 12×12 pixels, and the run was trained on 8×8"):
+        neurocontrast.embed(run, participants=large, out=tmp_path / "e.parquet")
+
+
+@pytest.mark.parametrize("key", CHANGED)
+def test_a_damaged_contract_is_told(run, digits, tmp_path, key):
+    shutil.copytree(run, tmp_path / "run")
+    path = tmp_path / "run" / "encoder.json"
+    contract = json.loads(path.read_text())
+    contract["preprocessing"][key] = CHANGED[key]
+    path.write_text(json.dumps(contract))
+    with pytest.raises(CheckpointError, match=rf"encoder\.json: preprocessing contract: .*{key}"):
+        neurocontrast.embed(tmp_path / "run", participants=digits, out=tmp_path / "e.parquet")
+
+
+def test_a_colour_that_is_one_everywhere_cannot_be_standardised(settings, digits, tmp_path):
+    flat = tmp_path / "flat"
+    shutil.copytree(digits.parent, flat)
+    images = np.load(flat / "images.npy")
+    images[:, 1] = 7
+    np.save(flat / "images.npy", images)
+    config = settings(f"data.participants={flat / 'participants.tsv'}")
+    with pytest.raises(DataError, match=r"data\.standardise: green is the same in every pixel"):
+        neurocontrast.pretrain(config, out=tmp_path / "run")
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_a_run_of_images_is_not_explained_nor_embedded_as_volumes(run, digits, tmp_path):
+    from neurocontrast.encoders import read_contract
+    from neurocontrast.stages.kinds import volumes_of_run
+
+    with pytest.raises(ConfigError, match="explain maps a brain, and this run was trained on natural images"):
+        volumes_of_run(read_contract(run), load_config().data, what="explain maps a brain")
+    config = {"data": {"kind": "volumes"}}
+    with pytest.raises(ConfigError, match=r"data\.kind: is 'volumes', and the run was trained on images"):
+        neurocontrast.embed(run, participants=digits, out=tmp_path / "e.parquet", config=config)
+
+
+def test_doctor_measures_images_in_the_size_of_their_store(settings, digits):
+    run = neurocontrast.doctor(settings(), seconds=0.5).run
+    assert run["shape"] == [8, 8]
+    assert (run["n_training_scans"], run["n_validation_scans"], run["n_scans_to_preprocess"]) == (40, 10, 0)
+    assert (run["cache_bytes"], run["timed"]["shape"]) == (0, [8, 8])
+    assert run["seconds"] > 0
+    with pytest.raises(ConfigError, match=r"data\.participants: missing\. The size of images"):
+        neurocontrast.doctor(settings("data.participants=null"), n_scans=100)

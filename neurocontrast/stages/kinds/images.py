@@ -20,7 +20,7 @@ from neurocontrast.encoders import Encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import Progress
-from neurocontrast.stages.kinds.kind import Pending
+from neurocontrast.stages.kinds.kind import Pending, StrPath
 from neurocontrast.training import Views
 
 __all__ = ["TRANSFORM_VERSION", "ImageIntake", "ImageKind"]
@@ -185,10 +185,12 @@ class ImageKind:
     data: ImageDataSettings
     how_to_be_smaller: ClassVar[str] = "Prepare smaller images (images.size)."
 
-    def read_cohort(self, participants: Path, *, images_root: Path | None = None, check_images: bool = True) -> Cohort:
+    def read_cohort(
+        self, participants: StrPath, *, images_root: StrPath | None = None, check_images: bool = True
+    ) -> Cohort:
         """Read a table of images."""
-        root = self.data.images_root if images_root is None else images_root
-        return check_kind(read_cohort(participants, images_root=root, check_images=check_images), "images")
+        root = self.data.images_root if images_root is None else Path(images_root)
+        return check_kind(read_cohort(Path(participants), images_root=root, check_images=check_images), "images")
 
     def vectors(self, cohort: Cohort) -> dict[str, npt.NDArray[np.float32]]:
         """Return the vectors that the section ``data`` names."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -16,7 +17,9 @@ from neurocontrast.encoders import Encoder
 from neurocontrast.progress import Progress
 from neurocontrast.training import Views
 
-__all__ = ["Intake", "Kind", "Pending"]
+__all__ = ["Intake", "Kind", "Pending", "StrPath"]
+
+StrPath = str | os.PathLike[str]
 
 Pending = tuple[int, float | None, int]
 """Images that must be made ready before training: how many, the seconds it takes, the bytes of disk it takes."""
@@ -63,7 +66,9 @@ class Intake(Protocol):
 class Kind(Protocol):
     """One kind of images, with what the section ``data`` says of them."""
 
-    def read_cohort(self, participants: Path, *, images_root: Path | None = None, check_images: bool = True) -> Cohort:
+    def read_cohort(
+        self, participants: StrPath, *, images_root: StrPath | None = None, check_images: bool = True
+    ) -> Cohort:
         """Read a table; `images_root` goes before that of the configuration."""
 
     def vectors(self, cohort: Cohort) -> dict[str, npt.NDArray[np.float32]]:

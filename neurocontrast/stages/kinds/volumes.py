@@ -27,7 +27,7 @@ from neurocontrast.data.images.paths import check_kind
 from neurocontrast.encoders import Encoder
 from neurocontrast.machine import describe_processor
 from neurocontrast.progress import Progress
-from neurocontrast.stages.kinds.kind import Pending
+from neurocontrast.stages.kinds.kind import Pending, StrPath
 from neurocontrast.training import Views
 
 __all__ = ["VolumeIntake", "VolumeKind"]
@@ -118,11 +118,13 @@ class VolumeKind:
     data: DataSettings
     how_to_be_smaller: ClassVar[str] = "Lower data.shape (with a larger spacing_mm)."
 
-    def read_cohort(self, participants: Path, *, images_root: Path | None = None, check_images: bool = True) -> Cohort:
+    def read_cohort(
+        self, participants: StrPath, *, images_root: StrPath | None = None, check_images: bool = True
+    ) -> Cohort:
         """Read a table of scans."""
         cohort = read_cohort(
-            participants,
-            images_root=self.data.images_root if images_root is None else images_root,
+            Path(participants),
+            images_root=self.data.images_root if images_root is None else Path(images_root),
             images_pattern=self.data.images_pattern,
             check_images=check_images,
         )

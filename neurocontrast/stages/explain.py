@@ -75,8 +75,8 @@ def explain(
     -------
     Path
         ``saliency.nii.gz`` (which part of the differences in score between subjects comes with what is
-        there), ``saliency_mean.nii.gz`` (for and against, averaged), ``saliency_absolute.nii.gz`` (how much it matters),
-        ``explain.json`` and ``saliency.tsv``, in a folder.
+        there), ``saliency_mean.nii.gz`` (for and against, averaged), ``saliency_absolute.nii.gz`` (how much it
+        matters), ``explain.json`` and ``saliency.tsv``, in a folder.
 
     Raises
     ------

@@ -284,4 +284,4 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
     sizes = model.loc[differences.index]
     result = corrected_resampled_t(differences, n_train=sizes["n_train"].mean(), n_test=sizes["n_test"].mean())
     p_value = result.p_value if np.isfinite(result.p_value) else None
-    return {"n_folds": len(differences), "p_value": p_value, "test": "corrected resampled t"}
+    return {"n_folds": len(differences), "p_value": p_value, "test": "nadeau-bengio"}

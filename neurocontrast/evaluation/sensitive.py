@@ -128,31 +128,48 @@ def error_resamples(
 
 
 def _summary(study: Study, truth: Floats, predicted: Floats, constant: Floats, rows: Rows) -> dict[str, Any]:
-    settings, names = study.settings, study.sensitive
-    squares, usual = (truth - predicted) ** 2, ((truth - constant) ** 2).mean(axis=0)
-    every = np.column_stack([squares, squares.mean(axis=1)])
-    ends: list[tuple[float | None, float | None]] = [(None, None)] * every.shape[1]
-    if settings.n_bootstraps:
-        seed = derive_seed("sensitive-intervals", settings.seed)
-        drawn = error_resamples(every, study.units.labels[rows], n_bootstraps=settings.n_bootstraps, seed=seed)
-        ends = [each.interval(level=settings.confidence_level) or (None, None) for each in drawn]
-    figures = [
-        {"mse": float(mse), "low": low, "high": high} for mse, (low, high) in zip(every.mean(axis=0), ends, strict=True)
-    ]
-    columns = {
-        name: figure | {"constant_mse": float(level), "r2": float(1 - figure["mse"] / level)}
-        for name, figure, level in zip(names, figures[:-1], usual, strict=True)
-    }
-    overall = figures[-1]
+    settings = study.settings
+    errors, usual = ((truth - guess) ** 2 for guess in (predicted, constant))
+    both = np.column_stack([errors, errors.mean(axis=1), usual, usual.mean(axis=1)])
+    drawn = error_resamples(
+        both,
+        study.units.labels[rows],
+        n_bootstraps=settings.n_bootstraps,
+        seed=derive_seed("sensitive-intervals", settings.seed),
+    )
+    n = errors.shape[1] + 1
+    figures = [_figures(*pair, level=settings.confidence_level) for pair in zip(drawn[:n], drawn[n:], strict=True)]
+    whole = figures[-1]
     return {
-        "columns": columns,
-        "mse": {"value": overall["mse"], "low": overall["low"], "high": overall["high"]},
-        "constant_mse": float(usual.mean()),
+        "columns": dict(zip(study.sensitive, figures, strict=False)),
+        "mse": {"value": whole["mse"], "low": whole["low"], "high": whole["high"]},
+        "constant_mse": whole["constant_mse"],
+        "r2": {"value": whole["r2"], "low": whole["r2_low"], "high": whole["r2_high"]},
         "n": len(rows),
         "probe": "ridge",
         "unit": "squared units of the columns",
         "design": "fixed" if study.fixed else "folds",
     }
+
+
+def _figures(error: Resamples, usual: Resamples, *, level: float) -> dict[str, float | None]:
+    """Return an error and its share of the constant's, both with intervals; those of r² have the same rows in both."""
+    share = error.combine(usual, lambda one, other: 1 - one / other)
+    low, high = _ends(error, level)
+    r2_low, r2_high = _ends(share, level)
+    return {
+        "mse": error.value,
+        "low": low,
+        "high": high,
+        "constant_mse": usual.value,
+        "r2": share.value,
+        "r2_low": r2_low,
+        "r2_high": r2_high,
+    }
+
+
+def _ends(figure: Resamples, level: float) -> tuple[float | None, float | None]:
+    return (figure.interval(level=level) if len(figure.drawn) else None) or (None, None)
 
 
 def _table(study: Study, rows: Rows, folds: Rows, values: Floats, predicted: Floats) -> pd.DataFrame:

@@ -56,9 +56,12 @@ def test_the_error_is_that_of_ridge_regression_on_test_images():
         assert figures["constant_mse"] == pytest.approx(usual[name])
         assert figures["r2"] == pytest.approx(1 - errors[name] / usual[name])
         assert figures["low"] < figures["mse"] < figures["high"]
+        assert figures["r2_low"] < figures["r2"] < figures["r2_high"]
     assert set(found["columns"]) == set(errors)
     assert found["mse"]["value"] == pytest.approx(np.mean(list(errors.values())))
     assert found["mse"]["low"] < found["mse"]["value"] < found["mse"]["high"]
+    assert found["r2"]["value"] == pytest.approx(1 - found["mse"]["value"] / found["constant_mse"])
+    assert 0 < found["r2"]["low"] < found["r2"]["value"] < found["r2"]["high"] < 1
     assert (found["n"], found["design"], found["probe"]) == (100, "fixed", "ridge")
     predicted = result.tables["sensitive_predictions"]
     again = (predicted["true_background_red"] - predicted["predicted_background_red"]) ** 2
@@ -70,9 +73,16 @@ def test_an_embedding_that_tells_less_is_fairer_and_one_that_tells_nothing_is_at
     told, hidden = (summary_of(strength, **options).summary["sensitive"] for strength in (4.0, 0.0))
     assert told["mse"]["value"] < 0.6 * hidden["mse"]["value"]
     assert hidden["mse"]["value"] == pytest.approx(hidden["constant_mse"], rel=0.1)
-    assert hidden["columns"]["background_red"]["r2"] < 0.1
+    assert hidden["r2"]["low"] < 0.02 < told["r2"]["low"]  # one interval reaches down to nothing, the other does not
     assert told["constant_mse"] == pytest.approx(1 / 12, rel=0.2)  # the variance of a uniform number
     assert hidden["n"] == (100 if "split_column" in options else 400)
+
+
+def test_without_resamples_there_are_no_intervals():
+    found = summary_of(1.0, split_column="split", n_bootstraps=0).summary["sensitive"]
+    assert found["mse"]["low"] is None
+    assert found["columns"]["background_red"]["r2_high"] is None
+    assert found["columns"]["background_red"]["mse"] > 0
 
 
 def test_nothing_is_said_where_nothing_is_asked():

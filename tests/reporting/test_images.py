@@ -225,8 +225,6 @@ def test_the_sensitive_variable_stands_beside_a_constant(page, image_folder: Pat
     files = read_evaluation(without)
     build = next(each for each in sections_of(files) if each.__name__ == "build_sensitive")
     assert build(files, ReportOptions()) is None
-        None
-    ]
     assert "No sensitive variable was named" in _section(without, "silences", parse)
 
 

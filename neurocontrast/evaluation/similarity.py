@@ -24,7 +24,7 @@ __all__ = ["Similarity", "check_similarity", "class_cosines", "measure_similarit
 Floats = npt.NDArray[np.floating]
 Codes = npt.NDArray[np.integer]
 
-N_BINS = 100
+N_BINS = 400
 """Bins of the histograms, between cosines of -1 and 1: the same for every embedding, so that they can be compared."""
 BLOCK = 512
 """Tested rows whose cosines with all training rows are in memory at once: 100 MiB with 50,000 of these."""

@@ -23,6 +23,8 @@ __all__ = ["cosine_matrix", "draw_class_cosines", "draw_nearest_cosines"]
 
 MAX_CELLS, MAX_NAMED = 12, 60
 """Classes up to which cells have figures, and up to which axes have names."""
+MAX_BINS = 40
+"""About as many bins are drawn."""
 
 
 def cosine_matrix(table: pd.DataFrame) -> pd.DataFrame:
@@ -104,24 +106,26 @@ def draw_nearest_cosines(
     """
     figure, axes = new_figure(height=3.6)
     used = table.loc[table["n"] > 0]
+    width = max(1, (used["low"].round(6).nunique() if len(used) else 1) // MAX_BINS)
+    medians = {which: _median(table[table["neighbour"] == which]) for which in ("target", "noise")}
     for which, color, label in (
         ("noise", PALETTE[1], "Noise: nearest of another class"),
         ("target", MAIN, "Target: nearest of the own class"),
     ):
-        part = table[table["neighbour"] == which]
+        part = _coarser(table[table["neighbour"] == which], width)
         share = part["n"] / max(part["n"].sum(), 1)
         edges = [*part["low"], part["high"].iloc[-1]]
         axes.stairs(share, edges, fill=True, color=color, alpha=0.35)
         axes.stairs(share, edges, color=color, linewidth=1.4, label=label)
-        axes.axvline(_median(part), color=color, linestyle=":", linewidth=1.3)
+        axes.axvline(medians[which], color=color, linestyle=":", linewidth=1.3)
     axes.set(xlabel=f"Cosine with the nearest of the training {items}", ylabel=f"Share of the test {items}")
     if len(used):
-        axes.set_xlim(float(used["low"].min()) - 0.04, float(used["high"].max()) + 0.04)
+        low, high = float(used["low"].min()), float(used["high"].max())
+        axes.set_xlim(low - 0.05 * (high - low), min(high + 0.05 * (high - low), 1.0 + 0.01 * (high - low)))
     axes.set_ylim(bottom=0)
     axes.axhline(0, color=CHANCE, linewidth=0.8)
     axes.set_title(title)
     legend_below(figure, axes, n_columns=1)
-    medians = {which: _median(table[table["neighbour"] == which]) for which in ("target", "noise")}
     return Picture(
         name,
         figure,
@@ -131,6 +135,12 @@ def draw_nearest_cosines(
         "dotted: medians of the bins. Where the two overlap, neighbours do not tell the classes.",
         numbers=table,
     )
+
+
+def _coarser(part: pd.DataFrame, width: int) -> pd.DataFrame:
+    """Return a histogram with so many bins in one: of wide ranges fine bins would be a comb."""
+    group = np.arange(len(part)) // width
+    return part.groupby(group).agg({"low": "first", "high": "last", "n": "sum"})
 
 
 def _median(part: pd.DataFrame) -> float:

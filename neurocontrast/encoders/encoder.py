@@ -111,10 +111,8 @@ class Encoder(nn.Module):
         if self.n_dims != 2:
             raise ValueError(f"encoder '{self.settings.name}' has no standardisation: volumes come standardised.")
         made = [np.asarray(values, dtype=np.float64) for values in (mean, std)]
-        if (
-            any(values.shape != (_COLOURS,) or not np.isfinite(values).all() for values in made)
-            or not (made[1] > 0).all()
-        ):
+        whole = all(values.shape == (_COLOURS,) and np.isfinite(values).all() for values in made)
+        if not whole or made[1].min() <= 0:
             raise DataError(
                 "the images' colours cannot be standardised: three finite means and three standard deviations above 0 "
                 f"are needed, found {made[0].tolist()} and {made[1].tolist()}. Is a colour the same in every image? "

@@ -10,20 +10,23 @@ from neurocontrast.exceptions import DataError
 __all__ = ["check_same_encoder", "encoder_digest"]
 
 _FULL = "32-true"
+_HEADLESS = "encoder"
+"""The layer that is embedded by default; tables of earlier versions have no other, and do not name it."""
 
 
 def encoder_digest(info: Mapping[str, Any]) -> str | None:
     """Return the digest of the weights that made an embeddings table; None where the table does not say.
 
-    A precision other than float32 is added to it, since it gives other features.
+    What gives other features is added to it: the projection head, and a precision other than float32.
     """
     run = info.get("run")
     weights = run.get("weights") if isinstance(run, Mapping) else None
     digest = weights.get("sha256") if isinstance(weights, Mapping) else None
     if not isinstance(digest, str):
         return None
-    precision = info.get("precision", _FULL)
-    return digest if precision == _FULL else f"{digest}, {precision}"
+    layer, precision = info.get("layer", _HEADLESS), info.get("precision", _FULL)
+    beside = [*([] if layer == _HEADLESS else [layer]), *([] if precision == _FULL else [precision])]
+    return ", ".join([digest, *map(str, beside)])
 
 
 def check_same_encoder(

@@ -4,7 +4,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from neurocontrast.encoders import EncoderSettings, build_encoder, load_encoder, save_encoder
+from neurocontrast.encoders import EncoderSettings, build_encoder, build_model, load_encoder, load_model, save_encoder
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import digest_of_file
 
@@ -128,3 +128,107 @@ def test_description_from_before_there_were_norms_is_read_as_batch(saved):
     loaded, _ = load_encoder(folder)
     assert loaded.settings == encoder.settings
     assert loaded.settings.norm == "batch"
+
+
+@pytest.fixture
+def with_head(tmp_path):
+    settings = EncoderSettings(name="lenet5", projection=(16, 8), projection_norm="layers")
+    model = build_model(settings, seed=5)
+    model.encoder.set_standardisation([0.5, 0.4, 0.3], [0.2, 0.3, 0.4])
+    model(torch.rand(8, 3, 32, 32, generator=torch.Generator().manual_seed(0)))  # moves the running statistics
+    save_encoder(tmp_path, model.encoder, CONTRACT, head=model.head)
+    return tmp_path, model.eval()
+
+
+def test_the_head_is_loaded_with_its_encoder_and_gives_the_same_embeddings(with_head):
+    folder, model = with_head
+    images = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    loaded, contract = load_model(folder)
+    assert not loaded.training
+    assert torch.equal(loaded(images), model(images))
+    assert contract["head"] == {"file": "head.safetensors", "sha256": digest_of_file(folder / "head.safetensors")}
+    encoder, _ = load_encoder(folder)
+    assert torch.equal(encoder(images), model.encoder(images))
+
+
+def test_standardisation_travels_with_the_weights(with_head):
+    encoder, _ = load_encoder(with_head[0])
+    torch.testing.assert_close(encoder.mean, torch.tensor([0.5, 0.4, 0.3]))
+    torch.testing.assert_close(encoder.std, torch.tensor([0.2, 0.3, 0.4]))
+
+
+def test_the_encoder_s_bytes_do_not_depend_on_whether_the_head_is_kept(with_head, tmp_path):
+    folder, model = with_head
+    save_encoder(tmp_path / "without", model.encoder, CONTRACT)
+    assert (tmp_path / "without/encoder.safetensors").read_bytes() == (folder / "encoder.safetensors").read_bytes()
+    assert not (tmp_path / "without/head.safetensors").exists()
+
+
+def test_a_folder_without_head_says_what_can_be_embedded(saved):
+    folder, encoder = saved
+    with pytest.raises(CheckpointError, match=r"no projection head in this folder.*embedding\.layer: encoder"):
+        load_model(folder)
+    assert load_encoder(folder)[0].settings == encoder.settings
+
+
+def test_a_head_of_no_layers_is_saved_too(tmp_path):
+    model = build_model(EncoderSettings(name="lenet", projection=(), projection_norm="none"))
+    save_encoder(tmp_path, model.encoder, CONTRACT, head=model.head)
+    volumes = torch.randn(2, 1, 8, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(load_model(tmp_path)[0](volumes), model.encoder.eval()(volumes))
+
+
+def change_head(folder, how):
+    path = folder / "head.safetensors"
+    contract = json.loads((folder / "encoder.json").read_text())
+    if how == "missing":
+        path.unlink()
+    elif how == "changed":
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(bytes(content))
+    elif how == "another":
+        safetensors.torch.save_file({"0.weight": torch.zeros(3, 84)}, path)
+        contract["head"]["sha256"] = digest_of_file(path)
+    elif how == "elsewhere":
+        contract["head"]["file"] = "../head.safetensors"
+    else:
+        contract["head"] = "head.safetensors"
+    (folder / "encoder.json").write_text(json.dumps(contract))
+
+
+@pytest.mark.parametrize(
+    ("how", "problem"),
+    [
+        ("missing", r"head\.safetensors: the weights are missing"),
+        ("changed", r"head\.safetensors: SHA-256 is .* damaged or belongs to another run"),
+        ("another", r"'0\.weight' has shape \[3, 84\], the network needs \[16, 84\]"),
+        ("elsewhere", r"head\.file must be a file beside it, found '\.\./head\.safetensors'"),
+        ("text", r"'head' must have the keys 'file' and 'sha256'"),
+    ],
+)
+def test_a_damaged_head_is_refused(with_head, how, problem):
+    folder, _ = with_head
+    change_head(folder, how)
+    with pytest.raises(CheckpointError, match=problem):
+        load_model(folder)
+
+
+def test_description_from_before_there_were_images_is_read(saved):
+    folder, encoder = saved
+    contract = json.loads((folder / "encoder.json").read_text())
+    assert contract["encoder"].pop("stem") is None
+    contract.pop("head", None)
+    (folder / "encoder.json").write_text(json.dumps(contract))
+    loaded, _ = load_encoder(folder)
+    assert loaded.settings == encoder.settings
+    assert loaded.n_dims == 3
+
+
+def test_weights_of_volumes_are_no_weights_of_images(with_head):
+    folder, _ = with_head
+    contract = json.loads((folder / "encoder.json").read_text())
+    contract["encoder"]["name"] = "lenet"
+    (folder / "encoder.json").write_text(json.dumps(contract))
+    with pytest.raises(CheckpointError, match=r"the weights do not fit the network.*'mean' is unknown"):
+        load_encoder(folder)

@@ -1,0 +1,222 @@
+"""Encoders of natural images: the published networks, and colours that are standardised by the encoder itself."""
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from neurocontrast.encoders import EncoderSettings, ProjectionHead, build_encoder, build_model, check_shape
+from neurocontrast.encoders.settings import NAMES_OF_DIMS
+from neurocontrast.exceptions import ConfigError, DataError
+
+NAMES = NAMES_OF_DIMS[2]
+SMALL = ("resnet_small", "lenet5")
+
+
+def build(name, **settings):
+    return build_encoder(EncoderSettings(name=name, **settings))
+
+
+def n_weights(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def colours(n=4, side=32, seed=0):
+    return torch.randint(0, 256, (n, 3, side, side), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(
+    ("name", "stem", "n_classes", "published", "maps"),
+    [
+        ("resnet18", "cifar", 10, 11_173_962, (512, 4, 4)),  # the common PyTorch network for CIFAR-10
+        ("resnet50", "cifar", 10, 23_520_842, (2048, 4, 4)),
+        ("resnet18", "imagenet", 1000, 11_689_512, (512, 1, 1)),  # torchvision's
+        ("resnet50", "imagenet", 1000, 25_557_032, (2048, 1, 1)),
+    ],
+)
+def test_resnets_have_the_published_weights_and_maps(name, stem, n_classes, published, maps):
+    with torch.device("meta"):
+        encoder = build(name, stem=stem)
+        images = torch.zeros(2, 3, 32, 32)
+        assert encoder(images).shape == (2, encoder.n_features)
+        assert encoder.features(images).shape == (2, *maps)
+    classifier = (encoder.n_features + 1) * n_classes
+    assert n_weights(encoder) + classifier == published
+
+
+def test_lenet5_has_the_published_weights_but_for_colours_and_norms():
+    encoder = build("lenet5")
+    of_colours, norms, classifier = 2 * 6 * 5 * 5, 2 * (6 + 16), (84 + 1) * 10
+    assert n_weights(encoder) - of_colours - norms + classifier == 61_706
+
+
+def test_small_resnet_is_a_sixteenth_of_resnet18():
+    encoder = build("resnet_small")
+    assert n_weights(encoder) == 700_176
+    assert encoder.features(torch.zeros(2, 3, 32, 32)).shape == (2, 128, 2, 2)
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("shape", [(8, 8), (28, 28), (11, 40)])
+def test_every_size_from_eight_pixels_is_encoded(name, shape):
+    encoder = build(name).eval()
+    check_shape(encoder, shape)
+    made = encoder(torch.rand(2, 3, *shape, generator=torch.Generator().manual_seed(0)))
+    assert made.shape == (2, encoder.n_features)
+    assert made.isfinite().all()
+    assert not torch.allclose(made[0], made[1])
+
+
+@pytest.mark.parametrize("name", ["resnet_small", "lenet5"])
+def test_bytes_are_the_colours_they_stand_for(name):
+    encoder, images = build(name).eval(), colours()
+    encoder.set_standardisation([0.49, 0.48, 0.45], [0.25, 0.24, 0.26])
+    assert torch.equal(encoder(images), encoder(images.float() / 255))
+    assert torch.equal(encoder(images), encoder(images.double() / 255))
+
+
+def test_colours_are_standardised_by_the_encoder():
+    encoder, images = build("resnet_small").eval(), colours().float() / 255
+    plain = encoder(images)
+    mean, std = images.mean(dim=(0, 2, 3)), images.std(dim=(0, 2, 3))
+    encoder.set_standardisation(mean.tolist(), std.tolist())
+    seen = []
+    encoder.features.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
+    standardised = encoder(images)
+    torch.testing.assert_close(seen[0].mean(dim=(0, 2, 3)), torch.zeros(3), atol=1e-5, rtol=0)
+    torch.testing.assert_close(seen[0].std(dim=(0, 2, 3)), torch.ones(3), atol=1e-5, rtol=0)
+    assert not torch.allclose(standardised, plain)
+    encoder.set_standardisation([0, 0, 0], [1, 1, 1])
+    assert torch.equal(encoder(images), plain)
+
+
+@pytest.mark.parametrize(
+    ("mean", "std"),
+    [
+        ([0.5, 0.5, 0.5], [0.2, 0.0, 0.2]),
+        ([0.5, 0.5, float("nan")], [0.2] * 3),
+        ([0.5] * 3, [0.2, float("inf"), 0.2]),
+        ([0.5], [0.2]),
+        ([0.5] * 2, [0.2] * 3),
+    ],
+)
+def test_numbers_that_cannot_standardise_are_refused(mean, std):
+    encoder = build("lenet5")
+    with pytest.raises(DataError, match=r"three finite means and three standard deviations above 0 are needed"):
+        encoder.set_standardisation(mean, std)
+    assert torch.equal(encoder.std, torch.ones(3))
+
+
+def test_volumes_have_no_standardisation():
+    with pytest.raises(ValueError, match="encoder 'lenet' has no standardisation"):
+        build("lenet").set_standardisation([0.5] * 3, [0.2] * 3)
+    assert not {"mean", "std"} & build("lenet").state_dict().keys()
+
+
+@pytest.mark.parametrize("name", [*SMALL, "lenet", "densenet_small"])
+def test_encoders_say_how_many_dimensions_they_are_of(name):
+    settings = EncoderSettings(name=name)
+    encoder = build_encoder(settings)
+    assert settings.n_dims == encoder.n_dims == (2 if name in NAMES else 3)
+    assert encoder.n_channels == (3 if name in NAMES else 1)
+    side = encoder.smallest_shape
+    made = encoder.eval()(torch.rand(1, encoder.n_channels, *[side] * encoder.n_dims))
+    assert made.shape == (1, encoder.n_features)
+
+
+def test_encoder_of_another_kind_of_images_is_refused_with_those_there_are():
+    with pytest.raises(
+        ConfigError,
+        match=r"encoder\.name: 'densenet_small' encodes volumes, and these are images, of shape \[32, 32\] "
+        r"\(data\.kind: images\)\. Choose resnet18, resnet50, resnet_small or lenet5, or set data\.kind to volumes\.",
+    ):
+        check_shape(build("densenet_small"), (32, 32))
+    with pytest.raises(
+        ConfigError,
+        match=r"'lenet5' encodes images, and these are volumes, .*densenet121, densenet_small or lenet, or set data",
+    ):
+        check_shape(build("lenet5"), (32, 32, 32))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "smallest"),
+    [
+        ("lenet5", {}, 8),
+        ("resnet_small", {}, 8),
+        ("resnet18", {}, 8),
+        ("resnet18", {"stem": "imagenet"}, 32),
+        ("resnet18", {"norm": "instance"}, 16),
+        ("resnet_small", {"norm": "instance"}, 32),
+        ("resnet18", {"stem": "imagenet", "norm": "instance"}, 64),
+    ],
+)
+def test_images_too_small_for_the_halvings_are_refused(name, settings, smallest):
+    encoder = build(name, **settings)
+    check_shape(encoder, (smallest, smallest))
+    with torch.no_grad():  # in training mode, where instance normalisation refuses a single pixel
+        encoder(torch.rand(2, 3, smallest, smallest))
+    with pytest.raises(
+        ConfigError, match=rf"encoder\.name: '{name}'.* needs at least {smallest} pixels .*images\.size"
+    ):
+        check_shape(encoder, (smallest, smallest - 1))
+
+
+@pytest.mark.parametrize("norm", ["group", "instance"])
+@pytest.mark.parametrize("name", SMALL)
+def test_norms_of_one_image_make_features_independent_of_the_others(name, norm):
+    encoder = build(name, norm=norm)
+    assert not any("BatchNorm" in type(module).__name__ for module in encoder.modules())
+    images = colours()
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(images)[:1], encoder(images[:1]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("norm", "kind"), [("group", torch.nn.GroupNorm), ("instance", torch.nn.InstanceNorm2d)])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_norm_is_replaced_and_has_the_same_weights_by_name(name, norm, kind):
+    with torch.device("meta"):
+        batch, other = build(name), build(name, norm=norm)
+        assert other.features(torch.zeros(2, 3, 64, 64)).shape[1] == other.n_features
+    n_norms = sum(isinstance(module, torch.nn.BatchNorm2d) for module in batch.modules())
+    assert sum(isinstance(module, kind) for module in other.modules()) == n_norms > 0
+    assert other.state_dict().keys() == dict(batch.named_parameters()).keys() | {"mean", "std"}
+
+
+@pytest.mark.parametrize("name", ["densenet_small", "lenet", "resnet_small", "lenet5"])
+def test_a_stem_nothing_reads_is_refused(name):
+    with pytest.raises(ValidationError, match=f"nothing reads it with name: {name}; remove it"):
+        EncoderSettings(name=name, stem="cifar")
+
+
+def test_a_layout_changes_no_features():
+    encoder, images = build("resnet_small").eval(), colours()
+    assert encoder.layout is torch.channels_last
+    seen = []
+    encoder.features.register_forward_hook(lambda module, given, made: seen.append(made))
+    last = encoder(images)
+    encoder.layout = torch.contiguous_format
+    first = encoder(images)
+    torch.testing.assert_close(last, first, rtol=1e-4, atol=1e-5)
+    assert seen[0].is_contiguous(memory_format=torch.channels_last)
+    assert seen[1].is_contiguous()
+
+
+def test_the_head_of_simclr_is_normalised_after_each_layer_but_the_last():
+    head = ProjectionHead(2048, [2048, 128], norm="layers")
+    assert [type(layer).__name__ for layer in head] == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
+    assert [(layer.in_features, layer.out_features) for layer in head if isinstance(layer, torch.nn.Linear)] == [
+        (2048, 2048),
+        (2048, 128),
+    ]
+    assert head[0].bias is None  # normalisation would take it out
+    assert head[3].bias is not None
+    made = head[1](head[0](torch.randn(64, 2048, generator=torch.Generator().manual_seed(0))))
+    torch.testing.assert_close(made.mean(dim=0), torch.zeros(2048), atol=1e-4, rtol=0)
+    three = ProjectionHead(8, [6, 5, 4], norm="layers")
+    assert [type(layer).__name__ for layer in three] == ["Linear", "BatchNorm1d", "ReLU"] * 2 + ["Linear"]
+
+
+def test_a_linear_head_is_one_layer():
+    model = build_model(EncoderSettings(name="lenet5", projection=(128,), projection_norm="layers"))
+    assert [type(layer).__name__ for layer in model.head] == ["Linear"]
+    assert model.n_features == model(colours()).shape[1] == 128
+    assert ProjectionHead(84, [], norm="none").n_features == 84

@@ -49,7 +49,7 @@ ORDERINGS = (
     Ordering("cclk", "cosine", "infonce"),
     Ordering("cclk", "rbf", "infonce"),
     Ordering("cclk", "cosine", "clusters_10"),
-    Ordering("cclk", "cosine", "clusters_200"),
+    Ordering("cclk", "cosine", "clusters_100"),
     Ordering("fair", "fair_cclk", "infonce", "sensitive_mse"),
     Ordering("fair", "fair_cclk", "infonce"),
     Ordering("fair", "fair_cclk", "clusters_10", "sensitive_mse"),

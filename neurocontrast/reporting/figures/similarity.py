@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from matplotlib.axes import Axes
 
 from neurocontrast.reporting.metrics import number_text
 from neurocontrast.reporting.style import (
@@ -64,16 +65,7 @@ def draw_class_cosines(
     known = numbers[np.isfinite(numbers)]
     low, high = limits if limits is not None else (known.min(initial=1.0), known.max(initial=-1.0))
     drawn = axes.imshow(numbers, cmap="cividis", vmin=low, vmax=max(high, low + 1e-6), interpolation="none")
-    if n_classes <= MAX_CELLS:
-        for row, column in np.ndindex(n_classes, n_classes):
-            dark = np.nan_to_num(numbers[row, column], nan=low) < (low + high) / 2
-            axes.text(column, row, number_text(numbers[row, column], digits=2), ha="center", va="center",
-                      fontsize=7 if n_classes <= 10 else 6, color="white" if dark else INK)  # fmt: skip
-    if n_classes <= MAX_NAMED:
-        labels = distinct_labels(square.index, length=14)
-        size = float(np.clip(9 - 0.08 * n_classes, 4.5, 9))
-        axes.set_xticks(range(n_classes), labels, rotation=90, fontsize=size)
-        axes.set_yticks(range(n_classes), labels, fontsize=size)
+    _write_cells(axes, square, (low + high) / 2)
     axes.set(xlabel="Class in training", ylabel="Class in the test")
     axes.set_title(title)
     axes.grid(visible=False)
@@ -87,6 +79,21 @@ def draw_class_cosines(
         caption=f"Mean cosine of the features of each class's test {items} with each class's training {items}.",
         numbers=table[[column for column in ("class", "reference", "cosine", "n_pairs") if column in table]],
     )
+
+
+def _write_cells(axes: Axes, square: pd.DataFrame, middle: float) -> None:
+    """Write figures into the cells of few classes, and names beside the axes of not too many."""
+    numbers, n_classes = square.to_numpy(dtype=float), len(square)
+    if n_classes <= MAX_CELLS:
+        for row, column in np.ndindex(n_classes, n_classes):
+            dark = np.nan_to_num(numbers[row, column], nan=middle - 1) < middle
+            axes.text(column, row, number_text(numbers[row, column], digits=2), ha="center", va="center",
+                      fontsize=7 if n_classes <= 10 else 6, color="white" if dark else INK)  # fmt: skip
+    if n_classes <= MAX_NAMED:
+        labels = distinct_labels(square.index, length=14)
+        size = float(np.clip(9 - 0.08 * n_classes, 4.5, 9))
+        axes.set_xticks(range(n_classes), labels, rotation=90, fontsize=size)
+        axes.set_yticks(range(n_classes), labels, fontsize=size)
 
 
 @styled

@@ -10,7 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurocontrast.augment.image_draws import COLOUR_STEPS, ImageViewParameters, draw_image_views
+from neurocontrast.augment.image_draws import (
+    COLOUR_STEPS,
+    NEUTRAL_FACTORS,
+    ImageViewParameters,
+    draw_image_views,
+)
 from neurocontrast.augment.image_settings import ImageAugmentSettings, ImageBlurSettings
 from neurocontrast.exceptions import DataError
 from neurocontrast.optional import require
@@ -127,8 +132,10 @@ def _jittered(x_BCHW: Tensor, drawn: ImageViewParameters, operations: ModuleType
     """Change colours, each image's in its own order: at every turn, all images that take the same step together."""
     for turn in range(len(COLOUR_STEPS)):
         for number, step in enumerate(COLOUR_STEPS):
-            change = partial(_changed, change=operations.COLOUR_OPERATIONS[step], factors=drawn.factors[:, number])
-            x_BCHW = _where(drawn.jittered & (drawn.order[:, turn] == number), x_BCHW, change)
+            factors = drawn.factors[:, number]
+            applied = drawn.jittered & (drawn.order[:, turn] == number) & (factors != NEUTRAL_FACTORS[number])
+            change = partial(_changed, change=operations.COLOUR_OPERATIONS[step], factors=factors)
+            x_BCHW = _where(applied, x_BCHW, change)
     return x_BCHW
 
 

@@ -17,9 +17,12 @@ from neurocontrast.augment.image_settings import (
 )
 from neurocontrast.seeds import derive_uniforms
 
-__all__ = ["COLOUR_STEPS", "ImageViewParameters", "draw_image_views"]
+__all__ = ["COLOUR_STEPS", "NEUTRAL_FACTORS", "ImageViewParameters", "draw_image_views"]
 
 COLOUR_STEPS = ("brightness", "contrast", "saturation", "hue")
+NEUTRAL_FACTORS = (1.0, 1.0, 1.0, 0.0)
+"""Factors under which each step changes nothing."""
+
 _ORDERS = np.array(list(itertools.permutations(range(len(COLOUR_STEPS)))))
 _N_TRIES = 10
 
@@ -118,7 +121,7 @@ def _neutral(n_images: int, size: tuple[int, int]) -> dict[str, np.ndarray]:
         **dict.fromkeys(("zoom", "sigma_pixels"), np.ones(n_images)),
         **dict.fromkeys(("translation", "corners", "pad_shift"), zeros),
         "sizes": np.tile(np.array(size, dtype=np.int64), (n_images, 1)),
-        "factors": np.tile([1.0, 1.0, 1.0, 0.0], (n_images, 1)),
+        "factors": np.tile(NEUTRAL_FACTORS, (n_images, 1)),
         "order": np.tile(_ORDERS[0], (n_images, 1)),
     }
 

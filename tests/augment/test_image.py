@@ -132,6 +132,14 @@ def test_with_everything_off_a_view_is_the_image():
     assert torch.equal(view, images.float() / 255.0)
 
 
+def test_a_jitter_of_no_strength_changes_nothing():
+    images = random_images(10)
+    jitter = ColourJitterSettings(probability=1.0, brightness=0.0, contrast=0.0, saturation=0.0, hue=0.0)
+    settings = ImageAugmentSettings.off().model_copy(update={"colour_jitter": jitter})
+    view = TwoImageViews(settings, seed=0).view(images, range(10), epoch=0, view=0)
+    assert torch.equal(view, images.float() / 255.0)
+
+
 def test_a_flip_and_a_padded_crop_move_values_and_change_none():
     images = random_images(20).clamp(min=1)
     settings = ImageAugmentSettings.off().model_copy(

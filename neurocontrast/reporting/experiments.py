@@ -56,6 +56,9 @@ MEASURES = {
     "minutes": MeasureName("Minutes of pretraining", "Minutes", 1),
 }
 
+_TOLD = ("accuracy", "sensitive_mse", "cosine_difference")
+"""Measures whose differences are put into words."""
+
 
 def format_estimate(mean: float, low: float, high: float, name: MeasureName, *, signed: bool = False) -> str:
     """Return ``"61.2 [59.8, 62.6]"``; a dash where there is no mean, and no brackets where there is no interval."""
@@ -122,7 +125,7 @@ def render_results(
             [labels[variant], *(_cell(summary, variant, *column, difference=True) for column in columns)]
             for variant in others
         ])  # fmt: skip
-        lines += ["", *_say_all(summary, others, columns[0], heads[0], labels, reference)]
+        lines += ["", *_say_all(summary, others, dict(zip(columns, heads, strict=True)), labels, reference)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -145,14 +148,17 @@ def _cell(summary: pd.DataFrame, variant: str, layer: str, measure: str, *, diff
 
 
 def _say_all(
-    summary: pd.DataFrame, others: Sequence[str], column: tuple[str, str], head: str, labels: Mapping[str, str],
+    summary: pd.DataFrame, others: Sequence[str], heads: Mapping[tuple[str, str], str], labels: Mapping[str, str],
     reference: str,
 ) -> list[str]:  # fmt: skip
+    """Say of each variant what is settled, in the measures that an ordering is about."""
+    told = {column: head for column, head in heads.items() if column[1] in _TOLD} or dict(list(heads.items())[:1])
     said = []
     for variant in others:
-        row = _row(summary, variant, *column)
-        if row is not None:
-            said.append(f"- {labels[variant]}: {head} {say_difference(row)}.")
+        rows = {head: _row(summary, variant, *column) for column, head in told.items()}
+        parts = [f"{head} {say_difference(row)}" for head, row in rows.items() if row is not None]
+        if parts:
+            said.append(f"- {labels[variant]}: {'. '.join(parts)}.")
     return [f"Against {labels[reference]}, by whether the interval of the difference holds zero:", "", *said]
 
 

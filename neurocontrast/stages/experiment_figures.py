@@ -16,7 +16,7 @@ from neurocontrast.reporting.figures.experiments import (
     draw_tradeoff_of_variants,
     draw_variants,
 )
-from neurocontrast.reporting.figures.similarity import draw_class_cosines, draw_nearest_cosines
+from neurocontrast.reporting.figures.similarity import cosine_range, draw_class_cosines, draw_nearest_cosines
 from neurocontrast.reporting.reading import read_table
 from neurocontrast.reporting.style import Picture
 
@@ -130,15 +130,17 @@ def _draw_classes(root: Path, experiment: Experiment) -> list[Picture]:
 
 
 def _draw_cosines(root: Path, experiment: Experiment) -> list[Picture]:
-    """Draw the nearest cosines of all seeds of each variant together."""
-    pictures = []
+    """Draw the nearest cosines of all seeds of each variant together, over the same range for all variants."""
+    pooled = {}
     for variant in experiment.variants:
         tables = _read_tables(root, experiment, variant, "cosines.tsv", ("neighbour", "low", "high", "n"))
-        pooled = pd.concat(tables).groupby(["neighbour", "low", "high"], sort=False, as_index=False)["n"].sum()
-        pictures.append(
-            draw_nearest_cosines(pooled, name=f"cosines_{variant}", title=experiment.labels[variant], items="images")
-        )
-    return pictures
+        pooled[variant] = pd.concat(tables).groupby(["neighbour", "low", "high"], sort=False, as_index=False)["n"].sum()
+    limits = cosine_range(pd.concat(pooled.values()))
+    labels = experiment.labels
+    return [
+        draw_nearest_cosines(table, name=f"cosines_{variant}", title=labels[variant], items="images", limits=limits)
+        for variant, table in pooled.items()
+    ]
 
 
 def _read_tables(

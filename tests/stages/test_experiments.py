@@ -86,7 +86,7 @@ def test_the_table_has_paired_differences_and_says_what_they_settle(tmp_path):
     page = (tmp_path / "out" / "results.md").read_text()
     assert "| Fair CCL-K | 66.0 [63.5, 68.5] | 0.0400 [0.0400, 0.0400] | 3.0 [3.0, 3.0] | 86.4 |" in page
     assert "| Fair CCL-K | +15.0 [+15.0, +15.0] |" in page
-    assert "- Fair CCL-K: Top-1 higher, in 3 of 3 seeds." in page
+    assert "- Fair CCL-K: Top-1 higher, in 3 of 3 seeds. Sensitive MSE higher, in 3 of 3 seeds." in page
     assert r"Fair, 3 \| clusters" in page
     assert "80 train, 20 validation, 40 test" in page
     assert "lenet5" in page

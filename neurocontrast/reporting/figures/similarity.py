@@ -20,7 +20,7 @@ from neurocontrast.reporting.style import (
     styled,
 )
 
-__all__ = ["cosine_matrix", "draw_class_cosines", "draw_nearest_cosines"]
+__all__ = ["cosine_matrix", "cosine_range", "draw_class_cosines", "draw_nearest_cosines"]
 
 MAX_CELLS, MAX_NAMED = 12, 60
 """Classes up to which cells have figures, and up to which axes have names."""
@@ -98,8 +98,9 @@ def _write_cells(axes: Axes, square: pd.DataFrame, middle: float) -> None:
 
 @styled
 def draw_nearest_cosines(
-    table: pd.DataFrame, *, name: str = "cosines", title: str = "", items: str = "scans"
-) -> Picture:
+    table: pd.DataFrame, *, name: str = "cosines", title: str = "", items: str = "scans",
+    limits: tuple[float, float] | None = None,
+) -> Picture:  # fmt: skip
     """Draw histograms of the nearest cosine within the own class (target) and outside of it (noise).
 
     Parameters
@@ -110,10 +111,13 @@ def draw_nearest_cosines(
         Of the figure's file, and above it.
     items : str
         What the rows are: scans or images.
+    limits : tuple of float, optional
+        Ends of the cosines, for several figures that are to be compared; the data's own by default.
     """
     figure, axes = new_figure(height=3.6)
-    used = table.loc[table["n"] > 0]
-    width = max(1, (used["low"].round(6).nunique() if len(used) else 1) // MAX_BINS)
+    low, high = cosine_range(table) if limits is None else limits
+    n_bins = ((table["neighbour"] == "target") & (table["high"] > low) & (table["low"] < high)).sum()
+    width = max(1, int(n_bins) // MAX_BINS)
     medians = {which: _median(table[table["neighbour"] == which]) for which in ("target", "noise")}
     for which, color, label in (
         ("noise", PALETTE[1], "Noise: nearest of another class"),
@@ -126,9 +130,7 @@ def draw_nearest_cosines(
         axes.stairs(share, edges, color=color, linewidth=1.4, label=label)
         axes.axvline(medians[which], color=color, linestyle=":", linewidth=1.3)
     axes.set(xlabel=f"Cosine with the nearest of the training {items}", ylabel=f"Share of the test {items}")
-    if len(used):
-        low, high = float(used["low"].min()), float(used["high"].max())
-        axes.set_xlim(low - 0.05 * (high - low), min(high + 0.05 * (high - low), 1.0 + 0.01 * (high - low)))
+    axes.set_xlim(low - 0.05 * (high - low), min(high + 0.05 * (high - low), 1.0 + 0.01 * (high - low)))
     axes.set_ylim(bottom=0)
     axes.axhline(0, color=CHANCE, linewidth=0.8)
     axes.set_title(title)
@@ -142,6 +144,12 @@ def draw_nearest_cosines(
         "dotted: medians of the bins. Where the two overlap, neighbours do not tell the classes.",
         numbers=table,
     )
+
+
+def cosine_range(table: pd.DataFrame) -> tuple[float, float]:
+    """Return the ends of the bins that hold something; all bins' where none does."""
+    used = table[table["n"] > 0] if (table["n"] > 0).any() else table
+    return float(used["low"].min()), float(used["high"].max())
 
 
 def _coarser(part: pd.DataFrame, width: int) -> pd.DataFrame:

@@ -87,16 +87,8 @@ def encode_metadata(
     metadata: dict[str, torch.Tensor] = {}
     found: dict[str, list[str]] = {}
     for column, kind in columns.items():
-        if vectors is not None and column in vectors:
-            if kind == "categorical":
-                raise DataError(f"'{column}' is a vector and is used as categorical; use it as continuous.")
-            metadata[column] = torch.from_numpy(np.ascontiguousarray(vectors[column], dtype=np.float32))
-        elif vectors and column not in table:
-            others = [*vectors, *(str(name) for name in table.columns if name != "path")]
-            raise DataError(
-                f"the table has no column '{column}', and there is no vector of that name.{suggestion(column, others)} "
-                f"There are: {one_of(others[:30])}."
-            )
+        if vectors and column not in table:
+            metadata[column] = _vector(table, column, kind, vectors)
         elif kind == "continuous":
             metadata[column] = torch.from_numpy(numbers_of(table, column).astype(np.float32))
         else:
@@ -104,3 +96,17 @@ def encode_metadata(
             codes, found[column] = codes_of(table, column, categories=given)
             metadata[column] = torch.from_numpy(codes)
     return metadata, found
+
+
+def _vector(
+    table: pd.DataFrame, column: str, kind: Kind, vectors: Mapping[str, npt.NDArray[np.float32]]
+) -> torch.Tensor:
+    if column not in vectors:
+        others = [*vectors, *(str(name) for name in table.columns if name != "path")]
+        raise DataError(
+            f"the table has no column '{column}', and there is no vector of that name.{suggestion(column, others)} "
+            f"There are: {one_of(others[:30])}."
+        )
+    if kind == "categorical":
+        raise DataError(f"'{column}' is a vector and is used as categorical; use it as continuous.")
+    return torch.from_numpy(np.ascontiguousarray(vectors[column], dtype=np.float32))

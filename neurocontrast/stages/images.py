@@ -27,16 +27,14 @@ def prepare_images(
     Parameters
     ----------
     out : path
-        Folder to make. One that exists and is not empty is refused unless `overwrite`, and even then unless it is a
-        prepared data set. It appears whole or not at all.
+        Folder to make, whole or not at all. One that is not empty is refused unless `overwrite`, and even then unless
+        it is a prepared data set.
     settings : ImagesSettings, optional
-        What to prepare; scikit-learn's digits when not given.
-    overwrite : bool
-        Replace an earlier data set in `out`.
-    progress : Progress
-        Told how far the work is.
+        What to prepare; by default scikit-learn's digits.
+    overwrite, progress
+        Replace an earlier data set; told how far the work is.
     **changes
-        Any field of `ImagesSettings`, for instance ``dataset="cifar10"``; they replace those of `settings`.
+        Any field of `ImagesSettings`, instead of that of `settings`.
 
     Returns
     -------
@@ -45,10 +43,8 @@ def prepare_images(
 
     Raises
     ------
-    ConfigError
-        For a wrong setting, or an output that cannot be written.
-    DataError
-        For a source that cannot be used.
+    ConfigError, DataError
+        For a wrong setting, an output that cannot be written, or a source that cannot be used.
 
     Examples
     --------

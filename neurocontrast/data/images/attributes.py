@@ -63,13 +63,7 @@ def join_attributes(
     """
     columns = _cells(table)
     if key is None:
-        n_rows = len(next(iter(columns.values())))
-        if n_rows != len(files):
-            raise DataError(
-                f"attributes: {table.name} has {n_rows:,} rows and the source {len(files):,} pictures; joined row by "
-                "row they must agree. Name the column of files by attributes_key."
-            )
-        rows = np.arange(len(files))
+        rows = _rows_by_order(files, columns, table)
     else:
         rows = _rows_by_name(files, columns, table, key=key, unmatched=unmatched)
         columns.pop(key)
@@ -94,6 +88,16 @@ def _read_parquet(path: Path, key: str) -> pd.DataFrame:
         return pd.read_parquet(path)
     except Exception as error:
         raise DataError(f"{key}: {path.name} cannot be read as a parquet table ({error}).") from None
+
+
+def _rows_by_order(files: Sequence[str], columns: dict[str, list[str]], table: Path) -> npt.NDArray[np.int64]:
+    n_rows = len(next(iter(columns.values())))
+    if n_rows != len(files):
+        raise DataError(
+            f"attributes: {table.name} has {n_rows:,} rows and the source {len(files):,} pictures; joined row by "
+            "row they must agree. Name the column of files by attributes_key."
+        )
+    return np.arange(n_rows)
 
 
 def _rows_by_name(

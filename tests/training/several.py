@@ -62,7 +62,7 @@ def run_in(n_processes, folder, **changes):
 
 def main():
     import torch
-    from tiny import N_SCANS, Images, data, run, views
+    from tiny import N_SCANS, Images, Pictures, data, run, views, views_of_pictures
 
     from neurocontrast import losses
     from neurocontrast.encoders import EncoderSettings
@@ -74,7 +74,10 @@ def main():
     encoder = EncoderSettings(**changes.pop("encoder", {"name": "lenet", "projection": (8, 4)}))
     acting = changes.pop("act", None)
     age = torch.arange(N_SCANS, dtype=torch.float32)
-    given = data(metadata={"age": age}, images=Images(side=changes.pop("side", 8)), **changes.pop("data", {}))
+    images, made_views = Images(side=changes.pop("side", 8)), views
+    if encoder.n_dims == 2:
+        images, made_views = Pictures(), views_of_pictures
+    given = data(metadata={"age": age}, images=images, **changes.pop("data", {}))
     calls = []
 
     def watched(volumes, rows, *, epoch):
@@ -84,7 +87,7 @@ def main():
                 os.kill(os.getpid(), acting["signal"])
             else:
                 volumes = volumes * torch.nan if acting["do"] == "nan" else None
-        return views(volumes, rows, epoch=epoch)
+        return made_views(volumes, rows, epoch=epoch)
 
     sys.stdout.write("started\n")
     sys.stdout.flush()

@@ -43,6 +43,7 @@ def test_two_processes_with_uneven_shares_are_one(one, two):
 
 
 GROUP = {"name": "lenet", "norm": "group", "projection": [8, 4]}
+SMALL_RESNET = {"name": "resnet_small", "projection": [16, 8], "projection_norm": "layers"}
 # Adam turns a gradient that is zero but for rounding into a whole step, of any sign.
 DESCENT = {"optimizer": "sgd", "learning_rate": 1e-3}
 
@@ -65,8 +66,9 @@ DESCENT = {"optimizer": "sgd", "learning_rate": 1e-3}
                 "learning_rate": 1e-5,
             },
         ),
+        (2, {"encoder": SMALL_RESNET, "ema_decay": 0.5, "optimizer": "sgd", "learning_rate": 1e-4}),
     ],
-    ids=["three", "micro-batches", "averaged", "densenet"],
+    ids=["three", "micro-batches", "averaged", "densenet", "images"],
 )
 def test_other_configurations_are_one_too(tmp_path, n_processes, changes):
     changes = {**RATE, "probe_every": 2, **changes}

@@ -1,0 +1,143 @@
+"""Training sees no difference between volumes and images of two dimensions."""
+
+import os
+import signal
+from itertools import count
+
+import numpy as np
+import pytest
+import torch
+from test_largebatch import METADATA, relative, step
+from tiny import Contrast, Pictures, data, rows_of, run, settings, views_of_pictures, weights
+
+from neurocontrast.encoders import EncoderSettings, build_model, load_encoder, load_model
+from neurocontrast.encoders.synchronised import SynchronisedBatchNorm, synchronise
+from neurocontrast.exceptions import TrainingInterrupted
+from neurocontrast.training.estimate import Work, measure_throughput
+from neurocontrast.training.state import Position, load_checkpoint, save_checkpoint
+
+ENCODER = EncoderSettings(name="resnet_small", projection=(16, 8), projection_norm="layers")
+OF_PICTURES = {"encoder": ENCODER, "made_views": views_of_pictures}
+
+
+def given(**changes):
+    return data(images=Pictures(), **changes)
+
+
+def pictures(rows):
+    return torch.stack([Pictures()[row]["image"] for row in rows])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of one batch an epoch, so that re-estimated statistics are those of all training pictures."""
+    folder = tmp_path_factory.mktemp("pictures")
+    model, result = run(folder, given=given(), batch_size=10, ema_decay=0.5, probe_every=1, contract={}, **OF_PICTURES)
+    return folder, model, result
+
+
+def test_a_run_of_pictures_ends_in_a_loadable_encoder_and_measures_what_volumes_measure(trained):
+    folder, model, result = trained
+    loaded, contract = load_encoder(folder)
+    assert torch.equal(loaded(pictures(range(3))), model.encoder.eval()(pictures(range(3))))
+    assert contract["batchnorm"]["n_scans"] == 10
+    for row in result.metrics:
+        assert np.isfinite([row["train_loss"], row["val_loss"], row["val_effective_rank"], row["probe_age_r2"]]).all()
+        assert row["samples_per_second"] > 0
+
+
+def test_the_loss_falls(trained):
+    losses = [float(row["train_loss"]) for row in rows_of(trained[0])]
+    assert losses[-1] < losses[0]
+
+
+def test_statistics_of_encoder_and_head_are_those_of_unaugmented_pictures(trained):
+    _, model, result = trained
+    encoder, head = model.encoder, model.head
+    n_layers = sum(isinstance(module, torch.nn.BatchNorm2d) for module in encoder.modules())
+    assert result.batchnorm == {**result.batchnorm, "n_layers": n_layers, "n_scans": 10, "n_batches": 1}
+    with torch.no_grad():
+        first = encoder.features.layers.conv1(pictures(range(10)).float() / 255)
+        torch.testing.assert_close(encoder.features.layers.bn1.running_mean, first.mean(dim=(0, 2, 3)))
+        still = build_model(ENCODER)
+        still.load_state_dict(model.state_dict())
+        hidden = still.head[0](still.train().encoder(pictures(range(10))))
+        torch.testing.assert_close(head[1].running_mean, hidden.mean(dim=0), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(head[1].running_var, hidden.var(dim=0), rtol=1e-4, atol=1e-5)
+
+
+def test_each_epoch_s_weights_have_their_head_beside_them(trained):
+    model, contract = load_model(trained[0] / "checkpoints/epoch-0003")
+    assert contract["epochs"] == 3
+    assert model(pictures(range(4))).shape == (4, 8)
+
+
+def test_a_resumed_run_of_pictures_is_the_uninterrupted_one(tmp_path):
+    calls = count(1)
+
+    def interrupted(images, rows, *, epoch):
+        if next(calls) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        return views_of_pictures(images, rows, epoch=epoch)
+
+    how = {"given": given(), "encoder": ENCODER, "ema_decay": 0.5, "epochs": 2}
+    run(tmp_path / "whole", made_views=views_of_pictures, **how)
+    with pytest.raises(TrainingInterrupted):
+        run(tmp_path / "cut", made_views=interrupted, **how)
+    run(tmp_path / "cut", resume=True, made_views=views_of_pictures, **how)
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+    assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("name", "norm"), [("resnet_small", "group"), ("lenet5", "instance")])
+def test_micro_batches_have_the_gradient_of_the_whole_batch(name, norm):
+    of_model = EncoderSettings(name=name, norm=norm, projection=(16, 8), projection_norm="layers")
+    found = [
+        step(build_model(of_model), micro, given=given(metadata=METADATA), made_views=views_of_pictures)[0]
+        for micro in (None, 3)
+    ]
+    assert relative(found[1], found[0]) < 1e-4
+
+
+def test_synchronised_normalisation_takes_the_place_of_every_layer_and_its_weights():
+    model, same = build_model(ENCODER), build_model(ENCODER)
+    synchronise(model)
+    kinds = [type(module) for module in model.modules() if isinstance(module, torch.nn.modules.batchnorm._BatchNorm)]
+    assert kinds == [SynchronisedBatchNorm] * (20 + 1)  # of the encoder, and of the head's hidden layer
+    assert torch.equal(model(pictures(range(4))), same(pictures(range(4))))  # in one process it is PyTorch's own
+    for name, tensor in same.state_dict().items():
+        assert torch.equal(model.state_dict()[name], tensor)
+
+
+def test_steps_on_pictures_are_timed_as_those_on_volumes():
+    ticks = count()
+    work = Work(
+        build=lambda: build_model(ENCODER),
+        objective=Timed(),
+        views=views_of_floats,
+        settings=settings(batch_size=6),
+        shape=(24, 16),
+        smallest_shape=8,
+        seed=0,
+    )
+    found = measure_throughput(work, seconds=1e9, memory_limit=None, clock=lambda: float(next(ticks)))
+    assert (found.shape, found.n_scans, found.is_as_configured) == ((24, 16), 6, True)
+    assert found.memory_bytes > 6 * 2 * 3 * 24 * 16 * 4  # at least the views themselves
+    n_weights = sum(parameter.numel() for parameter in build_model(ENCODER).parameters())
+    assert found.checkpoint_bytes > 4 * 4 * n_weights  # weights, Adam's two moments, and the weights beside
+
+
+class Timed(Contrast):
+    columns = {}  # noqa: RUF012
+
+
+def views_of_floats(images, rows, *, epoch):
+    assert images.shape[1] == 3
+    assert images.min() >= 0
+    assert images.max() <= 1
+    return images, images.flip(3)
+
+
+def test_a_checkpoint_of_volumes_per_second_goes_on_as_samples(tmp_path):
+    path = save_checkpoint(tmp_path, Position(epoch=1, metrics=[{"epoch": 1, "volumes_per_second": 2.5}]), {}, keep=1)
+    assert load_checkpoint(path)[0].metrics == [{"epoch": 1, "samples_per_second": 2.5}]

@@ -237,6 +237,7 @@ def _resolve(
         )
     accelerator_of(settings.training)
     check_loggers(settings.training.loggers)
+    kind_of(settings.data).views(settings)  # needs a package for some kinds: said before anything is written
     return settings
 
 

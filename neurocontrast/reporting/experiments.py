@@ -53,7 +53,7 @@ MEASURES = {
     "own_class_nearest": MeasureName("Nearest neighbour of the own class", "1-NN", 1, percent=True),
     "initial_loss": MeasureName("Loss of the first epoch", "Initial loss"),
     "final_loss": MeasureName("Loss of the last epoch", "Final loss"),
-    "minutes": MeasureName("Minutes of pretraining", "Minutes", 1),
+    "minutes": MeasureName("Minutes of pretraining, by the clock", "Minutes", 1),
 }
 
 _TOLD = ("accuracy", "sensitive_mse", "cosine_difference")

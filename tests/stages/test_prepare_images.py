@@ -183,6 +183,28 @@ def test_all_pictures_that_cannot_be_used_are_told_and_nothing_is_left(tmp_path,
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["pets"]
 
 
+def test_an_interruption_leaves_what_was_there(tmp_path, source, monkeypatch):
+    from neurocontrast.data.images import preparing
+
+    out = prepare_images(tmp_path / "out", dataset="folder", source=source).parent
+    before = {entry.name: entry.read_bytes() for entry in out.iterdir()}
+    n_scaled = []
+
+    def interrupted(image, size):
+        n_scaled.append(size)
+        if len(n_scaled) == 20:
+            raise KeyboardInterrupt
+        return image
+
+    monkeypatch.setattr(preparing, "scale", interrupted)
+    for target in (out, tmp_path / "new"):
+        n_scaled.clear()
+        with pytest.raises(KeyboardInterrupt):
+            prepare_images(target, dataset="folder", source=source, size=8, overwrite=True)
+    assert {entry.name: entry.read_bytes() for entry in out.iterdir()} == before
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["out", "pets"]
+
+
 def test_pictures_of_all_sizes_are_scaled(tmp_path, source):
     write_picture(source / "train/dog/04.png", 99, size=(30, 50))
     path = prepare_images(tmp_path / "out", dataset="folder", source=source, size=[6, 5])

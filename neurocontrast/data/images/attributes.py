@@ -18,6 +18,7 @@ from neurocontrast.exceptions import DataError, one_of, suggestion
 __all__ = ["join_attributes", "read_features"]
 
 _RESERVED = ("participant_id", "subject_id", "session", "path", "split", "label", "file", "cluster")
+_SEPARATORS = frozenset("\t\r\n")
 _FLAGS = {"true": "1", "false": "0"}
 
 
@@ -138,7 +139,9 @@ def _rows_by_name(
 
 
 def _check_names(columns: dict[str, list[str]], table: Path, taken: Sequence[str], used_up: Sequence[str]) -> None:
-    for name in columns:
+    for name, cells in columns.items():
+        if any(not _SEPARATORS.isdisjoint(cell) for cell in (name, *cells)):
+            raise DataError(f"attributes: {table.name}, column {shown(name)}, holds tabs or line ends; take them out.")
         clash = name.lower() in _RESERVED or name in taken or name.startswith("cluster_")
         if clash and name not in used_up:
             raise DataError(f"attributes: {table.name} has a column '{name}', a name that is used here; rename it.")

@@ -65,6 +65,9 @@ class ImageDataset(torch.utils.data.Dataset[dict[str, Any]]):
     def read_rows_into(self, out: npt.NDArray[Any], rows: Sequence[int] | npt.NDArray[np.int64]) -> None:
         """Read the images of several rows into `out` (n, 3, H, W): one call for a whole batch."""
         chosen = np.asarray(rows, dtype=np.int64)
+        if len(self._stores) == 1:
+            out[...] = self._stores[0].array[self._index_of[chosen]]
+            return
         for number, store in enumerate(self._stores):
             places = np.flatnonzero(self._store_of[chosen] == number)
             out[places] = store.array[self._index_of[chosen[places]]]

@@ -55,7 +55,7 @@ def check_kind(cohort: Cohort, wanted: Literal["volumes", "images"]) -> Cohort:
     DataError
         Naming the first row that is not.
     """
-    names = {"volumes": "scans of brains", "images": "images of a store, as `neurocontrast images` writes them"}
+    names = {"volumes": "scans of brains", "images": "images of a store, as `neurocontrast images` writes them,"}
     for participant, path in zip(cohort.table["participant_id"], cohort.table["path"], strict=True):
         found: Literal["volumes", "images"] = "images" if is_image_path(str(path)) else "volumes"
         if found != wanted:

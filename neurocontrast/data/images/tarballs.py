@@ -77,6 +77,8 @@ def tar_members(path: Path, *, max_bytes: int) -> Iterator[tuple[tarfile.TarInfo
             bounded = _Bounded(stream, path, max_bytes)
             with tarfile.open(fileobj=bounded, mode="r|", bufsize=_BLOCK) as archive:  # type: ignore[call-overload]
                 for member in archive:
+                    if member.size < 0:
+                        raise tarfile.ReadError("a member of negative size")
                     yield member, partial(_content, archive, member, path)
                     # tarfile remembers every member it met; a stream never goes back to them.
                     archive.members = []

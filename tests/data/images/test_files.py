@@ -110,6 +110,14 @@ def test_a_stream_that_hides_its_size_is_refused(tmp_path, monkeypatch):
         pass
 
 
+def test_a_member_of_negative_size_is_refused(tmp_path):
+    member = tarfile.TarInfo("a.jpg")
+    member.size = -512
+    (tmp_path / "x.tar").write_bytes(member.tobuf() + bytes(1024))
+    with pytest.raises(DataError, match="negative size"), open_files(tmp_path / "x.tar", anything):
+        pass
+
+
 def test_a_file_that_is_too_large_is_refused(write_tar, monkeypatch):
     monkeypatch.setattr(files_module, "MAX_FILE_BYTES", 10)
     with (

@@ -211,6 +211,12 @@ def test_attributes_that_do_not_fit_are_refused(attributes, text, key, told):
         join_attributes(FILES, attributes(text), key=key, unmatched="drop", taken=["background_red"])
 
 
+def test_attributes_that_would_break_the_table_are_refused(tmp_path):
+    pd.DataFrame({"note": ["a", "b\tc", "d"]}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"column 'note', holds tabs or line ends"):
+        join_attributes(FILES, tmp_path / "a.parquet", key=None, unmatched="error")
+
+
 def test_features_are_read_by_order_or_by_file(tmp_path):
     values = np.arange(6, dtype=np.float64).reshape(3, 2)
     np.save(tmp_path / "clip.npy", values)

@@ -48,6 +48,8 @@ Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
 
 MIN_INNER_SITES, MAX_INNER_SITES = 3, 10
 """Of how many sites, or groups of sites, inner folds that leave sites out are made."""
+PARTS_OF_TRAIN = 5
+"""Where validation rows are wanted and there are none, one of so many parts of the training rows takes their place."""
 FEW_PER_INNER_FOLD = 5
 """Classes with fewer subjects an inner fold than this are spread over the inner folds evenly, not by chance."""
 
@@ -151,14 +153,15 @@ def penalty_folds(
 ) -> list[tuple[Rows, Rows]]:
     """Return the training rows to fit, and those to try a penalty on: inner folds as the settings say.
 
-    `validation` rows, of `train`, take their place where they are given; where they are given and empty, the first
-    inner fold alone does.
+    `validation` rows, of `train`, take their place where they are given; where they are given and empty, a fifth of
+    `train` does.
     """
     if validation is not None and len(validation):
         return [(np.setdiff1d(train, validation, assume_unique=True), validation)]
+    if validation is not None:
+        return inner_folds(target, train, subjects, n_folds=PARTS_OF_TRAIN, seed=seed)[:1]
     held_out = sites if settings.inner_splits == "leave-site-out" else None
-    pairs = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=held_out)
-    return pairs if validation is None else pairs[:1]
+    return inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=held_out)
 
 
 def inner_folds(

@@ -50,13 +50,17 @@ def choose_sensitive(table: pd.DataFrame, names: Sequence[str], *, target: str) 
         For a column with missing values, or one value only.
     """
     chosen: dict[str, None] = {}
-    columns = [str(name) for name in table.columns if name not in IDENTIFIERS and is_number(table[name])]
+    columns = [
+        str(name)
+        for name in table.columns
+        if name not in IDENTIFIERS and is_number(table[name]) and not table[name].isna().all()
+    ]
     for name in names:
         found = [column for column in columns if fnmatchcase(column, name) and column != target]
         if not found:
             raise ConfigError(f"sensitive: '{name}' {_why_none(table, name, target)}{suggestion(name, columns)} "
                               f"Columns of numbers: {one_of(columns[:30]) or 'none'}.")  # fmt: skip
-        chosen |= dict.fromkeys(column for column in found if name in table or not table[column].isna().all())
+        chosen |= dict.fromkeys(found)
     for name in chosen:
         values = table[name].to_numpy(dtype=float)
         wrong = np.flatnonzero(~np.isfinite(values))

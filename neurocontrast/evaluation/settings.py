@@ -232,6 +232,7 @@ class EvaluationSettings(Settings):
         others = {
             "split_file": self.split_file is not None,
             "splits=leave-site-out": self.splits == "leave-site-out",
+            "inner_splits=leave-site-out": self.inner_splits == "leave-site-out",
             "n_repeats": self.n_repeats > 1,
             "n_permutations": self.n_permutations > 0,
         }

@@ -342,6 +342,7 @@ class TestRefusals:
             ({"splits": "leave-site-out"}, "splits=leave-site-out"),
             ({"split_file": "splits.tsv", "n_repeats": 2}, "split_file and n_repeats"),
             ({"n_permutations": 10}, "n_permutations"),
+            ({"inner_splits": "leave-site-out"}, "inner_splits=leave-site-out"),
         ],
     )
     def test_what_needs_folds_is_refused(self, options, named):

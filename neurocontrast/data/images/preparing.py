@@ -32,6 +32,7 @@ from neurocontrast.progress import SILENT, Progress
 __all__ = ["write_images"]
 
 _TABLE_NAME = "participants.tsv"
+_MOST_PROBLEMS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +107,11 @@ def _write_pictures(picked: _Picked, folder: Path, progress: Progress) -> ImageS
             for row in range(len(names)):
                 yield _checked(picked, row, shape, names, problems)
                 task.advance()
+                if len(problems.found) >= _MOST_PROBLEMS:
+                    problems.hint(
+                        f"Reading stopped at {_MOST_PROBLEMS:,} problems, {row + 1:,} of {len(names):,} images."
+                    )
+                    problems.raise_if_any()
             problems.raise_if_any()
 
         return write_store(folder, images(), n_images=len(names), shape=shape)

@@ -98,8 +98,6 @@ REFERENCES: Mapping[str, str] = {
     "fashion-mnist": "Xiao H, Rasul K, Vollgraf R. Fashion-MNIST: a novel image dataset for benchmarking machine "
     "learning algorithms. arXiv:1708.07747, 2017.",
     "digits": "Alpaydin E, Kaynak C. Optical recognition of handwritten digits. UCI Machine Learning Repository, 1998.",
-    "lbfgs": "Liu DC, Nocedal J. On the limited memory BFGS method for large scale optimization. Math Program "
-    "1989;45:503–528.",
     "cosine": "Loshchilov I, Hutter F. SGDR: stochastic gradient descent with warm restarts. ICLR 2017.",
     "wilson": "Wilson EB. Probable inference, the law of succession, and statistical inference. J Am Stat Assoc "
     "1927;22:209–212.",

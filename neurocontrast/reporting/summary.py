@@ -90,7 +90,8 @@ def _misshapen_images(summary: Mapping[str, Any]) -> Iterator[str]:
     block = summary.get("sensitive")
     block = block if isinstance(block, dict) else {}
     columns = block.get("columns") or {}
-    found = {"mse": block.get("mse") or {}, **(columns if isinstance(columns, dict) else {"columns": columns})}
+    named = columns if isinstance(columns, dict) else {"columns": columns}
+    found = {"mse": block.get("mse") or {}, "r2": block.get("r2") or {}, **named}
     for name, figures in found.items():
         if not isinstance(figures, dict) or not all(_is_number(value) for value in figures.values()):
             yield f"'sensitive.{name}' must be a section of numbers, found {figures!r:.60}"

@@ -111,14 +111,14 @@ def test_methods_say_what_was_done_and_cite_only_that(image_folder: Path, tmp_pa
     marks = {int(number) for found in re.findall(r"\[([\d, ]+)\]", text) for number in found.split(",")}
     assert marks == {number for number, _ in cite.listed()}
     works = " ".join(work for _, work in cite.listed())
-    assert "limited memory BFGS" in works
+    assert "fitted to its optimum by Newton's method" in text
     assert "warm restarts" not in works
     sgd = {"name": "sgd", "strength_name": "learning_rate", "strength": 0.1, "sgd": {"epochs": 100, "momentum": 0.9}}
     text, cite = _methods(_changed(image_folder, tmp_path / "sgd", probe=sgd))
     assert "epochs 100, momentum 0.9" in text
     works = " ".join(work for _, work in cite.listed())
     assert "warm restarts" in works
-    assert "limited memory BFGS" not in works
+    assert "Newton" not in text
 
 
 def test_views_are_described_where_the_run_records_them(image_folder: Path, tmp_path, image_maker):
@@ -218,9 +218,9 @@ def test_the_sensitive_variable_stands_beside_a_constant(page, image_folder: Pat
     assert "mean squared error of 0.0650 (95% interval 0.0610 to 0.0690)" in page.text
     assert "predicting the same value for every image gives 0.0800. The features hold 19% of its variance" in page.text
     whole = {"value": 0.079, "low": 0.075, "high": 0.083}
-    sensitive = {"columns": {}, "mse": whole, "constant_mse": 0.08}
+    sensitive = {"columns": {}, "mse": whole, "constant_mse": 0.08, "r2": {"value": 0.01, "low": -0.01, "high": 0.03}}
     fair = _changed(image_folder, tmp_path / "fair", sensitive=sensitive)
-    assert "as fair as this measure can tell" in _section(fair, "result", parse)
+    assert "explained (95% interval −1 to 3%) reaches zero" in _section(fair, "result", parse)
     without = _changed(image_folder, tmp_path / "none", sensitive=None)
     files = read_evaluation(without)
     build = next(each for each in sections_of(files) if each.__name__ == "build_sensitive")

@@ -16,13 +16,17 @@ MEAN = "mean of the columns"
 
 
 def tabulate_sensitive(block: dict[str, Any]) -> pd.DataFrame:
-    """Return ``column, mse, low, high, constant_mse, r2``: each column, then their mean where there are several."""
+    """Return errors, those of a constant, and R², with their ends: of each column, then of their mean."""
     rows = [{"column": str(name), **figures} for name, figures in (block.get("columns") or {}).items()]
     if len(rows) != 1:
         whole = block.get("mse") or {}
         ends = {"low": whole.get("low"), "high": whole.get("high")}
-        rows.append({"column": MEAN, "mse": whole.get("value"), **ends, "constant_mse": block.get("constant_mse")})
-    names = ["column", "mse", "low", "high", "constant_mse", "r2"]
+        r2 = block.get("r2") or {}
+        told = {"r2": r2.get("value"), "r2_low": r2.get("low"), "r2_high": r2.get("high")}
+        rows.append(
+            {"column": MEAN, "mse": whole.get("value"), **ends, "constant_mse": block.get("constant_mse"), **told}
+        )
+    names = ["column", "mse", "low", "high", "constant_mse", "r2", "r2_low", "r2_high"]
     return pd.DataFrame(rows).reindex(columns=names).astype(dict.fromkeys(names[1:], "float64"))
 
 

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.images.origin import PARTS, augment_text, dataset_name, image_size, parts_of, read_origin
+from neurocontrast.reporting.images.origin import (
+    PARTS,
+    augment_text,
+    dataset_name,
+    image_size,
+    parts_of,
+    read_origin,
+    statements,
+)
 from neurocontrast.reporting.images.sentences import probe_details
 from neurocontrast.reporting.methods import cite_encoder, cite_loss, write_software
 from neurocontrast.reporting.methods_statistics import describe_intervals, running_label
@@ -55,11 +63,9 @@ def _images(files: EvaluationFiles, cite: Citations) -> str:
     elif n is not None:
         text += f"; {n:,} of them were evaluated"
     text += f", of {len(files.classes)} classes. " if files.classes else ". "
+    text += "".join(f"{sentence} " for sentence in statements(origin))
     if settings.get("background"):
-        how = (
-            "one of ten colours with normal noise" if settings["background"] == "random" else "a uniform random colour"
-        )
-        text += f"Behind each grey picture {how} was set, as the continuous sensitive variable {cite('cclk')}. "
+        text += f"The colour of the background is the sensitive variable, as in {cite('cclk')}. "
     contract = _run(files).get("preprocessing") or {}
     if image_size(files):
         text += f"Images have {image_size(files)} values (channels × height × width)"
@@ -115,7 +121,7 @@ def _views(files: EvaluationFiles, cite: Citations) -> str:
 def _evaluation(files: EvaluationFiles, cite: Citations) -> str:
     probe = files.summary.get("probe") or {}
     name = probe.get("name")
-    by = f" by L-BFGS {cite('lbfgs')}" if name == "logistic" else ""
+    by = ", fitted to its optimum by Newton's method" if name == "logistic" else ""
     by = f" with a cosine schedule {cite('cosine')}" if name == "sgd" else by
     text = f"{capitalise(files.target)} was predicted from the standardised features by {probe_details(files, by)}. "
     if files.fixed:

@@ -10,7 +10,7 @@ from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.images.pictures import store_of
 from neurocontrast.reporting.naming import join_words, value_text
 
-__all__ = ["PARTS", "augment_text", "dataset_name", "image_size", "parts_of", "read_origin"]
+__all__ = ["PARTS", "augment_text", "dataset_name", "image_size", "parts_of", "read_origin", "statements"]
 
 _NAMES = {
     "digits": "the handwritten digits of scikit-learn",
@@ -61,6 +61,12 @@ def dataset_name(origin: Mapping[str, Any]) -> str:
     if key == "folder":
         return str(origin.get("name") or "")
     return _NAMES.get(str(key), str(key)) if key else ""
+
+
+def statements(origin: Mapping[str, Any]) -> list[str]:
+    """Return what images.json says was done to the images, in sentences."""
+    told = origin.get("statement")
+    return [str(sentence) for sentence in told] if isinstance(told, list) else []
 
 
 def image_size(files: EvaluationFiles) -> str:

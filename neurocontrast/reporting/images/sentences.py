@@ -8,6 +8,7 @@ from typing import Any
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.images.origin import PARTS, parts_of
 from neurocontrast.reporting.metrics import (
+    DASH,
     chance_level,
     choose_headline,
     describe_metric,
@@ -152,11 +153,13 @@ def say_sensitive(files: EvaluationFiles) -> str:
     text = f"Predicted linearly from the features, {what} {'are' if len(columns) > 1 else 'is'} missed by a mean "
     text += f"squared error of {number_text(value, digits=4)} ({files.level:.0%} interval {interval}); predicting the "
     text += f"same value for every image gives {number_text(constant, digits=4)}. "
-    share = 1 - value / constant if constant else 0.0
-    high = whole.get("high")
-    if share <= 0 or (high is not None and high >= constant):
-        return text + "So little of it is left that a constant does as well: as fair as this measure can tell."
+    r2 = block.get("r2") or {"value": 1 - value / constant if constant else None}
+    share, low = r2.get("value"), r2.get("low")
+    told = interval_text((low * 100, r2["high"] * 100), digits=0) if low is not None else DASH
+    between = "" if told == DASH else f" ({files.level:.0%} interval {told}%)"
+    if share is None or share <= 0 or (low is not None and low <= 0):
+        return text + f"Nothing of it could be read linearly: the share of variance explained{between} reaches zero."
     return text + (
-        f"The features hold {share:.0%} of its variance in a form that a linear model can read; the higher the error, "
-        "the fairer the representation."
+        f"The features hold {share:.0%} of its variance{between} in a form that a linear model can read; the higher "
+        "the error, the fairer the representation."
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from neurocontrast.reporting.blocks import Block, Facts, Pictures, Section
+from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section
 from neurocontrast.reporting.figures import draw_flow, list_steps
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.images.origin import dataset_name, image_size, parts_of, read_origin
+from neurocontrast.reporting.images.origin import dataset_name, image_size, parts_of, read_origin, statements
 from neurocontrast.reporting.naming import flatten, shorten_paths
 from neurocontrast.reporting.options import ReportOptions
 
@@ -22,6 +22,8 @@ def build_data(files: EvaluationFiles, options: ReportOptions) -> Section:
     """Build the data set: its name, parts and size, what pretraining saw of them, who was left out."""
     del options
     blocks: list[Block] = [Facts(_facts(files))]
+    told = statements(read_origin(files))
+    blocks += [Paragraph(" ".join(told), label="How they were prepared.")] if told else []
     # With a fixed split, the images that the probe is fitted on leave too, which is no loss.
     if any(step.left_out and not step.name.startswith("Fitted on") for step in list_steps(files)):
         picture = draw_flow(files)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from neurocontrast.reporting.blocks import Block, Cell, Pictures, Section, Table
 from neurocontrast.reporting.figures import draw_sensitive, tabulate_sensitive
 from neurocontrast.reporting.folder import EvaluationFiles
@@ -27,7 +29,7 @@ def build_sensitive(files: EvaluationFiles, options: ReportOptions) -> Section |
                 cell(row["mse"], digits=4),
                 Cell(interval, reason="not computed" if interval == DASH else ""),
                 cell(row["constant_mse"], digits=4),
-                cell(row["r2"], digits=3, reason="of single columns only"),
+                _share(row),
             )
         )
     header = ("Column", "MSE", "Interval", "MSE of a constant", "R²")
@@ -40,3 +42,9 @@ def build_sensitive(files: EvaluationFiles, options: ReportOptions) -> Section |
     blocks: list[Block] = [Pictures([picture])] if picture else []
     blocks.append(table)
     return Section("sensitive", "Sensitive variable", blocks, lead=lead)
+
+
+def _share(row: dict) -> Cell:
+    interval = interval_text((row["r2_low"], row["r2_high"]), digits=2)
+    found = cell(row["r2"], digits=3, reason="not recorded")
+    return found if found.absent or interval == DASH else replace(found, detail=interval)

@@ -126,7 +126,7 @@ def _rows_by_name(
         raise DataError(f"attributes: {table.name} has more than one row for {one_of(twice[:N_SHOWN].tolist())}.")
     rows = np.array([row_of.get(name, -1) for name in wanted], dtype=np.int64)
     problems = Problems(table.name)
-    for position in np.flatnonzero(rows < 0):
+    for position in np.flatnonzero(rows < 0).tolist():
         problems.add("no row tells of this picture", name=shown(files[position]))
     if len(problems.found) == len(files):
         example = f"{shown(names[0])} in the table, {shown(files[0])} in the source"

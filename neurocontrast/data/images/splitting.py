@@ -94,4 +94,5 @@ def _ordered(
     mask: npt.NDArray[np.bool_], names: Sequence[str], labels: Sequence[str], seed: int
 ) -> npt.NDArray[np.int64]:
     rows = np.flatnonzero(mask)
-    return rows[stratified_order([names[row] for row in rows], [labels[row] for row in rows], seed=seed)]
+    chosen = rows.tolist()
+    return rows[stratified_order([names[row] for row in chosen], [labels[row] for row in chosen], seed=seed)]

@@ -12,6 +12,7 @@ from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
 from neurocontrast.data.fitting import fit_preprocessing
 from neurocontrast.data.images.paths import check_kind, is_image_path
 from neurocontrast.data.images.quality import inspect_images
+from neurocontrast.data.images.splitting import SPLITS
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
 from neurocontrast.data.volumes import Preprocessing
@@ -168,7 +169,8 @@ def _check_images(inspection: Inspection, *, deep: bool, progress: Progress) -> 
 def summarise_images(cohort: Cohort) -> pd.DataFrame:
     """Return the numbers of images and classes of each split, and of all in the last row."""
     table = cohort.table
-    parts = {str(split): part for split, part in table.groupby("split")} if "split" in table else {}
+    found = {str(split): part for split, part in table.groupby("split")} if "split" in table else {}
+    parts = {split: found[split] for split in [*SPLITS, *found] if split in found}
     rows = []
     for part in (*parts.values(), table):
         row = {"images": len(part)}

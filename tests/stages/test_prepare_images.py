@@ -260,6 +260,7 @@ def test_check_reads_the_store_and_sums_up_its_splits(tmp_path):
     found = check(path)
     assert found.passed
     assert (found.kind, found.warnings) == ("images", ())
+    assert list(found.summary.index) == ["train", "validation", "test", "all"]
     assert found.summary.loc["train", "images"] == 300
     assert found.summary.loc["all", "classes"] == 10
     assert "images; checked table, stores and pixels" in found.to_text()

@@ -106,6 +106,12 @@ def test_the_colour_of_an_image_depends_on_no_other():
     assert (draw_backgrounds(NAMES, kind="random", sd=40, seed=1) != whole).any(axis=1).mean() > 0.95
 
 
+def test_the_colours_of_known_names_stay_what_they_are():
+    random = draw_backgrounds(["x-0", "x-1"], kind="random", sd=40, seed=0)
+    assert random.tolist() == [[126, 68, 160], [203, 127, 35]]
+    assert draw_backgrounds(["x-0"], kind="uniform", sd=0, seed=0).tolist() == [[151, 15, 250]]
+
+
 def test_random_colours_scatter_around_ten_and_uniform_ones_fill_the_cube():
     exact = draw_backgrounds(NAMES, kind="random", sd=0, seed=0)
     palette, counts = np.unique(exact, axis=0, return_counts=True)

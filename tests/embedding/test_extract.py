@@ -4,7 +4,7 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from neurocontrast.embedding import EmbeddingSettings, extract_features
-from neurocontrast.encoders import EncoderSettings, build_encoder
+from neurocontrast.encoders import EncoderSettings, build_encoder, build_model
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT
 
@@ -105,3 +105,41 @@ def test_bfloat16_is_an_option_and_not_the_default():
 def test_absent_gpu_is_refused(encoder):
     with pytest.raises(ConfigError, match=r"embedding\.accelerator: 'cuda' asked for"):
         extract_features(encoder, Images(2, 8), settings=EmbeddingSettings(accelerator="cuda"))
+
+
+class Pictures:
+    image_shape, image_dtype = (3, 16, 20), np.dtype(np.uint8)
+
+    def __init__(self, n):
+        generator = torch.Generator().manual_seed(0)
+        self.colours = torch.randint(0, 256, (n, *self.image_shape), generator=generator, dtype=torch.uint8)
+
+    def __len__(self):
+        return len(self.colours)
+
+    def __getitem__(self, index):
+        return {"image": self.colours[index], "index": index}
+
+    def read_into(self, out, index):
+        out[:] = self.colours[index].numpy()
+
+
+@pytest.mark.parametrize("name", ["resnet_small", "lenet5"])
+def test_pictures_in_bytes_are_embedded_as_volumes_are(name):
+    encoder, images = build_encoder(EncoderSettings(name=name)), Pictures(5)
+    encoder.set_standardisation([0.5, 0.4, 0.3], [0.2, 0.3, 0.4])
+    strides = {key: value.stride() for key, value in encoder.state_dict().items()}
+    features = extract_features(encoder, images, settings=EmbeddingSettings(batch_size=2), n_readers=2)
+    assert {key: value.stride() for key, value in encoder.state_dict().items()} == strides
+    with torch.no_grad():
+        np.testing.assert_allclose(features, encoder(images.colours).numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "images"), [("lenet", Images(5, 8)), ("lenet5", Pictures(5))])
+def test_embeddings_after_the_head_are_what_the_loss_saw(name, images):
+    model = build_model(EncoderSettings(name=name, projection=(16, 6)))
+    made = extract_features(model, images, settings=EmbeddingSettings(batch_size=2))
+    assert made.shape == (5, 6)
+    samples = torch.stack([images[row]["image"] for row in range(5)])
+    with torch.no_grad():
+        np.testing.assert_allclose(made, model(samples).numpy(), rtol=1e-4, atol=1e-5)

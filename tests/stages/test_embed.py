@@ -9,7 +9,8 @@ import torch
 import neurocontrast
 from neurocontrast.data import Preprocessing, load_volume, read_cohort
 from neurocontrast.embedding import read_embeddings
-from neurocontrast.encoders import load_encoder
+from neurocontrast.encoders import load_encoder, load_model
+from neurocontrast.evaluation.encoders import encoder_digest
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.progress import SILENT
 
@@ -51,6 +52,36 @@ def test_features_are_the_run_s_encoder_on_the_run_s_preprocessing(embedded, run
     with torch.no_grad():
         expected = encoder(torch.from_numpy(volumes)).numpy()
     np.testing.assert_allclose(read.features, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_the_loss_saw_is_embedded_where_that_is_asked_for(tmp_path, embedded, run, cohort, config):
+    head = {**config, "embedding": {"layer": "head"}}
+    read = read_embeddings(neurocontrast.embed(run, participants=cohort, out=tmp_path / "h.parquet", config=head))
+    features = read_embeddings(embedded)
+    model, contract = load_model(run)
+    with torch.no_grad():
+        expected = model.head(torch.from_numpy(features.features)).numpy()
+    assert read.features.shape == (8, 128)
+    np.testing.assert_allclose(read.features, expected, rtol=1e-3, atol=1e-4)
+    assert (features.info["layer"], read.info["layer"]) == ("encoder", "head")
+    digest = contract["weights"]["sha256"]  # features of both can have one size, and must not be taken for each other
+    assert (encoder_digest(features.info), encoder_digest(read.info)) == (digest, f"{digest}, head")
+    assert encoder_digest({**read.info, "precision": "bf16-mixed"}) == f"{digest}, head, bf16-mixed"
+    assert encoder_digest({"run": {"weights": {"sha256": digest}}}) == digest  # a table of an earlier version
+
+
+def test_a_run_without_its_head_embeds_the_encoder_alone(tmp_path, run, cohort, config):
+    older = shutil.copytree(run, tmp_path / "older")
+    contract = json.loads((older / "encoder.json").read_text())
+    del contract["head"], contract["encoder"]["stem"]
+    (older / "encoder.json").write_text(json.dumps(contract))
+    (older / "head.safetensors").unlink()
+    head = {**config, "embedding": {"layer": "head"}}
+    with pytest.raises(CheckpointError, match=r"no projection head in this folder.*embedding\.layer: encoder"):
+        neurocontrast.embed(older, participants=cohort, out=tmp_path / "h.parquet", config=head)
+    assert not (tmp_path / "h.parquet").exists()
+    out = neurocontrast.embed(older, participants=cohort, out=tmp_path / "e.parquet", config=config)
+    assert read_embeddings(out).features.shape == (8, 32)
 
 
 def test_how_many_scans_were_listed_and_left_out_goes_with_the_features(tmp_path, embedded, run, cohort, config):

@@ -24,6 +24,7 @@ def test_run_directory_holds_what_the_design_says(whole, cohort, settings):
         "checkpoints",
         "tensorboard",
         "encoder.safetensors",
+        "head.safetensors",
         "encoder.json",
     }
     resolved = load_config(whole / "config.yaml")

@@ -17,6 +17,7 @@ from neurocontrast.training.estimate import Work, measure_throughput
 from neurocontrast.training.state import Position, load_checkpoint, save_checkpoint
 
 ENCODER = EncoderSettings(name="resnet_small", projection=(16, 8), projection_norm="layers")
+CONTRACT = {"preprocessing": {}}
 OF_PICTURES = {"encoder": ENCODER, "made_views": views_of_pictures}
 
 
@@ -32,7 +33,9 @@ def pictures(rows):
 def trained(tmp_path_factory):
     """A run of one batch an epoch, so that re-estimated statistics are those of all training pictures."""
     folder = tmp_path_factory.mktemp("pictures")
-    model, result = run(folder, given=given(), batch_size=10, ema_decay=0.5, probe_every=1, contract={}, **OF_PICTURES)
+    model, result = run(
+        folder, given=given(), batch_size=10, ema_decay=0.5, probe_every=1, contract=CONTRACT, **OF_PICTURES
+    )
     return folder, model, result
 
 

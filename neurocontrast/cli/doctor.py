@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
+_NOUNS = {"volumes": ("scans", "voxels"), "images": ("images", "pixels")}
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
@@ -91,6 +93,7 @@ def _machine(machine: dict[str, Any]) -> Iterator[str]:
 
 
 def _run(run: dict[str, Any]) -> Iterator[str]:
+    samples, grains = _NOUNS[run["kind"]]
     memory = as_size(run["memory_bytes"])
     if run["n_scans"] is None:
         yield f"This configuration: {run['samples_per_second']:.3g} samples/s on this machine; {memory}"
@@ -99,25 +102,26 @@ def _run(run: dict[str, Any]) -> Iterator[str]:
         epochs = f"{run['epochs']} epoch{'' if run['epochs'] == 1 else 's'}"
         yield f"This run: {epochs} ≈ {_duration(run['seconds'])} on this machine; {memory}"
         yield (
-            f"  {run['n_training_scans']} scans to learn from, {run['n_validation_scans']} to measure on; "
+            f"  {run['n_training_scans']} {samples} to learn from, {run['n_validation_scans']} to measure on; "
             f"{run['samples_per_second']:.3g} samples/s"
         )
-        yield _first(run)
+        yield _first(run, samples)
     micro = "" if run["micro_batch_size"] is None else f", {run['micro_batch_size']} at a time"
     shape = "×".join(map(str, run["shape"]))
-    yield f"  {run['batch_size']} scans of {shape} voxels a step{micro}; {as_size(run['volume_bytes'])} of cache a scan"
+    cache = f"; {as_size(run['volume_bytes'])} of cache a scan" if run["volume_bytes"] else ""
+    yield f"  {run['batch_size']} {samples} of {shape} {grains} a step{micro}{cache}"
     yield f"  checkpoints take up to {as_size(run['run_bytes'])}"
     timed = run["timed"]
     if not timed["as_configured"]:
         yield (
-            f"  Extrapolated from steps of {timed['n_scans']} scans of {'×'.join(map(str, timed['shape']))} voxels: "
-            "more --seconds would measure closer to the configured step."
+            f"  Extrapolated from steps of {timed['n_scans']} {samples} of {'×'.join(map(str, timed['shape']))} "
+            f"{grains}: more --seconds would measure closer to the configured step."
         )
 
 
-def _first(run: dict[str, Any]) -> str:
+def _first(run: dict[str, Any], samples: str) -> str:
     if not run["n_scans_to_preprocess"]:
-        return "  All scans are preprocessed already."
+        return f"  All {samples} are preprocessed already."
     spent, needed = run["preprocessing_seconds"], as_size(run["cache_bytes"])
     time = "" if spent is None else f" ≈ {_duration(spent)}, before training;"
     return f"  {run['n_scans_to_preprocess']} scans to preprocess:{time} {needed} of cache"

@@ -146,6 +146,8 @@ def _validate(content: dict[str, Any], *, source: str) -> Config:
     plain = {key: value for key, value in plain.items() if value is not None or key == "objective"}
     try:
         return Config.model_validate_json(json.dumps(with_defaults_of_kind(plain)), strict=True)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
     except pydantic.ValidationError as error:
         raise problems_of(error, Config, source=source) from None
 

@@ -15,6 +15,7 @@ from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders import EncoderSettings
 from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.explanation import ExplanationSettings
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.settings import Settings
@@ -44,15 +45,25 @@ def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
 
     The views are those of images; the network is a ResNet18, the loss that of SimCLR, and what the probe predicts on
     the way the ``label``: the defaults of the schema are for brains, and could not be used.
+
+    Raises
+    ------
+    ConfigError
+        Where `augment` says that it is for another kind.
     """
-    filled = dict(content)
+    filled, kind = dict(content), kind_of_section(content.get("data"))
     augment = filled.get("augment")
-    if isinstance(augment, Mapping) and augment.get("kind") == "volumes":
+    said = augment.get("kind", kind) if isinstance(augment, Mapping) else kind
+    if said != kind:
+        raise ConfigError(
+            f"augment.kind: must be that of the images, '{kind}' (data.kind), found '{said}'. Leave it out: it follows."
+        )
+    if isinstance(augment, Mapping):
         filled["augment"] = {key: value for key, value in augment.items() if key != "kind"}
-    if kind_of_section(filled.get("data")) != "images":
+    if kind != "images":
         return filled
     defaults: dict[str, dict[str, Any]] = {
-        "augment": {"kind": "images"} if augment is filled.get("augment") else {},
+        "augment": {"kind": "images"},
         "encoder": {"name": "resnet18"},
         "training": {"probe_columns": ["label"]},
     }

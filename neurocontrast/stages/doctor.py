@@ -234,6 +234,7 @@ def _estimate(
     available = machine["gpus"][0]["available_bytes"] if on_gpu else machine["memory"]["available_bytes"]
     own = 0 if on_gpu else resident_memory() or 0
     run: dict[str, Any] = {
+        "kind": settings.data.kind,
         "epochs": training.epochs,
         "shape": list(shape),
         "batch_size": training.batch_size,

@@ -138,7 +138,7 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path, text, message):
         ("data.where.site=london", "data.where.site: must be a list, found 'london'."),
         ("augment.blur.sigma_voxels=[1,0.5]", "augment.blur.sigma_voxels: a range is [lowest, highest]."),
         ("encoder.projection=[0]", "encoder.projection.0: must be greater than or equal to 1, found 0."),
-        ("encoder.name=resnet", "encoder.name: must be 'densenet121', 'densenet_small' or 'lenet', found 'resnet'."),
+        ("encoder.name=lenet6", "or 'lenet5', found 'lenet6'. Did you mean 'lenet5'?"),
         ("=3", "--set =3: must be dotted.key=value"),
         ("seed", "--set seed: must be dotted.key=value"),
         ("seed=[", "--set seed=[: not valid YAML"),
@@ -240,3 +240,52 @@ def test_mapping_and_path_are_configurations_too(tmp_path):
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml")), ids=lambda p: p.stem)
 def test_shipped_recipes_are_valid(path):
     load_config(path)
+
+
+def test_what_follows_from_images_need_not_be_said(tmp_path):
+    config = load_config(None, ["data.kind=images"])
+    assert (config.augment.kind, config.encoder.name, config.objective.loss) == ("images", "resnet18", "ntxent")
+    assert config.training.probe_columns == ("label",)
+    said = ["data.kind=images", "encoder.name=lenet5", "augment.flip=null", "training.probe_columns=[cluster]"]
+    config = load_config(None, [*said, "objective={loss: supcon, label: cluster}"])
+    assert (config.encoder.name, config.objective.label, config.training.probe_columns) == (
+        "lenet5",
+        "cluster",
+        ("cluster",),
+    )
+    assert config.augment.flip is None
+    assert load_config(None, ["objective.temperature=0.2", "data.kind=images"]).objective.loss == "ntxent"
+    vectors = "{rgb: [red, green], clip: vectors/clip.parquet}"
+    config = load_config(
+        None, ["data.kind=images", f"data.vectors={vectors}", f"data.participants={tmp_path / 'p.tsv'}"]
+    )
+    assert config.data.vectors == {"rgb": ("red", "green"), "clip": "vectors/clip.parquet"}
+    write_config(tmp_path / "c.yaml", config)
+    assert load_config(tmp_path / "c.yaml") == config
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["data.kind=imags"], "data.kind: must be one of 'volumes' or 'images', found 'imags'. Did you mean 'images'?"),
+        (["data.standardise=none"], "data.standardise: unknown key."),
+        (["data.standardise=none"], "('standardise' belongs to 'images'.)"),
+        (["augment.colour_jitter={}"], "('colour_jitter' belongs to 'images'.)"),
+        (["augment.kind=images"], "augment.kind: must be that of the images, 'volumes' (data.kind), found 'images'."),
+        (["data.kind=images", "augment.ghosting={}"], "('ghosting' belongs to 'volumes'.)"),
+        (["data.kind=images", "augment.colour_jiter={}"], "Did you mean 'colour_jitter'?"),
+        (["data.kind=images", "data.cache_dir=x"], "('cache_dir' belongs to 'volumes'.)"),
+        (["data.kind=images", "data.vectors={a: 3}"], "data.vectors.a: must be a list of columns, or the path of"),
+    ],
+)
+def test_keys_of_the_other_kind_are_told_to_be_of_it(overrides, said):
+    assert said in refusal(*overrides)
+
+
+def test_a_configuration_made_of_both_kinds_is_refused():
+    from pydantic import ValidationError
+
+    from neurocontrast.augment import ImageAugmentSettings
+
+    with pytest.raises(ValidationError, match="augment must be for the kind of images that data.kind says, 'volumes'"):
+        Config(augment=ImageAugmentSettings())

@@ -1,0 +1,164 @@
+"""Natural images, command by command, and what is refused on the way with one message and nothing half-written."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from neurocontrast.cli import run
+
+TINY = ["--set", "data.kind=images", "--set", "encoder={name: lenet5, projection: [8, 4]}"]
+TINY += ["--set", "training={epochs: 1, batch_size: 32, learning_rate: 1e-3, accelerator: cpu}"]
+TRAIN = [*TINY, "--set", "data.where={split: [train]}", "--set", "augment={crop: {scale: [0.6, 1]}}"]
+
+
+@pytest.fixture(scope="module")
+def road(tmp_path_factory):
+    """The whole path through the commands; returns the folder, and what each command returned."""
+    folder = tmp_path_factory.mktemp("images") / "Büro zwei"
+    folder.mkdir()
+    at = {name: str(folder / name) for name in ("digits", "RUN", "EMB.parquet", "EVAL", "AGAIN", "BOTH", "P.tsv")}
+    table = f"{at['digits']}/participants.tsv"
+    sizes = ["--n-train", "300", "--n-validation", "60", "--n-test", "90"]
+    evaluate = ["evaluate", at["EMB.parquet"], "--target", "label", "--set", "evaluation.n_bootstraps=50"]
+    evaluate += ["--set", "evaluation.split_column=split", "--set", "evaluation.umap=false"]
+    commands = {
+        "images": ["images", at["digits"], "--background", "random", *sizes],
+        "check": ["check", table],
+        "doctor": ["doctor", "--participants", table, *TRAIN, "--seconds", "0.5"],
+        "pretrain": ["pretrain", "--participants", table, "--out", at["RUN"], *TRAIN],
+        "embed": ["embed", at["RUN"], "--participants", table, "--out", at["EMB.parquet"]],
+        "evaluate": [*evaluate, "--out", at["EVAL"]],
+        "evaluate again": [*evaluate, "--out", at["AGAIN"], "--seed", "1"],
+        "report": ["report", at["EVAL"]],
+        "predict": ["predict", at["EVAL"], at["EMB.parquet"], "--out", at["P.tsv"]],
+        "compare": ["compare", at["EVAL"], at["AGAIN"], "--out", at["BOTH"]],
+    }
+    return folder, {name: run([*arguments, "--quiet"]) for name, arguments in commands.items()}
+
+
+def test_every_command_succeeds_in_turn_and_leaves_nothing_else(road):
+    folder, codes = road
+    assert codes == dict.fromkeys(codes, 0)
+    assert not list(folder.rglob(".tmp-*"))
+
+
+def test_figures_are_of_the_test_images_and_better_than_chance(road):
+    folder, _ = road
+    summary = json.loads((folder / "EVAL" / "evaluation.json").read_text(encoding="utf-8"))
+    assert summary["run"]["preprocessing"]["kind"] == "images"
+    assert summary["n_overlap"] == 0
+    predictions = pd.read_csv(folder / "EVAL" / "predictions.tsv", sep="\t")
+    assert len(predictions) == 90
+    accuracy = (predictions["y_true"] == predictions["y_pred"]).mean()
+    assert accuracy == pytest.approx(summary["metrics"]["accuracy"]["mean"])
+    assert accuracy > 0.5
+    assert len(pd.read_csv(folder / "P.tsv", sep="\t")) == 450
+
+
+def test_the_report_speaks_of_images(road):
+    page = (road[0] / "EVAL" / "report.html").read_text(encoding="utf-8")
+    assert "images" in page
+    assert "brain" not in page.lower()
+
+
+def refused(arguments, capsys, *said):
+    capsys.readouterr()
+    assert run([str(argument) for argument in [*arguments, "--quiet"]]) == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "unexpected" not in shown
+    assert "Traceback" not in shown
+    for text in said:
+        assert text in shown, shown
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--set", "data.kind=volumes"], ["data.standardise", "belongs to 'images'"]),
+        (["--set", "encoder.name=densenet121"], ["encoder.name: 'densenet121' encodes volumes", "or lenet5"]),
+        (["--set", "encoder.name=lenet5x"], ["encoder.name: must be", "Did you mean 'lenet5'?"]),
+        (["--set", "augment.noise={}"], ["augment.noise: unknown key", "'noise' belongs to 'volumes'"]),
+        (["--set", "augment.kind=volumes"], ["augment.kind: must be that of the images, 'images'"]),
+        (["--set", "augment.pad_crop={}"], ["crop and pad_crop are two ways to do one thing"]),
+        (["--set", "data.shape=[8,8,8]"], ["data.shape: unknown key", "'shape' belongs to 'volumes'"]),
+        (["--set", "data.kind=image"], ["data.kind: must be one of", "Did you mean 'images'?"]),
+        (["--set", "data.standardise=channel"], ["data.standardise", "Did you mean 'channels'?"]),
+        (["--set", "data.vectors={rgb: [backgrond_red]}"], ["vectors.rgb", "Did you mean 'background_red'?"]),
+        (["--set", "data.vectors={clip: clip.parquet}"], ["vectors.clip: there is no file", "clip.parquet"]),
+        (["--set", "data.vectors={clip: 3}"], ["data.vectors.clip: must be a list of columns, or the path"]),
+        (["--set", "objective={loss: supcon, label: labl}"], ["no column 'labl'", "Did you mean 'label'?"]),
+        (
+            ["--set", "training.probe_columns=[age]", "--set", "training.probe_every=1"],
+            ["training.probe_columns", "no column 'age'"],
+        ),
+        (["--set", "data.where={split: [trian]}"], ["no value 'trian'", "Did you mean 'train'?"]),
+    ],
+)
+def test_a_wrong_configuration_is_told_before_anything_is_written(road, tmp_path, capsys, more, said):
+    table, out = road[0] / "digits" / "participants.tsv", tmp_path / "run"
+    refused(
+        ["pretrain", "--participants", table, "--out", out, *TRAIN, "--set", "data.standardise=channels", *more],
+        capsys,
+        *said,
+    )
+    assert not out.exists()
+
+
+def test_images_too_small_for_the_encoder_are_told(tmp_path, capsys):
+    assert run(["images", str(tmp_path / "d"), "--size", "6", "--n-train", "20", "-q"]) == 0
+    table, out = tmp_path / "d" / "participants.tsv", tmp_path / "run"
+    refused(
+        ["pretrain", "--participants", table, "--out", out, *TINY],
+        capsys,
+        "'lenet5' needs at least 8 pixels",
+        "images.size",
+    )
+    assert not out.exists()
+
+
+def test_a_table_of_the_other_kind_is_told_by_every_command(road, study, tmp_path, capsys):
+    folder, people = road[0], study.path("study/participants.tsv")
+    table, out = folder / "digits" / "participants.tsv", tmp_path / "out"
+    scans, images = "scans of brains are wanted", "images of a store, as `neurocontrast images` writes them, are wanted"
+    refused(["pretrain", "--participants", people, "--out", out, *TINY], capsys, images, "set data.kind to volumes")
+    refused(["pretrain", "--participants", table, "--out", out], capsys, scans, "set data.kind to images")
+    refused(["embed", folder / "RUN", "--participants", people, "--out", f"{out}.parquet"], capsys, images)
+    refused(["embed", study.path("RUN"), "--participants", table, "--out", f"{out}.parquet"], capsys, scans)
+    refused(["check", people, "--set", "data.kind=images"], capsys, images)
+    refused(["check", table, "--set", "data.kind=volumes"], capsys, scans)
+    refused(["doctor", "--participants", table], capsys, scans)
+    assert not list(tmp_path.iterdir())
+
+
+def test_explain_refuses_a_run_of_images(road, tmp_path, capsys):
+    folder = road[0]
+    arguments = ["explain", folder / "EVAL", "--run", folder / "RUN"]
+    arguments += ["--participants", folder / "digits" / "participants.tsv", "--out", tmp_path / "out"]
+    refused(arguments, capsys, "explain maps where in a brain", "trained on natural images")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda folder: (folder / "images.npy").unlink(), "there is no image store"),
+        (lambda folder: (folder / "images.npy").write_bytes((folder / "images.npy").read_bytes()[:500]), "images.npy"),
+        (lambda folder: (folder / "images.npy").write_bytes(b"x" * 900), "images.npy"),
+        (lambda folder: np.save(folder / "images.npy", np.zeros((9, 3, 8, 8), np.uint8)), "which holds 9"),
+        (lambda folder: np.save(folder / "images.npy", np.zeros((450, 8, 8), np.uint8)), "images.npy"),
+    ],
+)
+def test_a_store_that_is_lost_cut_or_replaced_is_told_in_every_place(road, tmp_path, capsys, harm, said):
+    folder = tmp_path / "digits"
+    shutil.copytree(road[0] / "digits", folder)
+    harm(folder)
+    table, out = folder / "participants.tsv", tmp_path / "out"
+    refused(["pretrain", "--participants", table, "--out", out, *TRAIN], capsys, said)
+    refused(["embed", road[0] / "RUN", "--participants", table, "--out", f"{out}.parquet"], capsys, said)
+    capsys.readouterr()
+    assert run(["check", str(table), "--quiet"]) == 2
+    assert said in " ".join(capsys.readouterr().out.split())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["digits"]

@@ -80,7 +80,8 @@ def _table(files: EvaluationFiles) -> Table:
     folds = any(values.get("sd") is not None for values in files.metrics.values())
     rows = []
     leading = leading_metrics(files.kind, files.metrics, files.words)
-    for key in [*leading, *(key for key in files.metrics if key not in leading)]:
+    order = [*leading, *(key for key in files.metrics if key not in leading)]
+    for key in order:
         values = files.metrics[key]
         about = describe_metric(key, files.words)
         interval = interval_text(values.get("interval"))
@@ -93,12 +94,13 @@ def _table(files: EvaluationFiles) -> Table:
                 Cell(interval, reason="not computed" if interval == DASH else ""),
                 *spread,
                 cell(chance_level(key, len(files.classes), files.words), reason="depends on the data"),
-                Cell(about.meaning),
             )
         )
-    header = ("Metric", "Value", "Interval", *(("Mean of folds", "SD") if folds else ()), "Chance", "What it is")
+    header = ("Metric", "Value", "Interval", *(("Mean of folds", "SD") if folds else ()), "Chance")
     caption = "All metrics of the test images." if files.fixed else (
         "All metrics, from the out-of-fold predictions of all folds. SD: spread between folds, not an interval."
     )  # fmt: skip
-    note = "Chance: naming classes at random, whatever their sizes."
-    return Table(caption, header, rows, text_columns=(0, len(header) - 1), note=note)
+    told = [describe_metric(key, files.words) for key in order]
+    meanings = " ".join(f"{about.short}: {about.meaning}" for about in told if about.meaning)
+    note = f"{meanings} Chance: naming classes at random, whatever their sizes."
+    return Table(caption, header, rows, note=note)

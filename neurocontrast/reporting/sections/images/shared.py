@@ -8,6 +8,7 @@ from neurocontrast.reporting.blocks import Pictures, Section
 from neurocontrast.reporting.figures import MAPS, draw_map, draw_training, list_map_columns
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.pooling import tested_rows
 from neurocontrast.reporting.sections import embedding, performance
 from neurocontrast.reporting.style import Picture
 
@@ -33,19 +34,23 @@ def build_map(files: EvaluationFiles, options: ReportOptions) -> Section | None:
     pictures = []
     for layout in MAPS:
         drawn = (draw_map(files, layout=layout, column=column) for column in list_map_columns(files))
-        pictures += [_about(picture, layout) for picture in drawn if picture is not None]
+        pictures += [_about(picture, layout, files) for picture in drawn if picture is not None]
     if not pictures:
         return None
     lead = "Each point is an image. What lies apart here does so in the features; what overlaps here need not."
     return Section("map", "Map of the embedding", [Pictures(pictures)], lead=lead)
 
 
-def _about(picture: Picture, layout: str) -> Picture:
+def _about(picture: Picture, layout: str, files: EvaluationFiles) -> Picture:
     words = {
         "pca": "PCA: the two directions of largest spread. Most of the embedding is not in this plane.",
         "umap": "UMAP: neighbours are kept together; distances between clusters, and their sizes, mean nothing.",
     }
-    return replace(picture, caption=f"{words[layout]} {picture.caption}".strip())
+    placed = 0 if files.points is None else len(files.points)
+    tested = tested_rows(files)
+    n = int((tested["repeat"] == tested["repeat"].min()).sum())
+    some = f"{placed:,} of the {n:,} tested images have a place in it. " if placed < n else ""
+    return replace(picture, caption=f"{words[layout]} {some}{picture.caption}".strip())
 
 
 def build_training(files: EvaluationFiles, options: ReportOptions) -> Section:

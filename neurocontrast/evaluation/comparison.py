@@ -100,7 +100,7 @@ def _read_sensitive(path: Path) -> pd.DataFrame | None:
         return None
     table = pd.read_csv(path, sep="\t", dtype={"participant_id": str, "session": str}, keep_default_na=False,
                         na_values=["", "n/a"])  # fmt: skip
-    numeric = {name for name in table if str(name).startswith(("true_", "predicted_"))}
+    numeric = {str(name) for name in table if str(name).startswith(("true_", "predicted_"))}
     _check_columns(path.name, table, numeric, needed={"participant_id", "session"})
     return table.assign(session=table["session"].fillna(""))
 

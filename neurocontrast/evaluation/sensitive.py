@@ -100,8 +100,10 @@ def read_sensitive(study: Study, design: Design, progress: Progress) -> Sensitiv
     with progress.task("Reading sensitive variables", len(splits), "fold") as task:
         for split in splits:
             seed = derive_seed("sensitive", settings.seed, split.fold)
-            people = {"settings": settings, "seed": seed, "sites": study.sites, "validation": split.validation}
-            pairs = penalty_folds(study.target, split.train, study.subjects, **people)
+            pairs = penalty_folds(
+                study.target, split.train, study.subjects, settings=settings, seed=seed, sites=study.sites,
+                validation=split.validation,
+            )  # fmt: skip
             with one_thread():
                 found, chosen, _ = fit_label_vectors(
                     design, _numbers(values), values, split.train, split.test, pairs=pairs, settings=settings

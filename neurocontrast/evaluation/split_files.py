@@ -35,9 +35,10 @@ def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
             site.iloc[split.test] = split.held_out_site
         part["fold"], part["held_out_site"] = fold, site
         if splits[0].validation is not None:
-            part["split"] = "train"
+            names = np.full(len(table), "train", dtype=object)
             for name, rows in parts_of(splits[0]).items():
-                part.iloc[rows, part.columns.get_loc("split")] = name
+                names[rows] = name
+            part["split"] = names
         parts.append(part)
     return pd.concat(parts, ignore_index=True)
 

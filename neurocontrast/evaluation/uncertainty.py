@@ -109,7 +109,7 @@ def _resamples(values: Floats, n_bootstraps: int) -> Resamples:
     return Resamples(float(values[0]), values[1:n_others], values[n_others:])
 
 
-def leave_out(units: npt.NDArray[np.object_]) -> Iterator[Floats]:
+def leave_out(units: npt.NDArray[np.generic]) -> Iterator[Floats]:
     """Yield blocks of weights (groups, scans) that leave out each unit, or each of `MAX_LEFT_OUT` groups of units."""
     codes = np.unique(units, return_inverse=True)[1] % MAX_LEFT_OUT
     n_groups = int(codes.max()) + 1
@@ -119,7 +119,7 @@ def leave_out(units: npt.NDArray[np.object_]) -> Iterator[Floats]:
         yield (codes != groups[:, None]).astype(float)
 
 
-def resample_counts(units: npt.NDArray[np.object_], *, n_bootstraps: int, seed: int) -> Iterator[Floats]:
+def resample_counts(units: npt.NDArray[np.generic], *, n_bootstraps: int, seed: int) -> Iterator[Floats]:
     """Yield blocks of weights (resamples, scans): how often each scan's unit was drawn.
 
     As many units as there are are drawn with replacement, each with all of its scans.

@@ -271,7 +271,21 @@ def load_natural(
     if asked.images.get("attributes"):
         content["annotation"] = None
     experiment = settings_from(Experiment, content, source=str(path))
+    _check_source(experiment.prepared_images)
     return asked, experiment if asked.variants is None else _only(experiment, asked.variants)
+
+
+def _check_source(images: Mapping[str, Any]) -> None:
+    """Refuse before any job what the first of them would."""
+    dataset, source = images.get("dataset", "digits"), images.get("source")
+    if dataset != "digits" and not source:
+        raise ConfigError(
+            f"workflow configuration: source: the files of {dataset} are needed (a folder or archive): --config "
+            "source=…; dataset=digits needs none."
+        )
+    for key in ("source", "attributes"):
+        if images.get(key) and not Path(str(images[key])).expanduser().exists():
+            raise ConfigError(f"workflow configuration: {key}: there is nothing at '{images[key]}'.")
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import pandas as pd
 
@@ -24,12 +25,20 @@ class MeasureName:
         Decimals.
     percent : bool
         Whether it is written as a percentage.
+    lowest : float
+        Smallest value that it can have: an interval of Student's t over few seeds may reach beyond.
     """
 
     name: str
     short: str
     digits: int = 3
     percent: bool = False
+    lowest: float = 0.0
+
+    @property
+    def highest(self) -> float:
+        """Largest value that it can have, as it is shown."""
+        return 100.0 if self.percent else inf
 
     @property
     def scale(self) -> float:
@@ -47,12 +56,12 @@ MEASURES = {
     "top5_accuracy": MeasureName("Top-5 accuracy on test images", "Top-5", 1, percent=True),
     "balanced_accuracy": MeasureName("Balanced accuracy on test images", "Balanced accuracy", 1, percent=True),
     "sensitive_mse": MeasureName("Squared error of the sensitive variable", "Sensitive MSE", 4),
-    "target_cosine": MeasureName("Nearest cosine within the class", "Target cosine"),
-    "noise_cosine": MeasureName("Nearest cosine outside the class", "Noise cosine"),
-    "cosine_difference": MeasureName("Target − noise cosine", "Target − noise"),
+    "target_cosine": MeasureName("Nearest cosine within the class", "Target cosine", lowest=-inf),
+    "noise_cosine": MeasureName("Nearest cosine outside the class", "Noise cosine", lowest=-inf),
+    "cosine_difference": MeasureName("Target − noise cosine", "Target − noise", lowest=-inf),
     "own_class_nearest": MeasureName("Nearest neighbour of the own class", "1-NN", 1, percent=True),
-    "initial_loss": MeasureName("Loss of the first epoch", "Initial loss"),
-    "final_loss": MeasureName("Loss of the last epoch", "Final loss"),
+    "initial_loss": MeasureName("Loss of the first epoch", "Initial loss", lowest=-inf),
+    "final_loss": MeasureName("Loss of the last epoch", "Final loss", lowest=-inf),
     "minutes": MeasureName("Minutes of pretraining, by the clock", "Minutes", 1),
 }
 

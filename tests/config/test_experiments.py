@@ -45,9 +45,9 @@ def test_there_is_a_small_sibling_of_every_recipe_and_experiment():
     } == {path.stem for path in FILES}
 
 
-def test_the_command_line_is_set_over_the_file():
+def test_the_command_line_is_set_over_the_file(tmp_path):
     asked, experiment = load_natural({
-        "experiment": "fair", "dataset": "mnist", "source": "mnist", "seeds": [7, 8], "variants": ["clusters_5"],
+        "experiment": "fair", "dataset": "mnist", "source": str(tmp_path), "seeds": [7, 8], "variants": ["clusters_5"],
         "settings": {"training.epochs": "2"}, "images": {"n_train": "100"},
     })  # fmt: skip
     assert asked.name == "fair_small"
@@ -55,15 +55,18 @@ def test_the_command_line_is_set_over_the_file():
     assert list(experiment.variants) == ["infonce", "clusters_5"], "the reference is always there"
     assert experiment.settings_of("infonce")["training.epochs"] == 2
     images = experiment.prepared_images
-    assert (images["dataset"], images["source"], images["n_train"]) == ("mnist", "mnist", 100)
+    assert (images["dataset"], images["source"], images["n_train"]) == ("mnist", str(tmp_path), 100)
     assert images["background"] == "random"
 
 
-def test_attributes_of_ones_own_take_the_place_of_simulated_ones():
-    assert load_natural({"experiment": "cclk"})[1].annotation is not None
-    _, experiment = load_natural({"experiment": "cclk", "images": {"attributes": "a.tsv", "attributes_key": "file"}})
+def test_attributes_of_ones_own_take_the_place_of_simulated_ones(tmp_path):
+    table = tmp_path / "a.tsv"
+    table.touch()
+    given = {"experiment": "cclk", "source": str(tmp_path)}
+    assert load_natural(given)[1].annotation is not None
+    _, experiment = load_natural({**given, "images": {"attributes": str(table), "attributes_key": "file"}})
     assert experiment.annotation is None
-    assert experiment.prepared_images["attributes"] == "a.tsv"
+    assert experiment.prepared_images["attributes"] == str(table)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +79,11 @@ def test_attributes_of_ones_own_take_the_place_of_simulated_ones():
         ({"experiment": "linear", "sede": [1]}, "seeds"),
         ({"experiment": "linear", "seeds": []}, "seeds"),
         ({"experiment": "linear", "seeds": [1, 1]}, "different"),
-        ({"experiment": "linear", "variants": ["supcn"]}, "did you mean 'supcon'"),
+        ({"experiment": "linear", "dataset": "digits", "variants": ["supcn"]}, "did you mean 'supcon'"),
         ({"file": "nowhere.yaml"}, "nowhere.yaml"),
+        ({"experiment": "linear"}, "source: the files of cifar10 are needed"),
+        ({"experiment": "linear", "source": "no/such.tar"}, "nothing at 'no/such.tar'"),
+        ({"experiment": "fair", "images": {"attributes": "no.tsv"}}, "attributes: there is nothing at 'no.tsv'"),
     ],
 )
 def test_a_wrong_command_line_is_named(config, said):

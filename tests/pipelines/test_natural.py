@@ -29,6 +29,7 @@ def _snakemake(folder, *config, flags=()):
 
 
 def test_a_dry_run_plans_every_variant_seed_and_layer(repository):
+    (repository / "cifar10.tar.xz").touch()
     done = _snakemake(repository, "experiment=sincere", "seeds=[3,4]", "source=cifar10.tar.xz", flags=["--dry-run"])
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-2000:]

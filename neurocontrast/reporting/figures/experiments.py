@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from neurocontrast.reporting.experiments import MEASURES, format_estimate
+from neurocontrast.reporting.experiments import MEASURES, MeasureName, format_estimate
 from neurocontrast.reporting.style import (
     CHANCE,
     INK,
@@ -60,7 +60,7 @@ def draw_variants(
         if row["variant"] == reference:
             axes.axvline(about.scale * row["mean"], color=CHANCE, linestyle=":", linewidth=1.3)
     axes.set_yticks(range(len(rows)), [_label(labels[row["variant"]]) for row in rows])
-    axes.set(ylim=(len(rows) - 0.4, -0.6), xlabel=about.axis)
+    axes.set(ylim=(len(rows) - 0.4, -0.6), xlabel=about.axis, xlim=_within(axes.get_xlim(), about))
     axes.grid(axis="y", visible=False)
     return Picture(
         name,
@@ -151,7 +151,7 @@ def draw_series(
         line = LINES[1 + place % (len(LINES) - 1)]
         axes.axhline(about.scale * row["mean"], color=PALETTE[place % 8], linestyle=line, linewidth=1.5,
                      label=_label(labels[row["variant"]]))  # fmt: skip
-    axes.set(xlabel=axis or "Place in the series", ylabel=about.axis)
+    axes.set(xlabel=axis or "Place in the series", ylabel=about.axis, ylim=_within(axes.get_ylim(), about))
     legend_below(figure, axes)
     return Picture(
         f"series_{measure}",
@@ -209,8 +209,9 @@ def draw_tradeoff_of_variants(
                   label=_label(labels.get(name, name)))  # fmt: skip
         for row in part.to_dict("records"):
             _draw_reach(axes, row, color)
-    axes.set(xlabel=MEASURES[x].axis, ylabel=MEASURES[y].axis)
     axes.margins(0.08)
+    axes.set(xlabel=MEASURES[x].axis, xlim=_within(axes.get_xlim(), MEASURES[x]))
+    axes.set(ylabel=MEASURES[y].axis, ylim=_within(axes.get_ylim(), MEASURES[y]))
     legend_below(figure, axes)
     said = (f"{labels[row['variant']]}: {row['said_x']} and {row['said_y']}" for row in rows.to_dict("records"))
     return Picture(
@@ -245,6 +246,11 @@ def _draw_reach(axes: Axes, row: Row, color: str) -> None:
     if pd.notna(row["at"]):
         axes.annotate(f"{row['at']:g}", (row["x"], row["y"]), (6, 6), textcoords="offset points", fontsize=8.5,
                       color=MUTED)  # fmt: skip
+
+
+def _within(limits: tuple[float, float], about: MeasureName) -> tuple[float, float]:
+    """Return the ends of an axis, not beyond what the measure can be."""
+    return max(limits[0], about.lowest), min(limits[1], about.highest)
 
 
 def _ordered(summary: pd.DataFrame, measure: str, labels: Mapping[str, str]) -> list[Row]:

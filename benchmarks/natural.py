@@ -84,7 +84,11 @@ def verdict(mean: float, low: float, high: float) -> str:
         return "not run" if pd.isna(mean) else "too few seeds"
     if low > 0:
         return "appears"
-    return "the opposite" if high < 0 else ("not settled, as expected" if mean > 0 else "not settled, the other way")
+    return (
+        "the opposite"
+        if high < 0
+        else ("not settled; the mean is as expected" if mean > 0 else "not settled; the mean is the other way")
+    )
 
 
 def tell_losses(folder: Path) -> list[str]:

@@ -4,7 +4,8 @@ Training is a forward and a backward pass over two views of each image, without 
 forward pass. Rounds of both layouts take turns, and the quickest of each counts. What `Encoder` does by itself is the
 layout that its network names (``layout``, ``inference_layout``)::
 
-    python benchmarks/encoders.py                          # four minutes on one core
+    python benchmarks/encoders.py --names lenet5 resnet_small --rounds 3     # half a minute on one core
+    python benchmarks/encoders.py                                            # all of them: several minutes
     python benchmarks/encoders.py --names resnet50 --n 32 --side 64 --stem imagenet
 """
 

@@ -17,7 +17,7 @@ from neurocontrast.reporting.metrics import leading_metrics
 from neurocontrast.reporting.naming import join_words, split_name
 from neurocontrast.reporting.reading import read_table
 from neurocontrast.reporting.summary import FORMAT, KINDS, read_json
-from neurocontrast.reporting.words import Words, words_of
+from neurocontrast.reporting.words import IMAGES, Words, words_of
 
 __all__ = ["ComparisonFiles", "read_comparison", "render_comparison"]
 
@@ -76,7 +76,8 @@ class ComparisonFiles:
     @property
     def fixed(self) -> bool:
         """Whether there is one test set, given beforehand, and not cross-validation."""
-        return self.summary.get("splits") == "fixed"
+        alone = self.words is IMAGES and self.summary.get("n_folds") == 1
+        return self.summary.get("splits") == "fixed" or alone
 
     @property
     def kind(self) -> str:

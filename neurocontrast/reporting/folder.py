@@ -141,7 +141,7 @@ class EvaluationFiles:
     @property
     def fixed(self) -> bool:
         """Whether there is one test set, given beforehand, and not cross-validation."""
-        return self.summary["splits"] == "fixed"
+        return self.summary["splits"] == "fixed" or isinstance(self.summary.get("split"), Mapping)
 
     @property
     def classes(self) -> list[str]:

@@ -121,6 +121,14 @@ def test_methods_say_what_was_done_and_cite_only_that(image_folder: Path, tmp_pa
     assert "Newton" not in text
 
 
+def test_an_evaluation_with_folds_says_so(image_folder: Path, tmp_path):
+    folds = _changed(image_folder, tmp_path / "folds", splits="stratified", n_folds=5, split=None)
+    text, _ = _methods(folds)
+    assert "by Newton's method, inside each training fold, C = 0.01 chosen there" in text
+    assert "Cross-validation used 5 folds stratified by the target" in text
+    assert "test images" not in text.split("Sensitive")[0].replace("No test image", "")
+
+
 def test_views_are_described_where_the_run_records_them(image_folder: Path, tmp_path, image_maker):
     augment = {"kind": "images", "crop": {"probability": 1.0, "scale": [0.2, 1.0]}, "flip": {"probability": 0.5},
                "blur": None}  # fmt: skip

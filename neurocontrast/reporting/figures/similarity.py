@@ -171,7 +171,7 @@ def _alt(square: pd.DataFrame) -> str:
     if len(square) < 2 or np.isnan(numbers[~same]).all():
         return "There is one class only."
     between = np.where(same, np.nan, numbers)
-    row, column = np.unravel_index(np.nanargmax(between), between.shape)
+    row, column = (int(place) for place in np.unravel_index(np.nanargmax(between), between.shape))
     return (
         f"Within classes {np.nanmean(numbers[same]):.2f} on average, between them {np.nanmean(between):.2f}; most "
         f"alike are {square.index[row]} and {square.columns[column]}, {between[row, column]:.2f}."

@@ -15,7 +15,7 @@ from neurocontrast.reporting.options import ReportOptions
 __all__ = ["build_data"]
 
 _PARTS = {"train": "Training images", "validation": "Validation images", "test": "Test images"}
-_SHOWN = ("n_train", "n_validation", "n_test", "size", "seed", "background", "validation_fraction", "test_fraction")
+_SHOWN = ("size", "seed", "background", "attributes", "clusters")
 
 
 def build_data(files: EvaluationFiles, options: ReportOptions) -> Section:

@@ -84,7 +84,7 @@ def unit_rows(features: Floats) -> npt.NDArray[np.float32]:
     """Return each row divided by its length, in float32; a row of zeros stays one, and has a cosine of 0 with all."""
     rows = np.asarray(features, dtype=np.float32)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(lengths > 0, lengths, 1.0)
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
 
 
 def class_cosines(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,7 @@ def draw_experiment(
 
 
 def _draw_measures(
-    experiment: Experiment, measured: list[str], summary: pd.DataFrame, values: pd.DataFrame, level: float
+    experiment: Experiment, measured: Sequence[str], summary: pd.DataFrame, values: pd.DataFrame, level: float
 ) -> list[Picture]:
     pictures = []
     for measure in measured:
@@ -96,8 +97,9 @@ def _read_curves(root: Path, experiment: Experiment, level: float) -> pd.DataFra
     for variant in experiment.variants:
         runs = [read_metrics(root / variant / f"seed-{seed}" / "run" / "metrics.csv") for seed in experiment.seeds]
         known = pd.concat([run.reindex(columns=["epoch", _PROBE]).dropna() for run in runs])
-        for epoch, part in known.groupby("epoch"):
-            rows.append((variant, int(epoch), len(part), *mean_interval(part[_PROBE], level=level)))
+        for epoch in sorted(known["epoch"].unique()):
+            values = known.loc[known["epoch"] == epoch, _PROBE]
+            rows.append((variant, int(epoch), len(values), *mean_interval(values, level=level)))
     return pd.DataFrame(rows, columns=["variant", "epoch", "n", "mean", "low", "high"])
 
 
@@ -115,10 +117,12 @@ def read_metrics(path: Path) -> pd.DataFrame:
 
 def _draw_classes(root: Path, experiment: Experiment) -> list[Picture]:
     """Draw the mean over seeds of each variant's class cosines, in the same colours for all variants."""
-    means = {}
+    means: dict[str, pd.DataFrame] = {}
     for variant in experiment.variants:
         tables = _read_tables(root, experiment, variant, "similarity.tsv", ("class", "reference", "cosine"))
-        means[variant] = pd.concat(tables).groupby(["class", "reference"], sort=False, as_index=False)["cosine"].mean()
+        means[variant] = (
+            pd.concat(tables).groupby(["class", "reference"], sort=False, as_index=False)[["cosine"]].mean()
+        )
     numbers = np.concatenate([table["cosine"].to_numpy(dtype=float) for table in means.values()])
     limits = (float(np.nanmin(numbers)), float(np.nanmax(numbers)))
     return [
@@ -131,10 +135,12 @@ def _draw_classes(root: Path, experiment: Experiment) -> list[Picture]:
 
 def _draw_cosines(root: Path, experiment: Experiment) -> list[Picture]:
     """Draw the nearest cosines of all seeds of each variant together, over the same range for all variants."""
-    pooled = {}
+    pooled: dict[str, pd.DataFrame] = {}
     for variant in experiment.variants:
         tables = _read_tables(root, experiment, variant, "cosines.tsv", ("neighbour", "low", "high", "n"))
-        pooled[variant] = pd.concat(tables).groupby(["neighbour", "low", "high"], sort=False, as_index=False)["n"].sum()
+        pooled[variant] = (
+            pd.concat(tables).groupby(["neighbour", "low", "high"], sort=False, as_index=False)[["n"]].sum()
+        )
     limits = cosine_range(pd.concat(pooled.values()))
     labels = experiment.labels
     return [

@@ -98,7 +98,8 @@ def _misshapen_images(summary: Mapping[str, Any]) -> Iterator[str]:
     if not _is_number(block.get("constant_mse")):
         yield f"'sensitive.constant_mse' must be a number or null, found {block['constant_mse']!r:.60}"
     split = summary.get("split")
-    for part in ("n", "n_pretrained", "n_duplicates") if isinstance(split, dict) else ():
+    split = split if isinstance(split, dict) else {}
+    for part in ("n", "n_pretrained", "n_duplicates"):
         counts = split.get(part) or {}
         if not isinstance(counts, dict) or not all(_is_number(count) for count in counts.values()):
             yield f"'split.{part}' must be a section of counts, found {counts!r:.60}"

@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from neurocontrast.reporting.style import BASELINE, INK, WIDTH, Picture, plain_label, styled
 
@@ -40,9 +41,8 @@ def draw_tiles(
     if not pictures:
         return None
     n_rows = -(-len(pictures) // _N_COLUMNS)
-    figure = Figure(figsize=(WIDTH, 0.1 + 1.4 * n_rows), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 0.1 + 1.4 * n_rows), layout=ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.05))
     FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.05)  # type: ignore[union-attr]
     panels = figure.subplots(n_rows, _N_COLUMNS, squeeze=False).ravel()
     rows = answers.to_dict("records")
     for axes in panels[len(pictures) :]:

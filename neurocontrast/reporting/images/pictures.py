@@ -39,7 +39,7 @@ def read_pictures(paths: Sequence[object], *, folder: Path) -> list[Pixels | Non
         The evaluation folder.
     """
     stores: dict[Path, npt.NDArray[np.uint8] | None] = {}
-    found = []
+    found: list[Pixels | None] = []
     for path in paths:
         named = store_of(path, folder=folder)
         if named is None:

@@ -121,8 +121,8 @@ def probe_details(files: EvaluationFiles, by: str = "") -> str:
     if probe.get("strength") is not None and probe.get("strength_name"):
         strength = f", {str(probe['strength_name']).replace('_', ' ')} = {probe['strength']:g}"
     if not files.fixed:
-        fitted = ", inside" if by else " fitted inside"
-        return f"{name}{fitted} each training fold, {strength.removeprefix(', ') or 'its penalty'} chosen there"
+        inside = ", inside" if by else " fitted inside"
+        return f"{name}{inside} each training fold, {strength.removeprefix(', ') or 'its penalty'} chosen there"
     chosen = split.get("chosen_on")
     strength += f" chosen on {_on(chosen)}" if chosen and strength else ""
     fitted = [PARTS.get(str(part), str(part)) for part in split.get("refit_on") or []]

@@ -85,21 +85,19 @@ def _p_text(value: float) -> str:
 def _summary(files: ComparisonFiles) -> Table:
     """Return one row a model: the leading metrics, the error of the sensitive variable, the paired difference."""
     shown = [key for key in files.leading if key in SHARES][:2] or files.leading[:2]
-    values = files.models.set_index(["metric", "model"])
-    paired = files.differences.set_index(["metric", "model"])
-    sensitive = _sensitive_means(files)
+    values = {(row["metric"], row["model"]): row for row in files.models.to_dict("records")}
+    paired = {(row["metric"], row["model"]): row for row in files.differences.to_dict("records")}
+    means = _sensitive_means(files)
+    sensitive = None if means is None else {row["model"]: row for row in means.reset_index().to_dict("records")}
     rows = []
     for name in files.names:
         is_reference = name == files.reference
         cells = [Cell(name + (" (reference)" if is_reference else ""), heading=True)]
-        cells += [
-            _value(key, values.loc[(key, name)].to_dict() if (key, name) in values.index else {}) for key in shown
-        ]
+        cells += [_value(key, values.get((key, name), {})) for key in shown]
         if sensitive is not None:
-            cells.append(_mse(sensitive.loc[name].to_dict() if name in sensitive.index else {}))
+            cells.append(_mse(sensitive.get(name, {})))
         reason = "the reference itself" if is_reference else "not computed"
-        key = (shown[0], name) if shown else ("", name)
-        cells += _paired(shown[0], paired.loc[key].to_dict() if key in paired.index else {}, reason) if shown else []
+        cells += _paired(shown[0], paired.get((shown[0], name), {}), reason) if shown else []
         rows.append(tuple(cells))
     labels = [describe_metric(key, files.words).label for key in shown]
     header = ["Model", *labels, *(["MSE of the sensitive variable"] if sensitive is not None else [])]

@@ -175,7 +175,7 @@ def _open_unfinished(settings: Config, folder: Path, stack: ExitStack, *, is_new
     if check_new(folder, resume=not is_new) != is_new:
         raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
     if not is_new:
-        parts.intake.check_unchanged(cohort, read_provenance(folder), folder)
+        kind_of(settings.data).check_unchanged(cohort, read_provenance(folder), folder)
     earlier = None if is_new else read_preprocessing(folder, parts.intake)
     parts = parts.fitted(progress) if earlier is None else parts.with_intake(earlier)
     parts.intake.make_ready(cohort, progress)
@@ -191,7 +191,7 @@ def _open_unfinished(settings: Config, folder: Path, stack: ExitStack, *, is_new
             "categories": parts.categories,
             "cross_site_positives": _count_positives(settings, parts, progress),
             "preprocessing": parts.intake.contract(),
-            **parts.intake.record(cohort),
+            **kind_of(settings.data).record(cohort),
         }
         start_run(folder, settings, cohort, facts)
     else:

@@ -92,7 +92,7 @@ def test_nothing_is_standardised_where_that_is_asked_for(settings, tmp_path):
 def test_a_run_says_what_it_was_made_from_and_its_configuration_is_read_back_equal(run, settings):
     assert load_config(run / "config.yaml") == settings()
     provenance = json.loads((run / "provenance.json").read_text())
-    assert list(provenance["stores"]) == ["images.npy"]
+    assert list(provenance["stores"].values()) == ["images.npy"]
     assert (provenance["cohort"]["n_scans"], len(provenance["pretraining_subjects"])) == (50, 50)
     assert {"probe_label_balanced_accuracy", "samples_per_second"} <= set(
         (run / "metrics.csv").read_text().partition("\n")[0].split(",")
@@ -138,6 +138,10 @@ def test_kernels_compare_vectors_of_columns_and_of_files(settings, digits, tmp_p
         out=tmp_path / "run",
     )
     assert metrics(run)[0]["train_loss"]
+    table["a"] += 1
+    table.to_parquet(tmp_path / "clip.parquet")
+    with pytest.raises(CheckpointError, match="clip holds other vectors than when it began"):
+        neurocontrast.pretrain(load_config(run / "config.yaml", ["training.epochs=2"]), out=run, resume=True)
     with pytest.raises(DataError, match=r"no column 'rbg'.*Did you mean 'rgb'"):
         neurocontrast.pretrain(
             settings(

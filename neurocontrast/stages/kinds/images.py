@@ -151,27 +151,6 @@ class ImageIntake:
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
         """Do nothing: images were decoded when they were prepared."""
 
-    def record(self, cohort: Cohort) -> dict[str, Any]:
-        """Return the digest of each store."""
-        return {"stores": {path.name: digest_of_file(path) for path in _stores_of(cohort)}}
-
-    def check_unchanged(self, cohort: Cohort, provenance: Mapping[str, Any], folder: Path) -> None:
-        """Refuse a store with other content than the one that the run began with.
-
-        Raises
-        ------
-        CheckpointError
-            Naming it.
-        """
-        before = provenance.get("stores")
-        now = self.record(cohort)["stores"]
-        if isinstance(before, dict) and sorted(before.values()) != sorted(now.values()):
-            named = ", ".join(name for name, digest in now.items() if digest not in before.values())
-            raise CheckpointError(
-                f"{folder}: the run cannot continue, because it would not be the same run: {named or 'a store'} holds "
-                "other images than when it began. Bring back the store it began with, or start another run."
-            )
-
     def set_up(self, encoder: Encoder) -> None:
         """Let the network standardise colours."""
         if self.mean is not None and self.std is not None:
@@ -195,6 +174,38 @@ class ImageKind:
     def vectors(self, cohort: Cohort) -> dict[str, npt.NDArray[np.float32]]:
         """Return the vectors that the section ``data`` names."""
         return read_vectors(self.data.vectors, cohort)
+
+    def record(self, cohort: Cohort) -> dict[str, Any]:
+        """Return the digest of each store and of each file of vectors, with its name."""
+        folder = cohort.source.parent
+        files = {
+            name: folder / Path(what).expanduser() for name, what in self.data.vectors.items() if isinstance(what, str)
+        }
+        return {
+            "stores": {digest_of_file(path): path.name for path in _stores_of(cohort)},
+            "vectors": {digest_of_file(path): name for name, path in files.items()},
+        }
+
+    def check_unchanged(self, cohort: Cohort, provenance: Mapping[str, Any], folder: Path) -> None:
+        """Refuse a store, or a file of vectors, with other content than the one that the run began with.
+
+        Raises
+        ------
+        CheckpointError
+            Naming it.
+        """
+        now = self.record(cohort)
+        changed = [
+            f"{name} holds other {what} than when it began"
+            for key, what in (("stores", "images"), ("vectors", "vectors"))
+            for digest, name in now[key].items()
+            if digest not in (provenance.get(key) or now[key])
+        ]
+        if changed:
+            raise CheckpointError(
+                f"{folder}: the run cannot continue, because it would not be the same run: {'; '.join(changed)}. Bring "
+                "back the files it began with, or start another run."
+            )
 
     def intake(self) -> ImageIntake:
         """Return what the configuration asks for, not fitted."""

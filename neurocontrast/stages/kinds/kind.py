@@ -53,12 +53,6 @@ class Intake(Protocol):
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
         """Do what is done once, before the first batch."""
 
-    def record(self, cohort: Cohort) -> dict[str, Any]:
-        """Return what ``provenance.json`` says of the image files themselves."""
-
-    def check_unchanged(self, cohort: Cohort, provenance: Mapping[str, Any], folder: Path) -> None:
-        """Refuse image files that are not those a run began with."""
-
     def set_up(self, encoder: Encoder) -> None:
         """Give a new network what it keeps of all this."""
 
@@ -73,6 +67,12 @@ class Kind(Protocol):
 
     def vectors(self, cohort: Cohort) -> dict[str, npt.NDArray[np.float32]]:
         """Return what a kernel may compare besides columns of the table: one row an image."""
+
+    def record(self, cohort: Cohort) -> dict[str, Any]:
+        """Return what ``provenance.json`` says of the files that the table names, besides the table."""
+
+    def check_unchanged(self, cohort: Cohort, provenance: Mapping[str, Any], folder: Path) -> None:
+        """Refuse files that are not those a run began with."""
 
     def intake(self) -> Intake:
         """Return what the configuration asks for."""

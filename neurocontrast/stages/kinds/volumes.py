@@ -99,14 +99,6 @@ class VolumeIntake:
         paths = [str(path) for path in cohort.table["path"]]
         self.cache.prepare(paths, n_workers=self.n_workers, progress=progress)
 
-    def record(self, cohort: Cohort) -> dict[str, Any]:
-        """Return nothing: the cache serves no scan that has changed, and scans are many files."""
-        del cohort
-        return {}
-
-    def check_unchanged(self, cohort: Cohort, provenance: Mapping[str, Any], folder: Path) -> None:
-        """Do nothing, for the same reason."""
-
     def set_up(self, encoder: Encoder) -> None:
         """Do nothing: volumes are normalised before the cache."""
 
@@ -134,6 +126,14 @@ class VolumeKind:
         """Return none."""
         del cohort
         return {}
+
+    def record(self, cohort: Cohort) -> dict[str, Any]:
+        """Return nothing: the cache serves no scan that has changed, and scans are many files."""
+        del cohort
+        return {}
+
+    def check_unchanged(self, cohort: Cohort, provenance: Mapping[str, Any], folder: Path) -> None:
+        """Do nothing, for the same reason."""
 
     def intake(self) -> VolumeIntake:
         """Return the preprocessing of the section ``data``."""

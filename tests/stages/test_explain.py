@@ -1,6 +1,7 @@
 """Maps of an evaluation: a difference planted in one place is found there."""
 
 import json
+import shutil
 
 import nibabel as nib
 import numpy as np
@@ -243,6 +244,15 @@ def test_scans_in_a_space_of_their_own_are_told(tmp_path):
         "map may not be those of the template.",
     ]
     assert about["warnings"] == told.warnings
+
+
+def test_a_probe_of_what_the_head_made_is_refused(study, tmp_path):
+    evaluation = shutil.copytree(study.evaluation, tmp_path / "evaluation")
+    described = json.loads((evaluation / "probe" / "probe.json").read_text())
+    described["encoder"] += ", head"
+    (evaluation / "probe" / "probe.json").write_text(json.dumps(described))
+    with pytest.raises(DataError, match=r"after the projection head \(embedding\.layer: head\)"):
+        nc.explain(evaluation, run=study.run, participants=study.table, out=None, config=study.config)
 
 
 def test_another_encoder_is_refused(study, tmp_path):

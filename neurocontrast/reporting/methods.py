@@ -20,7 +20,7 @@ from neurocontrast.reporting.naming import (
 )
 from neurocontrast.reporting.references import Citations
 
-__all__ = ["cite_encoder", "cite_loss", "write_methods", "write_software"]
+__all__ = ["cite_encoder", "cite_loss", "features_place", "write_methods", "write_software"]
 
 _OF_LOSS = {
     "weakly_supervised_cclk": "cclk",
@@ -116,11 +116,17 @@ def _pretraining(files: EvaluationFiles, cite: Citations) -> str:
     text += f", for {run['epochs']} epochs" if run.get("epochs") else ""
     text += f" on {run['n_training_scans']} scans" if run.get("n_training_scans") else ""
     text += (
-        ". Two random views of each scan were compared; features are taken before the projection head and were frozen."
+        ". Two random views of each scan were compared; features are taken "
+        f"{features_place(files)} the projection head and were frozen."
     )
     if run.get("batchnorm"):
         text += " Batch normalisation statistics were re-estimated on un-augmented training scans."
     return text
+
+
+def features_place(files: EvaluationFiles) -> str:
+    """Say where features are taken: "before" or "after" the projection head."""
+    return "after" if (files.summary.get("embeddings") or {}).get("layer") == "head" else "before"
 
 
 def cite_encoder(files: EvaluationFiles, cite: Citations) -> str:

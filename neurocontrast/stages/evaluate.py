@@ -139,5 +139,7 @@ def _origin(source: Path, info: dict[str, Any]) -> dict[str, Any]:
             "cohort_source": info.get("cohort_source"),
             "cohort_digest": info.get("cohort_digest"),
             "environment": info.get("environment"),
+            # Said only where it is not the encoder itself, as it always was.
+            **({"layer": info["layer"]} if info.get("layer", "encoder") != "encoder" else {}),
         },
     }

@@ -121,6 +121,12 @@ def test_methods_say_what_was_done_and_cite_only_that(image_folder: Path, tmp_pa
     assert "Newton" not in text
 
 
+def test_features_after_the_head_are_not_said_to_be_before_it(image_folder: Path, tmp_path):
+    assert "taken before the projection head" in _methods(image_folder)[0]
+    head = _changed(image_folder, tmp_path / "head", embeddings={"file": "emb.parquet", "layer": "head"})
+    assert "taken after the projection head" in _methods(head)[0]
+
+
 def test_an_evaluation_with_folds_says_so(image_folder: Path, tmp_path):
     folds = _changed(image_folder, tmp_path / "folds", splits="stratified", n_folds=5, split=None)
     text, _ = _methods(folds)

@@ -16,7 +16,7 @@ from neurocontrast.reporting.images.origin import (
     statements,
 )
 from neurocontrast.reporting.images.sentences import probe_details
-from neurocontrast.reporting.methods import cite_encoder, cite_loss, write_software
+from neurocontrast.reporting.methods import cite_encoder, cite_loss, features_place, write_software
 from neurocontrast.reporting.methods_statistics import describe_intervals, running_label
 from neurocontrast.reporting.metrics import describe_metric
 from neurocontrast.reporting.naming import capitalise, encoder_text, join_words, objective_text, value_text
@@ -102,9 +102,7 @@ def _representation(files: EvaluationFiles, cite: Citations) -> str:
             for key, value in run["training"].items()
             if value is not None
         )
-    layer = run.get("layer") or (files.summary.get("embeddings") or {}).get("layer")
-    where = "after" if layer == "head" else "before"
-    text += f". Features are taken {where} the projection head and were frozen."
+    text += f". Features are taken {features_place(files)} the projection head and were frozen."
     if run.get("batchnorm"):
         text += " Batch normalisation statistics were re-estimated on un-augmented training images."
     return text

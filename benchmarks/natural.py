@@ -44,6 +44,7 @@ ORDERINGS = (
     Ordering("linear", "conditional", "simclr"),
     Ordering("linear", "conditional", "supcon"),
     Ordering("linear", "alignment_uniformity", "simclr"),
+    Ordering("sincere", "sincere", "supcon", "class_separation", "head"),
     Ordering("sincere", "sincere", "supcon", "cosine_difference", "head"),
     Ordering("sincere", "sincere", "supcon"),
     Ordering("cclk", "cosine", "infonce"),

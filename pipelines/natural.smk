@@ -13,6 +13,7 @@ from neurocontrast.config.experiments import load_natural
 from neurocontrast.files import digest_of
 
 asked, experiment = load_natural(config, folder=Path(workflow.basedir) / "natural")
+FILE = asked.file or f"{workflow.basedir}/natural/{asked.name}.yaml"
 OUT = f"{asked.out}/{asked.name}"
 THREADS = 1 if asked.size == "small" else 4    # jobs of one thread beside one another use two cores best
 GPU = 0 if asked.size == "small" else 1
@@ -141,6 +142,7 @@ rule evaluate:
 rule results:
     input:
         expand(f"{OUT}/{{run}}/{{layer}}/evaluation.json", run=ALL, layer=experiment.layers),
+        experiment=FILE,
     output:
         f"{OUT}/results.tsv",
         f"{OUT}/results.md",

@@ -24,6 +24,7 @@ Measure = Literal[
     "target_cosine",
     "noise_cosine",
     "cosine_difference",
+    "class_separation",
     "own_class_nearest",
     "initial_loss",
     "final_loss",

@@ -58,14 +58,15 @@ MEASURES = {
     "sensitive_mse": MeasureName("Squared error of the sensitive variable", "Sensitive MSE", 4),
     "target_cosine": MeasureName("Nearest cosine within the class", "Target cosine", lowest=-inf),
     "noise_cosine": MeasureName("Nearest cosine outside the class", "Noise cosine", lowest=-inf),
-    "cosine_difference": MeasureName("Target − noise cosine", "Target − noise", lowest=-inf),
+    "cosine_difference": MeasureName("Target − noise cosine", "Target − noise", 4, lowest=-inf),
+    "class_separation": MeasureName("Mean cosine within − between classes", "Within − between", lowest=-inf),
     "own_class_nearest": MeasureName("Nearest neighbour of the own class", "1-NN", 1, percent=True),
     "initial_loss": MeasureName("Loss of the first epoch", "Initial loss", lowest=-inf),
     "final_loss": MeasureName("Loss of the last epoch", "Final loss", lowest=-inf),
     "minutes": MeasureName("Minutes of pretraining, by the clock", "Minutes", 1),
 }
 
-_TOLD = ("accuracy", "sensitive_mse", "cosine_difference")
+_TOLD = ("accuracy", "sensitive_mse", "cosine_difference", "class_separation")
 """Measures whose differences are put into words."""
 
 

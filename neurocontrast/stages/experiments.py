@@ -152,6 +152,9 @@ def _read_values(root: Path, experiment: Experiment) -> pd.DataFrame:
 
 
 def _measure(summary: Mapping[str, Any], measure: str) -> float | None:
+    if measure == "class_separation":
+        within, between = ((summary.get("similarity") or {}).get(key) for key in ("within", "between"))
+        return None if within is None or between is None else float(within - between)
     if measure not in _BLOCKS:
         return point_estimate((summary.get("metrics") or {}).get(measure))
     found: Any = summary

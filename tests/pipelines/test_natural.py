@@ -54,12 +54,14 @@ def test_from_digits_to_a_table_with_simulated_attributes(repository):
     supcon = {"objective": {"loss": "supcon", "label": "cluster_2"}}
     content = {
         "title": "Tiny", "question": "Does it run?", "recipe": "configs/natural/fair_cclk_small.yaml",
-        "images": {"clusters": {"columns": ["attr_*"], "n_clusters": [2, 3]}},
+        "images": {"clusters": {"columns": ["attr_*"], "n_clusters": [2, 3]},
+                   "n_train": 200, "n_validation": 60, "n_test": 60},
         "annotation": {"columns": ["attr_round", "attr_line"], "flip": 0.1, "classes": classes},
         "variants": {"infonce": {"label": "InfoNCE", "settings": {"objective": {"loss": "infonce"}}},
                      "clusters": {"label": "Clusters", "settings": supcon}},
         "reference": "infonce", "seeds": [0], "measures": ["accuracy", "sensitive_mse", "cosine_difference"],
-        "settings": {"training.epochs": 1, "evaluation.n_bootstraps": 20, "evaluation.similarity": True},
+        "settings": {"training.epochs": 1, "evaluation.n_bootstraps": 20, "evaluation.C": [1.0],
+                     "evaluation.similarity": True},
         "figures": ["variants", "classes"],
     }  # fmt: skip
     (repository / "tiny.yaml").write_text(json.dumps(content))
@@ -74,6 +76,7 @@ def test_from_digits_to_a_table_with_simulated_attributes(repository):
     assert (folder / "figures" / "classes_clusters.svg").is_file()
     assert "<html" in (folder / "comparison" / "comparison.html").read_text()
     attributes = pd.read_csv(folder / "attributes.tsv", sep="\t")
-    assert len(attributes) == 1797
+    assert len(attributes) == 1797, "of all images, whichever are kept"
+    assert "200 train, 60 validation, 60 test" in (folder / "results.md").read_text()
     again = _snakemake(repository, "file=tiny.yaml", flags=["--dry-run"])
     assert "Nothing to be done" in again.stdout + again.stderr

@@ -51,7 +51,8 @@ def _write_runs(root, experiment, *, gain=0.05, similarity=True):
 def _write_evaluation(folder, *, accuracy, mse):
     summary = {
         "format": 1, "target": "label", "kind": "multiclass", "classes": list(CLASSES),
-        "metrics": {"accuracy": {"pooled": accuracy}}, "sensitive": {"mse": {"value": mse}},
+        "metrics": {"accuracy": {"pooled": accuracy}}, "similarity": {"within": 0.9, "between": accuracy},
+        "sensitive": {"mse": {"value": mse}},
         "splits": "file",
         "n": {"scans": 140},
         "split": {"n": {"train": 80, "validation": 20, "test": 40}},
@@ -104,6 +105,13 @@ def test_a_difference_within_the_noise_is_called_not_settled_and_one_seed_tells_
     page = (tmp_path / "out" / "results.md").read_text()
     assert "too few seeds to tell" in page
     assert "| InfoNCE | 51.0 |" in page
+
+
+def test_how_far_classes_are_apart_is_a_measure(tmp_path):
+    experiment = _experiment(tmp_path, measures=["class_separation"], seeds=[0])
+    _write_runs(tmp_path / "out", experiment)
+    summary = summarise_experiment(tmp_path / "out", experiment=experiment)
+    assert summary["mean"].tolist() == pytest.approx([0.4, 0.35, 0.3, 0.25])
 
 
 def test_every_figure_is_written_as_png_and_svg_with_its_numbers(tmp_path):

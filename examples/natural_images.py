@@ -50,7 +50,8 @@ for name, (objective, epochs) in losses.items():
     summary = json.loads((evaluation / "evaluation.json").read_text())
     top1 = summary["metrics"]["accuracy"]
     low, high = top1["interval"]
-    print(f"{name:10s} top-1 of {summary['split']['n']['test']} test images: {top1['mean']:.3f} [{low:.3f}, {high:.3f}]")
+    n_test = summary["split"]["n"]["test"]
+    print(f"{name:10s} top-1 of {n_test} test images: {top1['mean']:.3f} [{low:.3f}, {high:.3f}]")
 
 # %% One file for a reviewer
 print("Report:", neurocontrast.report(evaluation))

@@ -95,13 +95,12 @@ def _encoded(
 def reestimate_model(session: Session, *, after_batch: Callable[[], None]) -> dict[str, object]:
     """Re-estimate all BatchNorm statistics on un-augmented training samples; return what was done for the encoder's.
 
-    Up to 1,000 of them, drawn by the run's seed: more would not move an average.
+    Up to 1,000 of them, drawn by the run's seed: more would not move an average. Where the encoder has no such layers,
+    the head keeps its running averages of training, which are of whole batches also where micro-batches pass the encoder.
     """
-    record = _reestimate(session, session.model, after_batch=after_batch)
-    n_layers = len(layers_of(session.model.encoder))
-    if n_layers == 0:  # what was read was read for the head
-        record |= {"n_scans": 0, "n_batches": 0}
-    return {**record, "n_layers": n_layers}
+    layers = layers_of(session.model.encoder)
+    record = _reestimate(session, session.model if layers else session.model.encoder, after_batch=after_batch)
+    return {**record, "n_layers": len(layers)}
 
 
 def _reestimate(session: Session, module: nn.Module, *, after_batch: Callable[[], None]) -> dict[str, object]:

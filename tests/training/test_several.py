@@ -66,7 +66,7 @@ DESCENT = {"optimizer": "sgd", "learning_rate": 1e-3}
                 "learning_rate": 1e-5,
             },
         ),
-        # Its steep loss makes a hundred times rounding of rounding in the gradient; faster, the two runs part from there.
+        # Its steep loss makes rounding a hundred times larger in the gradient; faster, the two runs part from there.
         (2, {"encoder": SMALL_RESNET, "ema_decay": 0.5, "optimizer": "sgd", "learning_rate": 1e-6}),
     ],
     ids=["three", "micro-batches", "averaged", "densenet", "images"],

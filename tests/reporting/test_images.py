@@ -217,6 +217,14 @@ def test_pairs_are_counted_by_true_and_given_class(tmp_path, make_images):
     assert pairs["share"].tolist() == [0.4, 0.1]
 
 
+def test_where_nothing_is_wrong_that_is_said(tmp_path, make_images, parse):
+    folder = make_images(tmp_path / "right", classes=("a", "b", "c"), n=30)
+    table = pd.read_csv(folder / "predictions.tsv", sep="\t")
+    table.assign(y_pred=table["y_true"]).to_csv(folder / "predictions.tsv", sep="\t", index=False)
+    assert "No image was given a wrong class." in _section(folder, "confusion", parse)
+    assert "No image was given a wrong class." in _section(folder, "gallery", parse)
+
+
 def test_many_classes_become_a_heat_map_and_the_extremes_of_recall(tmp_path, make_images):
     names = [f"kind of thing {index:03d}" for index in range(40)]
     pictures = _pictures(make_images(tmp_path / "many", classes=names, n=200))

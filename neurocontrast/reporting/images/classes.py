@@ -84,7 +84,8 @@ def confused_pairs(files: EvaluationFiles, *, limit: int = 12) -> pd.DataFrame:
         if row != column
     ]
     columns = ["true", "given", "n", "share", "n_back"]
-    return pd.DataFrame(rows, columns=columns).nlargest(limit, "n").reset_index(drop=True)
+    pairs = pd.DataFrame(rows, columns=columns).sort_values("n", ascending=False, kind="stable")
+    return pairs.head(limit).reset_index(drop=True)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from neurocontrast.reporting.metrics import (
     number_text,
     point_estimate,
 )
-from neurocontrast.reporting.naming import join_words, probe_text
+from neurocontrast.reporting.naming import join_words, probe_text, value_text
 
 __all__ = [
     "SHARES",
@@ -119,7 +119,7 @@ def probe_details(files: EvaluationFiles, by: str = "") -> str:
         name += f", by stochastic gradient descent ({', '.join(told)})"
     strength = ""
     if probe.get("strength") is not None and probe.get("strength_name"):
-        strength = f", {str(probe['strength_name']).replace('_', ' ')} = {probe['strength']:g}"
+        strength = f", {str(probe['strength_name']).replace('_', ' ')} = {value_text(probe['strength'])}"
     if not files.fixed:
         inside = ", inside" if by else " fitted inside"
         return f"{name}{inside} each training fold, {strength.removeprefix(', ') or 'its penalty'} chosen there"

@@ -96,7 +96,7 @@ def build_confusion(files: EvaluationFiles, options: ReportOptions) -> Section:
     return Section("errors", "What is taken for what", blocks)
 
 
-def _pair_table(files: EvaluationFiles) -> Table:
+def _pair_table(files: EvaluationFiles) -> Table | Paragraph:
     rows = [
         (
             Cell(str(row["true"]), heading=True),
@@ -106,6 +106,8 @@ def _pair_table(files: EvaluationFiles) -> Table:
         )
         for row in confused_pairs(files).to_dict("records")
     ]
+    if not rows:
+        return Paragraph("No image was given a wrong class.", role="note")
     header = ("Of class", "given", "Images", "The other way")
     return Table("The commonest mistakes.", header, rows, text_columns=(0, 1))
 

@@ -96,7 +96,7 @@ def reestimate_model(session: Session, *, after_batch: Callable[[], None]) -> di
     """Re-estimate all BatchNorm statistics on un-augmented training samples; return what was done for the encoder's.
 
     Up to 1,000 of them, drawn by the run's seed: more would not move an average. Where the encoder has no such layers,
-    the head keeps its running averages of training, which are of whole batches also where micro-batches pass the encoder.
+    the head keeps its running averages of training, which are of whole batches even if micro-batches pass the encoder.
     """
     layers = layers_of(session.model.encoder)
     record = _reestimate(session, session.model if layers else session.model.encoder, after_batch=after_batch)

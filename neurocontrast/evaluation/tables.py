@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 
 import numpy as np
@@ -53,7 +54,10 @@ def part_table(target: Target, split: Split) -> pd.DataFrame:
 def prediction_table(
     table: pd.DataFrame, target: Target, models: dict[str, OutOfFold], *, with_paths: bool = False
 ) -> pd.DataFrame:
-    """Return one row a tested scan and repeat: who, where, the truth, and what was predicted; its file on request."""
+    """Return one row a tested scan and repeat: who, where, the truth, and what was predicted.
+
+    On request also its file, without the folder: the table travels, and folders can name people.
+    """
     embedding, baseline = models["embedding"], models["baseline"]
     labels = np.array(target.classes, dtype=object)
     parts = []
@@ -61,6 +65,8 @@ def prediction_table(
         rows = np.flatnonzero(folds >= 0)
         shown = ["participant_id", "subject_id", "session", "site", "age", "sex"]
         part = table.loc[rows, [*shown, "path"] if with_paths else shown].copy()
+        if with_paths:
+            part["path"] = part["path"].map(os.path.basename, na_action="ignore")
         part["repeat"], part["fold"] = repeat, folds[rows]
         part["y_true"] = target.labels()[rows]
         if target.kind == "multiclass":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -61,11 +62,18 @@ def _with_paths(answers: pd.DataFrame, files: EvaluationFiles, first: pd.DataFra
     if "participant_id" in first:
         answers = answers.assign(participant_id=first["participant_id"])
     if "path" in first:
-        return answers.assign(path=first["path"])
+        folder = _folder_of_stores(files)
+        return answers.assign(path=[path if pd.isna(path) else str(folder / str(path)) for path in first["path"]])
     if files.scans is None or "participant_id" not in answers or "participant_id" not in files.scans:
         return answers.assign(path=None)
     known = files.scans.drop_duplicates("participant_id").set_index("participant_id")["path"]
     return answers.assign(path=answers["participant_id"].map(known))
+
+
+def _folder_of_stores(files: EvaluationFiles) -> Path:
+    """Return where the images lie, which scans.tsv alone tells: predictions name no folder."""
+    known = [] if files.scans is None or "path" not in files.scans else files.scans["path"].dropna().tolist()
+    return Path(str(known[0])).parent if known else Path()
 
 
 def confused_pairs(files: EvaluationFiles, *, limit: int = 12) -> pd.DataFrame:

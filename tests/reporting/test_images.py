@@ -155,6 +155,19 @@ def test_tested_images_are_shown_as_they_are(image_folder: Path):
     assert (numbers["y_true"] != numbers["given"]).all()
 
 
+def test_images_are_found_beside_those_of_scans_tsv(image_folder: Path, tmp_path: Path):
+    """Predictions name no folder."""
+    moved = shutil.copytree(image_folder, tmp_path / "moved")
+    (moved / "elsewhere").mkdir()
+    store = (moved / "images.npy").rename(moved / "elsewhere" / "images.npy")
+    pd.DataFrame({"participant_id": ["test-00003"], "path": [f"{store}#3"]}).to_csv(
+        moved / "scans.tsv", sep="\t", index=False
+    )
+    paths = given_answers(read_evaluation(moved))["path"]
+    assert paths[7] == f"{store}#7"
+    assert all(picture is not None for picture in read_pictures(paths.head(5), folder=moved))
+
+
 def test_the_worst_mistakes_come_first(image_folder: Path):
     answers = given_answers(read_evaluation(image_folder))
     wrong = answers[answers["wrong"]].sort_values("of_truth")

@@ -30,7 +30,10 @@ SOURCES = {"linear": "cifar", "sincere": "cifar", "hard": "cifar", "cclk": "fash
 
 @dataclass(frozen=True)
 class Ordering:
-    """One ordering that a paper reports: `higher` above `lower` in a measure."""
+    """One ordering that a paper reports: `higher` above `lower` in a measure; of another experiment where it says so.
+
+    Seeds are paired across experiments too: `linear`, `sincere` and `hard` have the same images.
+    """
 
     experiment: str
     higher: str
@@ -45,6 +48,7 @@ ORDERINGS = (
     Ordering("linear", "conditional", "supcon"),
     Ordering("linear", "alignment_uniformity", "simclr"),
     Ordering("sincere", "sincere", "supcon", "class_separation", "head"),
+    Ordering("sincere", "sincere", "linear/simclr"),
     Ordering("sincere", "sincere", "supcon", "cosine_difference", "head"),
     Ordering("sincere", "sincere", "supcon"),
     Ordering("cclk", "cosine", "infonce"),
@@ -54,6 +58,7 @@ ORDERINGS = (
     Ordering("fair", "fair_cclk", "infonce", "sensitive_mse"),
     Ordering("fair", "fair_cclk", "infonce"),
     Ordering("fair", "fair_cclk", "clusters_10", "sensitive_mse"),
+    Ordering("fair", "fair_cclk", "clusters_20", "sensitive_mse"),
     Ordering("fair", "clusters_20", "clusters_3", "sensitive_mse"),
     Ordering("hard", "hard_negative", "infonce"),
     Ordering("hard", "hard_negative_cclk", "infonce"),
@@ -69,14 +74,19 @@ def run(results: Path, experiment: str, source: str | None, extra: list[str]) ->
     subprocess.run(command, cwd=ROOT, check=True)
 
 
-def difference(values: pd.DataFrame, ordering: Ordering) -> tuple[float, float, float, int]:
+def difference(found: dict[str, Path], ordering: Ordering) -> tuple[float, float, float, int]:
     """Return the mean difference over seeds, its interval, and the number of seeds."""
-    chosen = values[(values["measure"] == ordering.measure) & (values["layer"] == ordering.layer)]
-    by_seed = chosen.pivot(index="seed", columns="variant", values="value")
-    if not {ordering.higher, ordering.lower} <= set(by_seed):
-        return (float("nan"),) * 3 + (0,)
-    found = (by_seed[ordering.higher] - by_seed[ordering.lower]).dropna()
-    return (*mean_interval(found), len(found))
+    sides = []
+    for name in (ordering.higher, ordering.lower):
+        experiment, _, variant = name.rpartition("/")
+        folder = found.get(experiment or ordering.experiment)
+        values = pd.DataFrame() if folder is None else pd.read_csv(folder / "values.tsv", sep="\t")
+        if values.empty:
+            return (float("nan"),) * 3 + (0,)
+        kept = (values["measure"] == ordering.measure) & (values["layer"] == ordering.layer)
+        sides.append(values[kept & (values["variant"] == variant)].set_index("seed")["value"])
+    differences = (sides[0] - sides[1]).dropna()
+    return (*mean_interval(differences), len(differences))
 
 
 def verdict(mean: float, low: float, high: float) -> str:
@@ -133,8 +143,7 @@ def main() -> None:
     for ordering in ORDERINGS:
         if ordering.experiment not in found:
             continue
-        values = pd.read_csv(found[ordering.experiment] / "values.tsv", sep="\t")
-        mean, low, high, n = difference(values, ordering)
+        mean, low, high, n = difference(found, ordering)
         name = MEASURES[ordering.measure]
         said = format_estimate(mean, low, high, name, signed=True)
         print(f"| {ordering.experiment} | {ordering.higher} > {ordering.lower} | {name.short} | {said} | {n} | "

@@ -247,7 +247,8 @@ def test_scans_in_a_space_of_their_own_are_told(tmp_path):
 
 
 def test_a_probe_of_what_the_head_made_is_refused(study, tmp_path):
-    evaluation = shutil.copytree(study.evaluation, tmp_path / "evaluation")
+    # Another test of this study may have left a map beside the evaluation.
+    evaluation = shutil.copytree(study.evaluation, tmp_path / "evaluation", ignore=lambda *_: ["explanation"])
     described = json.loads((evaluation / "probe" / "probe.json").read_text())
     described["encoder"] += ", head"
     (evaluation / "probe" / "probe.json").write_text(json.dumps(described))

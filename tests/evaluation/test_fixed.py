@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+
 import numpy as np
 import pandas as pd
 import pytest

@@ -139,6 +139,12 @@ class EvaluationFiles:
         return words_of(self.summary.get("run"))
 
     @property
+    def run(self) -> Mapping[str, Any]:
+        """What the embeddings say of the pretraining run; empty where they say nothing."""
+        run = self.summary.get("run")
+        return run if isinstance(run, Mapping) else {}
+
+    @property
     def fixed(self) -> bool:
         """Whether there is one test set, given beforehand, and not cross-validation."""
         return self.summary["splits"] == "fixed" or isinstance(self.summary.get("split"), Mapping)

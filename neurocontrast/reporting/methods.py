@@ -49,11 +49,6 @@ def write_methods(files: EvaluationFiles, cite: Citations) -> list[tuple[str, st
     return [(heading, text) for heading, text in paragraphs if text]
 
 
-def _run(files: EvaluationFiles) -> Mapping[str, Any]:
-    run = files.summary.get("run")
-    return run if isinstance(run, Mapping) else {}
-
-
 def _images(files: EvaluationFiles, cite: Citations) -> str:
     n = files.summary.get("n") or {}
     text = "The data are simulated. " if files.simulated else ""
@@ -63,7 +58,7 @@ def _images(files: EvaluationFiles, cite: Citations) -> str:
     if excluded:
         named = join_words([f"{str(reason).replace('_', ' ')}: {count}" for reason, count in excluded.items()])
         text += f", after {sum(excluded.values())} scans had been excluded ({named})"
-    preprocessing = _run(files).get("preprocessing")
+    preprocessing = files.run.get("preprocessing")
     text += "."
     return text + (" " + _preprocessing(preprocessing, cite) if isinstance(preprocessing, Mapping) else "")
 
@@ -112,7 +107,7 @@ def _pretraining(files: EvaluationFiles, cite: Citations) -> str:
     text += objective_text(objective) + cite_loss(objective, cite)
     if objective.get("temperature") is not None:
         text += f", at temperature {value_text(objective['temperature'])}"
-    run = _run(files)
+    run = files.run
     text += f", for {run['epochs']} epochs" if run.get("epochs") else ""
     text += f" on {run['n_training_scans']} scans" if run.get("n_training_scans") else ""
     text += (
@@ -131,7 +126,7 @@ def features_place(files: EvaluationFiles) -> str:
 
 def cite_encoder(files: EvaluationFiles, cite: Citations) -> str:
     """Return the mark of the encoder's reference, after a space; nothing where it has none."""
-    encoder = _run(files).get("encoder")
+    encoder = files.run.get("encoder")
     name = str(encoder.get("name") if isinstance(encoder, Mapping) else encoder)
     found = next((key for key in ("densenet", "resnet", "lenet") if name.startswith(key)), None)
     return f" {cite(found)}" if found else ""
@@ -166,7 +161,7 @@ def _prediction(files: EvaluationFiles, cite: Citations) -> str:
         text += f" {s['n_overlap']} of the subjects had also been in the pretraining cohort."
     elif any("overlap_unknown" in str(warning) for warning in s.get("warnings") or []):
         text += " Whether a subject had been in the pretraining cohort could not be checked."
-    elif _run(files) and s.get("n_overlap") == 0:
+    elif files.run and s.get("n_overlap") == 0:
         text += " No evaluated subject had been in the pretraining cohort."
     if files.kind != "continuous":
         youden = f" {cite('youden')}" if (s.get("threshold") or {}).get("rule") == "youden" else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.images.origin import (
@@ -44,11 +43,6 @@ def write_methods(files: EvaluationFiles, cite: Citations) -> list[tuple[str, st
     return [(heading, text) for heading, text in paragraphs if text]
 
 
-def _run(files: EvaluationFiles) -> Mapping[str, Any]:
-    run = files.summary.get("run")
-    return run if isinstance(run, Mapping) else {}
-
-
 def _images(files: EvaluationFiles, cite: Citations) -> str:
     origin = read_origin(files)
     name, settings = dataset_name(origin), origin.get("settings")
@@ -66,7 +60,7 @@ def _images(files: EvaluationFiles, cite: Citations) -> str:
     text += "".join(f"{sentence} " for sentence in statements(origin))
     if settings.get("background"):
         text += f"The colour of the background is the sensitive variable, as in {cite('cclk')}. "
-    contract = _run(files).get("preprocessing") or {}
+    contract = files.run.get("preprocessing") or {}
     if image_size(files):
         text += f"Images have {image_size(files)} values (channels × height × width)"
         channels = contract.get("standardise") == "channels" and contract.get("mean") and contract.get("std")
@@ -81,7 +75,7 @@ def _images(files: EvaluationFiles, cite: Citations) -> str:
 
 
 def _representation(files: EvaluationFiles, cite: Citations) -> str:
-    objective, run = files.summary.get("objective"), _run(files)
+    objective, run = files.summary.get("objective"), files.run
     if not isinstance(objective, Mapping) or not objective.get("loss"):
         return "How the encoder was pretrained is not recorded in the embeddings."
     text = f"An encoder ({encoder_text(files)}{cite_encoder(files, cite)}) was pretrained by contrastive learning with "
@@ -111,7 +105,7 @@ def _representation(files: EvaluationFiles, cite: Citations) -> str:
 def _views(files: EvaluationFiles, cite: Citations) -> str:
     if not files.summary.get("objective"):
         return ""
-    told = augment_text(_run(files).get("augment"))
+    told = augment_text(files.run.get("augment"))
     text = f"Two random views of each image were compared {cite('ntxent')}"
     return f"{text}: {told}." if told else f"{text}; their operations are in config.yaml of the pretraining run."
 

@@ -71,7 +71,7 @@ def statements(origin: Mapping[str, Any]) -> list[str]:
 
 def image_size(files: EvaluationFiles) -> str:
     """Write the size of an image: "3 × 32 × 32"; empty where it is not recorded."""
-    contract = (files.summary.get("run") or {}).get("preprocessing") or {}
+    contract = files.run.get("preprocessing") or {}
     shape = contract.get("shape") or ()
     return " × ".join(str(size) for size in shape)
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from neurocontrast.data.images import is_image_path, split_image_path
+
 __all__ = ["LARGEST_SIDE", "read_pictures", "store_of"]
 
 LARGEST_SIDE = 96
@@ -21,11 +23,11 @@ def store_of(path: object, *, folder: Path) -> tuple[Path, int] | None:
 
     A relative path is looked for as it stands, and then in the evaluation folder.
     """
-    name, mark, row = str(path).rpartition("#")
-    if not mark or not name.endswith(".npy") or not (row.isascii() and row.isdigit()):
+    if not is_image_path(str(path)):
         return None
-    places = (Path(name), folder / name)
-    return next((place for place in places if place.is_file()), places[0]), int(row)
+    store, row = split_image_path(str(path))
+    places = (store, folder / store)
+    return next((place for place in places if place.is_file()), places[0]), row
 
 
 def read_pictures(paths: Sequence[object], *, folder: Path) -> list[Pixels | None]:

@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo
 
-.PHONY: help demo test test-slow lint types layers check setup clean
+.PHONY: help demo test test-slow doctest slurm lint types layers check setup clean
 
 help:
 	@echo "make demo   simulated cohort -> pretraining -> embeddings -> cross-validation -> report (in $(DEMO)/)"
 	@echo "make test   every default test"
-	@echo "make check  tests, slow tests, lint, types, import layers, examples: what continuous integration runs"
+	@echo "make slurm  install SLURM itself (Debian, Ubuntu; as root), with which slow tests run a cluster of this machine"
+	@echo "make check  tests, slow tests, doctests, lint, types, import layers, examples: what continuous integration runs"
 	@echo "make clean  remove the virtual environment and the demo"
 
 setup: $(VENV)/.installed
@@ -20,7 +21,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV) \
 	  || { echo "Python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv"; exit 2; }
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,images,workflow]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,images,slurm]'
 	@touch $@
 
 demo: setup
@@ -34,6 +35,13 @@ test: setup
 
 test-slow: setup
 	$(PYTEST) -m slow
+
+doctest: setup
+	$(PYTEST) --doctest-modules neurocontrast
+
+slurm:
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client munge >/dev/null
 
 lint: setup
 	$(BIN)/ruff check .

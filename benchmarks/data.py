@@ -1,13 +1,15 @@
 """What preprocessing and the cache cost, beside nibabel's own decoding, MONAI's transforms and a plain read.
 
-Reads the same .nii.gz files with (a) nibabel alone, (b) this package's load_volume, (c) that and the entry of the
+Reads the same .nii.gz files with (a) nibabel alone, (b) this package's transforms, (c) those and the entry of the
 cache written, (d) MONAI's chain of the same steps (load, orient to RAS, resample, crop or pad, z-score), in turn, one
-thread. Then what each choice of intensities, edge and view adds to (b), where the images are skull-stripped, and what
+thread; with --before also (e) the package of another checkout. Then (b) with one part of MONAI's in the place of ours,
+and what each choice of intensities, edge and view adds to (b), where the images are skull-stripped, and what
 erosion takes beside SciPy's. Then an epoch from the cache, in batches, beside plain reads of the same bytes: from the
 page cache, and from the disk after the kernel was asked to forget them.
 
     python benchmarks/data.py                       # simulated brains of 1 mm; about three minutes
     python benchmarks/data.py --images FOLDER       # .nii.gz files of your own
+    python benchmarks/data.py --before CHECKOUT     # the same beside another checkout: git worktree add CHECKOUT COMMIT
 """
 
 from __future__ import annotations
@@ -16,10 +18,13 @@ import argparse
 import contextlib
 import datetime
 import functools
+import json
 import os
 import platform
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,16 +34,37 @@ import nibabel as nib
 import numpy as np
 import scipy.ndimage
 import torch
+from monai.transforms import (
+    Compose,
+    LoadImage,
+    LoadImaged,
+    NormalizeIntensity,
+    NormalizeIntensityd,
+    Orientation,
+    Orientationd,
+    ResizeWithPadOrCrop,
+    ResizeWithPadOrCropd,
+    Spacing,
+    Spacingd,
+)
 
 import neurocontrast
 from neurocontrast.data import fit_preprocessing
 from neurocontrast.data.batches import read_batches
-from neurocontrast.data.brain_mask import brain_of, erode
 from neurocontrast.data.cache import VolumeCache
 from neurocontrast.data.cohort import read_cohort
-from neurocontrast.data.datasets import VolumeDataset
-from neurocontrast.data.scans import read_scan
-from neurocontrast.data.volumes import Preprocessing, load_volume
+from neurocontrast.data.datasets import CohortDataset
+from neurocontrast.transforms import (
+    CheckFieldOfViewd,
+    IsalNibabelReader,
+    LoadScand,
+    ResampleByAread,
+    ZScoreBraind,
+    ZScored,
+)
+from neurocontrast.transforms.compose import boxing, load_volume
+from neurocontrast.transforms.masks import erode
+from neurocontrast.transforms.preprocessing import Preprocessing
 
 Timed = Callable[[], object]
 
@@ -50,7 +76,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.scratch) as scratch:
         paths = _images(options, Path(scratch))
         preprocessing = Preprocessing(spacing_mm=options.spacing_mm, shape=tuple(options.shape))
-        first_reading(paths, preprocessing, options.repeats, Path(scratch))
+        first_reading(paths, preprocessing, options, Path(scratch))
+        parts_of_monai(paths, preprocessing, options.repeats)
+        if options.first_reading_alone:
+            return
         inside_the_brain(paths, preprocessing, options.repeats)
         erosion(paths, preprocessing, options.repeats)
         epoch_from_cache(paths, preprocessing, options, Path(scratch))
@@ -62,6 +91,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--scratch", type=Path, help="where the cache is made; the disk whose speed is measured")
     parser.add_argument("--spacing-mm", type=float, default=1.5)
     parser.add_argument("--shape", type=int, nargs=3, default=[121, 145, 121])
+    parser.add_argument("--before", type=Path, help="another checkout of the repository, to be timed beside this one")
+    parser.add_argument("--first-reading-alone", action="store_true", help="stop after the first reading")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--scans", type=int, default=256, help="scans of an epoch from the cache")
     parser.add_argument("--batch-size", type=int, default=16)
@@ -72,11 +103,11 @@ def _images(options: argparse.Namespace, scratch: Path) -> list[str]:
     if options.images is not None:
         return [str(path) for path in sorted(options.images.glob("*.nii.gz"))]
     table = neurocontrast.simulate(scratch / "cohort", n_subjects=4, n_sites=2, spacing_mm=1.0)
-    return VolumeDataset(read_cohort(table), VolumeCache(scratch / "unused", Preprocessing())).paths
+    return CohortDataset.from_cache(read_cohort(table), VolumeCache(scratch / "unused", Preprocessing())).paths
 
 
 # --- the first reading ----------------------------------------------------------------------------------------------
-def first_reading(paths: list[str], preprocessing: Preprocessing, repeats: int, scratch: Path) -> None:
+def first_reading(paths: list[str], preprocessing: Preprocessing, options: argparse.Namespace, scratch: Path) -> None:
     def made(path: str) -> None:
         folder = scratch / "made"
         VolumeCache(folder, preprocessing).prepare([path], n_workers=0)
@@ -84,15 +115,17 @@ def first_reading(paths: list[str], preprocessing: Preprocessing, repeats: int, 
 
     readers: dict[str, Callable[[str], object]] = {
         "nibabel, decoding alone": lambda path: nib.load(path).get_fdata(dtype=np.float32),
-        "`load_volume`": lambda path: load_volume(path, preprocessing),
+        "`brain_transforms`": lambda path: load_volume(path, preprocessing),
         "the same, and kept in the cache": made,
         "MONAI's transforms, the same steps": _monai_chain(preprocessing),
     }
+    if options.before is not None:
+        readers[BEFORE] = Before(options.before, preprocessing)
     ratios: dict[str, list[float]] = {name: [] for name in readers}
     milliseconds: dict[str, list[float]] = {name: [] for name in readers}
     for path in paths:
         calls = {name: functools.partial(read, path) for name, read in readers.items()}
-        seconds = in_turn(calls, repeats, time.process_time)
+        seconds = in_turn(calls, options.repeats, time.process_time)
         least = {name: min(values) for name, values in seconds.items()}
         for name, value in least.items():
             milliseconds[name].append(1000 * value)
@@ -105,18 +138,81 @@ def first_reading(paths: list[str], preprocessing: Preprocessing, repeats: int, 
     for name in readers:
         low, middle, high = min(ratios[name]), statistics.median(ratios[name]), max(ratios[name])
         print(f"| {name} | {statistics.median(milliseconds[name]):.1f} | {middle:.2f} ({low:.2f}–{high:.2f}) |")
+    if options.before is not None:
+        pairs = zip(ratios["`brain_transforms`"], ratios[BEFORE], strict=True)
+        after = [here / there for here, there in pairs]
+        print(f"\nOver the other checkout: {statistics.median(after):.2f} ({min(after):.2f}–{max(after):.2f})")
+
+
+class Before:
+    """Reads scans with the package of another checkout, in a process of its own."""
+
+    def __init__(self, checkout: Path, preprocessing: Preprocessing) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", READ_ON_REQUEST, json.dumps(preprocessing.model_dump(mode="json"))],
+            env={**os.environ, "PYTHONPATH": str(checkout.resolve())},
+            cwd=checkout,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, path: str) -> float:
+        """Return the CPU seconds of reading a scan."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(Path(path).resolve(), file=self.process.stdin, flush=True)
+        return float(self.process.stdout.readline())
+
+
+BEFORE = "the other checkout's `load_volume`"
+READ_ON_REQUEST = """
+import json, sys, time
+import torch
+try:
+    from neurocontrast.transforms import Preprocessing, load_volume
+except ImportError:
+    from neurocontrast.data import Preprocessing, load_volume
+
+torch.set_num_threads(1)
+preprocessing = Preprocessing(**json.loads(sys.argv[1]))
+for line in sys.stdin:
+    start = time.process_time()
+    load_volume(line.strip(), preprocessing)
+    print(time.process_time() - start, flush=True)
+"""
+
+
+def parts_of_monai(paths: list[str], preprocessing: Preprocessing, repeats: int) -> None:
+    """Show what the first reading takes with one of MONAI's transforms in the place of one of ours."""
+    grid = {"spacing_mm": preprocessing.spacing_mm, "shape": preprocessing.shape}
+    load, check, zscore = LoadScand("image"), CheckFieldOfViewd("image", **grid), ZScored("image")
+    resample = ResampleByAread("image", axcodes="RAS", background="corners", **grid)
+    orient = Orientationd("image", "RAS", labels=None)
+    monais = [Spacingd("image", (preprocessing.spacing_mm,) * 3), ResizeWithPadOrCropd("image", preprocessing.shape)]
+    fast = LoadImaged("image", reader=IsalNibabelReader, ensure_channel_first=True)
+    chains = {
+        "`brain_transforms`": [load, check, resample, zscore],
+        "`LoadImaged`": [LoadImaged("image", ensure_channel_first=True), check, resample, zscore],
+        "`LoadImaged(reader=IsalNibabelReader)`": [fast, check, resample, zscore],
+        "`Orientationd` before resampling": [load, orient, check, resample, zscore],
+        "`Orientationd`, `Spacingd`, `ResizeWithPadOrCropd`": [load, orient, check, *monais, zscore],
+        "`ZScoreBraind`": [load, check, resample, ZScoreBraind("image")],
+        "`NormalizeIntensityd(nonzero=True)`": [load, check, resample, NormalizeIntensityd("image", nonzero=True)],
+    }
+    ratios: dict[str, list[float]] = {name: [] for name in chains}
+    for path in paths:
+        calls = {name: functools.partial(Compose(chain), {"image": path}) for name, chain in chains.items()}
+        least = {name: min(values) for name, values in in_turn(calls, repeats, time.process_time).items()}
+        for name, value in least.items():
+            ratios[name].append(value / least["`brain_transforms`"])
+    print("\nA part of MONAI's in the place of ours: CPU time over `brain_transforms`, median and range over scans\n")
+    print("| | over `brain_transforms` |\n|---|---|")
+    for name, values in ratios.items():
+        print(f"| {name} | {statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f}) |")
 
 
 def _monai_chain(preprocessing: Preprocessing) -> Callable[[str], object]:
-    from monai.transforms import (
-        Compose,
-        LoadImage,
-        NormalizeIntensity,
-        Orientation,
-        ResizeWithPadOrCrop,
-        Spacing,
-    )
-
     return Compose(
         [
             LoadImage(ensure_channel_first=True),
@@ -154,15 +250,16 @@ def inside_the_brain(paths: list[str], preprocessing: Preprocessing, repeats: in
         least = {name: min(values) for name, values in in_turn(calls, repeats, time.process_time).items()}
         for name, value in least.items():
             ratios[name].append(value / least[first])
-    print("\nInside the brain: CPU time of `load_volume` over that with `zscore`, median and range over scans\n")
+    print("\nInside the brain: CPU time of `brain_transforms` over that with `zscore`, median and range over scans\n")
     print("| | over `zscore` |\n|---|---|")
     for name, values in ratios.items():
         print(f"| {name} | {statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f}) |")
 
 
 def erosion(paths: list[str], preprocessing: Preprocessing, repeats: int) -> None:
-    shape, spacing = preprocessing.shape, (preprocessing.spacing_mm or 1.0,) * 3
-    mask = brain_of(read_scan(paths[0]), shape, spacing)
+    spacing = (preprocessing.spacing_mm or 1.0,) * 3
+    brain = preprocessing.model_copy(update={"normalise": "percentile"})
+    mask = boxing(brain)({"image": paths[0]})["image_brain"].numpy()[0] != 0
     ball = np.linalg.norm(np.indices((5, 5, 5)) - 2, axis=0) <= 2
     radius = 2 * spacing[0]
     calls: dict[str, Timed] = {
@@ -211,7 +308,7 @@ def epoch_from_cache(
     _show_rates("from the disk", _in_turn_cold(cold, max(2, options.repeats // 2)), gib)
 
 
-def _cached(paths: list[str], preprocessing: Preprocessing, n_scans: int, scratch: Path) -> VolumeDataset:
+def _cached(paths: list[str], preprocessing: Preprocessing, n_scans: int, scratch: Path) -> CohortDataset:
     """Cache `n_scans` scans: the given ones, under as many names as it takes."""
     folder = scratch / "scans"
     folder.mkdir()
@@ -221,7 +318,9 @@ def _cached(paths: list[str], preprocessing: Preprocessing, n_scans: int, scratc
         shutil.copyfile(paths[i % len(paths)], copy)
         lines.append(f"s{i:04d}\t{copy.name}")
     (folder / "participants.tsv").write_text("\n".join(lines) + "\n")
-    dataset = VolumeDataset(read_cohort(folder / "participants.tsv"), VolumeCache(scratch / "cache", preprocessing))
+    dataset = CohortDataset.from_cache(
+        read_cohort(folder / "participants.tsv"), VolumeCache(scratch / "cache", preprocessing)
+    )
     dataset.cache.prepare(dataset.paths, n_workers=0)
     os.sync()  # the kernel forgets only what is on the disk
     return dataset
@@ -239,7 +338,7 @@ def _read_and_drop(files: list[Path]) -> None:
 
 
 def _epoch(
-    dataset: VolumeDataset, batches: list[list[int]], *, n_readers: int, widened: torch.Tensor | None = None
+    dataset: CohortDataset, batches: list[list[int]], *, n_readers: int, widened: torch.Tensor | None = None
 ) -> None:
     with contextlib.closing(read_batches(dataset, batches, n_readers=n_readers)) as reading:
         for rows, volumes in reading:
@@ -269,14 +368,17 @@ def _in_turn_cold(calls: dict[str, tuple[Timed, Timed]], repeats: int) -> dict[s
 
 
 def in_turn(calls: dict[str, Timed], repeats: int, clock: Callable[[], float]) -> dict[str, list[float]]:
-    """Time the calls one after the other, over and over, so that a slow moment of the machine meets all of them."""
+    """Time the calls one after the other, over and over, so that a slow moment of the machine meets all of them.
+
+    A call that returns a float has measured itself.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for repeat in range(repeats + 1):
         for name, call in calls.items():
             start = clock()
-            call()
+            measured = call()
             if repeat:  # the first round warms up imports and the page cache
-                seconds[name].append(clock() - start)
+                seconds[name].append(measured if isinstance(measured, float) else clock() - start)
     return seconds
 
 

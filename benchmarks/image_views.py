@@ -32,7 +32,10 @@ from kornia import augmentation
 from PIL import Image, ImageEnhance
 from torch import Tensor
 
-from neurocontrast.augment import (
+from neurocontrast.encoders import EncoderSettings, build_model
+from neurocontrast.losses import NTXent
+from neurocontrast.seeds import derive_generator, derive_uniforms
+from neurocontrast.transforms import (
     ColourJitterSettings,
     GrayscaleSettings,
     ImageAffineSettings,
@@ -40,13 +43,11 @@ from neurocontrast.augment import (
     ImageBlurSettings,
     ImageFlipSettings,
     PadCropSettings,
+    RandImageViewd,
     ResizedCropSettings,
-    TwoImageViews,
-    image_operations,
+    TwoViews,
 )
-from neurocontrast.encoders import EncoderSettings, build_model
-from neurocontrast.losses import NTXent
-from neurocontrast.seeds import derive_generator, derive_uniforms
+from neurocontrast.transforms.natural import operations as image_operations
 
 Timed = Callable[[int], object]
 JITTER = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
@@ -136,12 +137,16 @@ def pillow_operations(size: int) -> dict[str, Callable[[Image.Image, np.random.G
     return each | {"**a view** (SupCon)": view}
 
 
+def made_by(settings: ImageAugmentSettings) -> TwoViews:
+    return TwoViews(RandImageViewd("image", settings), seed=0)
+
+
 def candidates(images: Tensor, name: str) -> dict[str, Timed]:
     """Return calls that make a view of each image, as float32: ours, Kornia's, and Pillow's where it has it."""
-    size, numbers = images.shape[3], range(len(images))
-    views, module = TwoImageViews(our_views()[name], seed=0), kornia_modules(size)[name]
+    size, names = images.shape[3], [str(number) for number in range(len(images))]
+    views, module = made_by(our_views()[name]), kornia_modules(size)[name]
     calls: dict[str, Timed] = {
-        "ours": lambda i: views.view(images, numbers, epoch=i, view=0),
+        "ours": lambda i: views.view(images, names, epoch=i, view=0),
         "Kornia": lambda _i: module(images.to(torch.float32) / 255.0),
     }
     if name in pillow_operations(size) and images.device.type == "cpu":
@@ -194,7 +199,7 @@ def show_batch_dependence(options: argparse.Namespace) -> None:
 
     def ours(x: Tensor, which: Tensor) -> Tensor:
         settings = ImageAugmentSettings(affine=ImageAffineSettings(probability=0.5), blur=ImageBlurSettings())
-        return TwoImageViews(settings, seed=0).view(x, which, epoch=0, view=0)
+        return RandImageViewd("image", settings).batch(x, which.tolist())
 
     operations: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
         "Kornia: luma": lambda x, _: color.rgb_to_grayscale(x),
@@ -238,16 +243,19 @@ def show_numbers(options: argparse.Namespace) -> None:
 
 
 def show_step(options: argparse.Namespace) -> None:
-    """Print how much of a step (views, both passes, update) making views takes."""
+    """Print how much longer a step (views, both passes, update) takes with single operations by Kornia's functions."""
     images = random_images(options)
-    views = TwoImageViews(ImageAugmentSettings.supcon(), seed=0)
-    print(f"\nA step of {options.batch} images, two views of each, SupCon's settings, NT-Xent:\n")
-    print("| encoder | views, ms | rest of the step, ms | share of views |\n|---|---|---|---|")
+    names = [str(number) for number in range(options.batch)]
+    settings = {"SupCon": ImageAugmentSettings.supcon(), "with blur": ImageAugmentSettings(blur=ImageBlurSettings())}
+    print(f"\nA step of {options.batch} images, two views of each, NT-Xent; ms:\n")
+    print(
+        "| encoder, views | rest of the step | views | their share | the step with Kornia's … |\n|---|---|---|---|---|"
+    )
     for name in ("resnet_small", "resnet18"):
-        settings = EncoderSettings(name=name, projection=(128, 64), projection_norm="layers")
-        model, loss = build_model(settings).to(options.device), NTXent(temperature=0.5)
+        model = build_model(EncoderSettings(name=name, projection=(128, 64), projection_norm="layers"))
+        model, loss = model.to(options.device), NTXent(temperature=0.5)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-        made = views(images, range(options.batch), epoch=0)
+        made = made_by(settings["SupCon"])(images, names, epoch=0)
 
         def rest(_i: int, model=model, loss=loss, optimizer=optimizer, made=made) -> None:
             optimizer.zero_grad()
@@ -255,10 +263,45 @@ def show_step(options: argparse.Namespace) -> None:
             loss(*z.chunk(2)).backward()
             optimizer.step()
 
-        calls: dict[str, Timed] = {"views": lambda i: views(images, range(options.batch), epoch=i), "rest": rest}
-        ms = {name: 1e3 * value for name, value in least_seconds(calls, options).items()}
-        share = ms["views"] / sum(ms.values())
-        print(f"| {name} | {ms['views']:.0f} | {ms['rest']:.0f} | {share:.1%} |")
+        for preset, chosen in settings.items():
+            views = made_by(chosen)
+            calls: dict[str, Timed] = {"rest": rest, "views": lambda i, views=views: views(images, names, epoch=i)}
+            calls |= {other: partial(_with, change, calls["views"]) for other, change in KORNIA.items()}
+            ms = {each: 1e3 * value for each, value in least_seconds(calls, options).items()}
+            step = ms["rest"] + ms["views"]
+            others = ", ".join(f"{other}: {(ms['rest'] + ms[other]) / step - 1.0:+.1%}" for other in KORNIA)
+            shown = f"{ms['rest']:.0f} | {ms['views']:.0f} | {ms['views'] / step:.1%} | {others}"
+            print(f"| {name}, {preset} | {shown} |", flush=True)
+
+
+def _kornia_blur(x: Tensor, *, sigma_pixels: np.ndarray, radius_pixels: int | None, largest: float) -> Tensor:
+    from kornia import filters
+
+    radius = int(4.0 * largest + 0.5) if radius_pixels is None else radius_pixels
+    sigmas = torch.from_numpy(sigma_pixels.astype(np.float32))[:, None].expand(-1, 2).to(x.device)
+    return filters.gaussian_blur2d(x, (2 * radius + 1,) * 2, sigmas)
+
+
+def _kornia_hue(x: Tensor, turns: Tensor) -> Tensor:
+    return kornia.enhance.adjust_hue(x, turns * 2.0 * np.pi)
+
+
+KORNIA: dict[str, dict[str, Callable]] = {
+    "hue": {"hue": _kornia_hue},
+    "contrast": {"contrast": lambda x, factor: kornia.enhance.adjust_contrast_with_mean_subtraction(x, factor)},
+    "blur": {"blur": _kornia_blur},
+}
+
+
+def _with(change: dict[str, Callable], call: Timed, i: int) -> None:
+    """Call with another function in the place of one of the operations."""
+    blur, colours = image_operations.blur, image_operations.COLOUR_OPERATIONS
+    image_operations.blur = change.get("blur", blur)
+    image_operations.COLOUR_OPERATIONS = {name: change.get(name, ours) for name, ours in colours.items()}
+    try:
+        call(i)
+    finally:
+        image_operations.blur, image_operations.COLOUR_OPERATIONS = blur, colours
 
 
 def draw_picture(options: argparse.Namespace) -> None:
@@ -269,8 +312,8 @@ def draw_picture(options: argparse.Namespace) -> None:
     figure, axes = plt.subplots(len(rows), 1 + n_views, figsize=(9.6, 1.02 * len(rows)), dpi=150)
     for row, (axes_of_row, (name, preset, image)) in enumerate(zip(axes, rows, strict=True)):
         views = [image[None].float() / 255.0]
-        maker = TwoImageViews(preset, seed=0)
-        views += [maker.view(image[None], [row], epoch=epoch, view=0) for epoch in range(n_views)]
+        maker = made_by(preset)
+        views += [maker.view(image[None], [str(row)], epoch=epoch, view=0) for epoch in range(n_views)]
         for axis, view in zip(axes_of_row, views, strict=True):
             axis.imshow(view[0].permute(1, 2, 0).numpy(), interpolation="nearest")
             axis.set_xticks([], [])

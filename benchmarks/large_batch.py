@@ -20,7 +20,6 @@ from pathlib import Path
 
 import torch
 
-from neurocontrast.augment import AugmentSettings, TwoViews
 from neurocontrast.encoders import EncoderSettings, build_model
 from neurocontrast.kernels import Gaussian
 from neurocontrast.losses import YAwareInfoNCE
@@ -28,6 +27,7 @@ from neurocontrast.training import TrainingData, TrainingSettings, fit
 from neurocontrast.training.session import start_session
 from neurocontrast.training.state import Position
 from neurocontrast.training.steps import train_batches
+from neurocontrast.transforms import TwoViews, brain_views
 
 
 class Made:
@@ -64,7 +64,7 @@ def parts_of_run(n, point):
         loggers=("csv",),
     )
     model = build_model(EncoderSettings(norm=point["norm"]))
-    return model, YAwareInfoNCE(Gaussian("age", sigma=5.0)), TwoViews(AugmentSettings(), seed=0), data, settings
+    return model, YAwareInfoNCE(Gaussian("age", sigma=5.0)), TwoViews(brain_views(), seed=0), data, settings
 
 
 def peak_mib(device):
@@ -97,9 +97,8 @@ def gradient(point, micro):
 
 def exact_gradient(point):
     model, objective, views, data, _ = parts_of_run(point["batch"], {**point, "micro": None})
-    rows = torch.arange(point["batch"])
-    volumes = torch.stack([data.images[row]["image"] for row in rows.tolist()]).to(point["device"])
-    both = torch.cat(views(volumes, rows, epoch=0)).double()
+    volumes = torch.stack([data.images[row]["image"] for row in range(point["batch"])]).to(point["device"])
+    both = torch.cat(views(volumes, data.names[: point["batch"]], epoch=0)).double()
     z1, z2 = model.to(both)(both).chunk(2)
     objective(z1, z2, {"age": data.metadata["age"].to(both)}).backward()
     return flat(model)

@@ -21,10 +21,12 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
-from neurocontrast.evaluation.seeds import mean_interval
-from neurocontrast.reporting.experiments import MEASURES, format_estimate
-
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from pipelines.natural.experiment import MEASURES  # noqa: E402
+from pipelines.natural.results import format_estimate, mean_interval  # noqa: E402
+
 SOURCES = {"linear": "cifar", "sincere": "cifar", "hard": "cifar", "cclk": "fashion", "fair": None}
 
 

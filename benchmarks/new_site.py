@@ -35,9 +35,9 @@ import neurocontrast
 from neurocontrast.cli.progress import console_progress
 from neurocontrast.data.fitting import fit_preprocessing
 from neurocontrast.data.simulation import SimulationSettings
-from neurocontrast.data.volumes import load_volume
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.files import write_table
+from neurocontrast.transforms.compose import load_volume
 
 ROOT = Path(__file__).resolve().parent
 DESIGNS = {"transfer": ("novosibirsk",), "left-out": ("london", "ucla"), "simulated": ("four scanners",)}

@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from monai.data import MetaTensor
 from scipy import ndimage
 from scipy.stats import rankdata
 
-from neurocontrast.data.brain_mask import deep_part, erode, fill_largest, pack
 from neurocontrast.data.fitting import fit_scan, template_on_grid
-from neurocontrast.data.intensity import standard_landmarks, white_matter_peak
-from neurocontrast.data.scans import Scan, read_scan
-from neurocontrast.data.volumes import Preprocessing, box_scan, preprocess
+from neurocontrast.transforms import LoadScand, ResampleByAread
+from neurocontrast.transforms.compose import boxing
+from neurocontrast.transforms.images import affine_of, spacing_of, to_image, voxels_of
+from neurocontrast.transforms.intensity import standard_landmarks, white_matter_peak
+from neurocontrast.transforms.masks import deep_part, erode, fill_largest, pack
+from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["CHANGES", "Cohort", "Condition", "describe", "gram", "images", "read_cohort", "without_bias", "zones_of"]
 
@@ -75,20 +78,22 @@ def read_cohort(folder: Path, known_sites: Sequence[str], spacing_mm: float = 4.
     table = table[table["years"].notna()].reset_index(drop=True)
     paths = [str(folder / path) for path in table["path"]]
     grid = Preprocessing(shape=SHAPE, spacing_mm=spacing_mm, normalise="percentile")
-    boxed = [box_scan(read_scan(path), grid, name=path) for path in paths]
+    boxed = [boxing(grid)({"image": path}) for path in paths]
+    affine = affine_of(boxed[0]["image"])
+    scans = [voxels_of(item["image"])[0] for item in boxed]
+    masks = [voxels_of(item["image_brain"])[0] != 0 for item in boxed]
     white, fluid = [], []
-    for scan in boxed:
-        assert scan.inside is not None
-        scan.voxels[scan.inside] = np.maximum(scan.voxels[scan.inside], LEAST)
-        deep = scan.voxels[deep_part(scan.inside, scan.spacing_mm)]
+    for voxels, inside in zip(scans, masks, strict=True):
+        voxels[inside] = np.maximum(voxels[inside], LEAST)
+        deep = voxels[deep_part(inside, spacing_of(affine))]
         white.append(white_matter_peak(deep) or float("nan"))
         fluid.append(np.percentile(deep, FLUID_PERCENTILE))
     return Cohort(
         table=table,
         names=paths,
-        voxels=[scan.voxels for scan in boxed],
-        masks=[scan.inside for scan in boxed if scan.inside is not None],
-        spacing_mm=boxed[0].spacing_mm,
+        voxels=scans,
+        masks=masks,
+        spacing_mm=spacing_of(affine),
         white=np.array(white),
         fluid=np.array(fluid),
         template=template_on_grid(paths, grid.model_copy(update={"common_view": "template"})),
@@ -98,9 +103,10 @@ def read_cohort(folder: Path, known_sites: Sequence[str], spacing_mm: float = 4.
 
 def images(cohort: Cohort, condition: Condition) -> np.ndarray:
     """Return every scan as the models see it, a row each: changed, then preprocessed."""
-    scans = [Scan(_changed(cohort, i, condition), cohort.spacing_mm) for i in range(len(cohort.names))]
-    preprocessing = _fitted(cohort, condition, scans)
-    rows = [preprocess(scan, preprocessing, name=name) for scan, name in zip(scans, cohort.names, strict=True)]
+    affine = np.diag([*cohort.spacing_mm, 1.0])
+    scans = [to_image(_changed(cohort, i, condition)[None], affine, name=name) for i, name in enumerate(cohort.names)]
+    compose = _fitted(cohort, condition, scans).compose()
+    rows = [voxels_of(compose({"image": scan}, start=1)["image"]) for scan in scans]
     return np.stack(rows).reshape(len(rows), -1)
 
 
@@ -111,7 +117,7 @@ def _changed(cohort: Cohort, i: int, condition: Condition) -> np.ndarray:
     return voxels
 
 
-def _fitted(cohort: Cohort, condition: Condition, scans: Sequence[Scan]) -> Preprocessing:
+def _fitted(cohort: Cohort, condition: Condition, scans: Sequence[MetaTensor]) -> Preprocessing:
     """Fit on the sites that are known, as `pretrain` does; a view is that of the scans without their changes."""
     settings = {"spacing_mm": None, "shape": SHAPE, **condition.settings}
     known = np.flatnonzero(cohort.known)
@@ -284,17 +290,17 @@ def describe(paths: Sequence[str]) -> pd.DataFrame:
     template = None
     rows = []
     for path in paths:
-        scan = read_scan(path)
-        spacing, mask = scan.spacing_mm, fill_largest(scan.voxels != 0)
-        assert spacing is not None
+        image = ResampleByAread("image", axcodes="RAS")(LoadScand("image")({"image": path}))["image"]
+        stored = voxels_of(image)[0]
+        spacing, mask = spacing_of(affine_of(image)), fill_largest(stored != 0)
         if template is None:
             grid = Preprocessing(shape=mask.shape, spacing_mm=None, common_view="template")
             template = template_on_grid([path], grid)
             around = ndimage.binary_dilation(template, iterations=3)
             centre_to, spread_to = _moments(template)
         deep = deep_part(mask, spacing)
-        white = white_matter_peak(scan.voxels[deep]) or float("nan")
-        voxels = scan.voxels / np.float32(white)
+        white = white_matter_peak(stored[deep]) or float("nan")
+        voxels = stored / np.float32(white)
         lower, upper = np.percentile(voxels[deep], [25, 75])
         centre, spread = _moments(mask & around)
         rows.append(

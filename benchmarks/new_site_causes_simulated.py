@@ -13,9 +13,9 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.data.scans import Scan
 from neurocontrast.data.simulation import SimulationSettings, draw_person, render_scan
-from neurocontrast.data.volumes import Preprocessing, preprocess
+from neurocontrast.transforms.images import to_image
+from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["CAUSES", "INPUTS", "simulate_causes", "summarise"]
 
@@ -106,13 +106,16 @@ def _errors(
     settings: dict[str, Any],
     is_flattened: bool,
 ) -> dict[str, np.ndarray]:
-    preprocessing = Preprocessing(spacing_mm=None, shape=train[0].shape, **settings)
+    compose = Preprocessing(spacing_mm=None, shape=train[0].shape, **settings).compose()
+    affine = np.diag([*SPACING, 1.0])
 
     def read(volumes: list[np.ndarray]) -> np.ndarray:
         arrays = (volume.astype(np.float32) for volume in volumes)
         if is_flattened:
             arrays = (without_bias(array, _white_of(array), SPACING) for array in arrays)
-        return np.stack([preprocess(Scan(array, SPACING), preprocessing).ravel() for array in arrays])
+        return np.stack(
+            [compose({"image": to_image(array[None], affine)}, start=1)["image"].numpy().ravel() for array in arrays]
+        )
 
     known = read(train)
     mean = known.mean(axis=0)

@@ -24,7 +24,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from neurocontrast.augment import AugmentSettings, TwoViews
 from neurocontrast.encoders import EncoderSettings, build_encoder, build_model
 from neurocontrast.kernels import Gaussian
 from neurocontrast.losses import YAwareInfoNCE
@@ -33,6 +32,7 @@ from neurocontrast.training import TrainingData, TrainingSettings
 from neurocontrast.training.session import Session, deterministic, start_session
 from neurocontrast.training.state import Position
 from neurocontrast.training.steps import train_batches
+from neurocontrast.transforms import AugmentSettings, TwoViews, brain_views
 
 
 class InMemory:
@@ -51,7 +51,7 @@ class InMemory:
         return {"image": torch.from_numpy(self.volumes[index % len(self.volumes)]).float(), "index": index}
 
     def read_into(self, out: np.ndarray, index: int) -> None:
-        """Copy a volume, as `VolumeDataset` reads one."""
+        """Copy a volume, as `CohortDataset` reads one."""
         out[...] = self.volumes[index % len(self.volumes)]
 
 
@@ -105,8 +105,8 @@ def ours(
         next(of)
         step = _seconds(lambda: next(of), device, options.steps)
     n = options.micro_batch_size or options.batch_size
-    rows, volumes = torch.arange(n), torch.zeros(n, 1, *shape, dtype=torch.float16, device=device)
-    views = _seconds(lambda: session.views(volumes, rows, epoch=0), device, options.steps) * options.batch_size / n
+    names, volumes = session.data.names[:n], torch.zeros(n, 1, *shape, dtype=torch.float16, device=device)
+    views = _seconds(lambda: session.views(volumes, names, epoch=0), device, options.steps) * options.batch_size / n
     return step, views * (2 if options.micro_batch_size else 1) / step
 
 
@@ -124,7 +124,7 @@ def _session(options: argparse.Namespace, device: torch.device, shape: tuple[int
         precision=precision,
         accelerator=device.type,
     )
-    views = TwoViews(AugmentSettings.reference(), seed=0)
+    views = TwoViews(brain_views(AugmentSettings.reference()), seed=0)
     objective = YAwareInfoNCE(Gaussian("age", sigma=5.0))
     return start_session(build_model(EncoderSettings()), objective, views, data, settings=settings, seed=0)
 

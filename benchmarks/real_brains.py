@@ -35,8 +35,8 @@ from sklearn.preprocessing import StandardScaler
 import neurocontrast
 from neurocontrast.cli.progress import console_progress
 from neurocontrast.data.cache import VolumeCache
-from neurocontrast.data.volumes import Preprocessing
 from neurocontrast.embedding.table import read_embeddings, write_embeddings
+from neurocontrast.transforms.preprocessing import Preprocessing
 
 HOME, UNSEEN = "london", "novosibirsk"
 LOSSES = ("yaware", "conditional", "ntxent")

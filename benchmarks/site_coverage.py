@@ -17,8 +17,8 @@ import pandas as pd
 import torch
 from scipy import ndimage
 
-from neurocontrast.augment import AugmentSettings, TwoViews
-from neurocontrast.data import Preprocessing, load_volume, read_cohort
+from neurocontrast.data import read_cohort
+from neurocontrast.transforms import AugmentSettings, Preprocessing, brain_views, load_volume
 
 N_VIEWS = 12
 
@@ -78,11 +78,10 @@ def figures(x: np.ndarray) -> dict[str, float]:
 
 
 def figures_of_views(x: np.ndarray, number: int) -> pd.DataFrame:
-    views = TwoViews(AugmentSettings.sites().model_copy(update={"cutout": None}), seed=0)
-    volume = torch.from_numpy(x)[None, None]
-    return pd.DataFrame(
-        [figures(views.view(volume, [number + i], epoch=0, view=0)[0, 0].numpy()) for i in range(N_VIEWS)]
-    )
+    views = brain_views(AugmentSettings.sites().model_copy(update={"cutout": None}))
+    sample = {"image": torch.from_numpy(x)[None]}
+    made = [views.set_random_state(seed=number + i)(sample)["image"][0].numpy() for i in range(N_VIEWS)]
+    return pd.DataFrame([figures(view) for view in made])
 
 
 def table(own, views: pd.DataFrame, spread: pd.DataFrame, home: str) -> str:

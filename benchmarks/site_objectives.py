@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -91,12 +92,10 @@ def make_cohort(seed: int) -> tuple[torch.Tensor, dict[str, np.ndarray]]:
     return torch.tensor(volumes, dtype=torch.float32), {"age": age, "sex": sex, "site": site}
 
 
-def views(volumes: torch.Tensor, rows: torch.Tensor, *, epoch: int) -> tuple[torch.Tensor, ...]:
+def views(volumes: torch.Tensor, names: Sequence[str], *, epoch: int) -> tuple[torch.Tensor, ...]:
     """Noise, drawn from the epoch and the scan."""
     shape = volumes.shape[1:]
-    noise = [
-        [derive_generator("view", epoch, row, view).standard_normal(shape) for row in rows.tolist()] for view in (0, 1)
-    ]
+    noise = [[derive_generator("view", epoch, name, view).standard_normal(shape) for name in names] for view in (0, 1)]
     return tuple(volumes + 0.5 * torch.tensor(np.stack(each), dtype=torch.float32) for each in noise)
 
 

@@ -1,6 +1,7 @@
 """Views that imitate other sites: how long each operation takes beside MONAI's, what they cost a step, how they look.
 
     python benchmarks/site_views.py               # 121×145×121, one thread, and shares of training steps; two minutes
+    python benchmarks/site_views.py --before FOLDER   # beside the same views of an earlier checkout of this package
     python benchmarks/site_views.py --pictures    # docs/images/site_views.png: one simulated brain under each operation
 
 Times are CPU time, medians of calls made in turn, so that other work on the machine changes them little.
@@ -19,13 +20,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from earlier import views_of
 from torch import Tensor
 
-from neurocontrast.augment import AugmentSettings, TwoViews
-from neurocontrast.augment.signal import from_signal, to_signal
 from neurocontrast.data.simulation import SimulationSettings, draw_person, render_scan
 from neurocontrast.encoders import EncoderSettings, build_encoder
 from neurocontrast.memory import keeping_freed_memory
+from neurocontrast.transforms import AugmentSettings, TwoViews, brain_views
+from neurocontrast.transforms.signal import from_signal, to_signal
 
 OPERATIONS = tuple(
     name
@@ -49,25 +51,22 @@ def brain(spacing_mm: float) -> Tensor:
 
 
 # --- time ------------------------------------------------------------------------------------------------------------
-def monai_transforms(x_CDHW: Tensor) -> dict[str, Callable[[Tensor], Tensor]]:
-    """Return MONAI's stock transforms that do the same or nearly so, always applied, at like strengths."""
+def monai_transforms() -> dict[str, Callable[[dict[str, Tensor]], dict[str, Tensor]]]:
+    """Return MONAI's transforms that do the same or nearly so to a signal, always applied, at like strengths."""
     from monai import transforms as mt
 
     angle, spread = math.radians(3.0), dict.fromkeys(("sigma1_x", "sigma1_y", "sigma1_z"), (1.0, 1.0))
-    shape = tuple(x_CDHW.shape[1:])
+    both = {"keys": ("image", "brain"), "mode": ("bilinear", "nearest"), "padding_mode": "zeros"}
     return {
-        "affine": mt.RandAffine(
-            prob=1.0, rotate_range=[angle] * 3, translate_range=[1.0] * 3, padding_mode="zeros", cache_grid=True,
-            spatial_size=shape,
-        ),
-        "contrast": mt.RandAdjustContrast(prob=1.0, gamma=(0.8, 1.25)),
-        "histogram": mt.RandHistogramShift(prob=1.0, num_control_points=6),
-        "bias_field": mt.RandBiasField(prob=1.0, degree=3, coeff_range=(0.0, 0.1)),
-        "sharpness": mt.RandGaussianSharpen(prob=1.0, **spread, alpha=(0.5, 1.0)),
-        "resolution": mt.RandSimulateLowResolution(prob=1.0, zoom_range=(0.5, 1.0)),
-        "rician": mt.RandRicianNoise(prob=1.0, std=0.04, sample_std=True),
-        "ghosting": mt.RandKSpaceSpikeNoise(prob=1.0),
-    }  # fmt: skip
+        "affine": mt.RandAffined(prob=1.0, rotate_range=[angle] * 3, translate_range=[1.0] * 3, **both),
+        "contrast": mt.RandAdjustContrastd("image", prob=1.0, gamma=(0.8, 1.25)),
+        "histogram": mt.RandHistogramShiftd("image", prob=1.0, num_control_points=6),
+        "bias_field": mt.RandBiasFieldd("image", prob=1.0, degree=3, coeff_range=(0.0, 0.1)),
+        "sharpness": mt.RandGaussianSharpend("image", prob=1.0, **spread, alpha=(0.5, 1.0)),
+        "resolution": mt.RandSimulateLowResolutiond("image", prob=1.0, zoom_range=(0.5, 1.0)),
+        "rician": mt.RandRicianNoised("image", prob=1.0, std=0.04, sample_std=True),
+        "ghosting": mt.RandKSpaceSpikeNoised("image", prob=1.0),
+    }
 
 
 def median_ms(calls: dict[str, Callable[[int], object]], n_rounds: int) -> dict[str, float]:
@@ -82,25 +81,55 @@ def median_ms(calls: dict[str, Callable[[int], object]], n_rounds: int) -> dict[
 
 
 def make(views: TwoViews, volumes: Tensor, i: int) -> Tensor:
-    return views.view(volumes, [i], epoch=0, view=0)
+    return views.view(volumes, [str(i)], epoch=0, view=0)
+
+
+def ours(settings: AugmentSettings, seed: int = 0) -> TwoViews:
+    return TwoViews(brain_views(settings), seed=seed)
+
+
+def compare_with_earlier(folder: Path, n_rounds: int) -> None:
+    """Print how long two views take now and in an earlier checkout, call by call in turn; means, as draws differ."""
+    presets = {
+        "default": AugmentSettings(),
+        "reference()": AugmentSettings.reference(),
+        "sites()": AugmentSettings.sites(),
+    }
+    print("\n| two views, CPU ms a scan | before | now | now / before |\n|---|---|---|---|")
+    for volume in (brain(1.5), brain(6.0)):
+        for name, settings in presets.items():
+            views, earlier = ours(settings), views_of(folder, settings)
+            before, now = [], []
+            with keeping_freed_memory():
+                for i in range(-2, n_rounds):
+                    start = time.process_time()
+                    earlier(volume, [max(i, 0)], epoch=0)
+                    middle = time.process_time()
+                    views(volume, [str(max(i, 0))], epoch=0)
+                    before.append(1e3 * (middle - start))
+                    now.append(1e3 * (time.process_time() - middle))
+            means = [float(np.mean(each[2:])) for each in (before, now)]
+            shape = "×".join(map(str, volume.shape[2:]))
+            print(f"| {name}, {shape} | {means[0]:.2f} | {means[1]:.2f} | {means[1] / means[0]:.2f} |", flush=True)
 
 
 def compare_speed(n_rounds: int) -> None:
     volume = brain(1.5)
-    theirs = monai_transforms(volume[0])
+    theirs = monai_transforms()
+    s_CDHW, brain_CDHW, _ = to_signal(volume[0])
     print(f"\n{tuple(volume.shape[2:])}, float32; to signal and back is part of ours\n")
     print("| ms, applied | ours | MONAI stock | MONAI / ours |\n|---|---|---|---|")
     with keeping_freed_memory():
         there = {"there": lambda _: to_signal(volume[0]), "and back": lambda _: from_signal(to_signal(volume[0]))}
         for name in OPERATIONS:
-            calls = {"ours": functools.partial(make, TwoViews(alone(name), seed=0), volume)}
+            calls = {"ours": functools.partial(make, ours(alone(name)), volume)}
             if name in theirs:
-                calls["MONAI"] = lambda _, do=theirs[name]: do(volume[0])
+                calls["MONAI"] = lambda _, do=theirs[name]: do({"image": s_CDHW, "brain": brain_CDHW})
             ms = median_ms(calls, n_rounds)
             row = f"{ms['MONAI']:.0f} | {ms['MONAI'] / ms['ours']:.1f}" if name in theirs else "– | "
             print(f"| {name} | {ms['ours']:.0f} | {row} |", flush=True)
         for label, settings in (("`sites()`", AugmentSettings.sites()), ("default", AugmentSettings())):
-            ms = median_ms({"ours": functools.partial(make, TwoViews(settings, seed=0), volume)}, 4 * n_rounds)
+            ms = median_ms({"ours": functools.partial(make, ours(settings), volume)}, 4 * n_rounds)
             print(f"| a view by {label} | {ms['ours']:.0f} | – | |")
         print(f"| of each: to signal and back | {median_ms(there, n_rounds)['and back']:.0f} | – | |")
 
@@ -116,10 +145,10 @@ def compare_with_step(shape: tuple[int, int, int], encoder_name: str, n_scans: i
         encoder.zero_grad()
 
     def two_views(views: TwoViews, i: int) -> None:
-        views(signal, range(n_scans), epoch=i)
+        views(signal, [str(scan) for scan in range(n_scans)], epoch=i)
 
     settings = {"default": AugmentSettings(), "sites()": AugmentSettings.sites()}
-    calls = {name: functools.partial(two_views, TwoViews(each, seed=0)) for name, each in settings.items()}
+    calls = {name: functools.partial(two_views, ours(each)) for name, each in settings.items()}
     with keeping_freed_memory():
         ms = median_ms({"passes": step, **calls}, n_rounds)
     each = {name: value / n_scans for name, value in ms.items()}
@@ -144,7 +173,7 @@ def draw_pictures(path: Path, spacing_mm: float, n_draws: int = 3) -> None:
     figure, axes = pyplot.subplots(n_draws, len(columns), figsize=(1.25 * len(columns), 1.55 * n_draws))
     for column, (name, settings) in enumerate(columns.items()):
         for row in range(n_draws):
-            view = TwoViews(settings, seed=1).view(volume, [row], epoch=0, view=0)[0, 0].numpy()
+            view = ours(settings, seed=1).view(volume, [str(row)], epoch=0, view=0)[0, 0].numpy()
             picture = axes[row, column]
             picture.imshow(view[:, :, view.shape[2] // 2].T, cmap="gray", origin="lower", vmin=-1.0, vmax=3.0)
             picture.axis("off")
@@ -158,12 +187,16 @@ def main() -> None:
     parser.add_argument("--pictures", nargs="?", type=Path, const=FIGURE, help="draw into this file instead")
     parser.add_argument("--spacing-mm", type=float, default=2.0, help="of the pictures")
     parser.add_argument("--n-rounds", type=int, default=9)
+    parser.add_argument("--before", type=Path, help="an earlier checkout whose views are timed beside these")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.pictures:
         draw_pictures(arguments.pictures, arguments.spacing_mm)
         return
     print(f"{datetime.date.today()}, torch {torch.__version__}, {platform.machine()}, one thread")
+    if arguments.before:
+        compare_with_earlier(arguments.before, 5 * arguments.n_rounds)
+        return
     print("\n| ms a scan | forward and backward, both views | default views | `sites()` views | their share |")
     print("|---|---|---|---|---|")
     for name in ("densenet121", "densenet_small"):

@@ -31,8 +31,7 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 import neurocontrast
-from neurocontrast.augment import AugmentSettings, TwoViews
-from neurocontrast.data import Preprocessing, VolumeCache, VolumeDataset, read_cohort
+from neurocontrast.data import CohortDataset, VolumeCache, read_cohort
 from neurocontrast.embedding import EmbeddingSettings, extract_features
 from neurocontrast.encoders import Encoder, EncoderSettings, build_encoder, build_model
 from neurocontrast.losses import NTXent
@@ -42,6 +41,7 @@ from neurocontrast.training.batchnorm import reestimate_statistics
 from neurocontrast.training.session import Session, deterministic, start_session
 from neurocontrast.training.state import Position
 from neurocontrast.training.steps import train_batches
+from neurocontrast.transforms import AugmentSettings, Preprocessing, TwoViews, brain_views
 
 Timed = Callable[[], object]
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -124,10 +124,10 @@ _VIEWS = {"no views": AugmentSettings.off(), "step": AugmentSettings()}
 
 
 def _parts(session: Session) -> dict[str, Timed]:
-    rows = torch.arange(session.settings.batch_size)
-    volumes = torch.stack([session.data.images[row]["image"] for row in rows.tolist()]).half()
+    n_scans = session.settings.batch_size
+    volumes = torch.stack([session.data.images[row]["image"] for row in range(n_scans)]).half()
     return {
-        "views": lambda: torch.cat(session.views(volumes, rows, epoch=0)),
+        "views": lambda: torch.cat(session.views(volumes, session.data.names[:n_scans], epoch=0)),
         "Adam": session.optimizer.step,
     }
 
@@ -143,7 +143,12 @@ def _session(side: int, n_scans: int, augment: AugmentSettings, options: argpars
     data = TrainingData(images=images, names=[str(row) for row in rows], metadata={}, training_rows=rows)
     settings = TrainingSettings(batch_size=n_scans, accelerator="cpu")
     return start_session(
-        build_model(EncoderSettings()), NTXent(), TwoViews(augment, seed=0), data, settings=settings, seed=0
+        build_model(EncoderSettings()),
+        NTXent(),
+        TwoViews(brain_views(augment), seed=0),
+        data,
+        settings=settings,
+        seed=0,
     )
 
 
@@ -186,7 +191,7 @@ def show_embedding(options: argparse.Namespace) -> None:
         )
 
 
-def _cached_noise(folder: Path, n_scans: int, side: int) -> VolumeDataset:
+def _cached_noise(folder: Path, n_scans: int, side: int) -> CohortDataset:
     generator = np.random.default_rng(0)
     lines = ["participant_id\tpath"]
     for i in range(n_scans):
@@ -194,7 +199,7 @@ def _cached_noise(folder: Path, n_scans: int, side: int) -> VolumeDataset:
         lines.append(f"s{i}\ts{i}.npy")
     (folder / "participants.tsv").write_text("\n".join(lines) + "\n")
     cache = VolumeCache(folder / "cache", Preprocessing(shape=(side, side, side)))
-    images = VolumeDataset(read_cohort(folder / "participants.tsv"), cache)
+    images = CohortDataset.from_cache(read_cohort(folder / "participants.tsv"), cache)
     cache.prepare(images.paths, n_workers=0)
     return images
 
@@ -292,7 +297,7 @@ def show_bfloat16(options: argparse.Namespace) -> None:
             table = neurocontrast.simulate(Path(folder) / str(side), n_subjects=24, n_sites=2, spacing_mm=180 / side)
             cohort = read_cohort(table)
             preprocessing = Preprocessing(spacing_mm=190 / side, shape=(side, side, side))
-            images = VolumeDataset(cohort, VolumeCache(Path(folder) / "cache", preprocessing))
+            images = CohortDataset.from_cache(cohort, VolumeCache(Path(folder) / "cache", preprocessing))
             images.cache.prepare(images.paths, n_workers=0)
             batch = torch.stack([images[row]["image"] for row in range(len(images))])
             encoder = _encoder_of(options.encoder, batch)

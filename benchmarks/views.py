@@ -5,6 +5,7 @@ protocol applies half of the time are timed applied, and a view's expected cost 
 compares what comes out: the same statistics of many views of one volume, by a two-sample Kolmogorov-Smirnov test.
 
     python benchmarks/views.py                    # 121×145×121, one thread; about two minutes
+    python benchmarks/views.py --before FOLDER    # distributions beside those of an earlier checkout too
     python benchmarks/views.py --device cuda      # ours alone on a GPU, batches of 64
 """
 
@@ -17,15 +18,18 @@ import functools
 import platform
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
+from earlier import views_of
 from scipy import ndimage, stats
 from torch import Tensor
 
-from neurocontrast.augment import AugmentSettings, TwoViews, ViewParameters, draw_view, operations
 from neurocontrast.data.simulation import SimulationSettings, draw_person, render_scan
 from neurocontrast.memory import keeping_freed_memory
+from neurocontrast.transforms import AugmentSettings, TwoViews, brain_views
+from neurocontrast.transforms.rand_blur import blur
 
 OPERATIONS = ("flip", "blur", "noise", "cutout", "crop")
 Timed = Callable[[int], object]
@@ -112,8 +116,8 @@ def our_operations(x: Tensor) -> dict[str, Timed]:
 
     def alone(name: str) -> Timed:
         settings = getattr(reference, name).model_copy(update={"probability": 1.0})
-        views = TwoViews(AugmentSettings.off().model_copy(update={name: settings}), seed=0)
-        return lambda i: views.view(x[None], [i], epoch=0, view=0)
+        views = TwoViews(brain_views(AugmentSettings.off().model_copy(update={name: settings})), seed=0)
+        return lambda i: views.view(x[None], [str(i)], epoch=0, view=0)
 
     return {name: alone(name) for name in OPERATIONS}
 
@@ -152,24 +156,24 @@ def compare_speed(x: np.ndarray, n_rounds: int) -> None:
     _row("by itself", compare_pairs(x, 2 * n_rounds, contextlib.nullcontext))
     _row("freed memory kept, as in training", compare_pairs(x, 2 * n_rounds, keeping_freed_memory))
     print()
-    default = TwoViews(AugmentSettings(), seed=0)
-    ms = time_in_turn({"default": lambda i: default(tensor[None], [i], epoch=0)}, n_rounds)["default"]
+    default = TwoViews(brain_views(), seed=0)
+    ms = time_in_turn({"default": lambda i: default(tensor[None], [str(i)], epoch=0)}, n_rounds)["default"]
     print(f"Two views with this package's default settings: {ms:.1f} ms")
 
 
 def compare_pairs(
     x: np.ndarray, n_rounds: int, memory: Callable[[], contextlib.AbstractContextManager]
 ) -> dict[str, float]:
-    """Return mean milliseconds of two views, each pair the lesser of two tries; what we drew, the others apply too."""
+    """Return mean milliseconds of two views, each pair the lesser of two tries; all apply the same operations."""
     tensor = torch.from_numpy(x)[None]
-    settings = AugmentSettings.reference()
-    views, stock = TwoViews(settings, seed=0), monai_transforms(x.shape)
+    settings, stock = AugmentSettings.reference(), monai_transforms(x.shape)
     milliseconds: dict[str, list[float]] = {"ours": [], "reference": [], "MONAI": []}
     for i in range(n_rounds):
-        drawn = [draw_view(settings, x.shape, seed=0, epoch=0, sample=i, view=view) for view in (0, 1)]
-        applied = [[name for name, on in zip(OPERATIONS, _applied(one), strict=True) if on] for one in drawn]
+        chosen = np.random.default_rng(i).random((2, len(OPERATIONS))) < 0.5
+        applied = [[name for name, on in zip(OPERATIONS, row, strict=True) if on] for row in chosen]
+        views = [_always(settings, names) for names in applied]
         calls = {
-            "ours": lambda i=i: views(tensor[None], [i], epoch=0),
+            "ours": lambda i=i, views=views: [each.view(tensor[None], [str(i)], epoch=0, view=0) for each in views],
             "reference": functools.partial(_in_order, REFERENCE, applied, x, i),
             "MONAI": functools.partial(_in_order, stock, applied, tensor, None),
         }
@@ -185,6 +189,12 @@ def compare_pairs(
     return {name: float(np.mean(values)) for name, values in milliseconds.items()}
 
 
+def _always(settings: AugmentSettings, names: list[str]) -> TwoViews:
+    """Return views by some of the operations, each applied every time."""
+    chosen = {name: getattr(settings, name).model_copy(update={"probability": 1.0}) for name in names}
+    return TwoViews(brain_views(AugmentSettings.off().model_copy(update=chosen)), seed=0)
+
+
 def _in_order(operations_of: dict[str, Callable], applied: list[list[str]], x: object, seed: int | None) -> None:
     given = () if seed is None else (np.random.default_rng(seed),)  # MONAI draws from a state of its own
     for names in applied:
@@ -193,37 +203,48 @@ def _in_order(operations_of: dict[str, Callable], applied: list[list[str]], x: o
             view = operations_of[name](view, *given)
 
 
-def _applied(drawn: ViewParameters) -> tuple[bool, ...]:
-    found = (drawn.flip_axis, drawn.blur_sigma_voxels, drawn.noise_sigma, drawn.cutout, drawn.crop)
-    return tuple(value is not None for value in found)
-
-
 def _row(name: str, ms: dict[str, float]) -> None:
     ours, reference, monai = ms["ours"], ms["reference"], ms["MONAI"]
     print(f"| {name} | {ours:.1f} | {reference:.1f} | {monai:.1f} | {reference / ours:.1f} | {monai / ours:.1f} |")
 
 
-def compare_outputs(x: np.ndarray, n_views: int) -> None:
+def compare_outputs(x: np.ndarray, n_views: int, before: Path | None) -> None:
     """Print how far apart the distributions of views are, for statistics that each operation moves."""
-    views = TwoViews(AugmentSettings.reference(), seed=0)
     volume = torch.from_numpy(x)[None, None]
-    ours = np.array([_statistics(views.view(volume, [i], epoch=0, view=0)[0, 0].numpy()) for i in range(n_views)])
+    reference, sites = AugmentSettings.reference(), AugmentSettings.sites()
     theirs = np.array([_statistics(reference_view(x, np.random.default_rng(i))) for i in range(n_views)])
-    print(f"\n| statistic of {n_views} views | ours: 10 %, median, 90 % | reference | KS distance | p |")
-    print("|---|---|---|---|---|")
-    for column, name in enumerate(
-        ("mean", "sd", "voxel-to-voxel sd", "exact zeros", "left–right balance", "share over 1 from median")
-    ):
-        a, b = ours[:, column], theirs[:, column]
-        test = stats.ks_2samp(a, b)
-        shown = ["{:.3f}, {:.3f}, {:.3f}".format(*np.quantile(v, (0.1, 0.5, 0.9))) for v in (a, b)]
-        print(f"| {name} | {shown[0]} | {shown[1]} | {test.statistic:.3f} | {test.pvalue:.2f} |")
+    _print_distances("reference", _of_views(_two(reference), volume, n_views), theirs)
+    if before is not None:
+        for name, settings in (("before, reference()", reference), ("before, sites()", sites)):
+            earlier = _of_views(views_of(before, settings), volume, n_views)
+            _print_distances(name, _of_views(_two(settings), volume, n_views), earlier)
 
     print("\nSame parameters, largest difference from SciPy over the volume:")
     tensor = torch.from_numpy(x)[None]
     for sigma in (0.2, 0.55, 1.0):
-        difference = operations.blur(tensor, sigma_voxels=sigma)[0].numpy() - ndimage.gaussian_filter(x, sigma)
+        difference = blur(tensor, sigma_voxels=sigma)[0].numpy() - ndimage.gaussian_filter(x, sigma)
         print(f"- blur, σ = {sigma}: {np.abs(difference).max():.1e}")
+
+
+def _two(settings: AugmentSettings) -> Callable[..., tuple[Tensor, Tensor]]:
+    views = TwoViews(brain_views(settings), seed=0)
+    return lambda volumes, samples, epoch: views(volumes, [str(sample) for sample in samples], epoch=epoch)
+
+
+def _of_views(make: Callable[..., tuple[Tensor, Tensor]], volume: Tensor, n_views: int) -> np.ndarray:
+    pairs = [make(volume, [i], epoch=0) for i in range(n_views // 2)]
+    return np.array([_statistics(view[0, 0].numpy()) for pair in pairs for view in pair])
+
+
+def _print_distances(other: str, ours: np.ndarray, theirs: np.ndarray) -> None:
+    print(f"\n| statistic of {len(ours)} views | ours: 10 %, median, 90 % | {other} | KS distance | p |")
+    print("|---|---|---|---|---|")
+    names = ("mean", "sd", "voxel-to-voxel sd", "exact zeros", "left–right balance", "share over 1 from median")
+    for column, name in enumerate(names):
+        a, b = ours[:, column], theirs[:, column]
+        test = stats.ks_2samp(a, b)
+        shown = ["{:.3f}, {:.3f}, {:.3f}".format(*np.quantile(v, (0.1, 0.5, 0.9))) for v in (a, b)]
+        print(f"| {name} | {shown[0]} | {shown[1]} | {test.statistic:.3f} | {test.pvalue:.2f} |")
 
 
 def _statistics(view: np.ndarray) -> tuple[float, ...]:
@@ -241,12 +262,12 @@ def _statistics(view: np.ndarray) -> tuple[float, ...]:
 def time_on_gpu(shape: tuple[int, int, int], batch: int, n_rounds: int) -> None:
     volumes = torch.randn(batch, 1, *shape, device="cuda", dtype=torch.float16)
     for name, settings in (("reference", AugmentSettings.reference()), ("default", AugmentSettings())):
-        views = TwoViews(settings, seed=0)
+        views = TwoViews(brain_views(settings), seed=0)
         for epoch in range(n_rounds + 1):
             if epoch == 1:
                 torch.cuda.synchronize()
                 start = time.perf_counter()
-            views(volumes, range(batch), epoch=epoch)
+            views(volumes, [str(scan) for scan in range(batch)], epoch=epoch)
         torch.cuda.synchronize()
         seconds = (time.perf_counter() - start) / n_rounds
         print(f"{name}: {1e3 * seconds:.0f} ms for two views of {batch} volumes ({batch / seconds:.0f} volumes/s)")
@@ -264,6 +285,8 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--n-rounds", type=int, default=20)
     parser.add_argument("--n-views", type=int, default=2000, help="views whose distribution is compared")
+    parser.add_argument("--before", type=Path, help="an earlier checkout whose views' distribution is compared too")
+    parser.add_argument("--outputs-only", action="store_true", help="only compare distributions")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{datetime.date.today()}, torch {torch.__version__}, {platform.machine()}, one thread")
@@ -273,8 +296,9 @@ def main() -> None:
         return
     x = brain((121, 145, 121))
     print(f"volume {x.shape}, float32")
-    compare_speed(x, arguments.n_rounds)
-    compare_outputs(brain((46, 55, 46)), arguments.n_views)
+    if not arguments.outputs_only:
+        compare_speed(x, arguments.n_rounds)
+    compare_outputs(brain((46, 55, 46)), arguments.n_views, arguments.before)
 
 
 if __name__ == "__main__":

@@ -18,13 +18,14 @@ import pandas as pd
 import scipy.ndimage
 from nilearn.datasets import load_mni152_wm_template
 
-from neurocontrast.data.brain_mask import brain_of, deep_part
 from neurocontrast.data.cohort import read_cohort
 from neurocontrast.data.fitting import template_on_grid
-from neurocontrast.data.grids import preprocessed_grid
-from neurocontrast.data.intensity import white_matter_peak
-from neurocontrast.data.scans import read_scan
-from neurocontrast.data.volumes import Preprocessing, box_scan
+from neurocontrast.transforms.compose import boxing
+from neurocontrast.transforms.grids import preprocessed_grid
+from neurocontrast.transforms.images import affine_of, spacing_of, voxels_of
+from neurocontrast.transforms.intensity import white_matter_peak
+from neurocontrast.transforms.masks import deep_part
+from neurocontrast.transforms.preprocessing import Preprocessing
 
 BOX_MM = (192.0, 224.0, 192.0)
 
@@ -42,18 +43,17 @@ def main() -> None:
     white, template = _white_matter(first, preprocessing), template_on_grid([first], preprocessing)
     rows = []
     for scan in table.itertuples():
-        read = read_scan(str(scan.path))
-        boxed = box_scan(read, preprocessing, name=str(scan.path))
-        brain = brain_of(read, shape, None if read.spacing_mm == boxed.spacing_mm else boxed.spacing_mm)
-        middle = np.median(boxed.voxels[white & boxed.inside])
-        whole = white_matter_peak(boxed.voxels[boxed.inside])
-        deep = white_matter_peak(boxed.voxels[deep_part(boxed.inside, boxed.spacing_mm)])
+        item = boxing(preprocessing)({"image": str(scan.path)})
+        voxels, brain = voxels_of(item["image"])[0], voxels_of(item["image_brain"])[0] != 0
+        middle = np.median(voxels[white & brain])
+        whole = white_matter_peak(voxels[brain])
+        deep = white_matter_peak(voxels[deep_part(brain, spacing_of(affine_of(item["image"])))])
         rows.append(
             {
                 "site": scan.site,
                 "whole brain": np.nan if whole is None else whole / middle,
                 "deep in it": np.nan if deep is None else deep / middle,
-                "over the median": np.nan if deep is None else deep / np.median(boxed.voxels[boxed.inside]),
+                "over the median": np.nan if deep is None else deep / np.median(voxels[brain]),
                 "template filled": np.count_nonzero(brain & template) / np.count_nonzero(template),
             }
         )

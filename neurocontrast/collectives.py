@@ -2,23 +2,27 @@
 
 Collectives are differentiated as what they are: the gradient of the *sum over processes* of the
 losses they lead to. Every process returns the loss of the whole batch, so that sum is world-size times
-the loss, and after the mean over processes (`average_gradients`, or PyTorch's DDP) parameter gradients
-equal those of one process on the concatenated batch.
+the loss, and after the mean over processes that PyTorch's DDP takes, parameter gradients equal those of one
+process on the concatenated batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 __all__ = [
-    "average_gradients",
+    "Processes",
     "gather_samples",
     "gather_sizes",
     "is_distributed",
@@ -70,21 +74,84 @@ def sum_over_processes(values: Tensor) -> Tensor:
     return total
 
 
-@torch.no_grad()
-def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Replace gradients by their mean over processes: those of one process on the whole batch.
+@dataclass(frozen=True)
+class Processes:
+    """The processes of a run; mostly there is one.
 
-    One sum over one buffer, always laid out alike: PyTorch's DDP lays its buckets out anew after the
-    first step, so that a resumed run would add in another order than one that was never stopped.
+    What they tell one another here goes over the CPU, beside the collectives of the training, so that a GPU is
+    not waited for.
+
+    Parameters
+    ----------
+    rank, size : int
+        The number of this one, and of all.
+    group : ProcessGroup, optional
+        Over which they talk.
     """
-    if not is_distributed():
-        return
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    flat = torch.cat([gradient.flatten() for gradient in gradients])
-    dist.all_reduce(flat)
-    flat /= dist.get_world_size()
-    for gradient, mean in zip(gradients, flat.split([each.numel() for each in gradients]), strict=True):
-        gradient.copy_(mean.view_as(gradient))
+
+    rank: int = 0
+    size: int = 1
+    group: Any = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the one that writes files and tells of progress."""
+        return self.rank == 0
+
+    def share(self, rows: Sequence[int]) -> list[int]:
+        """Return this process's contiguous part of a batch; the parts' sizes differ by at most one."""
+        first, last = (len(rows) * rank // self.size for rank in (self.rank, self.rank + 1))
+        return list(rows[first:last])
+
+    @contextmanager
+    def divided(self, batches: Sequence[Sequence[int]], *, whole: bool = False) -> Iterator[list[list[int]]]:
+        """Give this process's part of every batch, so that each row is seen once by all of them together.
+
+        Where a batch has fewer rows than there are processes, and where `whole` is set, every process takes all
+        rows instead, and what it computes within is its own: the same everywhere.
+        """
+        if self.size > 1 and (whole or min(map(len, batches), default=0) < self.size):
+            with on_this_process_only():
+                yield [list(rows) for rows in batches]
+        else:
+            yield [self.share(rows) for rows in batches]
+
+    def merge(self, values: npt.NDArray[np.float32]) -> None:
+        """Fill in what is zero here from the one process where it is not, bit for bit and in place; all must ask."""
+        if self.size > 1:
+            dist.all_reduce(torch.from_numpy(values.view(np.int32)), group=self.group)
+
+    def gather(self, values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+        """Return every process's array, all of one shape, in the order of their numbers; all must ask."""
+        if self.size == 1:
+            return [values]
+        own = torch.from_numpy(values)
+        received = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(received, own, group=self.group)
+        return [each.numpy() for each in received]
+
+    def largest(self, number: int) -> int:
+        """Return the largest of the processes' numbers; all must ask."""
+        if self.size == 1:
+            return number
+        found = torch.tensor([number])
+        dist.all_reduce(found, op=dist.ReduceOp.MAX, group=self.group)
+        return int(found.item())
+
+    def wait_for_all(self) -> None:
+        """Go on when all processes have come here."""
+        self.largest(0)
+
+    def from_first(self, content: Any) -> Any:
+        """Return the first process's content, which must be JSON; all must ask."""
+        if self.size == 1:
+            return content
+        text = json.dumps(content).encode() if self.is_first else b""
+        sent = torch.zeros(self.largest(len(text)), dtype=torch.uint8)
+        if self.is_first:
+            sent = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        dist.broadcast(sent, src=0, group=self.group)
+        return json.loads(sent.numpy().tobytes())
 
 
 class _Gather(torch.autograd.Function):

@@ -21,13 +21,14 @@ def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[
     package : str
         The package's own ``__name__``.
     places : mapping of str to sequence of str
-        Module below the package → names it holds.
+        Module below the package → names it holds. A module that begins with a dot is found from the package's parent,
+        as in ``from ..room import name``.
     """
     module_of = {name: module for module, names in places.items() for name in names}
 
     def find(name: str) -> Any:
         if name not in module_of:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        return getattr(import_module(f"{package}.{module_of[name]}"), name)
+        return getattr(import_module(f".{module_of[name]}", package), name)
 
     return find

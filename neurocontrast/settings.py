@@ -11,7 +11,7 @@ class Settings(BaseModel):
     """A frozen group of settings; an unknown key is an error, never ignored.
 
     Each component defines its own (``Preprocessing`` in ``data``, ``AugmentSettings`` in
-    ``augment`` …); ``config.schema`` puts them together into the file a user writes.
+    ``transforms`` …); ``config.schema`` puts them together into the file a user writes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, protected_namespaces=())

@@ -23,14 +23,15 @@ pretrain() {
         --participants "$out/healthy/participants.tsv" --out "$out/$1" --set "data.cache_dir=$out/cache" \
         --set data.spacing_mm=6 --set "data.shape=[32,36,32]" --set training.probe_every=0 --set "training.epochs=$2"
 }
-pretrain run 6
+pretrain run 4
 pretrain untrained 0
 
 for network in run untrained; do
     run neurocontrast embed "$out/$network" --participants "$out/study/participants.tsv" \
         --out "$out/$network-embeddings.parquet" --set "data.cache_dir=$out/cache"
-    run neurocontrast evaluate "$out/$network-embeddings.parquet" --target diagnosis --out "$out/$network-diagnosis"
-    run neurocontrast evaluate "$out/$network-embeddings.parquet" --target age --out "$out/$network-age"
+    run neurocontrast evaluate "$out/$network-embeddings.parquet" --target diagnosis --out "$out/$network-diagnosis" \
+        --set evaluation.n_jobs=2
+    run neurocontrast evaluate "$out/$network-embeddings.parquet" --target age --out "$out/$network-age" --set evaluation.n_jobs=2
 done
 run neurocontrast compare "$out/run-diagnosis" "$out/untrained-diagnosis" --out "$out/comparison"
 run neurocontrast report "$out/run-age"

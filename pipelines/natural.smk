@@ -6,15 +6,19 @@
 #
 # experiment: linear, sincere, cclk, fair, hard; size: small, full. Their files are in pipelines/natural/. See pipelines/README.md.
 import json
+import sys
 from pathlib import Path
 from shlex import quote
 
-from neurocontrast.config.experiments import load_natural
-from neurocontrast.files import digest_of
+sys.path.insert(0, str(Path(workflow.basedir).parent))
 
-asked, experiment = load_natural(config, folder=Path(workflow.basedir) / "natural")
-FILE = asked.file or f"{workflow.basedir}/natural/{asked.name}.yaml"
-OUT = f"{asked.out}/{asked.name}"
+from neurocontrast.files import digest_of
+from pipelines.natural.annotation import annotate
+from pipelines.natural.experiment import load_natural
+from pipelines.natural.results import summarise_experiment
+
+asked, experiment = load_natural(config)
+OUT = f"{asked.out}/{asked.path.stem}"
 THREADS = 1 if asked.size == "small" else 4    # jobs of one thread beside one another use two cores best
 GPU = 0 if asked.size == "small" else 1
 ENVIRONMENT = "OMP_NUM_THREADS={threads} MKL_NUM_THREADS={threads}"
@@ -77,7 +81,6 @@ rule annotate:
     output:
         ATTRIBUTES,
     run:
-        from neurocontrast.stages.experiments import annotate
         annotate(input[0], settings=experiment.annotation, out=output[0])
 
 
@@ -142,12 +145,11 @@ rule evaluate:
 rule results:
     input:
         expand(f"{OUT}/{{run}}/{{layer}}/evaluation.json", run=ALL, layer=experiment.layers),
-        experiment=FILE,
+        experiment=str(asked.path),
     output:
         f"{OUT}/results.tsv",
         f"{OUT}/results.md",
     run:
-        from neurocontrast.stages.experiments import summarise_experiment
         summarise_experiment(OUT, experiment=experiment)
 
 

@@ -34,7 +34,7 @@ def test_evaluation_reporting_and_the_command_line_load_without_torch():
     assert done.stdout.strip() == "ok 4", done.stderr
 
 
-@pytest.mark.parametrize("package", ["stages", "data", "embedding", "config", "augment", "encoders", "training"])
+@pytest.mark.parametrize("package", ["stages", "data", "embedding", "config", "transforms", "encoders", "training"])
 def test_importing_a_package_does_not_load_torch(package):
     program = f"import sys, neurocontrast.{package}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -49,10 +49,10 @@ for name in ("losses", "kernels", "training", "embedding", "evaluation"):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
 # The package images itself is loaded with the reading of tables, which tells its paths apart.
-kinds = ("volumes", "scans", "cache", "datasets", "images.dataset", "intensity", "resampling", "simulation")
+kinds = ("cache", "datasets", "fitting", "images.dataset", "simulation")
 forbidden = [f"neurocontrast.data.{kind}" for kind in kinds] + ["neurocontrast.stages", "kornia", "monai", "nibabel"]
 forbidden += [f"neurocontrast.encoders.{name}" for name in ("building", "densenet", "lenet", "lenet5", "resnet")]
-forbidden += ["neurocontrast.augment"]
+forbidden += ["neurocontrast.transforms"]
 print(len(sys.modules) > 500, "torch" in sys.modules, [name for name in forbidden if name in sys.modules])
 """
 
@@ -63,11 +63,11 @@ def test_all_that_trains_embeds_and_evaluates_loads_without_any_kind_of_images()
 
 
 PLANTED = {
-    "training/session.py": ("from neurocontrast.data.volumes import load_volume", "neurocontrast.data.volumes"),
-    "training/loop.py": ("from neurocontrast.augment.image import TwoImageViews", "neurocontrast.augment.image"),
+    "training/session.py": ("from neurocontrast.transforms.compose import load_volume", "neurocontrast.transforms"),
+    "training/loop.py": ("from neurocontrast.transforms.views import TwoViews", "neurocontrast.transforms.views"),
     "losses/core.py": ("from neurocontrast.encoders.resnet import ResNetFeatures", "neurocontrast.encoders.resnet"),
     "embedding/extract.py": ("from neurocontrast.data.images.store import ImageStore", "neurocontrast.data.images"),
-    "evaluation/metrics.py": ("from neurocontrast.data import VolumeDataset", "neurocontrast.data"),
+    "evaluation/metrics.py": ("from neurocontrast.data import CohortDataset", "neurocontrast.data"),
     "training/estimate.py": ("from neurocontrast.encoders import build_model", "neurocontrast.encoders"),
     # By way of something that is allowed.
     "data/batches.py": ("from neurocontrast.data.cache import VolumeCache", "neurocontrast.data.cache"),

@@ -1,5 +1,37 @@
 """The command line: thin commands over ``neurocontrast.stages``, and the only place that prints."""
 
-from neurocontrast.cli.app import main, run
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from neurocontrast.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from neurocontrast.cli.app import run
 
 __all__ = ["main", "run"]
+
+__getattr__ = lazy_exports(__name__, {"app": ["run"]})
+
+
+def main() -> None:
+    """Run the command line and leave the process with its exit code."""
+    # Ended like by Ctrl-C, so that temporary files are removed; pretraining has a handler of its own.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if sys.argv[1:2] == ["pretrain"]:  # before the imports, which take seconds
+        signal.signal(signal.SIGUSR1, _suspend)
+    from neurocontrast.cli.app import run
+
+    sys.exit(run())
+
+
+def _suspend(number: int, frame: FrameType | None) -> None:
+    """End at once with the exit code of `TrainingSuspended`: an exception could be caught by what is being imported."""
+    del number, frame
+    if all(os.environ.get(rank, "0") == "0" for rank in ("RANK", "SLURM_PROCID")):
+        os.write(2, b"error: stopped by SIGUSR1 with nothing to save; the same command with --resume goes on.\n")
+    os._exit(75)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
 import traceback
 from collections.abc import Sequence
 from typing import Annotated
@@ -26,9 +24,9 @@ from neurocontrast.cli import (
     report,
     simulate,
 )
-from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded
+from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded, TrainingSuspended
 
-__all__ = ["app", "main", "run"]
+__all__ = ["app", "run"]
 
 _INTERRUPTED = 130
 _OUT_OF_MEMORY = "out of memory: lower the batch size or the number of workers"
@@ -113,13 +111,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def main() -> None:
-    """Run the command line and leave the process with its exit code."""
-    # Ended like by Ctrl-C, so that temporary files are removed; pretraining has a handler of its own.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(run())
-
-
 def _show_error(console: Console, message: str) -> None:
     console.print(Text("error: ", style="bold red") + Text(message), soft_wrap=True)
 
@@ -129,7 +120,7 @@ def _is_told_elsewhere(error: NeurocontrastError) -> bool:
     from neurocontrast.training.launched import launched
 
     place = launched()
-    return (isinstance(error, OtherProcessEnded) and place.rank > 0) or (
+    return (isinstance(error, OtherProcessEnded | TrainingSuspended) and place.rank > 0) or (
         isinstance(error, ConfigError) and place.local_rank > 0
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from neurocontrast.stages.doctor import Diagnosis
 
 __all__ = ["register"]
-
-_NOUNS = {"volumes": ("scans", "voxels"), "images": ("images", "pixels")}
 
 
 def register(app: typer.Typer) -> None:
@@ -49,7 +48,7 @@ def doctor(
     settings = resolve(config, overrides, {"data.participants": None if participants is None else str(participants)})
     found = stages.doctor(settings, out=out, n_scans=n_scans, seconds=seconds, progress=console_progress(quiet=quiet))
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(asdict(found), indent=2, ensure_ascii=False))
     else:
         typer.echo("\n".join(_lines(found)))
     if found.problems:
@@ -57,7 +56,22 @@ def doctor(
 
 
 def _lines(found: Diagnosis) -> Iterator[str]:
-    yield from _machine(found.machine)
+    machine, software = found.machine, found.machine["software"]
+    git, processor, memory = software["git"], machine["processor"], machine["memory"]
+    revision = "" if git is None else f" (commit {git['commit'][:8]}{', modified' if git['modified'] else ''})"
+    packages = ", ".join(f"{name} {version}" for name, version in software["packages"].items() if version)
+    gpus = "; ".join(f"{each['name']}, {_free(each, 'available_bytes')}" for each in machine["gpus"])
+    yield f"neurocontrast  {software['neurocontrast']}{revision}, Python {software['python']}, {software['platform']}"
+    yield f"packages       {packages}"
+    yield "optional       " + ", ".join(
+        f"{name} {'yes' if there else 'no'}" for name, there in machine["extras"].items()
+    )
+    yield f"processor      {processor['name']}, {processor['n_usable']} of {processor['n_cores']} cores usable"
+    yield f"threads        PyTorch computes with {machine['threads']}"
+    yield f"GPU            {gpus or 'none that PyTorch sees'}"
+    yield f"memory         {_free(memory, 'available_bytes')}"
+    yield f"cache disk     {_free(machine['cache'], 'free_bytes')} at {machine['cache']['folder']}"
+    yield f"run disk       {_free(machine['out'], 'free_bytes')} at {machine['out']['folder']}"
     if found.run is not None:
         yield ""
         yield from _run(found.run)
@@ -67,74 +81,41 @@ def _lines(found: Diagnosis) -> Iterator[str]:
     yield from (f"warning: {text}" for text in found.warnings)
 
 
-def _machine(machine: dict[str, Any]) -> Iterator[str]:
-    software, processor, threads = machine["software"], machine["processor"], machine["threads"]
-    git = software["git"]
-    revision = "" if git is None else f" (commit {git['commit'][:8]}{', modified' if git['modified'] else ''})"
-    yield f"neurocontrast  {software['neurocontrast']}{revision}, Python {software['python']}, {software['platform']}"
-    yield "packages       " + ", ".join(
-        f"{name} {version}" for name, version in software["packages"].items() if version
-    )
-    extras = machine["extras"]
-    yield "optional       " + ", ".join(f"{name} {'yes' if there else 'no'}" for name, there in extras.items())
-    named = "".join(f", {name}={value}" for name, value in threads["environment"].items())
-    yield f"processor      {processor['name']}, {processor['n_usable']} of {processor['n_cores']} cores usable"
-    yield f"threads        PyTorch computes with {threads['n_torch']}{named}"
-    gpus = [
-        f"{gpu['name']}, {as_size(gpu['available_bytes'])} of {as_size(gpu['total_bytes'])} free"
-        for gpu in machine["gpus"]
-    ]
-    yield "GPU            " + ("; ".join(gpus) or "none that PyTorch sees")
-    memory = machine["memory"]
-    yield f"memory         {as_size(memory['available_bytes'])} of {as_size(memory['total_bytes'])} free"
-    for name, label in (("cache", "cache disk"), ("out", "run disk")):
-        disk = machine[name]
-        yield f"{label:<15}{as_size(disk['free_bytes'])} of {as_size(disk['total_bytes'])} free at {disk['folder']}"
+def _free(place: dict[str, Any], key: str) -> str:
+    return f"{as_size(place[key])} of {as_size(place['total_bytes'])} free"
 
 
 def _run(run: dict[str, Any]) -> Iterator[str]:
-    samples, grains = _NOUNS[run["kind"]]
-    memory = as_size(run["memory_bytes"])
+    samples = "images" if run["kind"] == "images" else "scans"
+    speed, memory = f"{run['samples_per_second']:.3g} samples/s", f"{as_size(run['memory_bytes'])} of memory"
     if run["n_scans"] is None:
-        yield f"This configuration: {run['samples_per_second']:.3g} samples/s on this machine; {memory}"
+        yield f"This configuration: {speed} on this machine; {memory}"
         yield "  For the time of a run give --participants PARTICIPANTS.tsv, or --scans N."
     else:
         epochs = f"{run['epochs']} epoch{'' if run['epochs'] == 1 else 's'}"
-        yield f"This run: {epochs} ≈ {_duration(run['seconds'])} on this machine; {memory}"
-        yield (
-            f"  {run['n_training_scans']} {samples} to learn from, {run['n_validation_scans']} to measure on; "
-            f"{run['samples_per_second']:.3g} samples/s"
-        )
-        yield _first(run, samples)
+        yield f"This run: {epochs} ≈ {_duration(run['seconds'])} on this machine; {speed}; {memory}"
+        yield f"  {run['n_training_scans']} {samples} to learn from, {run['n_validation_scans']} to measure on"
+        if n := run["n_scans_to_preprocess"]:
+            spent = run["preprocessing_seconds"]
+            before = f" ≈ {_duration(spent)}, before training;" if spent else ""
+            yield f"  {n} {samples} to preprocess:{before} {as_size(run['cache_bytes'])} of cache"
     micro = "" if run["micro_batch_size"] is None else f", {run['micro_batch_size']} at a time"
-    shape = "×".join(map(str, run["shape"]))
-    cache = f"; {as_size(run['volume_bytes'])} of cache a scan" if run["volume_bytes"] else ""
-    yield f"  {run['batch_size']} {samples} of {shape} {grains} a step{micro}{cache}"
+    yield f"  {run['batch_size']} {samples} of {_shape(run['shape'])} a step{micro}"
     yield f"  checkpoints take up to {as_size(run['run_bytes'])}"
     timed = run["timed"]
     if not timed["as_configured"]:
         yield (
-            f"  Extrapolated from steps of {timed['n_scans']} {samples} of {'×'.join(map(str, timed['shape']))} "
-            f"{grains}: more --seconds would measure closer to the configured step."
+            f"  Extrapolated from steps of {timed['n_scans']} {samples} of {_shape(timed['shape'])}: more --seconds "
+            "would measure closer to the configured step."
         )
 
 
-def _first(run: dict[str, Any], samples: str) -> str:
-    if not run["n_scans_to_preprocess"]:
-        return f"  All {samples} are preprocessed already."
-    spent, needed = run["preprocessing_seconds"], as_size(run["cache_bytes"])
-    time = "" if spent is None else f" ≈ {_duration(spent)}, before training;"
-    return f"  {run['n_scans_to_preprocess']} scans to preprocess:{time} {needed} of cache"
+def _shape(shape: list[int]) -> str:
+    return "×".join(map(str, shape)) + (" voxels" if len(shape) == 3 else " pixels")
 
 
 def _duration(seconds: float) -> str:
+    """Return a time with its unit: seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes:02d}"
-    days, hours = divmod(round(seconds / 3600), 24)
-    return f"{days} days {hours} h"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -35,6 +35,7 @@ def embed(
 ) -> None:
     """Embed scans with a frozen encoder, preprocessed exactly as the run's own scans were."""
     from neurocontrast import stages
+    from neurocontrast.training.launched import launched
 
     flags = {"data.images_root": None if images_root is None else str(images_root)}
     settings = resolve(config, overrides, flags)
@@ -46,4 +47,5 @@ def embed(
         overwrite=overwrite,
         progress=console_progress(quiet=quiet),
     )
-    typer.echo(written)
+    if launched().rank == 0:
+        typer.echo(written)

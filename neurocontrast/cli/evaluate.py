@@ -32,8 +32,15 @@ TestOption = Annotated[
     Path | None,
     typer.Option("--test", metavar="EMB2.parquet", help="Other people, by the same run: tested once, at the end."),
 ]
+ScansOption = Annotated[
+    Path | None,
+    typer.Option("--scans", metavar="TABLE", help="Table of the same scans, for the baseline of their voxels."),
+]
 ProbeOption = Annotated[
-    str | None, typer.Option("--probe", metavar="auto|logistic|ridge|svm|knn|sgd", help="What is fitted.")
+    str | None,
+    typer.Option(
+        "--probe", metavar="auto|logistic|ridge|svm|knn|sgd|MODULE:OBJECT", help="What is fitted, by scikit-learn."
+    ),
 ]
 ThresholdOption = Annotated[
     str | None,
@@ -78,6 +85,7 @@ def evaluate(
     positive: PositiveOption = None,
     split_file: SplitFileOption = None,
     test: TestOption = None,
+    scans: ScansOption = None,
     probe: ProbeOption = None,
     threshold: ThresholdOption = None,
     train_sizes: SizesOption = None,
@@ -95,8 +103,8 @@ def evaluate(
 
     flags = {
         "target": target, "splits": splits, "n_folds": n_folds, "n_repeats": n_repeats, "seed": seed,
-        "positive": positive, "split_file": _text(split_file), "test": _text(test), "probe": probe,
-        "threshold": threshold, "train_sizes": _sizes(train_sizes), "n_draws": n_draws,
+        "positive": positive, "split_file": _text(split_file), "test": _text(test), "scans": _text(scans),
+        "probe": probe, "threshold": threshold, "train_sizes": _sizes(train_sizes), "n_draws": n_draws,
         "n_permutations": n_permutations, "n_jobs": n_jobs, "allow_overlap": allow_overlap or None,
     }  # fmt: skip
     settings = resolve(config, overrides, {f"evaluation.{key}": value for key, value in flags.items()}).evaluation

@@ -44,6 +44,7 @@ def explain(
 ) -> None:
     """Map where in the brain a change of the scan changes what the probe says, for `report` to show."""
     from neurocontrast import stages
+    from neurocontrast.training.launched import launched
 
     flags = {
         "explanation.method": method,
@@ -61,4 +62,5 @@ def explain(
         overwrite=overwrite,
         progress=console_progress(quiet=quiet),
     )
-    typer.echo(written)
+    if launched().rank == 0:
+        typer.echo(written)

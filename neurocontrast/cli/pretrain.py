@@ -33,7 +33,6 @@ def pretrain(
 ) -> None:
     """Pretrain an encoder with a contrastive objective that knows age, sex, site or any other column."""
     from neurocontrast import stages
-    from neurocontrast.training.interruption import suspending
     from neurocontrast.training.launched import launched
 
     flags = {"data.participants": None if participants is None else str(participants)}
@@ -42,7 +41,6 @@ def pretrain(
         config = out / "config.yaml"
     nothing = resume and config is None and not overrides and participants is None
     settings = None if nothing else resolve(config, overrides, flags)
-    with suspending():
-        run = stages.pretrain(settings, out=out, resume=resume, progress=console_progress(quiet=quiet))
+    run = stages.pretrain(settings, out=out, resume=resume, progress=console_progress(quiet=quiet))
     if launched().rank == 0:
         typer.echo(run)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from neurocontrast.data.volumes import (
+from neurocontrast.settings import Settings
+from neurocontrast.transforms.description import Replaceable
+from neurocontrast.transforms.preprocessing import (
     CommonFraction,
     CommonView,
     ErodeMm,
@@ -18,7 +20,6 @@ from neurocontrast.data.volumes import (
     SpacingMm,
     check_erosion,
 )
-from neurocontrast.settings import Settings
 
 __all__ = ["AnyDataSettings", "DataSettings", "ImageDataSettings"]
 
@@ -40,7 +41,7 @@ _Vector = Annotated[
 ]
 
 
-class DataSettings(Settings):
+class DataSettings(Replaceable):
     """Which scans of brains are used, and what is done to each.
 
     Parameters
@@ -57,7 +58,11 @@ class DataSettings(Settings):
     where : mapping
         Rows to keep: column → allowed values.
     spacing_mm, shape, normalise, percentiles, erode_mm, common_view, common_fraction
-        See `neurocontrast.data.Preprocessing`.
+        See `neurocontrast.transforms.Preprocessing`.
+    transforms : list of mapping or None
+        Transforms of MONAI or of this package that lead from the path of a scan to its image, each a mapping with a
+        ``_target_``, in place of the settings of preprocessing above (`neurocontrast.transforms.build_transforms`).
+        ``[{_target_: python}]`` stands for transforms that `pretrain` was given as objects.
     cache_dir : path or None
         Folder of preprocessed volumes; None for one of the user's, shared by all runs.
     cache_dtype : {'float16', 'float32'}
@@ -68,6 +73,7 @@ class DataSettings(Settings):
         Fraction of subjects, at each site, that only measure; 0 for none.
     """
 
+    section: ClassVar[str] = "data"
     kind: Literal["volumes"] = "volumes"
     participants: Path | None = None
     images_root: Path | None = None
@@ -85,9 +91,14 @@ class DataSettings(Settings):
     n_workers: Annotated[int, Field(ge=1)] = 2
     val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
+    @classmethod
+    def replaced(cls) -> tuple[str, ...]:
+        """Return the settings of the preprocessing."""
+        return "spacing_mm", "shape", "normalise", "percentiles", "erode_mm", "common_view", "common_fraction"
+
     @property
     def preprocessing(self) -> Preprocessing:
-        """What is done to each scan, before anything is fitted."""
+        """What is done to each scan where `transforms` is None, before anything is fitted."""
         return Preprocessing(
             spacing_mm=self.spacing_mm,
             shape=self.shape,

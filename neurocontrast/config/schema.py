@@ -7,7 +7,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from neurocontrast.augment import AugmentSettings, ImageAugmentSettings
 from neurocontrast.config.data import DataSettings, ImageDataSettings
 from neurocontrast.config.objectives import CategoricalFactor, GaussianFactor, ObjectiveSettings, YAwareSettings
 from neurocontrast.data.images import ImagesSettings
@@ -20,6 +19,7 @@ from neurocontrast.explanation import ExplanationSettings
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.settings import Settings
 from neurocontrast.training import TrainingSettings
+from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings
 
 __all__ = ["Config", "kind_of_section", "with_defaults_of_kind"]
 

@@ -1,4 +1,4 @@
-"""Scans and their table: a validated cohort, preprocessed volumes, and the cache between them."""
+"""Scans and their table: a validated cohort, a dataset of preprocessed images, and the cache between them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from neurocontrast.data.cache import Prepared, VolumeCache, default_cache_folder
-    from neurocontrast.data.datasets import VolumeDataset, encode_metadata
+    from neurocontrast.data.datasets import CohortDataset
+    from neurocontrast.data.encoding import encode_metadata
     from neurocontrast.data.fitting import fit_preprocessing
     from neurocontrast.data.splits import split_by_subject
-    from neurocontrast.data.volumes import Preprocessing, load_volume
 
 __all__ = [
     "Cohort",
+    "CohortDataset",
     "Kind",
     "Prepared",
-    "Preprocessing",
     "VolumeCache",
-    "VolumeDataset",
     "default_cache_folder",
     "encode_metadata",
     "fit_preprocessing",
-    "load_volume",
     "read_cohort",
     "split_by_subject",
 ]
@@ -34,9 +32,9 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "cache": ["Prepared", "VolumeCache", "default_cache_folder"],
-        "datasets": ["VolumeDataset", "encode_metadata"],
+        "datasets": ["CohortDataset"],
+        "encoding": ["encode_metadata"],
         "fitting": ["fit_preprocessing"],
         "splits": ["split_by_subject"],
-        "volumes": ["Preprocessing", "load_volume"],
     },
 )

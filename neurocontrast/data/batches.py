@@ -22,13 +22,13 @@ Batches: TypeAlias = Generator[tuple[torch.Tensor, torch.Tensor], None, None]
 
 
 class Images(Protocol):
-    """What batches are read from: `VolumeDataset`, or anything that answers alike."""
+    """What batches are read from: `CohortDataset`, or anything that answers alike."""
 
     def __len__(self) -> int:
         """Return the number of scans."""
 
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor | int]:
-        """Return ``{"image": Tensor (1, D, H, W), "index": int}``."""
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Return ``{"image": Tensor (C, D, H, W), …}``."""
 
 
 @runtime_checkable

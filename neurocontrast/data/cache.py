@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,22 +16,48 @@ import numpy.typing as npt
 from neurocontrast.data.entries import (
     Signature,
     holds_entry,
+    read_affine,
     read_entry,
     settled_signature_of,
     signature_of,
     write_entry,
 )
-from neurocontrast.data.parallel import map_files
+from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
 from neurocontrast.data.problems import Problems
-from neurocontrast.data.volumes import Preprocessing, load_volume
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import digest_of, write_json
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.transforms.compose import apply
+from neurocontrast.transforms.images import affine_of, voxels_of
 
-__all__ = ["Prepared", "VolumeCache", "default_cache_folder"]
+if TYPE_CHECKING:
+    from monai.transforms import Compose
+
+__all__ = ["Prepared", "VolumeCache", "VolumeTransforms", "default_cache_folder"]
 
 _N_TRIES = 3
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class VolumeTransforms(Protocol):
+    """What is done to each scan before it is kept: `Preprocessing`, or anything that answers alike."""
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """The shape of a transformed image, (C, D, H, W)."""
+
+    @property
+    def unfitted(self) -> tuple[str, ...]:
+        """What must be fitted on a cohort first."""
+
+    def contract(self) -> dict[str, Any]:
+        """Return the transforms as JSON."""
+
+    def digest(self) -> str:
+        """Return a digest of the contract."""
+
+    def compose(self) -> Compose:
+        """Return the transforms from ``{"image": path}`` to ``{"image": MetaTensor (C, D, H, W)}``."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +76,10 @@ def default_cache_folder() -> Path:
 
 
 class VolumeCache:
-    """Volumes of one preprocessing, each in a file of its own.
+    """Volumes that the same transforms make, each in a file of its own.
 
-    An entry belongs to the resolved path of its scan, to the preprocessing contract (with the
-    version of the transform) and to `dtype`. It is used only while the scan's size, modification
+    An entry belongs to the resolved path of its scan, to the digest of the transforms (with their
+    version) and to `dtype`. It is used only while the scan's size, modification
     time and change time are those it was made from. Entries appear whole or not at all, so
     several processes can share a folder, and an interrupted preparation continues.
 
@@ -62,8 +88,8 @@ class VolumeCache:
     folder : path or None
         Where entries are kept; None for `default_cache_folder`. Entries hold the images
         themselves, so treat the folder as you treat the scans.
-    preprocessing : Preprocessing
-        What is done to each scan.
+    transforms : VolumeTransforms
+        What is done to each scan, for instance a `neurocontrast.transforms.Preprocessing`.
     dtype : {"float16", "float32"}
         How voxels are kept. float16 has 11 significant bits; z-scored voxels always fit its range
         (no voxel of n can be further than √n deviations from the mean), others are refused where they do not.
@@ -72,17 +98,17 @@ class VolumeCache:
     def __init__(
         self,
         folder: str | Path | None,
-        preprocessing: Preprocessing,
+        transforms: VolumeTransforms,
         *,
         dtype: Literal["float16", "float32"] = "float16",
     ) -> None:
         if dtype not in ("float16", "float32"):
             raise DataError(f"dtype must be 'float16' or 'float32', found {dtype!r}.")
-        self.preprocessing = preprocessing
+        self.transforms = transforms
         self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self.shape = (1, *preprocessing.shape)
+        self.shape = transforms.image_shape
         root = Path(folder).expanduser().absolute() if folder is not None else default_cache_folder()
-        self.folder = root / f"{preprocessing.digest()[:16]}-{dtype}"
+        self.folder = root / f"{transforms.digest()[:16]}-{dtype}"
         self._known: dict[str, tuple[tuple[int, int], Path]] = {}
 
     @property
@@ -105,7 +131,8 @@ class VolumeCache:
         self._open_folder(n_missing=len(missing))
         problems = Problems("scans")
         with progress.task("Preprocessing scans", len(missing), "scan") as task:
-            for failure in map_files(self._make_or_say_why, [(path,) for path in missing], n_workers=n_workers):
+            given = [(path,) for path in missing]
+            for failure in map_files(self._make_or_say_why, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER):
                 if failure:
                     problems.add(failure)
                 task.advance()
@@ -117,7 +144,7 @@ class VolumeCache:
         return [path for path in dict.fromkeys(os.fspath(path) for path in paths) if not self._holds(path)]
 
     def read(self, path: str | Path) -> npt.NDArray[Any]:
-        """Return a scan's volume, ``(1, *shape)``, in the precision of the cache.
+        """Return a scan's volume, (C, D, H, W), in the precision of the cache.
 
         A scan without a valid entry is preprocessed now.
 
@@ -136,7 +163,7 @@ class VolumeCache:
         Parameters
         ----------
         out : ndarray
-            ``(1, *shape)`` of the cache's dtype, contiguous.
+            (C, D, H, W) of the cache's dtype, contiguous.
         path : str or Path
             The scan.
         """
@@ -152,6 +179,18 @@ class VolumeCache:
         self._make(name)
         if not self._read_entry(name, out):
             raise DataError(f"{name}: the scan or its entry in {self.folder} keeps changing while it is read.")
+
+    def affine_of(self, path: str | Path) -> npt.NDArray[np.float64]:
+        """Return the affine (4, 4) of a scan's volume; a scan without an entry that holds one is transformed now."""
+        entry = self._entry_path(os.fspath(path))
+        affine = read_affine(entry)
+        if affine is None:
+            self._open_folder(n_missing=1)
+            self._make(os.fspath(path))
+            affine = read_affine(entry)
+        if affine is None:
+            raise DataError(f"{path}: the scan or its entry in {self.folder} keeps changing while it is read.")
+        return affine
 
     def _read_entry(self, path: str, out: npt.NDArray[Any]) -> bool:
         found = self._locate(path)
@@ -195,19 +234,28 @@ class VolumeCache:
                 before = settled_signature_of(path)
             except OSError as error:
                 raise DataError(f"{path}: the image cannot be read ({error.strerror}).") from error
-            volume = self._narrowed(path, load_volume(path, self.preprocessing))
+            image = self._transformed(path)
+            volume = self._narrowed(path, voxels_of(image))
             if signature_of(path) == before:
                 break
         else:
             raise DataError(f"{path}: the image keeps changing while it is read.")
         try:
-            write_entry(self._entry_path(path), volume, before)
+            write_entry(self._entry_path(path), volume, before, affine=affine_of(image))
         except OSError as error:
             if error.errno in _FULL:
                 raise CacheFullError(_full_message(self.folder)) from error
             raise DataError(f"the cache folder {self.folder} cannot be written ({error.strerror}).") from error
 
+    def _transformed(self, path: str) -> Any:
+        try:
+            return apply(self.transforms.compose(), {"image": path})["image"]
+        except RuntimeError as error:  # of transforms that are not the package's own
+            raise DataError(f"{path}: {error} failed: {error.__cause__ or 'no reason given'}.") from error
+
     def _narrowed(self, path: str, volume: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+        if volume.shape != self.shape:
+            raise DataError(f"{path}: the transforms made an image {volume.shape}, and {self.shape} is kept.")
         limit = float(np.finfo(self.dtype).max)
         highest = float(np.abs(volume).max())
         if highest > limit:
@@ -222,7 +270,7 @@ class VolumeCache:
         try:
             if not described.is_file():
                 self.folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                write_json(described, {"preprocessing": self.preprocessing.contract(), "dtype": str(self.dtype)})
+                write_json(described, {"preprocessing": self.transforms.contract(), "dtype": str(self.dtype)})
             n_free = shutil.disk_usage(self.folder).free
         except OSError as error:
             raise DataError(

@@ -1,112 +1,164 @@
-"""What training reads: volumes by index, and metadata as tensors."""
+"""A cohort as a dataset of MONAI's: images beside what is known about each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+from monai.data import Dataset
+from monai.transforms import Compose, RandomizableTrait, Transform
 
-from neurocontrast.data.cache import VolumeCache
-from neurocontrast.data.cohort import Cohort, Kind
-from neurocontrast.data.metadata import codes_of, numbers_of
-from neurocontrast.data.splits import split_by_subject
-from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.data.cache import VolumeCache, VolumeTransforms
+from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.columns import text_of
+from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.transforms.compose import apply
+from neurocontrast.transforms.described import DescribedTransforms
+from neurocontrast.transforms.images import to_image
+from neurocontrast.transforms.preprocessing import Preprocessing
 
-__all__ = ["VolumeDataset", "encode_metadata", "split_by_subject"]
+__all__ = ["CohortDataset", "deterministic_part"]
+
+_IMAGE = "image"
 
 
-class VolumeDataset(torch.utils.data.Dataset[dict[str, Any]]):
-    """The volumes of a cohort, read from the cache.
+class CohortDataset(Dataset):
+    """The scans of a cohort as a `monai.data.Dataset`, with the columns of its table.
+
+    An item is a dictionary: ``"image"``, a `monai.data.MetaTensor` (C, D, H, W) float32 with the affine of its voxels,
+    and every column of the table but the path of the scan, among them "participant_id", "subject_id", "session" and,
+    where the table has them, "age" (years), "sex" ("F", "M"), "site" and "diagnosis". A missing number is NaN and a
+    missing text is "", so that items can be collated by `torch.utils.data.DataLoader` and `monai.data.DataLoader`.
 
     Parameters
     ----------
     cohort : Cohort
-        Its rows are the samples, in its order.
-    cache : VolumeCache
-        Where volumes are read from; a scan it does not hold is preprocessed when asked for.
-    """
-
-    def __init__(self, cohort: Cohort, cache: VolumeCache) -> None:
-        self.paths: list[str] = [str(path) for path in cohort.table["path"]]
-        self.cache = cache
-        self.image_shape = cache.shape
-        self.image_dtype = cache.dtype
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        """Return ``{"image": float32 tensor (1, *shape), "index": index}``."""
-        # Torch widens float16 over ten times faster than NumPy.
-        return {"image": torch.from_numpy(self.cache.read(self.paths[index])).float(), "index": index}
-
-    def read_into(self, out: npt.NDArray[Any], index: int) -> None:
-        """Read a volume in the precision of the cache into `out`, of `image_shape` and `image_dtype`."""
-        self.cache.read_into(out, self.paths[index])
-
-
-def encode_metadata(
-    table: pd.DataFrame,
-    columns: Mapping[str, Kind],
-    *,
-    categories: Mapping[str, list[str]] | None = None,
-    vectors: Mapping[str, npt.NDArray[np.float32]] | None = None,
-) -> tuple[dict[str, torch.Tensor], dict[str, list[str]]]:
-    """Return the columns a loss needs as tensors, and the categories behind the codes.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The table of a cohort.
-    columns : mapping of str to {"continuous", "categorical"}
-        What each column is to the loss.
-    categories : mapping of str to list of str, optional
-        Categories of an earlier call, whose codes then stay the same.
-    vectors : mapping of str to ndarray (n, p), optional
-        Continuous columns that are vectors, by name (`neurocontrast.data.vectors.read_vectors`).
-
-    Returns
-    -------
-    metadata : dict of str to Tensor
-        ``(n,)`` each: float32 with NaN where missing, or int64 codes with -1 where missing; ``(n, p)``
-        float32 for a vector.
-    categories : dict of str to list of str
-        For each categorical column its categories in the order of their codes; sorted where
-        none were given.
+        Its rows are the items, in its order (`neurocontrast.data.read_cohort`).
+    transform : Compose, callable, sequence of callables or Preprocessing, optional
+        Applied to ``{"image": path, …}``; `neurocontrast.transforms.brain_transforms` at its defaults if not given.
+        Its own loader comes first, for instance `neurocontrast.transforms.LoadScand` or `monai.transforms.LoadImaged`.
+    cache_dir : path, optional
+        Keeps images on the disk, as `monai.data.PersistentDataset` does: those before the first random transform; the
+        rest is applied on each access. An entry is used only while its scan is the file it was made from and the
+        transforms are the same ones. The folder holds the images themselves: treat it as you treat the scans.
+    cache_dtype : {"float16", "float32"}
+        How voxels are kept on the disk.
 
     Raises
     ------
     DataError
-        For a column the table does not have, one that is not of numbers, a vector used as categories, or a
-        category that is not among those given; all such rows together.
+        Where the transforms cannot be told from others by their settings (a lambda), change other items than the
+        image before the first random one, or refuse the first scan. Only with `cache_dir`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from neurocontrast import simulate
+    >>> from neurocontrast.data import CohortDataset, read_cohort
+    >>> from neurocontrast.transforms import brain_transforms
+    >>> cohort = read_cohort(simulate(tempfile.mkdtemp() + "/made", n_subjects=4, n_sites=2, spacing_mm=8.0))
+    >>> dataset = CohortDataset(cohort, brain_transforms(spacing_mm=8.0, shape=(24, 28, 24)))
+    >>> item = dataset[0]
+    >>> item["image"].shape, item["sex"] in ("F", "M")
+    (torch.Size([1, 24, 28, 24]), True)
     """
-    metadata: dict[str, torch.Tensor] = {}
-    found: dict[str, list[str]] = {}
-    for column, kind in columns.items():
-        if vectors and column not in table:
-            metadata[column] = _vector(table, column, kind, vectors)
-        elif kind == "continuous":
-            metadata[column] = torch.from_numpy(numbers_of(table, column).astype(np.float32))
+
+    image_shape: tuple[int, ...]
+    image_dtype: np.dtype[Any]
+
+    def __init__(
+        self,
+        cohort: Cohort,
+        transform: Compose | Callable[..., Any] | Sequence[Callable[..., Any]] | VolumeTransforms | None = None,
+        cache_dir: str | Path | None = None,
+        *,
+        cache_dtype: Literal["float16", "float32"] = "float16",
+    ) -> None:
+        known: Any = Preprocessing() if transform is None else transform
+        of_settings = hasattr(known, "compose")
+        super().__init__(_items(cohort), known.compose() if of_settings else known)
+        self.transform: Compose
+        self.paths: list[str] = [str(path) for path in cohort.table["path"]]
+        self.cache: VolumeCache | None = None
+        self._n_kept = 0
+        if cache_dir is not None:
+            kept = known if of_settings else deterministic_part(self.transform, self.paths[0])
+            self._keep_in(VolumeCache(cache_dir, kept, dtype=cache_dtype))
+
+    @classmethod
+    def from_cache(cls, cohort: Cohort, cache: VolumeCache) -> CohortDataset:
+        """Return the dataset of what a cache keeps; its transforms may be fitted later, before the first item."""
+        dataset = cls(cohort, Compose([]))
+        dataset._keep_in(cache)
+        return dataset
+
+    def read_into(self, out: npt.NDArray[Any], index: int) -> None:
+        """Read an image in the precision of the cache into `out`, of `image_shape` and `image_dtype`."""
+        assert self.cache is not None
+        self.cache.read_into(out, self.paths[index])
+
+    def _keep_in(self, cache: VolumeCache) -> None:
+        self.cache = cache
+        self.transform = self.transform.flatten()
+        self._n_kept = _n_deterministic(self.transform)
+        if self._n_kept == len(self.transform):  # else an image is not what the cache holds
+            self.image_shape, self.image_dtype = cache.shape, cache.dtype
+
+    def _transform(self, index: int) -> dict[str, Any]:
+        item = self.data[index]
+        if self.cache is None:
+            return apply(self.transform, item)
+        path = self.paths[index]
+        # Torch widens float16 over ten times faster than NumPy.
+        image = to_image(self.cache.read(path), self.cache.affine_of(path), name=path).float()
+        return apply(self.transform, {**item, _IMAGE: image}, start=self._n_kept)
+
+
+def _items(cohort: Cohort) -> list[dict[str, Any]]:
+    columns: dict[str, list[Any]] = {_IMAGE: [str(path) for path in cohort.table["path"]]}
+    for name, values in cohort.table.items():
+        if name in ("path", _IMAGE):
+            continue
+        if pd.api.types.is_numeric_dtype(values):
+            columns[str(name)] = [float(value) for value in values]
         else:
-            given = None if categories is None else categories.get(column)
-            codes, found[column] = codes_of(table, column, categories=given)
-            metadata[column] = torch.from_numpy(codes)
-    return metadata, found
+            columns[str(name)] = [text_of(value) for value in values]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _vector(
-    table: pd.DataFrame, column: str, kind: Kind, vectors: Mapping[str, npt.NDArray[np.float32]]
-) -> torch.Tensor:
-    if column not in vectors:
-        others = [*vectors, *(str(name) for name in table.columns if name != "path")]
+def _n_deterministic(transform: Compose) -> int:
+    """Return how many transforms come before the first that is random, or none of MONAI's; as in MONAI."""
+    for n, each in enumerate(transform.transforms):
+        if isinstance(each, RandomizableTrait) or not isinstance(each, Transform):
+            return n
+    return len(transform)
+
+
+def deterministic_part(transform: Compose, path: str) -> DescribedTransforms:
+    """Return the transforms before the first random one, and the shape of what they make of a scan.
+
+    Raises
+    ------
+    DataError
+        Where they make other items than the image, or no image.
+    """
+    flat = transform.flatten()
+    kept = Compose(flat.transforms[: _n_deterministic(flat)])
+    made = apply(kept, {_IMAGE: path})
+    if others := [key for key in made if key != _IMAGE]:
         raise DataError(
-            f"the table has no column '{column}', and there is no vector of that name.{suggestion(column, others)} "
-            f"There are: {one_of(others[:30])}."
+            f"transforms: the item '{_IMAGE}' alone is kept on the disk, and the transforms before the first random "
+            f"one also make {one_of(others)}. Make those behind the first random transform, or delete them again "
+            "(monai.transforms.DeleteItemsd)."
         )
-    if kind == "categorical":
-        raise DataError(f"'{column}' is a vector and is used as categorical; use it as continuous.")
-    return torch.from_numpy(np.ascontiguousarray(vectors[column], dtype=np.float32))
+    if not isinstance(made[_IMAGE], torch.Tensor):
+        raise DataError(
+            f"transforms: no transform before the first random one loads '{_IMAGE}'. Put a loader first "
+            "(neurocontrast.transforms.LoadScand, or monai.transforms.LoadImaged)."
+        )
+    return DescribedTransforms(kept, tuple(made[_IMAGE].shape))

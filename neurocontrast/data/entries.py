@@ -16,11 +16,22 @@ from isal import isal_zlib
 
 from neurocontrast.files import atomic_path
 
-__all__ = ["Signature", "holds_entry", "read_entry", "settled_signature_of", "signature_of", "write_entry"]
+__all__ = [
+    "Signature",
+    "holds_entry",
+    "read_affine",
+    "read_entry",
+    "settled_signature_of",
+    "signature_of",
+    "write_entry",
+]
 
-_MAGIC = b"NCVOL\x00\x01\x00"
+_MAGIC = b"NCVOL\x00\x02\x00"
+_MAGIC_WITHOUT_AFFINE = b"NCVOL\x00\x01\x00"
 # size, mtime, ctime of the scan; modification time of the entry; CRC-32 of the array's bytes.
 _TRAILER = struct.Struct("<8sqqqqI4x")
+# The affine (4, 4) of the array, between the array and the trailer.
+_AFFINE = struct.Struct("<16d")
 _SETTLED_SECONDS = 0.1
 
 
@@ -67,13 +78,14 @@ def settled_signature_of(path: str | os.PathLike[str]) -> Signature:
     return signature
 
 
-def write_entry(path: Path, array: npt.NDArray[Any], source: Signature) -> None:
-    """Write an entry atomically."""
+def write_entry(path: Path, array: npt.NDArray[Any], source: Signature, *, affine: npt.NDArray[np.float64]) -> None:
+    """Write an entry, an array and the affine of its axes, atomically."""
     array = np.ascontiguousarray(array)
     stamp = time.time_ns()
     with atomic_path(path) as temporary:
         with open(temporary, "wb") as stream:
             np.lib.format.write_array(stream, array, allow_pickle=False)
+            stream.write(_AFFINE.pack(*affine.ravel()))
             stream.write(_trailer(source, stamp, isal_zlib.crc32(array.data.cast("B"))))
         os.utime(temporary, ns=(stamp, stamp))
 
@@ -96,6 +108,19 @@ def read_entry(path: Path, source: Signature, out: npt.NDArray[Any]) -> bool:
     return _visit(path, source, n_bytes=out.nbytes, buffer=out.data.cast("B"))
 
 
+def read_affine(path: Path) -> npt.NDArray[np.float64] | None:
+    """Return the affine (4, 4) of an entry; None where there is no entry, or one of a version that kept none."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(-_TRAILER.size - _AFFINE.size, os.SEEK_END)
+            content = stream.read()
+    except OSError:
+        return None
+    if content[_AFFINE.size :][: len(_MAGIC)] != _MAGIC:
+        return None
+    return np.array(_AFFINE.unpack_from(content)).reshape(4, 4)
+
+
 def holds_entry(path: Path, source: Signature, *, n_bytes: int) -> bool:
     """Tell whether `read_entry` would fill an array; voxels are read only where the checksum must decide."""
     return _visit(path, source, n_bytes=n_bytes, buffer=None)
@@ -108,12 +133,13 @@ def _visit(path: Path, source: Signature, *, n_bytes: int, buffer: memoryview | 
         return False
     try:
         status = os.fstat(file)
-        start = status.st_size - _TRAILER.size - n_bytes
-        trailer = os.pread(file, _TRAILER.size, max(start + n_bytes, 0))
-        if start < 0 or len(trailer) != _TRAILER.size:
+        trailer = os.pread(file, _TRAILER.size, max(status.st_size - _TRAILER.size, 0))
+        if len(trailer) != _TRAILER.size:
             return False
         magic, size, mtime_ns, ctime_ns, stamp, checksum = _TRAILER.unpack(trailer)
-        if magic != _MAGIC or Signature(size, mtime_ns, ctime_ns) != source:
+        n_behind = _TRAILER.size + (0 if magic == _MAGIC_WITHOUT_AFFINE else _AFFINE.size)
+        start = status.st_size - n_behind - n_bytes
+        if start < 0 or magic not in (_MAGIC, _MAGIC_WITHOUT_AFFINE) or Signature(size, mtime_ns, ctime_ns) != source:
             return False
         is_touched = status.st_mtime_ns != stamp
         if is_touched and buffer is None:

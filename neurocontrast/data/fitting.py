@@ -11,15 +11,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy.ndimage
 
-from neurocontrast.data.brain_mask import pack
-from neurocontrast.data.grids import preprocessed_grid
-from neurocontrast.data.intensity import find_landmarks, standard_landmarks
-from neurocontrast.data.parallel import map_files
+from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
 from neurocontrast.data.problems import Problems
-from neurocontrast.data.scans import Scan, read_scan
-from neurocontrast.data.volumes import N_BRAIN_VOXELS_MIN, Preprocessing, box_scan
 from neurocontrast.exceptions import DataError
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.transforms.brain import N_BRAIN_VOXELS_MIN
+from neurocontrast.transforms.compose import apply, boxing
+from neurocontrast.transforms.grids import preprocessed_grid
+from neurocontrast.transforms.images import name_of, voxels_of
+from neurocontrast.transforms.intensity import find_landmarks, standard_landmarks
+from neurocontrast.transforms.masks import pack
+from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["SHARED_MIN", "fit_preprocessing", "fit_scan", "template_on_grid"]
 
@@ -81,21 +83,31 @@ def fit_preprocessing(
     return preprocessing
 
 
-def fit_scan(scan: Scan, preprocessing: Preprocessing, what: str, *, name: str = "scan") -> Any:
+def fit_scan(image: Any, preprocessing: Preprocessing, what: str) -> Any:
     """Return what one scan adds to a fit: its "landmarks", or the bits of its brain for the "view".
+
+    Parameters
+    ----------
+    image : path or MetaTensor (1, D, H, W)
+        The scan, or what `neurocontrast.transforms.LoadScand` made of it.
+    preprocessing : Preprocessing
+        What is fitted.
+    what : {"landmarks", "view"}
+        Which part of it.
 
     Raises
     ------
     DataError
         Naming the scan, where it cannot be used.
     """
-    boxed = box_scan(scan, preprocessing, name=name)
-    assert boxed.inside is not None
+    is_path = isinstance(image, str | os.PathLike)
+    item = apply(boxing(preprocessing), {"image": image}, start=0 if is_path else 1)
+    inside = voxels_of(item["image_brain"])[0] != 0
     if what == "view":
-        return np.packbits(boxed.inside)
-    found = find_landmarks(boxed.voxels[boxed.inside], preprocessing.percentiles)
+        return np.packbits(inside)
+    found = find_landmarks(voxels_of(item["image"])[0][inside], preprocessing.percentiles)
     if found is None:
-        low, high = preprocessing.percentiles
+        name, (low, high) = name_of(item["image"]), preprocessing.percentiles
         raise DataError(f"{name}: percentiles {low:g} and {high:g} of its brain are the same; it has no histogram.")
     return found
 
@@ -197,7 +209,9 @@ def _measure(
     used, found, problems = set(names), [], Problems("scans")
     arguments = [(path, preprocessing, what) for path in dict.fromkeys([*names, *others])]
     with progress.task(title, len(arguments), "scan") as task:
-        for path, problem, measured in map_files(_fit_or_say_why, arguments, n_workers=n_workers):
+        for path, problem, measured in map_files(
+            _fit_or_say_why, arguments, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER
+        ):
             if problem:
                 problems.add(problem)
             elif path in used:
@@ -209,6 +223,6 @@ def _measure(
 
 def _fit_or_say_why(path: str, preprocessing: Preprocessing, what: str) -> tuple[str, str, Any]:
     try:
-        return path, "", fit_scan(read_scan(path), preprocessing, what, name=path)
+        return path, "", fit_scan(path, preprocessing, what)
     except DataError as error:
         return path, str(error), None

@@ -11,7 +11,10 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from neurocontrast.exceptions import ConfigError, NeurocontrastError
 
-__all__ = ["map_files"]
+__all__ = ["N_SCANS_A_WORKER", "map_files"]
+
+N_SCANS_A_WORKER = 24
+"""Fewer scans a process take less time than a process needs to import MONAI."""
 
 _N_PER_WORKER_MIN = 4
 
@@ -30,12 +33,14 @@ def map_files(
     *,
     n_workers: int,
     option: str = "data.n_workers",
+    n_per_worker: int = _N_PER_WORKER_MIN,
 ) -> Iterator[Result]:
     """Yield ``function(*arguments)`` for each of the arguments, in the order they finish.
 
     Little work is done here, in this process: starting another costs more than a few scans.
     A worker starts as a fresh interpreter, so that scripts need no ``__main__`` guard and
-    no thread of this process is copied half-way. `option` is what an error calls `n_workers`.
+    no thread of this process is copied half-way. `option` is what an error calls `n_workers`, and `n_per_worker` the
+    fewest arguments that a worker is started for.
 
     Raises
     ------
@@ -46,7 +51,7 @@ def map_files(
     """
     if n_workers < 0:
         raise ConfigError(f"n_workers must be 0 or more (0: in this process), found {n_workers}.")
-    n_workers = min(n_workers, len(arguments) // _N_PER_WORKER_MIN)
+    n_workers = min(n_workers, len(arguments) // n_per_worker)
     if n_workers <= 1:
         for given in arguments:
             yield function(*given)

@@ -8,15 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
+from monai.data import MetaTensor
 
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.fitting import fit_scan
-from neurocontrast.data.parallel import map_files
-from neurocontrast.data.scans import Scan, ScanHeader, in_memory_order, read_scan, read_scan_header
-from neurocontrast.data.volumes import Preprocessing, preprocess
+from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.transforms.compose import apply
+from neurocontrast.transforms.loading import LoadScand
+from neurocontrast.transforms.preprocessing import Preprocessing
+from neurocontrast.transforms.reading import ScanHeader, in_memory_order, read_scan_header
 
 __all__ = ["Finding", "doubts_about", "doubts_about_images", "inspect_scan", "inspect_scans"]
 
@@ -55,10 +58,11 @@ def inspect_scan(path: str | os.PathLike[str], preprocessing: Preprocessing | No
         header = read_scan_header(name)
         if not deep:
             return Finding(name, warnings=header.warnings, header=header)
-        scan = read_scan(name)
+        spacing_mm = None if preprocessing is None else preprocessing.spacing_mm
+        image = LoadScand("image", spacing_mm=spacing_mm or 1.0)({"image": name})["image"]
         if preprocessing is not None:
-            _try(scan, preprocessing, name)
-        voxels, *_ = in_memory_order(scan.voxels)
+            _try(image, preprocessing)
+        voxels, *_ = in_memory_order(image.numpy()[0])
         low, high = voxels.min(), voxels.max()
         is_mask = bool(((voxels == low) | (voxels == high)).all())
         doubts = (f"it has two intensities alone ({low:g} and {high:g}); is it a mask?",) if is_mask else ()
@@ -79,7 +83,7 @@ def inspect_scans(
     found: dict[str, Finding] = {}
     given = [(path, preprocessing, deep) for path in dict.fromkeys(paths)]
     with progress.task("Reading images" if deep else "Reading headers", len(given), "scan") as task:
-        for finding in map_files(_inspect, given, n_workers=n_workers):
+        for finding in map_files(_inspect, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER):
             found[finding.path] = finding
             task.advance()
     return [found[path] for path in paths]
@@ -134,12 +138,12 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
     return doubts
 
 
-def _try(scan: Scan, preprocessing: Preprocessing, name: str) -> None:
+def _try(image: MetaTensor, preprocessing: Preprocessing) -> None:
     """Preprocess a scan, as far as can be done before anything is fitted."""
     if not preprocessing.unfitted:
-        preprocess(scan, preprocessing, name=name)
+        apply(preprocessing.compose(), {"image": image}, start=1)
     for what in preprocessing.unfitted:
-        fit_scan(scan, preprocessing, what, name=name)
+        fit_scan(image, preprocessing, what)
 
 
 def _inspect(path: str, preprocessing: Preprocessing | None, deep: bool) -> Finding:

@@ -8,11 +8,12 @@ from contextlib import closing, contextmanager
 import numpy as np
 import torch
 
+from neurocontrast.collectives import Processes
 from neurocontrast.data.batches import Images, read_batches
 from neurocontrast.embedding.settings import EmbeddingSettings
 from neurocontrast.encoders.encoder import Encoder
 from neurocontrast.encoders.heads import ContrastiveModel
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.machine import usable_accelerator
 from neurocontrast.memory import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress
 
@@ -26,6 +27,8 @@ def extract_features(
     settings: EmbeddingSettings | None = None,
     n_readers: int = 1,
     progress: Progress = SILENT,
+    device: torch.device | None = None,
+    processes: Processes | None = None,
 ) -> np.ndarray:
     """Return the features of all samples, in their order.
 
@@ -41,6 +44,10 @@ def extract_features(
         Threads that read batches.
     progress : Progress
         Told about every batch.
+    device : torch.device, optional
+        What to compute on; by default as `settings` say.
+    processes : Processes, optional
+        They share the batches, which are those of one process, so that the features are too; all get all features.
 
     Returns
     -------
@@ -48,17 +55,18 @@ def extract_features(
         float32.
     """
     settings = settings or EmbeddingSettings()
-    device = _device(settings)
+    device = device or torch.device(usable_accelerator(settings.accelerator, section="embedding"))
+    processes = processes or Processes()
     half = settings.precision == "bf16-mixed"
     encoder = encoder.to(device).eval()
-    features = np.empty((len(images), encoder.n_features), dtype=np.float32)
+    features = np.zeros((len(images), encoder.n_features), dtype=np.float32)
     rows_of_all, size = range(len(images)), settings.batch_size
-    batches = [rows_of_all[start : start + size] for start in rows_of_all[::size]]
+    batches = [rows_of_all[start : start + size] for start in rows_of_all[::size]][processes.rank :: processes.size]
     with (
         _quick_layout(encoder, device),  # before inference mode, in which weights would become untrainable
         torch.inference_mode(),
         keeping_freed_memory(),
-        progress.task("embedding", len(images), "scans") as task,
+        progress.task("embedding", sum(map(len, batches)), "scans") as task,
         closing(read_batches(images, batches, n_readers=n_readers)) as reading,
     ):
         for rows, samples in reading:
@@ -66,6 +74,7 @@ def extract_features(
                 made = encoder(samples.to(device))
             features[rows.numpy()] = made.float().cpu().numpy()
             task.advance(len(rows))
+    processes.merge(features)
     return features
 
 
@@ -80,10 +89,3 @@ def _quick_layout(encoder: Encoder | ContrastiveModel, device: torch.device) -> 
         yield
     finally:
         encoder.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-
-
-def _device(settings: EmbeddingSettings) -> torch.device:
-    there = torch.cuda.is_available()
-    if settings.accelerator == "cuda" and not there:
-        raise ConfigError("embedding.accelerator: 'cuda' asked for, but PyTorch sees no GPU here. Use 'cpu' or 'auto'.")
-    return torch.device("cuda" if there and settings.accelerator != "cpu" else "cpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from neurocontrast.settings import Settings
 
@@ -28,6 +28,9 @@ class EmbeddingSettings(Settings):
         a DenseNet121's were at a cosine of 0.98 to those of float32.
     accelerator : {'auto', 'cpu', 'cuda'}
         ``auto`` takes a GPU where there is one.
+    devices : int
+        Processes that share the scans, each with a GPU of its own (or a share of the CPU's threads), started by the
+        command; where ``torchrun`` or ``srun`` has started several, these share them.
     """
 
     where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
@@ -35,3 +38,4 @@ class EmbeddingSettings(Settings):
     batch_size: Annotated[int, Field(ge=1)] = 16
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
+    devices: PositiveInt = 1

@@ -1,6 +1,6 @@
-"""Batch normalisation over the batches of all processes, on CPUs as on GPUs.
+"""Batch normalisation over the batches of all processes: PyTorch's on GPUs, one of our own on CPUs.
 
-PyTorch's own refuses CPUs, where several processes could then not be shown to be one.
+PyTorch's refuses CPUs, where several processes could then not be shown to be one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from neurocontrast.collectives import is_distributed
 
-__all__ = ["SynchronisedBatchNorm", "synchronise"]
+__all__ = ["SynchronisedBatchNorm", "is_synchronised", "synchronise"]
 
 
 class SynchronisedBatchNorm(_BatchNorm):
@@ -44,13 +44,21 @@ class SynchronisedBatchNorm(_BatchNorm):
         return cast(Tensor, normalised)
 
 
-def synchronise(module: nn.Module) -> None:
+def synchronise(module: nn.Module, *, on_gpu: bool = False) -> None:
     """Let every batch normalisation below a module be one over all processes; weights and their names stay."""
+    if on_gpu:
+        nn.SyncBatchNorm.convert_sync_batchnorm(module)
+        return
     for name, child in module.named_children():
         if isinstance(child, _BatchNorm):
             setattr(module, name, _synchronised(child))
         else:
             synchronise(child)
+
+
+def is_synchronised(layer: nn.Module) -> bool:
+    """Say whether a batch normalisation is one over all processes."""
+    return isinstance(layer, (SynchronisedBatchNorm, nn.SyncBatchNorm))
 
 
 def _synchronised(layer: _BatchNorm) -> SynchronisedBatchNorm:

@@ -9,14 +9,22 @@ from neurocontrast.evaluation.external import External, plan_external
 from neurocontrast.evaluation.fitted import FittedProbe
 from neurocontrast.evaluation.probe_files import load_probe, save_probe
 from neurocontrast.evaluation.settings import EvaluationSettings
-from neurocontrast.evaluation.split_files import read_split_file
+from neurocontrast.evaluation.splits import LeaveSiteOut, SiteStratifiedGroupKFold
+from neurocontrast.evaluation.splits.files import read_split_file
 from neurocontrast.evaluation.study import Evaluation, Study, plan_study, run_study
+from neurocontrast.evaluation.transformers import ComBat, CovariateEncoder, Residualiser, SiteRecentring
 
 __all__ = [
+    "ComBat",
+    "CovariateEncoder",
     "Evaluation",
     "EvaluationSettings",
     "External",
     "FittedProbe",
+    "LeaveSiteOut",
+    "Residualiser",
+    "SiteRecentring",
+    "SiteStratifiedGroupKFold",
     "Study",
     "load_probe",
     "plan_external",

@@ -9,14 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.combat import MIN_SITE_SCANS, fit_combat
-from neurocontrast.evaluation.covariates import CovariateDesign, choose_covariates
+from neurocontrast.evaluation.covariates import choose_covariates
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.table import IDENTIFIERS, cell_texts, is_number
+from neurocontrast.evaluation.transformers import ComBat, Residualiser
+from neurocontrast.evaluation.transformers.combat import MIN_SITE_SCANS
+from neurocontrast.evaluation.transformers.side_columns import SideColumnTransformer
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
-__all__ = ["AdjustedDesign", "check_adjustment", "choose_preserved", "residualise"]
+__all__ = ["AdjustedDesign", "check_adjustment", "choose_preserved"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -47,35 +49,25 @@ class AdjustedDesign:
     preserve: tuple[str, ...] = ()
     residuals_of: tuple[str, ...] = ()
 
+    def transformers(self) -> list[SideColumnTransformer]:
+        """Return the steps, not fitted yet."""
+        steps: list[SideColumnTransformer] = []
+        if self.harmonise == "combat":
+            steps.append(ComBat("site", preserve=self.preserve, handle_unknown="ignore"))
+        if self.residuals_of:
+            steps.append(Residualiser(self.residuals_of))
+        return steps
+
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
         """Return the matrices of training and test rows."""
         x_train, x_test = (self.features[rows].astype(np.float64) for rows in (train, test))
-        if self.harmonise == "combat":
-            sites = self.table["site"].to_numpy(dtype=object)
-            kept_train, kept_test = CovariateDesign(self.table, self.preserve)(train, test)
-            model = fit_combat(x_train, sites[train], kept_train)
-            x_train = model.apply(x_train, sites[train], kept_train)
-            x_test = model.apply(x_test, sites[test], kept_test)
-        if self.residuals_of:
-            covariates = CovariateDesign(self.table, self.residuals_of)(train, test)
-            x_train, x_test = residualise((x_train, x_test), covariates)
+        train_side, test_side = self.table.iloc[train], self.table.iloc[test]
+        for step in self.transformers():
+            known = step.encode(train_side, learn=True)
+            step.estimate(x_train, *known)
+            x_train = step.adjust(x_train, *known)
+            x_test = step.adjust(x_test, *step.encode(test_side, learn=False))
         return x_train, x_test
-
-
-def residualise(features: tuple[Floats, Floats], covariates: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Take out of training and test features what the covariates explain by least squares in training.
-
-    The training mean stays.
-
-    Parameters
-    ----------
-    features, covariates : pair of arrays
-        Of training and of test rows.
-    """
-    (x_train, x_test), (c_train, c_test) = features, covariates
-    centre = c_train.mean(axis=0)
-    solved = np.linalg.lstsq(c_train - centre, x_train - x_train.mean(axis=0), rcond=None)[0]
-    return x_train - (c_train - centre) @ solved, x_test - (c_test - centre) @ solved
 
 
 def choose_preserved(table: pd.DataFrame, settings: EvaluationSettings, *, target: str) -> tuple[str, ...]:

@@ -161,11 +161,11 @@ def _design(study: Study, column: str) -> Design:
     preserve = choose_preserved(study.table, study.settings, target=study.target.name)
     kept = tuple(name for name in preserve if name != column)
     settings, table = study.settings, study.table
-    design = AdjustedDesign(study.features, table, settings.harmonise, kept, settings.residualise)
+    options = (study.features, table, settings.harmonise, kept, settings.residualise)
     if settings.recentre == "none":
-        return design
+        return AdjustedDesign(*options)
     keep = choose_kept(table, settings, target=study.target.name)
-    return RecentredDesign(design, table, tuple(name for name in keep if name != column))
+    return RecentredDesign(*options, tuple(name for name in keep if name != column))
 
 
 def _factor(study: Study, column: str, rows: Rows) -> tuple[Floats | None, Rows]:

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.table import cell_texts, is_number
+from neurocontrast.evaluation.table import cell_texts
+from neurocontrast.evaluation.transformers.covariates import CovariateEncoder
 from neurocontrast.exceptions import suggestion
 
 __all__ = ["CovariateDesign", "choose_covariates"]
@@ -49,12 +50,9 @@ def choose_covariates(
 
 @dataclass(frozen=True)
 class CovariateDesign:
-    """Matrices of covariates, everything in them estimated on the training rows.
+    """Matrices of covariates, everything in them estimated on the training rows (`CovariateEncoder`).
 
-    A number stays one column, its missing values filled with the mean of the training rows;
-    text becomes one column a value seen in training, all zero for a value not seen. Either
-    gets a column that marks missing values where training has any. Without covariates, one
-    constant column is left, and a probe predicts the training rows' average.
+    Without covariates, one constant column is left, and a probe predicts the training rows' average.
     """
 
     table: pd.DataFrame
@@ -62,32 +60,8 @@ class CovariateDesign:
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
         """Return the matrices of training and test rows."""
-        columns: list[tuple[Floats, Floats]] = []
-        for name in self.names:
-            values = self.table[name]
-            if is_number(values):
-                columns += _number(values.to_numpy(dtype=float), train, test)
-            else:
-                columns += _text(np.array(cell_texts(values), dtype=object), train, test)
-        if not columns:
+        if not self.names:
             return np.zeros((len(train), 1)), np.zeros((len(test), 1))
-        return np.column_stack([pair[0] for pair in columns]), np.column_stack([pair[1] for pair in columns])
-
-
-def _number(values: Floats, train: Rows, test: Rows) -> list[tuple[Floats, Floats]]:
-    missing = ~np.isfinite(values)
-    known = values[train][~missing[train]]
-    filled = np.where(missing, known.mean() if len(known) else 0.0, values)
-    columns = [(filled[train], filled[test])]
-    return columns + _indicator(missing, train, test)
-
-
-def _text(values: npt.NDArray[np.object_], train: Rows, test: Rows) -> list[tuple[Floats, Floats]]:
-    missing = np.array([value is None for value in values])
-    levels = sorted({value for value in values[train] if value is not None})
-    columns = [((values[train] == level).astype(float), (values[test] == level).astype(float)) for level in levels]
-    return columns + _indicator(missing, train, test)
-
-
-def _indicator(missing: npt.NDArray[np.bool_], train: Rows, test: Rows) -> list[tuple[Floats, Floats]]:
-    return [(missing[train].astype(float), missing[test].astype(float))] if missing[train].any() else []
+        table = self.table[list(self.names)]
+        encoder = CovariateEncoder()
+        return encoder.fit_transform(table.iloc[train]), encoder.transform(table.iloc[test])

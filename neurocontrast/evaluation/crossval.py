@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
 
 from neurocontrast.data.parallel import map_files
+from neurocontrast.evaluation.own_estimator import EstimatorError
 from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide
 from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -63,6 +66,8 @@ def cross_validate(
     subjects: npt.NDArray[np.object_],
     settings: EvaluationSettings,
     sites: npt.NDArray[np.object_] | None = None,
+    estimator: BaseEstimator | None = None,
+    batched: bool = False,
     advance: Callable[[], None] = lambda: None,
 ) -> OutOfFold:
     """Fit a probe for every split and collect what it says of the test rows.
@@ -81,6 +86,10 @@ def cross_validate(
         Grids, inner folds, threshold, seed, and the number of processes.
     sites : array of str or None, optional
         Site of each scan, which inner folds leave out where the settings say so.
+    estimator : estimator, optional
+        The user's own; by default the built-in one that the settings name.
+    batched : bool, default=False
+        Whether the default estimators are fitted by `fit_label_vectors`, as permutation tests do.
     advance : callable
         Called after each split.
     """
@@ -91,7 +100,8 @@ def cross_validate(
     folds = np.full((n_repeats, n), -1, dtype=np.intp)
     strengths, n_not_converged = [float("nan")] * len(splits), 0
     thresholds: list[float | None] = [None] * len(splits)
-    tasks = [(number, design, target, split, subjects, settings, sites) for number, split in enumerate(splits)]
+    given = {"subjects": subjects, "settings": settings, "sites": sites, "estimator": estimator, "batched": batched}
+    tasks = [(number, design, target, split, given) for number, split in enumerate(splits)]
     for number, decided in map_files(_fit_split, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
         split = splits[number]
         scores[split.repeat, split.test] = decided.fit.scores
@@ -132,20 +142,13 @@ def _fit_split(
     design: Design,
     target: Target,
     split: Split,
-    subjects: npt.NDArray[np.object_],
-    settings: EvaluationSettings,
-    sites: npt.NDArray[np.object_] | None,
+    given: dict[str, Any],
 ) -> tuple[int, Decided]:
-    seed = split_seed(settings.seed, split)
-    fitted = fit_and_decide(
-        design,
-        target,
-        split.train,
-        split.test,
-        subjects=subjects,
-        settings=settings,
-        seed=seed,
-        sites=sites,
-        validation=split.validation,
-    )
-    return number, fitted
+    seed = split_seed(given["settings"].seed, split)
+    try:
+        decided = fit_and_decide(
+            design, target, split.train, split.test, seed=seed, validation=split.validation, **given
+        )
+    except EstimatorError as error:
+        raise EstimatorError(f"{error} (fold {split.fold} of repeat {split.repeat})") from error
+    return number, decided

@@ -158,7 +158,7 @@ def _join(study: Study, chosen: pd.DataFrame, features: npt.NDArray[np.floating]
     n, n_test = len(study.table), len(chosen)
     both = pd.concat([study.table, chosen], ignore_index=True)
     values = np.concatenate([study.target.values, target.values])
-    joined = Target(target.name, target.kind, values, target.classes, target.positive)
+    joined = replace(study.target, values=values)
     split = Split(0, 0, study.fitted_rows, np.arange(n, n + n_test), validation=study.splits[0].validation)
     units = choose_units("subject", list(both["site"]), both["subject_id"].to_numpy(dtype=object), target=target.name)
     together = np.concatenate([study.features, features])

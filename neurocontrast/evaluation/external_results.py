@@ -76,6 +76,7 @@ def run_external(
                 seed=final_seed(study),
                 sites=study.sites,
                 validation=split.validation,
+                estimator=study.estimator_of(name),
             )
             models[name] = _as_predictions(decided, split.test, study.target)
             task.advance()
@@ -119,7 +120,7 @@ def _summary(external: External, models: Models) -> dict[str, Any]:
         },
         "sites": sorted(tested["site"].dropna().unique()),
         "n_train": len(external.split.train),
-        "strength": models["embedding"].strengths[0],
+        "strength": finite_or_none(models["embedding"].strengths[0]),
         "threshold": models["embedding"].thresholds[0],
         "metrics": parts["embedding"],
         "baseline": parts["baseline"],

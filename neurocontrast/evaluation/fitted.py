@@ -8,29 +8,45 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
-from sklearn.preprocessing import StandardScaler
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import TransformedTargetRegressor
 
 from neurocontrast.evaluation.crossval import split_seed
 from neurocontrast.evaluation.distribution import TrainingDistribution
+from neurocontrast.evaluation.estimators import tempered
 from neurocontrast.evaluation.fitting import features_design
-from neurocontrast.evaluation.linear import principal_axes
-from neurocontrast.evaluation.logistic import LogisticPath
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.platt import Platt
-from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide, value_range
-from neurocontrast.evaluation.probes import Design, penalty_folds
+from neurocontrast.evaluation.probe_kinds import Decided, fit_model, value_range
+from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.recentring import RecentredDesign, Recentring, learn_recentring
-from neurocontrast.evaluation.sgd import descend
-from neurocontrast.evaluation.svm import fit_machine, svm_inner_predictions
 from neurocontrast.evaluation.target import Kind, Target
-from neurocontrast.evaluation.threads import one_thread
 from neurocontrast.provenance import subject_digest
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["FittedProbe", "final_seed", "fit_on_all", "store_probe", "why_not_stored"]
+__all__ = ["FittedProbe", "Platt", "final_seed", "fit_on_all", "why_not_stored"]
 
 Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Platt:
+    """A slope common to all classes, and a bias for each, that make decision values into probabilities.
+
+    Attributes
+    ----------
+    slope : float
+        Above zero: what scikit-learn calls an inverse temperature.
+    biases : array (n classes,)
+        Zeros, but of machines that earlier versions have stored.
+    """
+
+    slope: float
+    biases: Floats
+
+    def probabilities(self, decisions: Floats) -> Floats:
+        """Return probabilities (n, n classes) of decision values of the same shape; of two classes, zeros first."""
+        return softmax(self.slope * decisions + self.biases, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +145,11 @@ def final_seed(study: Study) -> int:
 
 def why_not_stored(study: Study) -> str | None:
     """Return why a study's probe cannot be applied to other embeddings; None where it can."""
+    if study.estimator is not None:
+        return (
+            "an estimator of one's own is not written, since that needs pickle; the arrays of logistic, ridge, svm and "
+            "sgd are"
+        )
     if study.probe == "knn":
         return "nearest neighbours are the training scans themselves, and features of people are not stored"
     if study.adjusted:
@@ -151,41 +172,20 @@ def fit_on_all(
     probe : FittedProbe or None
         To be stored; it says the same.
     """
-    target, settings, rows = study.target, study.settings, study.fitted_rows
-    design, validation = features_design(study), study.splits[0].validation
-    people: dict[str, Any] = {"subjects": study.subjects, "sites": study.sites, "validation": validation}
-    decided = fit_and_decide(design, target, rows, rows, settings=settings, seed=final_seed(study), **people)
-    return decided, store_probe(
-        study, strength=decided.fit.strength, threshold=decided.threshold, encoder=encoder, distribution=distribution
-    )
-
-
-def store_probe(
-    study: Study,
-    *,
-    strength: float,
-    threshold: float | None,
-    encoder: str | None = None,
-    distribution: TrainingDistribution | str | None = None,
-) -> FittedProbe | None:
-    """Fit the probe on `Study.fitted_rows` at a strength that was chosen; None where `why_not_stored` says so."""
-    if why_not_stored(study) is not None:
-        return None
     target, settings, rows, design = study.target, study.settings, study.fitted_rows, features_design(study)
-    x = design(rows, rows[:1])[0]
-    scaler = StandardScaler(copy=False).fit(x)
-    fitted = design.within_sites(target, rows) if isinstance(design, RecentredDesign) else target
-    with one_thread():
-        found = _coefficients(study, fitted.subset(rows), scaler.transform(x), strength)
-    return FittedProbe(
+    decided, model = fit_model(
+        design, target, rows, rows, subjects=study.subjects, settings=settings, seed=final_seed(study),
+        sites=study.sites, validation=study.splits[0].validation, estimator=study.estimator,
+    )  # fmt: skip
+    if why_not_stored(study) is not None or model is None:
+        return decided, None
+    probe = FittedProbe(
         name=study.probe,
         target=target.name,
         kind=target.kind,
         classes=target.classes,
-        strength=strength,
-        threshold=settings.threshold if threshold is None else threshold,
-        mean=scaler.mean_,
-        scale=scaler.scale_,
+        strength=model.strength,
+        threshold=settings.threshold if decided.threshold is None else decided.threshold,
         shares=_shares(target.subset(rows)),
         encoder=encoder,
         trained_on=frozenset(subject_digest(subject) for subject in set(study.subjects[rows])),
@@ -193,8 +193,9 @@ def store_probe(
         limits=value_range(target, rows) if settings.clip else None,
         recentring=_recentring(study, design),
         distribution=None if isinstance(distribution, str) else distribution,
-        **found,
+        **_arrays(model.model),
     )
+    return decided, probe
 
 
 def _shares(target: Target) -> Floats:
@@ -209,44 +210,20 @@ def _recentring(study: Study, design: Design) -> Recentring | None:
     return learn_recentring(study.table, study.features, design.keep)
 
 
-def _coefficients(study: Study, target: Target, x: Floats, strength: float) -> dict[str, Any]:
-    """Fit standardised features along the principal axes, as probes are, and turn the coefficients back to them.
-
-    `target` holds the values to fit, of the rows of `x`.
-    """
-    if study.probe == "sgd":
-        classes, codes = np.unique(target.values, return_inverse=True)
-        found = descend(
-            x.astype(np.float32), codes, n_classes=len(classes), rate=strength, settings=study.settings.sgd,
-            seed=final_seed(study),
-        )  # fmt: skip
-        return dict(zip(("coefficients", "intercept"), (part.astype(np.float64) for part in found), strict=True))
-    axes = principal_axes(x)
-    rotated = x @ axes
-    if study.probe == "svm":
-        return _svm_coefficients(study, target, rotated, axes, strength)
-    if study.probe == "ridge":
-        mean, values = float(target.values.mean()), target.values.astype(float)
-        solved = (rotated.T @ (values - mean)) / (np.einsum("ij,ij->j", rotated, rotated) + strength)
-        return {"coefficients": axes @ solved[:, None], "intercept": np.array([mean])}
-    codes = target.values.astype(np.intp)
-    solved = next(LogisticPath(rotated, codes, n_classes=len(target.classes)).fit((strength,)))
-    return {"coefficients": axes @ solved[:-1], "intercept": solved[-1]}
-
-
-def _svm_coefficients(study: Study, target: Target, rotated: Floats, axes: Floats, strength: float) -> dict[str, Any]:
-    settings, rows = study.settings, study.fitted_rows
-    machine = fit_machine(rotated, target, np.arange(len(rotated)), strength)
-    found: dict[str, Any] = {"coefficients": axes @ machine.coefficients, "intercept": machine.intercept}
-    if target.kind != "continuous":
-        pairs = penalty_folds(
-            study.target,
-            rows,
-            study.subjects,
-            settings=settings,
-            seed=final_seed(study),
-            sites=study.sites,
-            validation=study.splits[0].validation,
-        )
-        found["platt"] = svm_inner_predictions(features_design(study), study.target, rows, pairs, strength)[2]
-    return found
+def _arrays(model: Any) -> dict[str, Any]:
+    """Return the arrays of a fitted built-in pipeline: scaling, and coefficients turned back from principal axes."""
+    found: dict[str, Any] = {}
+    if isinstance(model, CalibratedClassifierCV):
+        classes = model.classes_
+        model, slope = tempered(model)
+        found["platt"] = Platt(slope, np.zeros(len(classes)))
+    scaler, *axes = (step for _, step in model["features"].fitted_scaling().steps)
+    linear, offset, factor = model["model"], 0.0, 1.0
+    if isinstance(linear, TransformedTargetRegressor):
+        offset, factor = linear.transformer_.mean_, linear.transformer_.scale_
+        linear = linear.regressor_
+    coefficients = np.atleast_2d(linear.coef_).T * factor
+    if axes and axes[0].axes_ is not None:
+        coefficients = axes[0].axes_ @ coefficients
+    intercept = np.atleast_1d(linear.intercept_) * factor + offset
+    return found | {"mean": scaler.mean_, "scale": scaler.scale_, "coefficients": coefficients, "intercept": intercept}

@@ -19,6 +19,7 @@ from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.recentring import RecentredDesign, choose_kept
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
+from neurocontrast.evaluation.voxels import ComponentsDesign
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
 
@@ -51,16 +52,20 @@ def features_design(study: Study) -> Design:
     if study.settings.recentre == "none":
         return plain_design(study)
     keep = choose_kept(study.table, study.settings, target=study.target.name)
-    return RecentredDesign(plain_design(study), study.table, keep)
+    return RecentredDesign(study.features, study.table, **_adjustment(study), keep=keep)
 
 
 def plain_design(study: Study) -> Design:
     """Return the design of the embedding, not recentred."""
     if not study.adjusted:
         return FeatureDesign(study.features)
+    return AdjustedDesign(study.features, study.table, **_adjustment(study))
+
+
+def _adjustment(study: Study) -> dict[str, Any]:
     settings = study.settings
     preserve = choose_preserved(study.table, settings, target=study.target.name)
-    return AdjustedDesign(study.features, study.table, settings.harmonise, preserve, settings.residualise)
+    return {"harmonise": settings.harmonise, "preserve": preserve, "residuals_of": settings.residualise}
 
 
 def study_designs(study: Study) -> dict[str, Design]:
@@ -71,6 +76,8 @@ def study_designs(study: Study) -> dict[str, Design]:
 def predict_out_of_fold(study: Study, progress: Progress) -> dict[str, OutOfFold]:
     """Return the out-of-fold predictions of every model."""
     designs = study_designs(study)
+    if study.voxels is not None:
+        designs["voxels"] = ComponentsDesign(study.voxels.products)
     models = {}
     with progress.task("Fitting probes", len(designs) * len(study.splits), "fold") as task:
         for name, design in designs.items():
@@ -83,8 +90,9 @@ def predict_out_of_fold(study: Study, progress: Progress) -> dict[str, OutOfFold
                 study.target,
                 study.splits,
                 subjects=study.subjects,
-                settings=study.settings,
+                settings=study.settings.model_copy(update={"probe": "auto"}) if name == "voxels" else study.settings,
                 sites=study.sites,
+                estimator=study.estimator_of(name),
                 advance=task.advance,
             )
     return models
@@ -116,7 +124,8 @@ def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> d
             sites=[None] * len(study.table) if is_site else list(study.table["site"]),
             subjects=study.subjects,
             settings=settings,
-            redeal=None if study.from_file or settings.splits != "stratified" else redeal,
+            estimator=study.estimator,
+            redeal=redeal if study.how_split == "stratified" else None,
             advance=task.advance,
         )
     return {

@@ -116,7 +116,7 @@ class _Part:
     def describe(
         self, belongs: npt.NDArray[np.bool_], *, key: tuple[str, str] | tuple[str, str, str]
     ) -> dict[str, Any]:
-        """Return counts, metrics with intervals, the baseline's metrics and a note; `key` names the randomness."""
+        """Return counts, metrics with intervals, those of the baselines and a note; `key` names the randomness."""
         target, members = self.target, self.tested[belongs[self.tested]]
         row: dict[str, Any] = {"n": len(members)}
         if target.kind != "continuous":
@@ -143,7 +143,8 @@ class _Part:
                 interval = drawn[name].interval(level=self.settings.confidence_level)
             low, high = interval or (None, None)
             row |= {name: value, f"{name}_low": low, f"{name}_high": high}
-        row |= {f"baseline_{name}": finite_or_none(pooled["baseline"][name][0]) for name in names}
+        for model in (model for model in self.models if model != "embedding"):
+            row |= {f"{model}_{name}": finite_or_none(pooled[model][name][0]) for name in names}
         reason = explain_undefined(target.kind, target.values[members], target.classes)
         if reason is None and row.get("calibration_slope", 0.0) is None:
             reason = f"calibration slope: {explain_value('calibration_slope', None)}"

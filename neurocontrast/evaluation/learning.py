@@ -63,6 +63,7 @@ def _fit(study: Study, split: Split, train: Rows, *, seed: int) -> dict[str, flo
             settings=study.settings,
             seed=seed,
             sites=study.sites,
+            estimator=study.estimator_of(model),
         )
         values = compute_metrics(
             study.target.kind, study.target.values[split.test], decided.fit.scores, decisions=decided.decisions

@@ -1,4 +1,7 @@
-"""Logistic and ridge regression on standardised features, for one or many label vectors of the same scans.
+"""Logistic and ridge regression on standardised features, for many label vectors of the same scans: permutations.
+
+The probes of an evaluation are scikit-learn's (`estimators`); this reaches the same optimum, and a thousand label
+vectors sooner.
 
 Both models are rotation invariant, so they are fitted along the principal axes of the training
 scans: n instead of p coefficients where features outnumber scans, and an (almost) diagonal Hessian.
@@ -14,20 +17,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
+from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation.logistic import LogisticPath, predict_probabilities
+from neurocontrast.evaluation.probes import Design, Pairs
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.target import Target
 
 __all__ = [
     "N_RISES",
     "Fold",
-    "choose_alpha",
     "choose_c",
+    "fit_label_vectors",
     "log_losses",
-    "logistic_scores",
+    "predict_at",
     "principal_axes",
-    "ridge_scores",
     "rotate",
-    "scale_columns",
     "standardise",
 ]
 
@@ -51,22 +56,45 @@ class Fold:
     x_test: Floats
 
 
+def fit_label_vectors(
+    design: Design,
+    target: Target,
+    labels: npt.NDArray[np.generic],
+    train: Rows,
+    test: Rows,
+    *,
+    pairs: Pairs,
+    settings: EvaluationSettings,
+) -> tuple[Floats, Floats, int]:
+    """Choose the penalty, fit and predict for each column of `labels` (n, b), with the same inner folds.
+
+    The penalty is the one of least mean log-loss (logistic) or squared error (ridge) over the inner folds; of equals,
+    the strongest, as in `estimators.fit_built_in`.
+
+    Every column must have the classes of the target in the training rows. Returns scores
+    (n test, b) or (n test, b, classes), the chosen strengths (b,), and how many fits did not converge.
+    """
+    folds = [_fold(design, *pair) for pair in pairs]
+    if target.kind == "continuous":
+        strengths, failed = choose_alpha(folds, labels.astype(float), settings.alpha), 0
+    else:
+        classes = np.unique(target.values[train])
+        codes = np.searchsorted(classes, labels)
+        strengths, failed = choose_c(folds, codes, settings.C, n_classes=len(classes))
+    del folds  # as large as the features, several times over
+    scores, failed_last = _predict(_fold(design, train, test), target, labels, strengths)
+    return scores, strengths, failed + failed_last
+
+
+def predict_at(design: Design, target: Target, train: Rows, test: Rows, *, strength: float) -> Floats:
+    """Fit the training rows with a penalty that is given, and predict the test rows."""
+    return _predict(_fold(design, train, test), target, target.values[:, None], np.array([strength]))[0][:, 0]
+
+
 def standardise(x_train: Floats, x_test: Floats) -> tuple[Floats, Floats]:
     """Scale both to mean 0 and variance 1 of the training rows, then `rotate`."""
-    return rotate(*scale_columns(x_train, x_test))
-
-
-def scale_columns(x_train: Floats, x_test: Floats) -> tuple[Floats, Floats]:
-    """Scale both to mean 0 and variance 1 of the training rows; a column that does not vary stays at 0."""
-    n, mean = len(x_train), x_train.mean(axis=0)
-    x_train, x_test = x_train - mean, x_test - mean
-    variances = np.einsum("ij,ij->j", x_train, x_train) / n
-    epsilon = np.finfo(float).eps
-    constant = variances <= n * epsilon * variances + (n * mean * epsilon) ** 2  # all that differs is rounding
-    scales = np.where(constant, 1.0, np.sqrt(variances))
-    x_train /= scales
-    x_test /= scales
-    return x_train, x_test
+    scaler = StandardScaler().fit(x_train)
+    return rotate(scaler.transform(x_train), scaler.transform(x_test))
 
 
 def rotate(x_train: Floats, x_test: Floats) -> tuple[Floats, Floats]:
@@ -76,27 +104,21 @@ def rotate(x_train: Floats, x_test: Floats) -> tuple[Floats, Floats]:
     what is orthogonal to them never enters a prediction; and it does not care about rotation.
     Axes along which the training rows do not extend are left out.
     """
-    n, p = x_train.shape
+    axes, along = principal_axes(x_train)
+    return along, x_test @ axes
+
+
+def principal_axes(x: Floats) -> tuple[Floats, Floats]:
+    """Return the directions (p, k) along which rows (n, p) extend, as columns, and the rows along these: (n, k)."""
+    n, p = x.shape
     wide = p > n  # then the n × n matrix of inner products holds all there is to know
-    variances, axes = scipy.linalg.eigh(
-        x_train @ x_train.T if wide else x_train.T @ x_train, check_finite=False, driver="evd"
-    )
+    variances, axes = scipy.linalg.eigh(x @ x.T if wide else x.T @ x, check_finite=False, driver="evd")
     kept = variances > variances[-1] * RANK_TOLERANCE
     axes = np.ascontiguousarray(axes[:, kept])
     if not wide:
-        return x_train @ axes, x_test @ axes
+        return axes, x @ axes
     lengths = np.sqrt(variances[kept])
-    return axes * lengths, ((x_test @ x_train.T) @ axes) / lengths
-
-
-def principal_axes(x: Floats) -> Floats:
-    """Return the directions (p, k) along which rows extend, as columns: what `rotate` turns them to."""
-    n, p = x.shape
-    if p > n:
-        _, lengths, axes = scipy.linalg.svd(x, full_matrices=False, check_finite=False)
-        return axes[lengths**2 > lengths[0] ** 2 * RANK_TOLERANCE].T
-    variances, axes = scipy.linalg.eigh(x.T @ x, check_finite=False, driver="evd")
-    return np.ascontiguousarray(axes[:, variances > variances[-1] * RANK_TOLERANCE])
+    return x.T @ (axes / lengths), axes * lengths
 
 
 def choose_alpha(folds: Sequence[Fold], values: Floats, grid: Sequence[float]) -> Floats:
@@ -173,3 +195,17 @@ def log_losses(truth: Codes, probabilities: Floats) -> Floats:
     """Return the mean log-loss of class codes (n, b) by probabilities (n, b, classes), for each column."""
     likely = np.take_along_axis(probabilities, truth[:, :, None].astype(np.intp), axis=2)[:, :, 0]
     return -np.log(np.clip(likely, np.finfo(float).eps, 1.0)).mean(axis=0)
+
+
+def _fold(design: Design, train: Rows, test: Rows) -> Fold:
+    return Fold(train, test, *standardise(*design(train, test)))
+
+
+def _predict(fold: Fold, target: Target, labels: npt.NDArray[np.generic], strengths: Floats) -> tuple[Floats, int]:
+    if target.kind == "continuous":
+        return ridge_scores(fold, labels.astype(float), strengths), 0
+    classes = np.unique(target.values[fold.train])
+    found, failed = logistic_scores(fold, np.searchsorted(classes, labels), strengths, n_classes=len(classes))
+    scores = np.zeros((*found.shape[:2], len(target.classes)))
+    scores[:, :, classes] = found
+    return (scores[:, :, 1] if target.kind == "binary" else scores), failed

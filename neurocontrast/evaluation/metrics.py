@@ -7,24 +7,23 @@ of one give the metric itself. The result has shape (n resamples,), NaN where it
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from neurocontrast.evaluation.recalibration import recalibration_intercept, recalibration_slope
 
-if TYPE_CHECKING:  # a target knows its metrics
-    from neurocontrast.evaluation.target import Kind
-
 __all__ = [
     "DESCRIPTIVE",
     "LOWER_IS_BETTER",
     "METRICS",
+    "OF_PROBABILITIES",
     "ON_REQUEST",
     "POOLED_ONLY",
     "RANKED",
     "TOP",
+    "Kind",
     "compute_metrics",
     "decide",
     "explain_undefined",
@@ -35,6 +34,8 @@ __all__ = [
 ]
 
 Floats = npt.NDArray[np.float64]
+Kind = Literal["binary", "multiclass", "continuous"]
+"""Kinds of targets."""
 
 METRICS: dict[Kind, tuple[str, ...]] = {
     "binary": (
@@ -57,6 +58,9 @@ LOWER_IS_BETTER = frozenset({"brier", "log_loss", "mae", "rmse"})
 
 DESCRIPTIVE = frozenset({"calibration_slope", "calibration_intercept", "age_bias_slope"})
 """Metrics of which neither more nor less is better: no test asks whether a permutation does as well."""
+
+OF_PROBABILITIES = frozenset({"brier", "log_loss", "calibration_slope", "calibration_intercept"})
+"""Metrics that decision values do not have."""
 
 RANKED = ("auc", "average_precision", "calibration_slope")
 """Metrics that sort, or fit, all scans anew for each class and resample."""

@@ -112,8 +112,11 @@ def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progres
             advance=task.advance,
         )
         if recentred:
-            home["embedding"] = fit(plain_design(study), splits=study.splits)
-        unseen = {name: fit(design, splits=plan.splits) for name, design in designs.items()}
+            home["embedding"] = fit(plain_design(study), splits=study.splits, estimator=study.estimator)
+        unseen = {
+            name: fit(design, splits=plan.splits, estimator=study.estimator_of(name))
+            for name, design in designs.items()
+        }
     return home, unseen
 
 
@@ -247,6 +250,8 @@ def _look_at(summary: Mapping[str, Any], skipped: Sequence[Mapping[str, str]]) -
     found = []
     best = "recentred" if summary["recentred"] else "embedding"
     name = "mae" if "mae" in summary["ratio"][best] else "log_loss"
+    if name not in summary["ratio"][best]:
+        return _skipped(skipped)  # decision values have no loss to compare
     shown = {"mae": "mean absolute error", "log_loss": "log-loss"}[name]
     ratio, gain = summary["ratio"][best][name], summary["unseen_minus_constant"][best][name]
     home, unseen, constant = (
@@ -267,8 +272,12 @@ def _look_at(summary: Mapping[str, Any], skipped: Sequence[Mapping[str, str]]) -
             f"other sites' {usual} ({constant:.3g}), which needs no scan."
         )
         found.append(Notice("new_site_no_better_than_constant", told))
-    if skipped:
-        listed = "; ".join(f"{each['site']}: {each['why']}" for each in skipped[:8])
-        more = f"; and {len(skipped) - 8} more" if len(skipped) > 8 else ""
-        found.append(Notice("new_site_skipped", f"{len(skipped)} sites were not left out ({listed}{more})."))
-    return found
+    return found + _skipped(skipped)
+
+
+def _skipped(skipped: Sequence[Mapping[str, str]]) -> list[Notice]:
+    if not skipped:
+        return []
+    listed = "; ".join(f"{each['site']}: {each['why']}" for each in skipped[:8])
+    more = f"; and {len(skipped) - 8} more" if len(skipped) > 8 else ""
+    return [Notice("new_site_skipped", f"{len(skipped)} sites were not left out ({listed}{more}).")]

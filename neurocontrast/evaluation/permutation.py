@@ -19,12 +19,14 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
 
 from neurocontrast.data.parallel import map_files
 from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
+from neurocontrast.evaluation.linear import fit_label_vectors
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER, decide
 from neurocontrast.evaluation.probe_kinds import probe_name
-from neurocontrast.evaluation.probes import Design, classes_decide_inner_folds, fit_label_vectors, inner_folds
+from neurocontrast.evaluation.probes import Design, classes_decide_inner_folds, inner_folds
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
@@ -77,6 +79,7 @@ def permutation_test(
     sites: Sequence[str | None],
     subjects: npt.NDArray[np.object_],
     settings: EvaluationSettings,
+    estimator: BaseEstimator | None = None,
     redeal: Callable[[Target, int], Sequence[Split]] | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> PermutationTest:
@@ -91,6 +94,9 @@ def permutation_test(
         The folds; those of the first repeat are used.
     model : OutOfFold
         Predictions on the true labels.
+    estimator : estimator, optional
+        The user's own, which is fitted plainly for every permutation, as the built-in ones are that are not linear.
+        Logistic and ridge regression are fitted by `fit_label_vectors`, many permutations together.
     redeal : callable, optional
         Deals folds for a permuted target and the number of the permutation, where folds may change.
     advance : callable
@@ -102,7 +108,7 @@ def permutation_test(
     within_fold = bool(redeal is None or moved >= ENOUGH_MOVED * moved_in_site)
     labels = _permuted_labels(target, places if within_fold else list(sites), subjects, settings)
     run = partial(_found, design, target, first, labels, subjects=subjects, settings=settings, advance=advance)
-    run = partial(run, sites=np.array(sites, dtype=object))
+    run = partial(run, sites=np.array(sites, dtype=object), estimator=estimator)
     model = _repeat(model, 0)
     observed = _figures(target, model)
     as_good = dict.fromkeys(observed, 0)
@@ -184,12 +190,15 @@ def _found(
     subjects: npt.NDArray[np.object_],
     settings: EvaluationSettings,
     sites: npt.NDArray[np.object_],
+    estimator: BaseEstimator | None,
     advance: Callable[[int], None],
 ) -> Iterator[dict[str, float]]:
     """Yield the pooled metrics of each permutation, in any order."""
     given = (design, target, splits, labels, subjects, settings)
-    if redeal is not None or not _can_share(target, splits, subjects, settings):
-        yield from _one_by_one(*given, redeal, sites, advance)
+    default = estimator is None and probe_name(settings, target.kind) in ("logistic", "ridge")
+    if redeal is not None or not default or not _can_share(target, splits, subjects, settings):
+        fit = partial(_fit_one, sites=sites, estimator=estimator, batched=default)
+        yield from _one_by_one(*given, redeal, fit, advance)
     else:
         yield from _together(*given, advance)
 
@@ -197,8 +206,8 @@ def _found(
 def _can_share(
     target: Target, splits: Sequence[Split], subjects: npt.NDArray[np.object_], settings: EvaluationSettings
 ) -> bool:
-    """Say whether all permutations have the same inner folds, and a probe that is fitted to many labels at once."""
-    if probe_name(settings, target.kind) not in ("logistic", "ridge") or needs_inner_predictions(settings.threshold):
+    """Say whether all permutations have the same inner folds, and need nothing that depends on their labels besides."""
+    if needs_inner_predictions(settings.threshold):
         return False
     if settings.inner_splits != "stratified" or settings.recentre != "none" or settings.clip:
         return False  # what depends on labels and sites is done anew for each permutation
@@ -286,16 +295,16 @@ def _one_by_one(
     subjects: npt.NDArray[np.object_],
     settings: EvaluationSettings,
     redeal: Callable[[Target, int], Sequence[Split]] | None,
-    sites: npt.NDArray[np.object_],
+    fit: Callable[..., dict[str, float]],
     advance: Callable[[int], None],
 ) -> Iterator[dict[str, float]]:
     alone = settings.model_copy(update={"n_jobs": 1})
     targets = [replace(target, values=values) for values in labels.T]
     tasks = [
-        (design, one, splits if redeal is None else redeal(one, permutation), subjects, alone, sites)
+        (design, one, splits if redeal is None else redeal(one, permutation), subjects, alone)
         for permutation, one in enumerate(targets)
     ]
-    for found in map_files(_fit_one, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
+    for found in map_files(fit, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
         advance(len(splits))
         yield found
 
@@ -306,9 +315,15 @@ def _fit_one(
     splits: Sequence[Split],
     subjects: npt.NDArray[np.object_],
     settings: EvaluationSettings,
+    *,
     sites: npt.NDArray[np.object_],
+    estimator: BaseEstimator | None,
+    batched: bool,
 ) -> dict[str, float]:
-    return _figures(target, cross_validate(design, target, splits, subjects=subjects, settings=settings, sites=sites))
+    model = cross_validate(
+        design, target, splits, subjects=subjects, settings=settings, sites=sites, estimator=estimator, batched=batched
+    )
+    return _figures(target, model)
 
 
 def _figures(target: Target, model: OutOfFold) -> dict[str, float]:

@@ -9,24 +9,41 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from sklearn.base import BaseEstimator
 
 from neurocontrast.evaluation.adjustment import check_adjustment
-from neurocontrast.evaluation.covariates import choose_covariates
+from neurocontrast.evaluation.covariates import CovariateDesign, choose_covariates
 from neurocontrast.evaluation.draws import check_train_sizes
 from neurocontrast.evaluation.fixed import check_fixed, check_seen, fixed_split, look_at_fixed, look_at_twins
-from neurocontrast.evaluation.flow import flow_table
 from neurocontrast.evaluation.generalisation import check_generalisation, look_at_inner_splits, look_at_recentring
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.notices import Notice, look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
-from neurocontrast.evaluation.probe_kinds import check_probe, probe_name
+from neurocontrast.evaluation.own_estimator import (
+    EstimatorError,
+    as_estimator,
+    check_own,
+    describe_own,
+    fit_own,
+    gives_probabilities,
+)
+from neurocontrast.evaluation.probe_kinds import probe_name
+from neurocontrast.evaluation.scans import Scans, choose_scans
 from neurocontrast.evaluation.sensitive import choose_sensitive
-from neurocontrast.evaluation.settings import EvaluationSettings
-from neurocontrast.evaluation.similarity import check_similarity
-from neurocontrast.evaluation.split_files import splits_from_table
-from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out, stratified
-from neurocontrast.evaluation.table import check_rows, row_names, select_rows, tidy_table
-from neurocontrast.evaluation.target import MAX_CLASSES, MAX_IMAGE_CLASSES, Target, read_target
+from neurocontrast.evaluation.settings import PROBES, EvaluationSettings
+from neurocontrast.evaluation.splits import (
+    Split,
+    check_class_sizes,
+    check_splits,
+    describe_splitter,
+    leave_site_out,
+    splits_from_cv,
+    stratified,
+)
+from neurocontrast.evaluation.splits.files import splits_from_table
+from neurocontrast.evaluation.table import row_names
+from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.units import Units, choose_units
+from neurocontrast.evaluation.voxels import Voxels
 from neurocontrast.exceptions import ConfigError
 
 __all__ = ["Study", "deal_folds", "plan_study"]
@@ -60,7 +77,9 @@ class Study:
     n_overlap : int
         Subjects that were in pretraining too.
     from_file : bool
-        Whether the folds were given.
+        Whether the folds were read from a file.
+    splitter : str or None
+        The splitter that was given, as evaluation.json names it.
     notices : list of Notice
         What a reader must know first.
     flow : DataFrame
@@ -70,6 +89,12 @@ class Study:
     seen : dict of str to int or None, n_twins : int
         Of the fixed design: rows of each part that pretraining has seen, and rows of test that are fitted on too
         under another name.
+    estimator : estimator or None
+        The user's own; None for the built-in one that the settings name.
+    baseline_fits : bool
+        Whether `estimator` can be fitted to the few columns of the baseline; if not, the default takes its place there.
+    voxels : Voxels or None
+        Voxels of the scans, where these are at hand.
     """
 
     settings: EvaluationSettings
@@ -82,11 +107,21 @@ class Study:
     excluded: dict[str, int] = field(default_factory=dict)
     n_overlap: int = 0
     from_file: bool = False
+    splitter: str | None = None
     notices: list[Notice] = field(default_factory=list)
     flow: pd.DataFrame = field(default_factory=pd.DataFrame)
     sensitive: tuple[str, ...] = ()
     seen: dict[str, int | None] = field(default_factory=dict)
     n_twins: int = 0
+    estimator: BaseEstimator | None = None
+    baseline_fits: bool = True
+    voxels: Voxels | None = None
+
+    def estimator_of(self, model: str) -> BaseEstimator | None:
+        """Return the user's own estimator for a model; None for the built-in one."""
+        if model == "voxels" or (model == "baseline" and not self.baseline_fits):
+            return None
+        return self.estimator
 
     @property
     def subjects(self) -> npt.NDArray[np.object_]:
@@ -100,8 +135,10 @@ class Study:
 
     @property
     def probe(self) -> str:
-        """Kind of probe: logistic, ridge, svm or knn."""
-        return probe_name(self.settings, self.target.kind)
+        """Kind of probe: logistic, ridge, svm, knn or sgd, or the name of the user's own estimator."""
+        return (
+            probe_name(self.settings, self.target.kind) if self.estimator is None else describe_own(self.estimator)[0]
+        )
 
     @property
     def fixed(self) -> bool:
@@ -112,6 +149,15 @@ class Study:
     def fitted_rows(self) -> npt.NDArray[np.intp]:
         """Rows that the stored probe is fitted on: all of them, but of the fixed design those of no test."""
         return self.splits[0].train if self.fixed else np.arange(len(self.table))
+
+    @property
+    def how_split(self) -> str:
+        """How the folds were made, in the words of evaluation.json."""
+        if self.from_file or self.fixed:
+            return "file" if self.from_file else "fixed"
+        if self.splitter is None:
+            return self.settings.splits
+        return "custom" if self.splits[0].held_out_site is None else "leave-site-out"
 
     @property
     def adjusted(self) -> bool:
@@ -126,6 +172,8 @@ def plan_study(
     settings: EvaluationSettings,
     info: Mapping[str, Any] | None = None,
     split_rows: pd.DataFrame | None = None,
+    estimator: BaseEstimator | None = None,
+    cv: Any = None,
 ) -> Study:
     """Check everything that can be checked before computing, and make the folds.
 
@@ -139,21 +187,81 @@ def plan_study(
         What the embeddings say of themselves; ``pretraining_subjects`` holds digests.
     split_rows : DataFrame, optional
         Folds to use instead of new ones, as `read_split_file` returns them.
+    estimator : estimator, optional
+        A scikit-learn classifier, regressor or pipeline to fit instead of the built-in one that the settings name. For
+        classes, it is fitted to their codes; of two classes 1 is the positive one.
+    cv : splitter, or iterable of index pairs, optional
+        What makes the folds instead, as `splits_from_cv` calls it.
 
     Raises
     ------
     ConfigError, DataError, LeakageError
         Each naming column, site, class or subject, and what to do.
     """
-    scans = _choose_scans(table, features, settings)
+    _check_one_design(settings, cv)
+    scans = choose_scans(table, features, settings)
+    if estimator is None and ":" in settings.probe:
+        raise ConfigError(f"probe: '{settings.probe}' is an import path. Import it, and give it as estimator.")
+    if estimator is not None:
+        if settings.probe in PROBES and settings.probe != "auto":
+            raise ConfigError(f"probe: '{settings.probe}' and an estimator are given. Leave out the one or the other.")
+        estimator = as_estimator(estimator)
+        scans = _with_estimator(scans, estimator, settings)
+    study = _plan(scans, settings, info or {}, split_rows, cv)
+    if estimator is None:
+        return study
+    why_not = _try_baseline(study, estimator)
+    notices = [*study.notices, *_look_at_scores(study.target, estimator), *why_not]
+    return replace(study, estimator=estimator, baseline_fits=not why_not, notices=notices)
+
+
+def _plan(
+    scans: Scans, settings: EvaluationSettings, info: Mapping[str, Any], split_rows: pd.DataFrame | None, cv: Any
+) -> Study:
     if settings.split_column is not None:
-        study = _check_fixed_leaks(_with_folds(scans, settings, split_rows), info or {})
-        return replace(study, flow=scans.flow(study.splits, info or {}, fixed=True))
-    n_overlap, overlaps = check_overlap(scans.table, info or {}, allow_overlap=settings.allow_overlap)
+        study = _check_fixed_leaks(_with_folds(scans, settings, split_rows, cv), info)
+        return replace(study, flow=scans.flow(study.splits, info, why_untested="fitted on (train and validation)"))
+    n_overlap, overlaps = check_overlap(scans.table, info, allow_overlap=settings.allow_overlap)
     duplicates = check_duplicates(scans.table, scans.features, allow_overlap=settings.allow_overlap)
-    study = _with_folds(scans, settings, split_rows)
-    flow = scans.flow(study.splits, info or {})
+    study = _with_folds(scans, settings, split_rows, cv)
+    by = "split file" if cv is None else "splitter"
+    flow = scans.flow(study.splits, info, why_untested=f"never tested, by the {by}")
     return replace(study, n_overlap=n_overlap, flow=flow, notices=[*overlaps, *duplicates, *study.notices])
+
+
+def _with_estimator(scans: Scans, estimator: BaseEstimator, settings: EvaluationSettings) -> Scans:
+    """Return the scans with a target that knows whether its scores will be probabilities."""
+    check_own(estimator, scans.target, threshold=settings.threshold)
+    if scans.target.kind == "continuous" or gives_probabilities(estimator):
+        return scans
+    return replace(scans, target=replace(scans.target, has_probabilities=False))
+
+
+def _try_baseline(study: Study, estimator: BaseEstimator) -> list[Notice]:
+    """Fit the baseline of one fold without the site, as new sites do; return what to say where that cannot be."""
+    rows, settings = study.splits[0].train, study.settings
+    if study.target.kind != "continuous" and len(np.unique(study.target.values[rows])) < 2:
+        return []
+    names = tuple(name for name in study.covariates if name != "site")
+    try:
+        fit_own(estimator, CovariateDesign(study.table, names), rows, study.target.values[rows],
+                subjects=study.subjects, seed=settings.seed)  # fmt: skip
+    except EstimatorError as error:
+        text = (
+            f"The baseline has the default probe, since the estimator does not fit its {len(names)} columns: {error}."
+        )
+        return [Notice("baseline_default", text)]
+    return []
+
+
+def _look_at_scores(target: Target, estimator: BaseEstimator) -> list[Notice]:
+    if target.has_probabilities:
+        return []
+    text = (
+        f"{describe_own(estimator)[0]} has decision values and no probabilities (no predict_proba): scans are ranked "
+        "by these and assigned to classes by its predict, and Brier score, log-loss and calibration are left out."
+    )
+    return [Notice("no_probabilities", text)]
 
 
 def _check_fixed_leaks(study: Study, info: Mapping[str, Any]) -> Study:
@@ -164,9 +272,24 @@ def _check_fixed_leaks(study: Study, info: Mapping[str, Any]) -> Study:
     return replace(study, n_overlap=seen["test"] or 0, seen=seen, n_twins=n_twins, notices=notices)
 
 
-def _with_folds(scans: _Scans, settings: EvaluationSettings, split_rows: pd.DataFrame | None) -> Study:
+def _check_one_design(settings: EvaluationSettings, cv: Any) -> None:
+    """Refuse settings that say how folds are made where a splitter says the same."""
+    if cv is None:
+        return
+    others = {
+        "split_file": settings.split_file is not None,
+        "split_column": settings.split_column is not None,
+        f"splits={settings.splits}": settings.splits != "stratified",
+        "n_repeats": settings.n_repeats > 1,
+    }
+    found = [name for name, given in others.items() if given]
+    if found:
+        raise ConfigError(f"cv: a splitter makes all folds, and {' and '.join(found)} would too. Leave out either.")
+
+
+def _with_folds(scans: Scans, settings: EvaluationSettings, split_rows: pd.DataFrame | None, cv: Any) -> Study:
     chosen, target = scans.table, scans.target
-    splits = _make_splits(chosen, target, settings, split_rows)
+    splits = _make_splits(scans, settings, split_rows, cv)
     check_train_sizes(chosen, target, splits, settings)
     check_adjustment(chosen, settings, splits, target=target.name)
     check_generalisation(chosen, settings, target=target.name)
@@ -189,65 +312,13 @@ def _with_folds(scans: _Scans, settings: EvaluationSettings, split_rows: pd.Data
         notices = [each for each in notices if each.code not in unsaid] + look_at_fixed(splits[0], target)
     excluded, from_file = scans.excluded, split_rows is not None
     return Study(
-        settings, chosen, scans.features, target, splits, names, units, excluded, from_file=from_file, notices=notices,
-        sensitive=sensitive,
+        settings, chosen, scans.features, target, splits, names, units, excluded, from_file=from_file,
+        splitter=None if cv is None else describe_splitter(cv), notices=notices, sensitive=sensitive,
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Scans:
-    """Scans that take part, out of all that there are."""
-
-    everything: pd.DataFrame
-    rows: npt.NDArray[np.intp]
-    selected: npt.NDArray[np.bool_]
-    table: pd.DataFrame
-    features: npt.NDArray[np.floating]
-    target: Target
-
-    @property
-    def excluded(self) -> dict[str, int]:
-        counts = {
-            "not selected by where": int((~self.selected).sum()),
-            f"{self.target.name} missing": int(self.selected.sum()) - len(self.rows),
-        }
-        return {reason: n for reason, n in counts.items() if n}
-
-    def flow(self, splits: list[Split], info: Mapping[str, Any], *, fixed: bool = False) -> pd.DataFrame:
-        present, tested = np.zeros((2, len(self.everything)), dtype=bool)
-        present[self.rows] = True
-        tested[self.rows[np.unique(np.concatenate([split.test for split in splits]))]] = True
-        return flow_table(
-            self.everything,
-            info=info,
-            selected=self.selected,
-            present=present,
-            tested=tested,
-            target=self.target.name,
-            why_untested="fitted on (train and validation)" if fixed else "never tested, by the split file",
-        )
-
-
-def _choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], settings: EvaluationSettings) -> _Scans:
-    tidy = tidy_table(table)
-    check_rows(tidy, features)
-    selected = select_rows(tidy, settings.where)
-    kept = np.flatnonzero(selected)
-    chosen = tidy.iloc[kept].reset_index(drop=True)
-    most = MAX_CLASSES if settings.split_column is None else MAX_IMAGE_CLASSES
-    target, present = read_target(
-        chosen, settings.target, kind=settings.kind, positive=settings.positive, max_classes=most
-    )
-    check_probe(settings, target)
-    check_similarity(target, settings)
-    rows = kept[present]
-    taken = features if len(rows) == len(features) else features[rows]  # no second copy of all there is
-    return _Scans(tidy, rows, selected, chosen[present].reset_index(drop=True), taken, target)
-
-
-def _make_splits(
-    table: pd.DataFrame, target: Target, settings: EvaluationSettings, split_rows: pd.DataFrame | None
-) -> list[Split]:
+def _make_splits(scans: Scans, settings: EvaluationSettings, split_rows: pd.DataFrame | None, cv: Any) -> list[Split]:
+    table, target = scans.table, scans.target
     subjects = table["subject_id"].to_numpy(dtype=object)
     if settings.split_column is not None:
         split = fixed_split(table, settings.split_column)
@@ -255,6 +326,8 @@ def _make_splits(
         return [split]
     if split_rows is not None:
         splits = splits_from_table(split_rows, table)
+    elif cv is not None:
+        splits = splits_from_cv(cv, features=scans.features, target=target, subjects=subjects, sites=table["site"])
     elif settings.splits == "leave-site-out":
         if target.name == "site":
             raise ConfigError(

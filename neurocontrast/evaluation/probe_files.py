@@ -12,8 +12,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from neurocontrast.evaluation.distribution import LEVELS, TrainingDistribution
-from neurocontrast.evaluation.fitted import FittedProbe
-from neurocontrast.evaluation.platt import Platt
+from neurocontrast.evaluation.fitted import FittedProbe, Platt
 from neurocontrast.evaluation.recentring import Recentring, SiteShifts
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import atomic_path, digest_of_file, write_json

@@ -1,25 +1,12 @@
-"""Linear probes on frozen features: logistic regression for classes, ridge for numbers.
-
-The penalty is chosen on inner folds of the training rows, subjects kept together.
-"""
+"""Inner folds of training rows, on which the strength of a probe is chosen: subjects kept together."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from neurocontrast.evaluation.linear import (
-    Fold,
-    choose_alpha,
-    choose_c,
-    logistic_scores,
-    ridge_scores,
-    rotate,
-    standardise,
-)
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
 from neurocontrast.evaluation.table import NO_SITE
@@ -28,16 +15,11 @@ from neurocontrast.seeds import derive_generator
 
 __all__ = [
     "Design",
-    "ProbeFit",
+    "Pairs",
     "classes_decide_inner_folds",
-    "fit_label_vectors",
-    "fit_probe",
     "inner_folds",
     "penalty_folds",
-    "predict_with",
-    "rotate",
     "site_inner_folds",
-    "standardise",
 ]
 
 Floats = npt.NDArray[np.float64]
@@ -52,82 +34,6 @@ PARTS_OF_TRAIN = 5
 """Where validation rows are wanted and there are none, one of so many parts of the training rows takes their place."""
 FEW_PER_INNER_FOLD = 5
 """Classes with fewer subjects an inner fold than this are spread over the inner folds evenly, not by chance."""
-
-
-@dataclass(frozen=True)
-class ProbeFit:
-    """What a probe said of its test rows.
-
-    Attributes
-    ----------
-    scores : array (n_test,) or (n_test, n_classes)
-        Probability of the positive class, of each class, or the predicted value.
-    strength : float
-        The chosen C or alpha.
-    n_not_converged : int
-        Fits that stopped before the solver was satisfied.
-    """
-
-    scores: Floats
-    strength: float
-    n_not_converged: int = 0
-
-
-def fit_probe(
-    design: Design,
-    target: Target,
-    train: Rows,
-    test: Rows,
-    *,
-    pairs: Pairs,
-    settings: EvaluationSettings,
-) -> ProbeFit:
-    """Choose the penalty on the inner folds `pairs`, fit on all training rows, and predict the test rows.
-
-    The penalty is the one of least mean log-loss (logistic) or squared error (ridge) over the
-    inner folds; of equals, the strongest. Values of C are tried from strong to weak penalty,
-    until the loss has risen three times in a row.
-    """
-    scores, strengths, failed = fit_label_vectors(
-        design, target, target.values[:, None], train, test, pairs=pairs, settings=settings
-    )
-    return ProbeFit(scores[:, 0], float(strengths[0]), failed)
-
-
-def fit_label_vectors(
-    design: Design,
-    target: Target,
-    labels: npt.NDArray[np.generic],
-    train: Rows,
-    test: Rows,
-    *,
-    pairs: Pairs,
-    settings: EvaluationSettings,
-) -> tuple[Floats, Floats, int]:
-    """Do what `fit_probe` does for each column of `labels` (n, b), with the same inner folds.
-
-    Every column must have the classes of the target in the training rows. Returns scores
-    (n test, b) or (n test, b, classes), the chosen strengths (b,), and how many fits did not converge.
-    """
-    folds = [_fold(design, *pair) for pair in pairs]
-    if target.kind == "continuous":
-        strengths, failed = choose_alpha(folds, labels.astype(float), settings.alpha), 0
-    else:
-        classes = np.unique(target.values[train])
-        codes = np.searchsorted(classes, labels)
-        strengths, failed = choose_c(folds, codes, settings.C, n_classes=len(classes))
-    del folds  # as large as the features, several times over
-    scores, failed_last = _predict(_fold(design, train, test), target, labels, strengths)
-    return scores, strengths, failed + failed_last
-
-
-def predict_with(
-    design: Design, target: Target, train: Rows, test: Rows, *, strength: float, n_not_converged: int = 0
-) -> ProbeFit:
-    """Fit the training rows with a penalty that is given, and predict the test rows."""
-    fold = _fold(design, train, test)
-    scores, failed = _predict(fold, target, target.values[:, None], np.array([strength]))
-    return ProbeFit(scores[:, 0], strength, n_not_converged + failed)
 
 
 def classes_decide_inner_folds(target: Target, train: Rows, subjects: npt.NDArray[np.object_], *, n_folds: int) -> bool:
@@ -221,20 +127,6 @@ def site_inner_folds(
 def _teachable(target: Target, train: Rows, pairs: list[tuple[Rows, Rows]]) -> list[tuple[Rows, Rows]]:
     needed = 2 if target.kind == "continuous" else len(np.unique(target.values[train]))
     return [pair for pair in pairs if len(np.unique(target.values[pair[0]])) >= needed]
-
-
-def _fold(design: Design, train: Rows, test: Rows) -> Fold:
-    return Fold(train, test, *standardise(*design(train, test)))
-
-
-def _predict(fold: Fold, target: Target, labels: npt.NDArray[np.generic], strengths: Floats) -> tuple[Floats, int]:
-    if target.kind == "continuous":
-        return ridge_scores(fold, labels.astype(float), strengths), 0
-    classes = np.unique(target.values[fold.train])
-    found, failed = logistic_scores(fold, np.searchsorted(classes, labels), strengths, n_classes=len(classes))
-    scores = np.zeros((*found.shape[:2], len(target.classes)))
-    scores[:, :, classes] = found
-    return (scores[:, :, 1] if target.kind == "binary" else scores), failed
 
 
 def _smallest_class(values: npt.NDArray[np.generic]) -> int:

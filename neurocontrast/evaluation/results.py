@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.estimators import STRENGTH_NAMES, describe_built_in
 from neurocontrast.evaluation.fitted import why_not_stored
 from neurocontrast.evaluation.metrics import finite_or_none
 from neurocontrast.evaluation.notices import Notice
+from neurocontrast.evaluation.own_estimator import describe_own
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.probe_kinds import STRENGTH_NAMES
 from neurocontrast.evaluation.recentring import choose_kept
-from neurocontrast.evaluation.split_files import split_table
 from neurocontrast.evaluation.splits import parts_of
+from neurocontrast.evaluation.splits.files import split_table
 from neurocontrast.files import digest_of
 
 __all__ = ["describe_split", "look_at_results", "study_summary"]
@@ -31,7 +32,7 @@ def look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold])
     found = []
     failed = sum(model.n_not_converged for model in models.values())
     if failed:
-        found.append(Notice("not_converged", f"{failed} logistic fits stopped before they had converged."))
+        found.append(Notice("not_converged", f"{failed} fits stopped before they had converged."))
     for name, part in (("embedding", "metrics"), ("baseline", "baseline")):
         pooled, within = (figures[part].get(key, {}).get("pooled") for key in ("auc", "auc_within_fold"))
         if pooled is not None and within is not None and abs(pooled - within) > POOLING_GAP:
@@ -66,10 +67,15 @@ def look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold])
 
 
 def _probe_choices(study: Study, model: OutOfFold) -> dict[str, Any]:
-    settings = study.settings
+    settings, own = study.settings, study.estimator
+    continuous = study.target.kind == "continuous"
     return {
         "name": study.probe,
-        "strength_name": STRENGTH_NAMES[study.probe],
+        "own": own is not None,
+        "estimator": describe_own(own)[1]
+        if own is not None
+        else describe_built_in(study.probe, continuous=continuous, settings=settings),
+        "strength_name": STRENGTH_NAMES.get(study.probe),
         "strength": finite_or_none(float(np.median(model.strengths))),
         "sgd": {**settings.sgd.model_dump(mode="json"), "schedule": "cosine"} if study.probe == "sgd" else None,
         "why_not_stored": why_not_stored(study),
@@ -119,7 +125,8 @@ def study_summary(
         "kind": target.kind,
         "classes": list(target.classes),
         "positive": target.positive,
-        "splits": "file" if study.from_file else "fixed" if study.fixed else settings.splits,
+        "splits": study.how_split,
+        **({} if study.splitter is None else {"splitter": study.splitter}),
         "splits_digest": digest_of(folds.to_csv(index=False)),
         "n_folds": 1 + max(split.fold for split in study.splits),
         "n_repeats": 1 + max(split.repeat for split in study.splits),

@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.evaluation.estimators import built_in_features
 from neurocontrast.evaluation.intervals import Resamples
-from neurocontrast.evaluation.probes import Design, fit_label_vectors, penalty_folds
+from neurocontrast.evaluation.probe_kinds import fit_model
+from neurocontrast.evaluation.probes import Design, penalty_folds
 from neurocontrast.evaluation.table import IDENTIFIERS, cell_texts, is_number, row_names
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.threads import one_thread
 from neurocontrast.evaluation.uncertainty import leave_out, resample_counts
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.progress import Progress
@@ -96,7 +97,7 @@ def read_sensitive(study: Study, design: Design, progress: Progress) -> Sensitiv
     predicted, constant = np.full((2, *values.shape), np.nan)
     folds = np.full(len(values), -1, dtype=np.intp)
     splits = [split for split in study.splits if split.repeat == 0]
-    strengths = []
+    strengths, ridge = [], settings.model_copy(update={"probe": "ridge", "clip": False})
     with progress.task("Reading sensitive variables", len(splits), "fold") as task:
         for split in splits:
             seed = derive_seed("sensitive", settings.seed, split.fold)
@@ -104,11 +105,15 @@ def read_sensitive(study: Study, design: Design, progress: Progress) -> Sensitiv
                 study.target, split.train, study.subjects, settings=settings, seed=seed, sites=study.sites,
                 validation=split.validation,
             )  # fmt: skip
-            with one_thread():
-                found, chosen, _ = fit_label_vectors(
-                    design, _numbers(values), values, split.train, split.test, pairs=pairs, settings=settings
-                )
-            predicted[split.test], folds[split.test] = found, split.fold
+            chosen, features = [], built_in_features("ridge", design)
+            for place, column in enumerate(values.T):
+                fitted = fit_model(
+                    design, Target("sensitive", "continuous", column), split.train, split.test, pairs=pairs, seed=seed,
+                    subjects=study.subjects, settings=ridge, features=features,
+                )[0].fit  # fmt: skip
+                predicted[split.test, place] = fitted.scores
+                chosen.append(fitted.strength)
+            folds[split.test] = split.fold
             constant[split.test] = values[split.train].mean(axis=0)
             strengths.append(chosen)
             task.advance()
@@ -184,10 +189,6 @@ def _table(study: Study, rows: Rows, folds: Rows, values: Floats, predicted: Flo
     for place, name in enumerate(study.sensitive):
         table[f"true_{name}"], table[f"predicted_{name}"] = values[rows, place], predicted[rows, place]
     return table
-
-
-def _numbers(values: Floats) -> Target:
-    return Target("sensitive", "continuous", values[:, 0])
 
 
 def _why_none(table: pd.DataFrame, name: str, target: str) -> str:

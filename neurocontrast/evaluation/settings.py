@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from neurocontrast.evaluation.thresholds import parse_threshold
+from neurocontrast.exceptions import one_of, suggestion
 from neurocontrast.settings import Settings
 
-__all__ = ["EvaluationSettings", "SgdSettings"]
+__all__ = ["PROBES", "EvaluationSettings", "SgdSettings"]
+
+PROBES = ("auto", "logistic", "ridge", "svm", "knn", "sgd")
+"""Names of the built-in probes."""
+_IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 class SgdSettings(Settings):
@@ -84,8 +90,9 @@ class EvaluationSettings(Settings):
         sites that a probe has not seen (in up to ten groups of sites; dealt where a training fold has too few).
     seed : int
         Of folds and bootstrap.
-    probe : {"auto", "logistic", "ridge", "svm", "knn", "sgd"}
-        What is fitted on the features. ``auto``: ``logistic`` for classes, ``ridge`` for numbers.
+    probe : {"auto", "logistic", "ridge", "svm", "knn", "sgd"} or "package.module:Object"
+        What is fitted on the features. ``auto``: ``logistic`` for classes, ``ridge`` for numbers. An import path names
+        an estimator of one's own, which `neurocontrast.evaluate` imports, and nothing else does.
     sgd : SgdSettings
         How ``sgd``, a linear classifier by stochastic gradient descent, is fitted.
     C, alpha : tuple of float
@@ -106,6 +113,11 @@ class EvaluationSettings(Settings):
     covariates : tuple of str
         Columns of the baseline; those that are absent, the target, and the site where sites are
         left out, are dropped. Total intracranial volume (``tiv``) is used where it is given.
+    voxels : {"auto", "on", "off"}
+        Whether principal components of the scans' voxels are a second baseline. ``auto``: where the scans are at hand,
+        by `scans` or by the paths in the embeddings table.
+    scans : str or None
+        Table of the same scans, where the paths in the embeddings table do not lead to them.
     sensitive : tuple of str
         Columns of numbers that a fair embedding should not tell (``background_*`` names several): they are predicted
         from the features by ridge regression on the same rows, and their error is reported.
@@ -168,7 +180,7 @@ class EvaluationSettings(Settings):
     n_inner_folds: int = Field(5, ge=2)
     inner_splits: Literal["stratified", "leave-site-out"] = "stratified"
     seed: int = Field(0, ge=0)
-    probe: Literal["auto", "logistic", "ridge", "svm", "knn", "sgd"] = "auto"
+    probe: str = "auto"
     sgd: SgdSettings = Field(default_factory=SgdSettings)
     C: tuple[float, ...] = tuple(10.0**power for power in range(-6, 4))
     alpha: tuple[float, ...] = tuple(10.0 ** (power / 2) for power in range(-2, 13))
@@ -178,6 +190,8 @@ class EvaluationSettings(Settings):
     train_sizes: tuple[int, ...] = ()
     n_draws: int = Field(5, ge=1)
     covariates: tuple[str, ...] = ("age", "sex", "site", "tiv")
+    voxels: Literal["auto", "on", "off"] = "auto"
+    scans: str | None = None
     sensitive: tuple[str, ...] = ()
     confounds: bool = True
     new_site: bool = True
@@ -198,6 +212,21 @@ class EvaluationSettings(Settings):
     similarity: bool = False
     umap: bool = True
     allow_overlap: bool = False
+
+    @field_validator("probe")
+    @classmethod
+    def _check_probe(cls, probe: str) -> str:
+        if probe in PROBES or _IMPORT_PATH.fullmatch(probe):
+            return probe
+        raise ValueError(
+            f"must be {one_of(PROBES)}, or package.module:Object for an estimator of your own, got '{probe}'."
+            f"{suggestion(probe, PROBES)}"
+        )
+
+    @field_validator("voxels", mode="before")
+    @classmethod
+    def _check_voxels(cls, voxels: object) -> object:
+        return {True: "on", False: "off"}.get(voxels, voxels) if isinstance(voxels, bool) else voxels  # YAML's on, off
 
     @field_validator("C", "alpha")
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,22 +13,23 @@ from neurocontrast.evaluation.classes import class_table
 from neurocontrast.evaluation.confound_panel import run_confound_panel, site_reading
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.distribution import TrainingDistribution
+from neurocontrast.evaluation.estimators import STRENGTH_NAMES
 from neurocontrast.evaluation.external import External
 from neurocontrast.evaluation.external_results import run_external
-from neurocontrast.evaluation.fitted import FittedProbe, fit_on_all, store_probe, why_not_stored
+from neurocontrast.evaluation.fitted import FittedProbe, fit_on_all, why_not_stored
 from neurocontrast.evaluation.fitting import features_design, permutation_summary, predict_out_of_fold
 from neurocontrast.evaluation.groups import group_table, site_table
 from neurocontrast.evaluation.learning import learning_curve
 from neurocontrast.evaluation.new_site import measure_new_sites
 from neurocontrast.evaluation.outlyingness import measure_outlyingness, training_distribution
 from neurocontrast.evaluation.planning import Study, plan_study
-from neurocontrast.evaluation.probe_kinds import STRENGTH_NAMES
 from neurocontrast.evaluation.results import describe_split, look_at_results, study_summary
 from neurocontrast.evaluation.sensitive import read_sensitive
 from neurocontrast.evaluation.similarity import measure_similarity
-from neurocontrast.evaluation.split_files import split_table
+from neurocontrast.evaluation.splits.files import split_table
 from neurocontrast.evaluation.summaries import fold_table, metric_summary
 from neurocontrast.evaluation.tables import cohort_table, draw_map, example_scans, map_table, prediction_table
+from neurocontrast.evaluation.voxels import N_COMPONENTS, look_at_voxels, voxel_p_values
 from neurocontrast.progress import SILENT, Progress
 
 __all__ = ["Evaluation", "Study", "plan_study", "run_study"]
@@ -77,9 +78,12 @@ def run_study(
     inside = training_distribution(study)
     tested = run_external(external, distribution=inside, progress=progress)
     figures["external"] = tested.summary
+    figures |= _voxel_figures(study, figures, tables["folds"])
     probe = _stored_probe(study, models["embedding"], encoder, inside)
     notices = [*study.notices, *(external.notices if external else ()), *look_at_results(figures, models)]
     notices += [*panel.notices, *new_sites.notices, *outlying.notices, *tested.notices]
+    if study.voxels is not None:
+        notices += look_at_voxels(figures, study.target.metric_names[0])
     tables |= panel.tables | similar.tables
     measured = {"new_sites": new_sites.table, "outlyingness": outlying.table}
     measured["sensitive_predictions"] = sensitive.table
@@ -88,16 +92,29 @@ def run_study(
     return Evaluation(study_summary(study, models, figures, notices), tables, probe)
 
 
+def _voxel_figures(study: Study, figures: dict[str, Any], folds: pd.DataFrame) -> dict[str, Any]:
+    """Return what evaluation.json says of the voxels besides their metrics: p-values, and how they were read."""
+    if study.voxels is None:
+        return {}
+    increment = figures["voxels_increment"]
+    p_values = voxel_p_values(folds, study.splits, list(increment))
+    increment = {name: values | {"p_value": p_values[name]} for name, values in increment.items()}
+    n_components = min(N_COMPONENTS, *(len(split.train) - 1 for split in study.splits))
+    return {"voxels_increment": increment, "voxels_about": study.voxels.about | {"n_components": n_components}}
+
+
 def _stored_probe(
     study: Study, model: OutOfFold, encoder: str | None, distribution: TrainingDistribution | str | None
 ) -> FittedProbe | None:
     """Return the probe of all scans, or, in the fixed design, the very one that was evaluated; None if not stored."""
     if why_not_stored(study) is not None:
         return None
-    if not study.fixed:
-        return fit_on_all(study, encoder=encoder, distribution=distribution)[1]
-    strength, threshold = model.strengths[0], model.thresholds[0]
-    return store_probe(study, strength=strength, threshold=threshold, encoder=encoder, distribution=distribution)
+    if study.fixed:  # not chosen anew: the grids hold what was chosen
+        strength = model.strengths[0]
+        chosen = {"C": (strength,), "alpha": (strength,)}
+        sgd = study.settings.sgd.model_copy(update={"learning_rate": (strength,)})
+        study = replace(study, settings=study.settings.model_copy(update={**chosen, "sgd": sgd}))
+    return fit_on_all(study, encoder=encoder, distribution=distribution)[1]
 
 
 def _cohort_tables(study: Study) -> dict[str, pd.DataFrame]:
@@ -120,13 +137,13 @@ def _result_tables(study: Study, models: dict[str, OutOfFold]) -> dict[str, pd.D
     table, target, settings, subjects = study.table, study.target, study.settings, study.subjects
     tables = {
         "predictions": prediction_table(table, target, models, with_paths=study.fixed),
-        "folds": fold_table(target, study.splits, models, strength_name=STRENGTH_NAMES[study.probe]),
+        "folds": fold_table(target, study.splits, models, strength_name=STRENGTH_NAMES.get(study.probe)),
         "sites": site_table(table, target, models, subjects, settings),
         "groups": group_table(table, target, models, subjects, study.units, settings),
     }
     if target.kind == "multiclass":
         split = study.splits[0] if study.fixed else None
         tables["classes"] = class_table(target, models["embedding"], split=split, level=settings.confidence_level)
-    if target.kind != "continuous":
+    if target.kind != "continuous" and target.has_probabilities:
         tables["calibration"] = calibration_table(target, models, subjects, level=settings.confidence_level)
     return tables

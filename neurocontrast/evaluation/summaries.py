@@ -28,8 +28,8 @@ __all__ = ["fold_table", "metric_summary"]
 Models = dict[str, OutOfFold]
 
 
-def fold_table(target: Target, splits: list[Split], models: Models, *, strength_name: str) -> pd.DataFrame:
-    """Return one row a split: sizes, metrics of the embedding and of the baseline, the chosen `strength_name`."""
+def fold_table(target: Target, splits: list[Split], models: Models, *, strength_name: str | None) -> pd.DataFrame:
+    """Return one row a split: sizes, metrics of embedding and baseline, the chosen `strength_name` if any."""
     rows = []
     for number, split in enumerate(splits):
         row: dict[str, Any] = {
@@ -47,7 +47,8 @@ def fold_table(target: Target, splits: list[Split], models: Models, *, strength_
                 decisions=model.decisions[split.repeat, split.test],
             )
             row |= {prefix + name: finite_or_none(values[name][0]) for name in _fold_metrics(target)}
-        row[strength_name] = models["embedding"].strengths[number]
+        if strength_name is not None:
+            row[strength_name] = models["embedding"].strengths[number]
         row["held_out_site"] = split.held_out_site
         rows.append(row)
     return pd.DataFrame(rows)
@@ -56,7 +57,7 @@ def fold_table(target: Target, splits: list[Split], models: Models, *, strength_
 def metric_summary(
     target: Target, folds: pd.DataFrame, models: Models, units: npt.NDArray[np.object_], settings: EvaluationSettings
 ) -> dict[str, Any]:
-    """Return ``metrics``, ``baseline`` and ``increment`` of evaluation.json.
+    """Return ``metrics``, ``baseline`` and ``increment`` of evaluation.json, and where there are voxels theirs.
 
     ``mean`` and ``sd`` are over the folds in which a metric is defined, ``pooled`` is of all
     out-of-fold predictions together (averaged over repeats), ``interval`` is of ``pooled``, over
@@ -84,17 +85,28 @@ def metric_summary(
             )
             for name in target.metric_names
         }
-    increment = {}
-    for name in target.metric_names:
-        difference = finite_or_none(pooled["embedding"][name][0] - pooled["baseline"][name][0])
-        drawn = None
-        if name in resamples.get("embedding", {}):
-            drawn = resamples["embedding"][name] - resamples["baseline"][name]
-        increment[name] = {
-            "difference": difference,
-            "interval": _interval(drawn, difference, settings.confidence_level),
-        }
-    return {"metrics": parts["embedding"], "baseline": parts["baseline"], "increment": increment}
+    figures = {"metrics": parts["embedding"], "baseline": parts["baseline"]}
+    for model, key in (("baseline", "increment"), ("voxels", "voxels_increment")):
+        if model in models:
+            figures[key] = {
+                name: _difference(pooled, resamples, name, model, settings.confidence_level)
+                for name in target.metric_names
+            }
+    return figures | ({"voxels": parts["voxels"]} if "voxels" in models else {})
+
+
+def _difference(
+    pooled: dict[str, dict[str, npt.NDArray[np.float64]]],
+    resamples: dict[str, dict[str, Resamples]],
+    name: str,
+    other: str,
+    level: float,
+) -> dict[str, Any]:
+    """Return the embedding minus another model, and its interval."""
+    difference = finite_or_none(pooled["embedding"][name][0] - pooled[other][name][0])
+    ours = resamples.get("embedding", {})
+    drawn = ours[name] - resamples[other][name] if name in ours else None
+    return {"difference": difference, "interval": _interval(drawn, difference, level)}
 
 
 def _describe(

@@ -58,7 +58,7 @@ def prediction_table(
 
     On request also its file, without the folder: the table travels, and folders can name people.
     """
-    embedding, baseline = models["embedding"], models["baseline"]
+    embedding, beside = models["embedding"], {name: model for name, model in models.items() if name != "embedding"}
     labels = np.array(target.classes, dtype=object)
     parts = []
     for repeat, folds in enumerate(embedding.folds):
@@ -71,10 +71,12 @@ def prediction_table(
         part["y_true"] = target.labels()[rows]
         if target.kind == "multiclass":
             part["y_score"] = _score_of_truth(embedding, target, repeat, rows)
-            part["baseline_score"] = _score_of_truth(baseline, target, repeat, rows)
+            for name, model in beside.items():
+                part[f"{name}_score"] = _score_of_truth(model, target, repeat, rows)
         else:
             part["y_score"] = embedding.scores[repeat, rows]
-            part["baseline_score"] = baseline.scores[repeat, rows]
+            for name, model in beside.items():
+                part[f"{name}_score"] = model.scores[repeat, rows]
         if target.kind != "continuous":
             part["y_pred"] = labels[embedding.decisions[repeat, rows]]
         if target.kind == "multiclass":

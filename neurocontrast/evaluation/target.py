@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.metrics import metric_names
+from neurocontrast.evaluation.metrics import OF_PROBABILITIES, Kind, metric_names
 from neurocontrast.evaluation.table import IDENTIFIERS, cell_texts, is_number
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 __all__ = ["CONTROL_NAMES", "Kind", "Target", "choose_positive", "encode_target", "read_target"]
-
-Kind = Literal["binary", "multiclass", "continuous"]
 
 CONTROL_NAMES = frozenset(
     {
@@ -52,6 +49,8 @@ class Target:
         Class names, of two the positive one last; empty for a continuous target.
     positive : str or None
         The positive class of a binary target.
+    has_probabilities : bool
+        Whether scores of its classes are probabilities; if not, decision values, which have fewer metrics.
     """
 
     name: str
@@ -59,6 +58,7 @@ class Target:
     values: npt.NDArray[np.generic]
     classes: tuple[str, ...] = ()
     positive: str | None = None
+    has_probabilities: bool = True
 
     def labels(self) -> npt.NDArray[np.generic]:
         """Return class names, or the numbers of a continuous target."""
@@ -67,11 +67,12 @@ class Target:
     @property
     def metric_names(self) -> tuple[str, ...]:
         """Names of its metrics, in the order in which they are written."""
-        return metric_names(self.kind, len(self.classes))
+        names = metric_names(self.kind, len(self.classes))
+        return tuple(name for name in names if self.has_probabilities or name not in OF_PROBABILITIES)
 
     def subset(self, rows: npt.NDArray[np.intp]) -> Target:
         """Return the target of some rows; the classes stay."""
-        return Target(self.name, self.kind, self.values[rows], self.classes, self.positive)
+        return replace(self, values=self.values[rows])
 
 
 def read_target(

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from scipy import ndimage
 
+from neurocontrast.collectives import Processes
 from neurocontrast.data.batches import Images
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.explanation.gradient import differentiate
 from neurocontrast.explanation.occlusion import occlude, offset_of, patches_of
 from neurocontrast.explanation.score import LinearScore
 from neurocontrast.explanation.settings import ExplanationSettings
+from neurocontrast.machine import usable_accelerator
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.seeds import derive_seed
 
@@ -84,6 +87,8 @@ def explain_scans(
     settings: ExplanationSettings,
     spacing_mm: Sequence[float],
     progress: Progress = SILENT,
+    device: torch.device | None = None,
+    processes: Processes | None = None,
 ) -> AverageMaps:
     """Map what the scores of scans depend on, and what their differences come from.
 
@@ -106,6 +111,10 @@ def explain_scans(
         Of the grid, along each axis.
     progress : Progress
         Told about every batch.
+    device : torch.device, optional
+        What to compute on; by default as `settings` say.
+    processes : Processes, optional
+        They share the scans; all get the maps of one process, bit for bit.
 
     Raises
     ------
@@ -115,9 +124,9 @@ def explain_scans(
         Where a score is not finite, or all are the same.
     """
     size = _patch_size(settings.patch_mm, spacing_mm)
-    score = score.to(_device(settings))
+    score = score.to(device or torch.device(usable_accelerator(settings.accelerator, section="explanation")))
     with progress.task("Explaining", len(rows), "subjects") as task:
-        sums, subjects = _add_up(score, images, rows, settings, size, task)
+        sums, subjects = _add_up(score, images, rows, settings, size, task, processes or Processes())
     sigma = [settings.smooth_mm / _FWHM_PER_SIGMA / step for step in spacing_mm]
     share, signed, absolute = (smooth(found, sigma) for found in sums.finish())
     return AverageMaps(share, signed, absolute, subjects)
@@ -130,28 +139,51 @@ def _add_up(
     settings: ExplanationSettings,
     size: tuple[int, int, int],
     task: Task,
+    processes: Processes,
 ) -> tuple[_Sums, list[SubjectMap]]:
-    n_lattices = max(1, len(rows) // SUBJECTS_A_LATTICE)
-    sums, subjects, n_passes = _Sums(), [], 0
+    sums, subjects = _Sums(), []
+    explained = _explain_all(score, images, rows, settings, size, task, processes)
+    for number, (signed, absolute, subject) in enumerate(explained):
+        if not (np.isfinite(subject.score) and np.isfinite(signed).all()):
+            raise DataError(
+                f"the score of scan {number + 1} of those chosen is not finite. Look at it with `neurocontrast check`."
+            )
+        sums.add(signed, absolute, subject.score, _lattice_of(number, len(rows)))
+        subjects.append(subject)
+        task.advance(1, score=subject.score)
+    return sums, subjects
+
+
+def _lattice_of(number: int, n_subjects: int) -> int:
+    return number * max(1, n_subjects // SUBJECTS_A_LATTICE) // n_subjects
+
+
+def _explain_all(
+    score: LinearScore,
+    images: Images,
+    rows: Sequence[int],
+    settings: ExplanationSettings,
+    size: tuple[int, int, int],
+    task: Task,
+    processes: Processes,
+) -> Iterator[tuple[Map, Map, SubjectMap]]:
+    """Yield every scan's maps, in order; each process makes those of every size-th scan."""
+    n_passes = 0
 
     def advance(n: int) -> None:
         nonlocal n_passes
         n_passes += n
         task.advance(0, passes=f"{n_passes:,}")
 
-    for number, row in enumerate(rows):
-        lattice = number * n_lattices // len(rows)
-        volume = torch.as_tensor(images[row]["image"])
-        seed = derive_seed("explanation", settings.seed, number)
+    for start in range(0, len(rows), processes.size):
+        number = min(start + processes.rank, len(rows) - 1)  # who has none left repeats the last, which is dropped
+        volume = torch.as_tensor(images[rows[number]]["image"])
+        seed, lattice = derive_seed("explanation", settings.seed, number), _lattice_of(number, len(rows))
         signed, absolute, subject = _explain(score, volume, settings, size, lattice=lattice, seed=seed, advance=advance)
-        if not (np.isfinite(subject.score) and np.isfinite(signed).all()):
-            raise DataError(
-                f"the score of scan {number + 1} of those chosen is not finite. Look at it with `neurocontrast check`."
-            )
-        sums.add(signed, absolute, subject.score, lattice)
-        subjects.append(subject)
-        task.advance(1, score=subject.score)
-    return sums, subjects
+        maps = processes.gather(np.stack([signed, absolute]))
+        figures = processes.gather(np.array([subject.score, subject.largest, *subject.place, subject.mean_absolute]))
+        for pair, (whole, largest, x, y, z, mean) in islice(zip(maps, figures, strict=True), len(rows) - start):
+            yield *pair, SubjectMap(float(whole), float(largest), (int(x), int(y), int(z)), float(mean))
 
 
 class _Sums:
@@ -260,12 +292,3 @@ def _patch_size(patch_mm: float, spacing_mm: Sequence[float]) -> tuple[int, int,
         )
     first, second, third = (max(1, round(patch_mm / step)) for step in spacing_mm)
     return first, second, third
-
-
-def _device(settings: ExplanationSettings) -> torch.device:
-    there = torch.cuda.is_available()
-    if settings.accelerator == "cuda" and not there:
-        raise ConfigError(
-            "explanation.accelerator: 'cuda' asked for, but PyTorch sees no GPU here. Use 'cpu' or 'auto'."
-        )
-    return torch.device("cuda" if there and settings.accelerator != "cpu" else "cpu")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from neurocontrast.settings import Settings
 
@@ -37,6 +37,8 @@ class ExplanationSettings(Settings):
         Volumes that pass the encoder together; the maps do not depend on it.
     accelerator : {'auto', 'cpu', 'cuda'}
         ``auto`` takes a GPU where there is one.
+    devices : int
+        Processes that share the subjects, as of `neurocontrast.embedding.EmbeddingSettings`.
     seed : int
         Of the choice of subjects and of the noise.
     """
@@ -51,4 +53,5 @@ class ExplanationSettings(Settings):
     smooth_mm: Annotated[float, Field(ge=0, le=50)] = 8.0
     batch_size: Annotated[int, Field(ge=1)] = 16
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
+    devices: PositiveInt = 1
     seed: Annotated[int, Field(ge=0)] = 0

@@ -7,9 +7,9 @@ Each is a symmetric weight w(y, y'); they compose with ``*`` (product) and ``+``
 ['age', 'sex']
 """
 
-from neurocontrast.kernels.base import Block, ColumnKernel, Kernel, Kind, Metadata
+from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata, Product, WeightedSum
 from neurocontrast.kernels.categorical import Categorical, Different
-from neurocontrast.kernels.composite import Product, WeightedSum
+from neurocontrast.kernels.column import ColumnKernel
 from neurocontrast.kernels.conditional import ConditionalEmbedding
 from neurocontrast.kernels.continuous import Cosine, Gaussian, Laplacian, Linear, Polynomial
 

@@ -1,21 +1,18 @@
-"""What every kernel on metadata is: a symmetric weight w(y, y') between two scans."""
+"""Kernels on metadata, symmetric weights w(y, y') between two scans; products and weighted sums of kernels."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import ConfigError
 
-if TYPE_CHECKING:
-    from neurocontrast.kernels.composite import Product, WeightedSum
-
-__all__ = ["Block", "ColumnKernel", "Kernel", "Kind", "Metadata"]
+__all__ = ["Block", "Kernel", "Kind", "Metadata", "Product", "WeightedSum"]
 
 Metadata = Mapping[str, Tensor]
 Kind = Literal["continuous", "categorical"]
@@ -23,7 +20,6 @@ Block = Callable[[slice, slice], Tensor]
 """``block(i, j)``: the weights of row scans ``i`` with column scans ``j``, a fresh (n_i, n_j) tensor."""
 
 _EVERYTHING = slice(None)
-_STREAMED_SCANS = 1024
 
 
 class Kernel(nn.Module):
@@ -124,105 +120,86 @@ class Kernel(nn.Module):
         return self.bind(rows, rows if cols is None else cols, dtype=dtype)(_EVERYTHING, _EVERYTHING)
 
     def __mul__(self, other: Kernel | float) -> Product | WeightedSum:
-        from neurocontrast.kernels.composite import Product, WeightedSum
-
         return Product(self, other) if isinstance(other, Kernel) else WeightedSum((other, self))
 
     def __rmul__(self, factor: float) -> WeightedSum:
-        from neurocontrast.kernels.composite import WeightedSum
-
         return WeightedSum((factor, self))
 
     def __add__(self, other: Kernel) -> WeightedSum:
-        from neurocontrast.kernels.composite import WeightedSum
-
         return WeightedSum(self, other)
 
 
-class ColumnKernel(Kernel):
-    """A kernel on one metadata column.
+class _Composite(Kernel):
+    """What product and weighted sum share."""
 
-    Parameters
-    ----------
-    column : str
-        The metadata column.
-    missing : {"error", "marginal"}
-        What a missing value does. ``"error"`` refuses it. ``"marginal"`` keeps the scan: a pair with a
-        missing side takes the mean of this factor over all ordered pairs of observed scans of the
-        batch (a scan with itself included, so that it does not matter whether the batch is counted once
-        or as two views); without any observed scan it takes 1.
-    """
+    parts: nn.ModuleList
 
-    kind: Kind = "continuous"
+    def _set_parts(self, kernels: Sequence[Kernel]) -> None:
+        self.parts = nn.ModuleList(kernels)
+        self.missing = "marginal" if any(kernel.missing == "marginal" for kernel in kernels) else "error"
+        _ = self.columns
 
-    def __init__(self, column: str, *, missing: Literal["error", "marginal"] = "error") -> None:
-        super().__init__()
-        if not isinstance(column, str) or not column:
-            raise ConfigError(f"column must be the name of a metadata column, got {column!r}.")
-        if missing not in ("error", "marginal"):
-            raise ConfigError(
-                f"missing must be one of {one_of(['error', 'marginal'])}, got {missing!r}."
-                f"{suggestion(str(missing), ['error', 'marginal'])}"
-            )
-        self.column = column
-        self.missing = missing
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The kernels it is made of."""
+        return [part for part in self.parts if isinstance(part, Kernel)]
 
     @property
     def columns(self) -> dict[str, Kind]:
-        """The one column, and how it is read."""
-        return {self.column: self.kind}
-
-    @property
-    def supremum(self) -> float:
-        """‖w‖∞ = 1."""
-        return 1.0
+        """The columns of all parts."""
+        found: dict[str, Kind] = {}
+        for kernel in self.kernels:
+            for column, kind in kernel.columns.items():
+                if found.setdefault(column, kind) != kind:
+                    raise ConfigError(f"Column '{column}' is read both as {found[column]} and as {kind}; choose one.")
+        return found
 
     @property
     def nonnegative(self) -> bool:
-        """True: w ≥ 0."""
-        return True
+        """True when every part is."""
+        return all(kernel.nonnegative for kernel in self.kernels)
 
-    def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:  # noqa: ARG002
-        """‖w‖∞, here the same for every batch."""
-        return self.supremum
+    @property
+    def positive_semidefinite(self) -> bool:
+        """True when every part is."""
+        return all(kernel.positive_semidefinite for kernel in self.kernels)
 
-    def fit(self, metadata: Metadata) -> Kernel:  # noqa: ARG002
-        """Nothing to fit; returns itself."""
+    def fit(self, metadata: Metadata) -> Kernel:
+        """Fit the bandwidths of all parts."""
+        for kernel in self.kernels:
+            kernel.fit(metadata)
         return self
 
-    def values(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
-        """The column as (n, p), or an error that names it."""
-        if self.column not in metadata:
-            raise DataError(
-                f"metadata has no column '{self.column}', which {type(self).__name__} needs; it has "
-                f"{one_of(metadata) or 'none'}.{suggestion(self.column, metadata)}"
-            )
-        column = metadata[self.column]
-        if not isinstance(column, Tensor) or column.ndim not in (1, 2):
-            found = f"shape {tuple(column.shape)}" if isinstance(column, Tensor) else type(column).__name__
-            raise DataError(f"metadata['{self.column}'] must be a tensor of shape (n,) or (n, p), got {found}.")
-        column = column.detach()
-        if self.kind == "continuous":
-            if dtype is None:
-                dtype = column.dtype if column.dtype in (torch.float32, torch.float64) else torch.float32
-            column = column.to(dtype)
-        return column if column.ndim == 2 else column.unsqueeze(1)
+    def check(self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False) -> None:
+        """Check every part; each must be at least 0 where the whole has to be."""
+        for kernel in self.kernels:
+            kernel.check(metadata, names=names, nonnegative=nonnegative)
 
-    def observed(self, values: Tensor) -> Tensor:
-        """Which rows of (n, p) values have nothing missing."""
-        return ~values.isnan().any(dim=1)
 
-    def is_complete(self, values: Tensor) -> bool:
-        """Whether no row of (n, p) values has anything missing."""
-        return not values.isnan().any()
+class Product(_Composite):
+    """Product of kernels: alike only where every factor says so (age **and** sex). ``a * b`` makes one.
 
-    @abstractmethod
-    def scaled(self, values: Tensor) -> Tensor:
-        """What of the (n, p) values is computed once a batch, such as y/σ."""
+    Parameters
+    ----------
+    *kernels : Kernel
+        The factors; ‖w‖∞ is the product of theirs.
+    """
 
-    @abstractmethod
-    def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        """The formula: (n, p) and (m, p) features to a fresh (n, m) tensor."""
+    def __init__(self, *kernels: Kernel) -> None:
+        super().__init__()
+        flat: list[Kernel] = []
+        for kernel in kernels:
+            flat.extend(kernel.kernels if isinstance(kernel, Product) else [kernel])
+        self._set_parts(flat)
+
+    @property
+    def supremum(self) -> float:
+        """Product of the factors' ‖w‖∞."""
+        return math.prod(kernel.supremum for kernel in self.kernels)
+
+    def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:
+        """Product of the factors' ‖w‖∞ over the batch."""
+        return math.prod(kernel.supremum_over(metadata, dtype=dtype) for kernel in self.kernels)
 
     def bind(
         self,
@@ -231,108 +208,75 @@ class ColumnKernel(Kernel):
         *,
         batch: Metadata | None = None,
         dtype: torch.dtype | None = None,
-        offset: int | None = None,  # noqa: ARG002
+        offset: int | None = None,
     ) -> Block:
-        """Prepare the column once, and return the function that computes any block of weights."""
-        row_values = self.values(rows, dtype=dtype)
-        col_values = row_values if cols is rows else self.values(cols, dtype=dtype)
-        if row_values.shape[1] != col_values.shape[1]:
-            raise DataError(
-                f"metadata['{self.column}'] has {row_values.shape[1]} dimensions in rows and "
-                f"{col_values.shape[1]} in cols; both must have as many."
-            )
-        dtype = dtype or (row_values.dtype if row_values.is_floating_point() else torch.float32)
-        if self.missing == "error":
-            a = self._complete(row_values)
-            b = a if col_values is row_values else self._complete(col_values)
-            return lambda i, j: _exact(self.weights, a[i], b[j], dtype)
-        return self._bind_marginal(row_values, col_values, batch, dtype)
-
-    def _complete(self, values: Tensor) -> Tensor:
-        """Features of values of which none is missing; a missing one is an error, on accelerators NaN weights."""
-        if values.device.type == "cpu" and not torch.compiler.is_compiling() and not self.is_complete(values):
-            raise DataError(self._missing_message((~self.observed(values)).nonzero()[:, 0].tolist(), None))
-        return self.scaled(values)
-
-    def _bind_marginal(self, rows: Tensor, cols: Tensor, batch: Metadata | None, dtype: torch.dtype) -> Block:
-        a, seen_a = self._observed_features(rows)
-        b, seen_b = (a, seen_a) if cols is rows else self._observed_features(cols)
-        if batch is None:
-            mean = self._observed_mean(a, seen_a, b, seen_b, dtype)
-        else:
-            c, seen_c = self._observed_features(self.values(batch, dtype=dtype))
-            mean = self._observed_mean(c, seen_c, c, seen_c, dtype)
+        """Bind every factor; a block is the product of theirs."""
+        first, *others = (kernel.bind(rows, cols, batch=batch, dtype=dtype, offset=offset) for kernel in self.kernels)
 
         def block(i: slice, j: slice) -> Tensor:
-            both = seen_a[i].unsqueeze(1) & seen_b[j]
-            return torch.where(both, _exact(self.weights, a[i], b[j], dtype), mean)
+            weights = first(i, j)
+            for other in others:
+                weights.mul_(other(i, j))
+            return weights
 
         return block
 
-    def _observed_features(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        seen = self.observed(values)
-        return self.scaled(values.masked_fill(~seen.unsqueeze(1), 0)), seen
 
-    def _observed_mean(self, a: Tensor, seen_a: Tensor, b: Tensor, seen_b: Tensor, dtype: torch.dtype) -> Tensor:
-        """Mean weight over observed pairs, in O(n) memory: blocks are summed and dropped."""
-        row_means = a.new_zeros(len(a), dtype=dtype)
-        n_cols = seen_b.sum().clamp_min(1)
-        for start in range(0, len(a), _STREAMED_SCANS):
-            i = slice(start, start + _STREAMED_SCANS)
-            for first in range(0, len(b), _STREAMED_SCANS):
-                j = slice(first, first + _STREAMED_SCANS)
-                row_means[i] += _exact(self.weights, a[i], b[j], dtype).mul_(seen_b[j]).sum(1) / n_cols
-        mean = (row_means * seen_a).sum() / seen_a.sum().clamp_min(1)
-        return torch.where(seen_a.any() & seen_b.any(), mean, 1.0)
+class WeightedSum(_Composite):
+    """Weighted sum of kernels: alike where any part says so. ``2.0 * a + b`` makes one.
 
-    def check(self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False) -> None:
-        """Refuse missing values (unless ``missing="marginal"``), infinite ones and, if asked, weights below zero."""
-        values = self.values(metadata)
-        if self.kind == "continuous" and values.isinf().any():
-            rows = values.isinf().any(dim=1).nonzero()[:, 0].tolist()
-            raise DataError(f"Column '{self.column}' is infinite for {_listed(rows, names)}; give finite values.")
-        seen = self.observed(values)
-        if self.missing == "error" and not seen.all():
-            raise DataError(self._missing_message((~seen).nonzero()[:, 0].tolist(), names))
-        if nonnegative and not self.nonnegative:
-            self._check_sign(values, seen, names)
+    Parameters
+    ----------
+    *terms : Kernel or (float, Kernel)
+        A kernel alone counts once; ‖w‖∞ is the same weighted sum of theirs.
+    """
 
-    def _check_sign(self, values: Tensor, seen: Tensor, names: Sequence[str] | None) -> None:
-        kept = seen.nonzero()[:, 0]
-        a = self.scaled(values[kept])
-        lowest, pair = math.inf, (0, 0)
-        for start in range(0, len(a), _STREAMED_SCANS):
-            weights = _exact(self.weights, a[start : start + _STREAMED_SCANS], a, a.dtype)
-            value, position = weights.flatten().min(0)
-            if value < lowest:
-                i, j = divmod(int(position), len(a))
-                lowest, pair = float(value), (int(kept[start + i]), int(kept[j]))
-        if lowest < 0:
-            raise DataError(
-                f"The {type(self).__name__} kernel on '{self.column}' goes down to {lowest:.3g} (between "
-                f"{_listed(sorted(set(pair)), names)}), but this loss needs weights of at least 0. Use a Gaussian "
-                "or Laplacian kernel, or shift the column so that no product is negative."
+    factors: tuple[float, ...]
+
+    def __init__(self, *terms: Kernel | tuple[float, Kernel]) -> None:
+        super().__init__()
+        flat: list[tuple[float, Kernel]] = []
+        for term in terms:
+            factor, kernel = (1.0, term) if isinstance(term, Kernel) else term
+            if not isinstance(factor, (int, float)) or not math.isfinite(factor) or factor <= 0:
+                raise ConfigError(f"A kernel's weight in a sum must be a positive number, got {factor!r}.")
+            inner = (
+                zip(kernel.factors, kernel.kernels, strict=True) if isinstance(kernel, WeightedSum) else [(1.0, kernel)]
             )
+            flat.extend((factor * inner_factor, inner_kernel) for inner_factor, inner_kernel in inner)
+        self.factors = tuple(float(factor) for factor, _ in flat)
+        self._set_parts([kernel for _, kernel in flat])
 
-    def _missing_message(self, rows: list[int], names: Sequence[str] | None) -> str:
-        return (
-            f"Column '{self.column}' is missing for {_listed(rows, names)}. Fill it in, leave these out, or use "
-            "missing='marginal', which keeps them and takes the mean weight of this column in their place."
-        )
+    @property
+    def supremum(self) -> float:
+        """Weighted sum of the parts' ‖w‖∞."""
+        return sum(factor * kernel.supremum for factor, kernel in zip(self.factors, self.kernels, strict=True))
 
+    def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:
+        """Weighted sum of the parts' ‖w‖∞ over the batch."""
+        suprema = (kernel.supremum_over(metadata, dtype=dtype) for kernel in self.kernels)
+        return sum(factor * supremum for factor, supremum in zip(self.factors, suprema, strict=True))
 
-def _listed(rows: list[int], names: Sequence[str] | None) -> str:
-    shown = [names[row] if names is not None else str(row) for row in rows[:20]]
-    more = f" and {len(rows) - 20} more" if len(rows) > 20 else ""
-    return f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}: {', '.join(shown)}{more}"
+    def bind(
+        self,
+        rows: Metadata,
+        cols: Metadata,
+        *,
+        batch: Metadata | None = None,
+        dtype: torch.dtype | None = None,
+        offset: int | None = None,
+    ) -> Block:
+        """Bind every part; a block is the weighted sum of theirs."""
+        first, *others = (kernel.bind(rows, cols, batch=batch, dtype=dtype, offset=offset) for kernel in self.kernels)
 
+        def block(i: slice, j: slice) -> Tensor:
+            weights = first(i, j).mul_(self.factors[0])
+            for factor, other in zip(self.factors[1:], others, strict=True):
+                weights.add_(other(i, j), alpha=factor)
+            return weights
 
-def _exact(
-    weights: Callable[[Tensor, Tensor, torch.dtype], Tensor], a: Tensor, b: Tensor, dtype: torch.dtype
-) -> Tensor:
-    """Compute weights without gradient and without autocast's half precision."""
-    with torch.no_grad():
-        if torch.is_autocast_enabled(a.device.type):
-            with torch.autocast(a.device.type, enabled=False):
-                return weights(a, b, dtype)
-        return weights(a, b, dtype)
+        return block
+
+    def extra_repr(self) -> str:
+        """Return the factors, for ``print``."""
+        return f"factors={self.factors}"

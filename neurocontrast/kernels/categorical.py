@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.kernels.base import Block, ColumnKernel, Kind, Metadata
+from neurocontrast.kernels.base import Block, Kind, Metadata
+from neurocontrast.kernels.column import ColumnKernel
 
 __all__ = ["Categorical", "Different"]
 

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.kernels.base import Block, Kernel, Metadata
+from neurocontrast.kernels.base import Block, Kernel, Metadata, Product, WeightedSum
 from neurocontrast.kernels.categorical import Categorical, Different
-from neurocontrast.kernels.composite import Product, WeightedSum
 
 __all__ = ["ConditionalEmbedding", "ConditionalOperator", "check_condition", "check_ridge", "conditional_operator"]
 

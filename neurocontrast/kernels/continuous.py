@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
-from neurocontrast.kernels.base import ColumnKernel, Kernel, Metadata
+from neurocontrast.kernels.base import Kernel, Metadata
+from neurocontrast.kernels.column import ColumnKernel
 
 __all__ = ["Cosine", "Gaussian", "Laplacian", "Linear", "Polynomial"]
 

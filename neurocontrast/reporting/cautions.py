@@ -74,6 +74,11 @@ _EXPLANATIONS = {
         "The same image on both sides is learned by heart: the figures of the external test set may be too good."
     ),
     "external_baseline": _BASELINE,
+    "voxels_as_good": (
+        "A linear model of the scans themselves needs no pretraining, and does as well here. Do not credit the encoder "
+        "with what the scans give away so easily."
+    ),
+    "voxels_left_out": "Whether a linear model of the scans themselves does as well was not asked.",
     "encoder_unknown": "If the encoders differ, the figures of the external test set mean nothing.",
     "baseline_empty": _BASELINE,
     "baseline_incomplete": _BASELINE,

@@ -180,6 +180,16 @@ class EvaluationFiles:
         return self.summary.get("increment") or {}
 
     @property
+    def voxels(self) -> Mapping[str, Any]:
+        """Metrics of the voxels' principal components; empty where the scans were not at hand."""
+        return self.summary.get("voxels") or {}
+
+    @property
+    def voxels_increment(self) -> Mapping[str, Any]:
+        """What the embedding adds to the voxels' principal components, by metric."""
+        return self.summary.get("voxels_increment") or {}
+
+    @property
     def covariates(self) -> list[str]:
         """Columns of the baseline."""
         return [str(name) for name in self.summary.get("baseline_covariates") or []]
@@ -256,7 +266,7 @@ def external_part(files: EvaluationFiles) -> EvaluationFiles | None:
     return replace(
         files,
         summary={**files.summary, "n": external.get("n") or {}, "metrics": metrics, "baseline": baseline,
-                 "increment": external.get("increment") or {},
+                 "increment": external.get("increment") or {}, "voxels": None, "voxels_increment": None,
                  "outlyingness": external.get("outlyingness"),
                  "threshold": {"rule": external.get("threshold"), "values": []}},
         predictions=rows,

@@ -64,6 +64,8 @@ def _images(files: EvaluationFiles, cite: Citations) -> str:
 
 
 def _preprocessing(contract: Mapping[str, Any], cite: Citations) -> str:
+    if "image_shape" in contract:
+        return _users_transforms(contract)
     parts = []
     if contract.get("orientation"):
         parts.append(f"reoriented to {contract['orientation']}")
@@ -81,6 +83,15 @@ def _preprocessing(contract: Mapping[str, Any], cite: Citations) -> str:
     if contract.get("normalise"):
         parts.append(_intensities(contract, cite))
     return f"Volumes were {join_words(parts)}." if parts else ""
+
+
+def _users_transforms(contract: Mapping[str, Any]) -> str:
+    """Name the transforms that took the place of the package's own preprocessing."""
+    steps = contract.get("targets") or contract.get("transforms") or []
+    classes = [str(step.get("_target_") or step.get("class")) for step in steps if isinstance(step, Mapping)]
+    names = join_words([name.rpartition(".")[2] for name in classes])
+    shape = " × ".join(str(size) for size in contract["image_shape"][1:])
+    return f"Volumes of {shape} voxels were made by the study's own transforms: {names or 'not recorded'}."
 
 
 def _intensities(contract: Mapping[str, Any], cite: Citations) -> str:
@@ -149,13 +160,20 @@ _LOSSES_CITED = frozenset(
 
 def _prediction(files: EvaluationFiles, cite: Citations) -> str:
     s = files.summary
-    name = str((s.get("probe") or {}).get("name") or "")
+    probe = s.get("probe") or {}
+    name = str(probe.get("name") or "")
     chosen = "its number of neighbours" if name == "knn" else "its penalty"
     penalised = "a " if name in ("svm", "knn") else "L2-penalised "
+    by_sklearn = f" as scikit-learn fits it {cite('scikit-learn')}" if probe.get("estimator") else ""
     text = (
-        f"{capitalise(files.target)} was predicted from the standardised features by {penalised}{probe_text(files)}, "
-        f"{chosen} chosen by group-aware cross-validation inside each training fold {cite('nested')}. "
+        f"{capitalise(files.target)} was predicted from the standardised features by {penalised}{probe_text(files)}"
+        f"{by_sklearn}, {chosen} chosen by group-aware cross-validation inside each training fold {cite('nested')}. "
     )
+    if probe.get("own"):
+        text = (
+            f"{capitalise(files.target)} was predicted from the features by an estimator with scikit-learn's interface "
+            f"{cite('scikit-learn')}, {probe['estimator']}, fitted anew inside each training fold. "
+        )
     text += _folds(files) + "; all sessions of a subject were kept in the same fold."
     if s.get("allow_overlap") and s.get("n_overlap"):
         text += f" {s['n_overlap']} of the subjects had also been in the pretraining cohort."
@@ -168,7 +186,21 @@ def _prediction(files: EvaluationFiles, cite: Citations) -> str:
         text += f" Scans were assigned to classes {threshold_text(files)}{youden}."
     if files.baseline:
         text += f" A baseline of the same form used {covariates_text(files)} only, in the same folds."
-    return text + _harmonisation(files, cite)
+    return text + _voxels(files) + _harmonisation(files, cite)
+
+
+def _voxels(files: EvaluationFiles) -> str:
+    about = files.summary.get("voxels_about") or {}
+    if not files.voxels:
+        return ""
+    p_values = [values.get("p_value") for values in files.voxels_increment.values()]
+    tested = " Embedding and voxels were compared over folds by the corrected resampled t-test."
+    tested = tested if any(p_value is not None for p_value in p_values) else ""
+    return (
+        f" A second baseline of the same form used the first {about.get('n_components')} principal components of the "
+        f"voxels ({about.get('n_voxels')} at {value_text(about.get('spacing_mm'))} mm, {about.get('mask')}; "
+        f"standardised: {about.get('standardised')}), fitted inside each training fold.{tested}"
+    )
 
 
 def _folds(files: EvaluationFiles) -> str:
@@ -179,6 +211,8 @@ def _folds(files: EvaluationFiles) -> str:
         return f"Each site was left out once and predicted by a model fitted on all others ({n_folds} folds)"
     if s["splits"] == "file":
         return f"Cross-validation used {n_folds} folds read from a split file{repeats}"
+    if s["splits"] == "custom":
+        return f"Cross-validation used {n_folds} folds made by {s.get('splitter')}{repeats}"
     return f"Cross-validation used {n_folds} folds stratified by target and site{repeats}"
 
 
@@ -217,12 +251,15 @@ def _external(files: EvaluationFiles, cite: Citations) -> str:
     return text
 
 
-_UNUSED = {"scans": ("kornia",), "images": ("nilearn",)}
-"""Packages that are installed, and have no part in this kind of evaluation."""
+def _has_run(package: str, files: EvaluationFiles) -> bool:
+    """Say whether a package that is installed had a part in what is shown."""
+    if package == "nilearn":
+        return files.explanation is not None or package in (files.summary.get("software") or [])
+    return package != "kornia" or files.words.kind == "images"
 
 
 def write_software(files: EvaluationFiles, cite: Citations) -> str:
-    """Return what computed the results."""
+    """Return what computed the results: of what is installed, what had a part in them."""
     environment = files.summary.get("environment") or {}
     packages = environment.get("packages") or {}
     named = []
@@ -233,7 +270,7 @@ def write_software(files: EvaluationFiles, cite: Citations) -> str:
         ("nilearn", "nilearn"),
         ("kornia", "kornia"),
     ):
-        if packages.get(package) and package not in _UNUSED[files.words.kind]:
+        if packages.get(package) and _has_run(package, files):
             named.append(f"{package} {packages[package]} {cite(key)}")
     text = (
         f"Analyses were run with neurocontrast {environment['neurocontrast']}"

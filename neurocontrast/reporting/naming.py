@@ -164,7 +164,8 @@ def splits_text(files: EvaluationFiles) -> str:
     n_folds = files.summary.get("n_folds") or files.folds.get("fold", files.predictions["fold"]).nunique()
     n_repeats = files.summary.get("n_repeats") or 1
     repeats = f" × {n_repeats} repeats" if n_repeats > 1 else ""
-    return f"{n_folds} folds{repeats}, {split_name(name)}"
+    how = f"made by {files.summary.get('splitter')}" if name == "custom" else split_name(name)
+    return f"{n_folds} folds{repeats}, {how}"
 
 
 def probe_text(files: EvaluationFiles) -> str:
@@ -173,7 +174,7 @@ def probe_text(files: EvaluationFiles) -> str:
     name = str((files.summary.get("probe") or {}).get("name") or default)
     if name == "logistic" and files.kind == "multiclass":
         return "multinomial logistic regression"
-    return _PROBES.get(name, name.replace("_", " "))
+    return _PROBES.get(name, name)
 
 
 def threshold_text(files: EvaluationFiles) -> str:

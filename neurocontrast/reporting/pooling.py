@@ -11,7 +11,7 @@ __all__ = ["is_score", "pool_repeats", "tested_rows"]
 
 def is_score(column: object) -> bool:
     """Whether a column of predictions.tsv holds predicted values."""
-    return str(column) in ("y_score", "baseline_score") or str(column).startswith("score_")
+    return str(column) in ("y_score", "baseline_score", "voxels_score") or str(column).startswith("score_")
 
 
 def tested_rows(files: EvaluationFiles) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from neurocontrast.reporting.metrics import (
 from neurocontrast.reporting.naming import covariates_text, probe_text, splits_text
 from neurocontrast.reporting.testing import permutation_result
 
-__all__ = ["say_for_clinician", "say_for_reviewer", "say_increment"]
+__all__ = ["say_for_clinician", "say_for_reviewer", "say_increment", "say_voxels"]
 
 
 def say_for_clinician(files: EvaluationFiles) -> str:
@@ -27,7 +27,8 @@ def say_for_clinician(files: EvaluationFiles) -> str:
         return "No figure of merit could be computed from these scans; see the warnings and the fold table for why."
     baseline = point_estimate(files.baseline.get(key))
     say = {"auc": _say_pairs, "balanced_accuracy": _say_accuracy, "mae": _say_error}.get(key, _say_any)
-    return f"{say(files, key, value, baseline)} {say_increment(files, key)} {_scope(files)}"
+    parts = [say(files, key, value, baseline), say_increment(files, key), say_voxels(files, key), _scope(files)]
+    return " ".join(part for part in parts if part)
 
 
 def say_increment(files: EvaluationFiles, key: str) -> str:
@@ -47,12 +48,32 @@ def say_increment(files: EvaluationFiles, key: str) -> str:
     return f"Whether the scan adds anything to {names} is not settled by these data: the difference may well be zero."
 
 
+def say_voxels(files: EvaluationFiles, key: str) -> str:
+    """Say whether the encoder adds to a linear look at the scans; nothing where the scans were not at hand."""
+    increment = files.voxels_increment.get(key) or {}
+    difference, interval = increment.get("difference"), increment.get("interval")
+    if difference is None:
+        return ""
+    value = f"{describe_metric(key).name} {number_text(point_estimate(files.voxels.get(key)), digits=2)}"
+    start = f"Principal components of the plain voxels, without any encoder, reach {value}:"
+    if not interval:
+        return f"{start} no interval of the difference was computed."
+    low, high = interval if describe_metric(key).higher_is_better else (-interval[1], -interval[0])
+    if low > 0:
+        return f"{start} the embedding does better, by an interval of the difference that excludes zero."
+    if high < 0:
+        return f"{start} the embedding does worse, by an interval of the difference that excludes zero."
+    return f"{start} that the embedding does better is not shown."
+
+
 def say_for_reviewer(files: EvaluationFiles) -> str:
     """Say the same with what a reviewer asks for first."""
     key = choose_headline(files.kind, files.metrics)
     n = files.summary.get("n") or {}
     who = f"{n.get('scans', '?')} scans of {n.get('subjects', '?')} subjects at {n.get('sites', '?')} sites"
-    start = f"Frozen features, standardisation and {probe_text(files)} fitted inside each training fold; {who}; "
+    own = (files.summary.get("probe") or {}).get("own")  # a user's estimator is given the features as they are
+    fitted = f"{probe_text(files)} fitted" if own else f"standardisation and {probe_text(files)} fitted"
+    start = f"Frozen features, {fitted} inside each training fold; {who}; "
     start += f"{splits_text(files)}. "
     if key is None:
         return start + "No metric was defined."
@@ -71,7 +92,21 @@ def say_for_reviewer(files: EvaluationFiles) -> str:
         text += f"; difference {number_text(increment['difference'], signed=True)}"
         interval = interval_text(increment.get("interval"), signed=True)
         text += f" ({interval})" if interval != DASH else " (no interval)"
-    return f"{start}{text}{_permutation_text(files, key)}."
+    return f"{start}{text}{_permutation_text(files, key)}{_voxels_text(files, key)}."
+
+
+def _voxels_text(files: EvaluationFiles, key: str) -> str:
+    voxels, increment = files.voxels.get(key), files.voxels_increment.get(key) or {}
+    if not voxels:
+        return ""
+    n = (files.summary.get("voxels_about") or {}).get("n_components", "")
+    text = f"; {n} principal components of the voxels {number_text(point_estimate(voxels))}"
+    if increment.get("difference") is not None:
+        text += f", difference {number_text(increment['difference'], signed=True)}"
+        interval = interval_text(increment.get("interval"), signed=True)
+        text += f" ({interval})" if interval != DASH else " (no interval)"
+    p_value = increment.get("p_value")
+    return text + (f", corrected resampled t-test over folds p = {p_value:.3g}" if p_value is not None else "")
 
 
 def _permutation_text(files: EvaluationFiles, key: str) -> str:

@@ -29,6 +29,7 @@ __all__ = [
     "MARKERS",
     "MUTED",
     "PALETTE",
+    "VOXELS",
     "WIDTH",
     "Picture",
     "distinct_labels",
@@ -46,7 +47,8 @@ R = TypeVar("R")
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
-MAIN, BASELINE, CHANCE, INK, MUTED = "#0072B2", "#B34700", "#767676", "#1f2933", "#5f6b76"
+MAIN, BASELINE, VOXELS = "#0072B2", "#B34700", "#7A5195"
+CHANCE, INK, MUTED = "#767676", "#1f2933", "#5f6b76"
 
 WIDTH = 5.2
 """Width of a figure in inches: two stand side by side on a desktop page, one fills a telephone's."""

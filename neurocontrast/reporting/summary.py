@@ -21,10 +21,11 @@ _REQUIRED_KEYS = ("format", "target", "kind", "splits", "n", "metrics")
 _SECTION, _LIST, _WHOLE = (dict, "a section of keys"), (list, "a list"), (int, "a whole number")
 _SHAPES: dict[str, tuple[type, str]] = {
     **dict.fromkeys(("n", "metrics", "baseline", "increment", "run", "objective", "environment"), _SECTION),
+    **dict.fromkeys(("voxels", "voxels_increment", "voxels_about"), _SECTION),
     **dict.fromkeys(("bootstrap", "embeddings", "simulation", "permutation"), _SECTION),
     **dict.fromkeys(("probe", "threshold", "external", "confounds", "learning_curve"), _SECTION),
     **dict.fromkeys(("new_site", "outlyingness", "sensitive", "split", "images"), _SECTION),
-    **dict.fromkeys(("classes", "warnings", "baseline_covariates"), _LIST),
+    **dict.fromkeys(("classes", "warnings", "baseline_covariates", "software"), _LIST),
     **dict.fromkeys(("n_folds", "n_repeats", "seed", "n_overlap"), _WHOLE),
     "target": (str, "the name of a column"),
     "new_site_note": (str, "a sentence"),
@@ -68,13 +69,13 @@ def _misshapen(summary: Mapping[str, Any]) -> Iterator[str]:
     for key, (kind, word) in _SHAPES.items():
         if summary.get(key) is not None and (not isinstance(summary[key], kind) or isinstance(summary[key], bool)):
             yield f"'{key}' must be {word}, found {summary[key]!r:.60}"
-    for key in ("metrics", "baseline", "increment"):
+    for key in ("metrics", "baseline", "increment", "voxels", "voxels_increment"):
         section = summary.get(key)
         for name, figures in section.items() if isinstance(section, dict) else ():
             if not isinstance(figures, dict):
                 yield f"'{key}.{name}' must be a section of keys, found {figures!r:.60}"
                 continue
-            for part in ("mean", "sd", "pooled", "difference"):
+            for part in ("mean", "sd", "pooled", "difference", "p_value"):
                 if not _is_number(figures.get(part)):
                     yield f"'{key}.{name}.{part}' must be a number or null, found {figures[part]!r:.60}"
             if not _is_interval(figures.get("interval")):

@@ -68,8 +68,10 @@ def table_metrics(files: EvaluationFiles) -> Table:
                 cell(increment.get("difference"), reason=no_baseline, signed=True),
                 _interval_cell(increment.get("interval"), reason="not computed", signed=True),
                 *_p_value(files, key),
+                *_voxel_cells(files, key),
             )
         )
+    about = "p beside voxels: corrected resampled t-test of embedding and voxels over folds." if files.voxels else ""
     meanings = [f"{describe_metric(key).short}: {describe_metric(key).meaning}" for key in files.metrics]
     return Table(
         "All metrics. Pooled: from all out-of-fold predictions at once. SD: spread between folds, not an interval.",
@@ -84,9 +86,26 @@ def table_metrics(files: EvaluationFiles) -> Table:
             "Difference",
             "Its interval",
             *(("Perm. p",) if tested else ()),
+            *(("Voxels only", "Minus voxels", "Its interval", "p") if files.voxels else ()),
         ),
         rows,
-        note=" ".join(text for text in [*meanings, _about_p(files)] if text and not text.endswith(": ")),
+        note=" ".join(text for text in [*meanings, about, _about_p(files)] if text and not text.endswith(": ")),
+    )
+
+
+def _voxel_cells(files: EvaluationFiles, key: str) -> tuple[Cell, ...]:
+    """Return the voxels' metric, and how the embedding compares; none where the scans were not at hand."""
+    if not files.voxels:
+        return ()
+    increment = files.voxels_increment.get(key) or {}
+    p_value = increment.get("p_value")
+    return (
+        cell(point_estimate(files.voxels.get(key)), reason="not defined"),
+        cell(increment.get("difference"), reason="not defined", signed=True),
+        _interval_cell(increment.get("interval"), reason="not computed", signed=True),
+        Cell(DASH, reason="not tested: no better or worse, too few folds, or sites held out")
+        if p_value is None
+        else Cell(f"{p_value:.3g}"),
     )
 
 
@@ -234,7 +253,7 @@ def table_folds(files: EvaluationFiles) -> Table | None:
     header = (["Repeat"] if many else []) + ["Fold"] + (["Site left out"] if left_out else []) + ["Train", "Test"]
     header += ["Positive in test"] if positive else []
     for key in metrics:
-        header += [describe_metric(key).short, "Cov. only"]
+        header += [describe_metric(key).short, "Cov. only", *(["Voxels"] if files.voxels else [])]
     header += [penalty] if penalty else []
     rows = []
     for _, row in folds.iterrows():
@@ -245,7 +264,8 @@ def table_folds(files: EvaluationFiles) -> Table | None:
         cells += [count_cell(row["n_positive_test"])] if positive else []
         for key in metrics:
             cells.append(cell(row[key], digits=2, reason="not defined in this fold"))
-            cells.append(cell(row.get(f"baseline_{key}"), digits=2, reason="not defined in this fold"))
+            for model in ("baseline", *(["voxels"] if files.voxels else [])):
+                cells.append(cell(row.get(f"{model}_{key}"), digits=2, reason="not defined in this fold"))
         cells += [Cell(_short_number(row[penalty]))] if penalty else []
         rows.append(tuple(cells))
     text_columns = (header.index("Site left out"),) if left_out else ()

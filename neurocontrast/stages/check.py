@@ -10,14 +10,15 @@ import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
 from neurocontrast.data.fitting import fit_preprocessing
-from neurocontrast.data.images.paths import check_kind, is_image_path
+from neurocontrast.data.images.paths import is_image_path
 from neurocontrast.data.images.quality import inspect_images
 from neurocontrast.data.images.splitting import SPLITS
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
-from neurocontrast.data.volumes import Preprocessing
 from neurocontrast.exceptions import DataError
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.stages.kinds.kind import check_kind
+from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["CheckReport", "check"]
 

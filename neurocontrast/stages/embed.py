@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from monai.transforms import Compose, Transform
 
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
+from neurocontrast.data.batches import Images
 from neurocontrast.embedding import extract_features, write_embeddings
-from neurocontrast.encoders import load_encoder, load_model
+from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import check_writable
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.stages.kinds import Kind, intake_of_run, kind_of_run
 from neurocontrast.stages.run_folder import read_metrics, read_provenance, read_simulation
+from neurocontrast.stages.sharing import after_first, is_run_elsewhere, sharing
 
 __all__ = ["embed"]
 
@@ -30,6 +33,7 @@ def embed(
     out: str | os.PathLike[str],
     images_root: str | os.PathLike[str] | None = None,
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    transforms: Compose | Sequence[Transform] | None = None,
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Path:
@@ -45,6 +49,8 @@ def embed(
         Folder that relative image paths start from; the table's own by default.
     config : Config, mapping or path of a YAML file, optional
         Its section `embedding`, and of `data` where images and cache are.
+    transforms : Compose or sequence of Transform, optional
+        Those that `pretrain` was given, for a run that was given any from Python; nothing else is applied instead.
     overwrite, progress : bool, Progress
         Whether an `out` that exists is replaced; told how far the work is.
 
@@ -55,23 +61,53 @@ def embed(
     """
     target = _check_target(Path(out), overwrite=overwrite)
     settings = as_config({} if config is None else config)
+    arguments = {
+        **{"run": run, "participants": participants, "out": out, "images_root": images_root},
+        **{"config": settings.model_dump(mode="json"), "overwrite": overwrite},
+    }
+    if settings.embedding.devices > 1 and transforms is not None:
+        raise ConfigError(
+            f"embedding.devices: {settings.embedding.devices} processes cannot be handed transforms from Python. Use 1."
+        )
+    if is_run_elsewhere("embed", arguments, n_processes=settings.embedding.devices, progress=progress):
+        return target
+    with sharing(settings.embedding.accelerator, section="embedding") as (device, processes):
+        progress = progress if processes.is_first else SILENT
+        network, images, table, info = after_first(
+            processes, lambda: (_prepare(Path(run), participants, images_root, settings, transforms, progress), None)
+        )
+        features = extract_features(
+            network,
+            images,
+            settings=settings.embedding,
+            n_readers=settings.data.n_workers,
+            progress=progress,
+            device=device,
+            processes=processes,
+        )
+        if processes.is_first:
+            write_embeddings(target, table, features, info)
+    return target
+
+
+def _prepare(
+    run: Path,
+    participants: str | os.PathLike[str],
+    images_root: str | os.PathLike[str] | None,
+    settings: Config,
+    transforms: Compose | Sequence[Transform] | None,
+    progress: Progress,
+) -> tuple[Encoder | ContrastiveModel, Images, pd.DataFrame, dict[str, Any]]:
+    """Return the network, its images, ready to be read, their table, and what a reader of the features must know."""
     layer = settings.embedding.layer
     network, contract = load_encoder(run) if layer == "encoder" else load_model(run)
-    kind = kind_of_run(contract, settings.data)
-    intake = intake_of_run(Path(run), contract, kind)
+    kind = kind_of_run(contract, settings.data, transforms=None if transforms is None else Compose(transforms))
+    intake = intake_of_run(run, contract, kind)
     cohort, flow = _read_cohort(kind, participants, images_root, settings, progress)
-    info = {**_describe(Path(run), contract, cohort, progress), "flow": flow}
+    info = {**_describe(run, contract, cohort, progress), "flow": flow}
     info |= {"precision": settings.embedding.precision, "layer": layer}
     intake.make_ready(cohort, progress)
-    features = extract_features(
-        network,
-        intake.images(cohort),
-        settings=settings.embedding,
-        n_readers=settings.data.n_workers,
-        progress=progress,
-    )
-    write_embeddings(target, cohort.table, features, info)
-    return target
+    return network, intake.images(cohort), cohort.table, info
 
 
 def _read_cohort(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from sklearn.base import BaseEstimator
 
 from neurocontrast.config.messages import settings_from
 from neurocontrast.embedding.table import Embeddings, read_embeddings
@@ -24,10 +25,13 @@ from neurocontrast.evaluation import (
     save_probe,
 )
 from neurocontrast.evaluation.encoders import encoder_digest
+from neurocontrast.evaluation.own_estimator import import_estimator
 from neurocontrast.evaluation.probe_files import FOLDER as PROBE_FOLDER
+from neurocontrast.evaluation.settings import PROBES
 from neurocontrast.files import atomic_folder, check_output_folder, digest_of_file, write_json, write_table, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.stages.voxels import with_voxels
 
 __all__ = ["evaluate"]
 
@@ -38,6 +42,8 @@ def evaluate(
     out: str | os.PathLike[str],
     target: str | None = None,
     settings: EvaluationSettings | None = None,
+    estimator: BaseEstimator | None = None,
+    cv: Any = None,
     overwrite: bool = False,
     on_plan: Callable[[Study, External | None], None] = lambda _study, _external: None,
     progress: Progress = SILENT,
@@ -53,6 +59,11 @@ def evaluate(
         Column to predict; that of the settings (``diagnosis``) by default.
     settings : EvaluationSettings, optional
         All choices together; `target` and `options` go before them.
+    estimator : estimator, optional
+        Any scikit-learn classifier, regressor or pipeline, to be fitted instead of the built-in one; an instance, a
+        class, or a function of no argument. ``probe="package.module:Object"`` imports one.
+    cv : splitter, or iterable of index pairs, optional
+        What makes the folds in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
     on_plan, progress : callable, Progress
@@ -74,8 +85,11 @@ def evaluate(
     folder = Path(out)
     check_output_folder(folder, overwrite=overwrite, marker="evaluation.json", what="an evaluation")
     read = read_embeddings(embeddings)
-    study, external = _plan(read, chosen)
+    if estimator is None and chosen.probe not in PROBES:
+        estimator = import_estimator(chosen.probe)
+    study, external = _plan(read, chosen, estimator, cv)
     on_plan(study, external)
+    study = with_voxels(study, read.info, progress)
     for notice in [*study.notices, *(external.notices if external else ())]:
         progress.warning(notice.message)
     result = run_study(study, external=external, encoder=encoder_digest(read.info), progress=progress)
@@ -88,9 +102,13 @@ def _choose(settings: EvaluationSettings | None, options: dict[str, Any]) -> Eva
     return settings_from(EvaluationSettings, given | options, source="evaluation")
 
 
-def _plan(read: Embeddings, settings: EvaluationSettings) -> tuple[Study, External | None]:
+def _plan(
+    read: Embeddings, settings: EvaluationSettings, estimator: BaseEstimator | None, cv: Any
+) -> tuple[Study, External | None]:
     rows = None if settings.split_file is None else read_split_file(settings.split_file)
-    study = plan_study(read.table, read.features, settings=settings, info=read.info, split_rows=rows)
+    study = plan_study(
+        read.table, read.features, settings=settings, info=read.info, split_rows=rows, estimator=estimator, cv=cv
+    )
     if settings.test is None:
         return study, None
     other = read_embeddings(settings.test)
@@ -104,6 +122,7 @@ def _write(folder: Path, result: Evaluation, settings: EvaluationSettings, sourc
             save_probe(new / PROBE_FOLDER, result.probe)
         _write_choices(new, settings, source)
         summary = {**result.summary, **_origin(source, info)}
+        summary["software"] = ["scikit-learn", *(["nilearn"] if "voxels" in summary else [])]
         if settings.test is not None:
             test = Path(settings.test)
             summary["external"] = {"file": test.name, "digest": digest_of_file(test), **summary["external"]}
@@ -119,7 +138,7 @@ def _write_tables(folder: Path, result: Evaluation, info: dict[str, Any]) -> Non
 
 def _write_choices(folder: Path, settings: EvaluationSettings, source: Path) -> None:
     choices = settings.model_dump(mode="json")
-    for key in ("split_file", "test"):
+    for key in ("split_file", "test", "scans"):
         if choices[key] is not None:
             choices[key] = Path(choices[key]).name  # results travel, and folders can name people
     resolved = {"embeddings": source.name, "evaluation": choices}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.config import Config, as_config
-from neurocontrast.data import Cohort, Preprocessing
-from neurocontrast.data.grids import Grid, preprocessed_grid
+from neurocontrast.data import Cohort
 from neurocontrast.encoders import load_encoder, read_contract
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, one_of, suggestion
@@ -27,6 +26,8 @@ from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator
 from neurocontrast.stages.kinds import intake_of_run, volumes_of_run
 from neurocontrast.stages.kinds.volumes import VolumeIntake
+from neurocontrast.stages.sharing import after_first, is_run_elsewhere, sharing
+from neurocontrast.transforms.grids import Grid
 
 __all__ = ["explain"]
 
@@ -87,6 +88,54 @@ def explain(
     folder = evaluation / "explanation" if out is None else Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=_DESCRIPTION, what="an explanation")
     settings = as_config({} if config is None else config)
+    arguments = {
+        **{"evaluation": evaluation, "run": run, "participants": participants, "out": out, "images_root": images_root},
+        **{"config": settings.model_dump(mode="json"), "overwrite": overwrite},
+    }
+    if is_run_elsewhere("explain", arguments, n_processes=settings.explanation.devices, progress=progress):
+        return folder
+    with sharing(settings.explanation.accelerator, section="explanation") as (device, processes):
+        progress = progress if processes.is_first else SILENT
+        chosen = after_first(
+            processes, lambda: (_prepare(evaluation, run, participants, images_root, settings, progress), None)
+        )
+        encoder, contract = load_encoder(run)
+        maps = explain_scans(
+            LinearScore(encoder, chosen.readout.weights, chosen.readout.intercept),
+            chosen.intake.images(chosen.cohort),
+            range(len(chosen.cohort)),
+            settings=settings.explanation,
+            spacing_mm=chosen.grid.spacing_mm,
+            progress=progress,
+            device=device,
+            processes=processes,
+        )
+        if processes.is_first:
+            _write(folder, chosen, maps, settings.explanation, contract)
+    return folder
+
+
+@dataclass(frozen=True, eq=False)
+class _Chosen:
+    """What is explained: the probe's number, and the scans on one grid."""
+
+    probe: FittedProbe
+    readout: _Readout
+    intake: VolumeIntake
+    cohort: Cohort
+    truths: list[str]
+    grid: Grid
+    notes: list[str]
+
+
+def _prepare(
+    evaluation: Path,
+    run: Path,
+    participants: str | os.PathLike[str],
+    images_root: str | os.PathLike[str] | None,
+    settings: Config,
+    progress: Progress,
+) -> _Chosen:
     contract = read_contract(run)
     kind = volumes_of_run(contract, settings.data, what="explain maps where in a brain an encoder looks")
     probe = load_probe(evaluation)
@@ -94,46 +143,29 @@ def explain(
     _check_encoder(probe, contract, run, progress)
     given = kind.read_cohort(participants, images_root=images_root)
     cohort, truths = _choose(given, _read_evaluated(evaluation), probe, settings.explanation)
-    _explain(probe, readout, run, intake_of_run(run, contract, kind), cohort, truths, settings, folder, progress)
-    return folder
-
-
-def _explain(
-    probe: FittedProbe,
-    readout: _Readout,
-    run: Path,
-    intake: VolumeIntake,
-    cohort: Cohort,
-    truths: list[str],
-    settings: Config,
-    folder: Path,
-    progress: Progress,
-) -> None:
-    encoder, contract = load_encoder(run)
-    paths = [str(path) for path in cohort.table["path"]]
-    grid, notes = _common_grid([preprocessed_grid(path, intake.preprocessing) for path in paths], intake.preprocessing)
+    intake = intake_of_run(run, contract, kind)
+    intake.make_ready(cohort, progress)
+    grids = [intake.grid(str(path)) for path in cohort.table["path"]]
+    grid, notes = _common_grid(grids, intake.shape(cohort))
     for note in notes:
         progress.warning(note)
-    intake.make_ready(cohort, progress)
-    maps = explain_scans(
-        LinearScore(encoder, readout.weights, readout.intercept),
-        intake.images(cohort),
-        range(len(cohort)),
-        settings=settings.explanation,
-        spacing_mm=grid.spacing_mm,
-        progress=progress,
-    )
+    return _Chosen(probe, readout, intake, cohort, truths, grid, notes)
+
+
+def _write(
+    folder: Path, chosen: _Chosen, maps: AverageMaps, settings: ExplanationSettings, contract: Mapping[str, Any]
+) -> None:
     about = {
-        **_describe(probe, readout, settings.explanation, maps, grid, truths),
-        "simulated": cohort.simulated or bool(contract.get("simulated")),
+        **_describe(chosen.probe, chosen.readout, settings, maps, chosen.grid, chosen.truths),
+        "simulated": chosen.cohort.simulated or bool(contract.get("simulated")),
         "encoder": contract["weights"]["sha256"],
-        "warnings": notes,
+        "warnings": chosen.notes,
         "environment": describe_environment(),
     }
     with atomic_folder(folder) as new:
         for kind, name in _MAPS.items():
-            _write_map(new / name, getattr(maps, kind), grid)
-        _write_table(new / _TABLE, cohort, truths, maps, grid)
+            _write_map(new / name, getattr(maps, kind), chosen.grid)
+        _write_table(new / _TABLE, chosen.cohort, chosen.truths, maps, chosen.grid)
         write_json(new / _DESCRIPTION, about)
 
 
@@ -245,9 +277,9 @@ def _padded(lists: list[list[int]]) -> list[list[int | None]]:
     return [[*each, *[None] * (longest - len(each))] for each in lists]
 
 
-def _common_grid(grids: list[Grid], preprocessing: Preprocessing) -> tuple[Grid, list[str]]:
+def _common_grid(grids: list[Grid], shape: Sequence[int]) -> tuple[Grid, list[str]]:
     """Return the grid that the average lies on, and what is to be doubted about it."""
-    corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(preprocessing.shape) - 1, 1]
+    corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(shape) - 1, 1]
     places = np.array([(corners @ grid.affine.T)[:, :3] for grid in grids])
     apart = float(np.linalg.norm(places - places[0], axis=-1).max())
     is_mni = all(grid.is_mni for grid in grids)

@@ -12,7 +12,7 @@ from neurocontrast.data import Cohort, encode_metadata, split_by_subject
 from neurocontrast.encoders import ContrastiveModel, build_model, check_shape
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.progress import Progress
-from neurocontrast.stages.kinds import Intake, kind_of
+from neurocontrast.stages.kinds import Intake, Kind, kind_of
 from neurocontrast.training import AnyObjective, TrainingData, check_split
 from neurocontrast.training.positives import CrossSitePositives, count_cross_site_positives
 
@@ -58,15 +58,17 @@ class Parts:
         return self.with_intake(self.intake.fitted(self.cohort, data.training_rows, data.validation_rows, progress))
 
 
-def prepare(settings: Config, cohort: Cohort) -> Parts:
-    """Build everything from the configuration and the table; no image is read.
+def prepare(settings: Config, cohort: Cohort, kind: Kind | None = None) -> Parts:
+    """Build everything from the configuration and the table; no image is read but by transforms of a user's.
+
+    `kind` is that of the configuration where it holds transforms from Python.
 
     Raises
     ------
     ConfigError, DataError
         Where the two do not fit one another.
     """
-    kind, objective = kind_of(settings.data), build_objective(settings.objective)
+    kind, objective = kind or kind_of(settings.data), build_objective(settings.objective)
     metadata, categories = encode_metadata(cohort.table, objective.columns, vectors=kind.vectors(cohort))
     objective.check(metadata, names=cohort.names())
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
@@ -74,7 +76,7 @@ def prepare(settings: Config, cohort: Cohort) -> Parts:
     # Fitted again in training; here, so that a rule that cannot be used is told first.
     objective.fit({name: column[training_rows] for name, column in metadata.items()})
     model = build_model(settings.encoder, seed=settings.seed)
-    intake = kind.intake()
+    intake = kind.intake(cohort)
     check_shape(model.encoder, intake.shape(cohort))
     data = TrainingData(
         images=intake.images(cohort),

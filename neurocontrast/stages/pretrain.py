@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from lightning_fabric import Fabric
+from monai.transforms import Compose, Transform
 
+from neurocontrast.collectives import Processes
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.encoders import save_encoder
-from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded, TrainingError
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.stages.kinds import kind_of
+from neurocontrast.stages.kinds import Kind, kind_of
 from neurocontrast.stages.preparation import Parts, prepare
-from neurocontrast.stages.processes import pretrain_in_processes
 from neurocontrast.stages.run_folder import (
     check_can_continue,
     check_new,
@@ -29,17 +30,13 @@ from neurocontrast.stages.run_folder import (
     start_run,
 )
 from neurocontrast.stages.run_lock import hold
+from neurocontrast.stages.sharing import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.training import accelerator_of, check_loggers, fit, launch
-from neurocontrast.training.distributed import Processes, is_lost_connection, leave
+from neurocontrast.training.distributed import leave
 from neurocontrast.training.interruption import suspending
 from neurocontrast.training.launched import launched
 
 __all__ = ["pretrain"]
-
-_LOST = (
-    "another process of this run has ended, and this one cannot go on alone. If it has not said why, it was killed, "
-    "perhaps for lack of memory. The last checkpoint, if there is one, stands: continue with --resume."
-)
 
 
 def pretrain(
@@ -47,6 +44,8 @@ def pretrain(
     *,
     out: str | os.PathLike[str],
     resume: bool = False,
+    transforms: Compose | Sequence[Transform] | None = None,
+    augment: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     progress: Progress = SILENT,
 ) -> Path:
     """Pretrain an encoder on a cohort's scans, or images, and metadata.
@@ -62,6 +61,13 @@ def pretrain(
     resume : bool
         Continue the run in `out`, or begin it where there is none. On a CPU the weights are bit
         for bit those of a run that was never stopped.
+    transforms : Compose or sequence of Transform, optional
+        Lead from ``{"image": path of a scan}`` to ``{"image": MetaTensor (1, D, H, W)}``, in place of the settings of
+        preprocessing in `config`; none of them random. `embed` needs the same ones. A description in
+        ``data.transforms`` travels with the weights instead.
+    augment : Compose or Transform, optional
+        Random transforms of ``{"image": Tensor (C, D, H, W)}`` that make the views, in place of the operations in
+        `config`. See `neurocontrast.transforms.TwoViews`.
     progress : Progress
         Told how far the work is.
 
@@ -78,44 +84,45 @@ def pretrain(
     folder, place = Path(out), launched()
     if place.by is None:
         is_new = check_new(folder, resume=resume)
-        settings = _resolve(config, folder, is_new=is_new)
-        if settings.training.devices > 1 and settings.training.num_nodes == 1:
-            with suspending():
-                pretrain_in_processes(settings, folder, resume=resume, progress=progress)
-            return folder
+        settings, kind = _resolve(config, folder, transforms, augment, is_new=is_new)
+        n_processes = settings.training.devices if settings.training.num_nodes == 1 else 1
+        arguments = {"config": settings.model_dump(mode="json"), "out": str(folder), "resume": resume}
+        if n_processes > 1 and (transforms is not None or augment is not None):
+            raise ConfigError(
+                f"training.devices: {n_processes} processes cannot be handed transforms from Python. Start this script "
+                "with torchrun, or describe them in data.transforms and augment.transforms."
+            )
+        with suspending():
+            if is_run_elsewhere("pretrain", arguments, n_processes=n_processes, progress=progress):
+                return folder
     else:
-        settings = _resolve(config, folder, is_new=not (folder / "config.yaml").is_file())
+        is_new = not (folder / "config.yaml").is_file()
+        settings, kind = _resolve(config, folder, transforms, augment, is_new=is_new)
     with suspending():
         joined = launch(settings.training)
-        with _speaking_once(joined[1]):
-            _run(settings, folder, joined, resume=resume, progress=progress)
+        with speaking_once(joined[1]):
+            _run(settings, kind, folder, joined, resume=resume, progress=progress)
             leave(joined[1])
     return folder
 
 
-@contextmanager
-def _speaking_once(processes: Processes) -> Iterator[None]:
-    """Tell what all processes agree on by the first of them, and a connection that another has closed by its end."""
-    try:
-        yield
-    except RuntimeError as error:
-        if processes.size == 1 or not is_lost_connection(error):
-            raise
-        raise OtherProcessEnded(_LOST) from error
-    except TrainingError as error:
-        if processes.is_first:
-            raise
-        raise OtherProcessEnded(str(error), error.exit_code) from error
-
-
-def _run(settings: Config, folder: Path, joined: tuple[Fabric, Processes], *, resume: bool, progress: Progress) -> None:
+def _run(
+    settings: Config,
+    kind: Kind,
+    folder: Path,
+    joined: tuple[Fabric, Processes],
+    *,
+    resume: bool,
+    progress: Progress,
+) -> None:
     processes = joined[1]
     with ExitStack() as stack:
-        if processes.is_first:
-            is_new, parts = _open(settings, folder, processes, stack, resume=resume, progress=progress)
-        else:
-            is_new, parts = _follow(settings, processes)
-            progress = SILENT
+        progress = progress if processes.is_first else SILENT
+        is_new, parts = after_first(
+            processes,
+            lambda: _open(settings, kind, folder, stack, resume=resume, progress=progress),
+            lambda told: _follow(settings, kind, told),
+        )
         if parts is None:
             progress.message(f"{folder}: this run is finished; there is nothing to continue.")
             return
@@ -123,13 +130,13 @@ def _run(settings: Config, folder: Path, joined: tuple[Fabric, Processes], *, re
         result = fit(
             parts.model,
             parts.objective,
-            kind_of(settings.data).views(settings),
+            kind.views(settings),
             parts.data,
             settings=settings.training,
             seed=settings.seed,
             folder=folder,
             resume=not is_new,
-            facts=_facts(settings),
+            facts=_facts(settings, kind),
             progress=progress,
             contract=contract,
             joined=joined,
@@ -141,41 +148,37 @@ def _run(settings: Config, folder: Path, joined: tuple[Fabric, Processes], *, re
 
 
 def _open(
-    settings: Config, folder: Path, processes: Processes, stack: ExitStack, *, resume: bool, progress: Progress
-) -> tuple[bool, Parts | None]:
-    """Check everything, prepare the scans, write what begins a run, and let the other processes go on.
+    settings: Config, kind: Kind, folder: Path, stack: ExitStack, *, resume: bool, progress: Progress
+) -> tuple[tuple[bool, Parts | None], dict[str, Any]]:
+    """Check everything, prepare the scans, and write what begins a run.
 
     Returns
     -------
-    is_new : bool
-        Whether the run begins.
-    parts : Parts or None
-        None where it is finished.
+    is_new, parts : bool, Parts or None
+        Whether the run begins, and its parts, None where it is finished.
+    known : dict
+        What the other processes must know to make the same.
     """
-    try:
-        is_new, parts = check_new(folder, resume=resume), None
-        if not is_new and is_finished(folder, settings):
-            check_can_continue(folder, settings, _read_cohort_without_images(settings))
-        else:
-            parts = _open_unfinished(settings, folder, stack, is_new=is_new, progress=progress)
-    except NeurocontrastError as error:
-        processes.from_first({"exit_code": error.exit_code})
-        raise
-    contract = None if parts is None else parts.intake.contract()
-    processes.from_first({"is_new": is_new, "preprocessing": contract})
-    return is_new, parts
+    is_new, parts = check_new(folder, resume=resume), None
+    if not is_new and is_finished(folder, settings):
+        check_can_continue(folder, settings, _read_cohort_without_images(settings, kind))
+    else:
+        parts = _open_unfinished(settings, kind, folder, stack, is_new=is_new, progress=progress)
+    return (is_new, parts), {"is_new": is_new, "preprocessing": None if parts is None else parts.intake.contract()}
 
 
-def _open_unfinished(settings: Config, folder: Path, stack: ExitStack, *, is_new: bool, progress: Progress) -> Parts:
-    cohort = _read_cohort(settings, progress)
+def _open_unfinished(
+    settings: Config, kind: Kind, folder: Path, stack: ExitStack, *, is_new: bool, progress: Progress
+) -> Parts:
+    cohort = _read_cohort(settings, kind, progress)
     if not is_new:
         check_can_continue(folder, settings, cohort)
-    parts = prepare(settings, cohort)
+    parts = prepare(settings, cohort, kind)
     stack.enter_context(hold(folder, progress))
     if check_new(folder, resume=not is_new) != is_new:
         raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
     if not is_new:
-        kind_of(settings.data).check_unchanged(cohort, read_provenance(folder), folder)
+        kind.check_unchanged(cohort, read_provenance(folder), folder)
     earlier = None if is_new else read_preprocessing(folder, parts.intake)
     parts = parts.fitted(progress) if earlier is None else parts.with_intake(earlier)
     parts.intake.make_ready(cohort, progress)
@@ -191,7 +194,7 @@ def _open_unfinished(settings: Config, folder: Path, stack: ExitStack, *, is_new
             "categories": parts.categories,
             "cross_site_positives": _count_positives(settings, parts, progress),
             "preprocessing": parts.intake.contract(),
-            **kind_of(settings.data).record(cohort),
+            **kind.record(cohort),
         }
         start_run(folder, settings, cohort, facts)
     else:
@@ -208,20 +211,22 @@ def _count_positives(settings: Config, parts: Parts, progress: Progress) -> dict
     return None if found is None else found.record()
 
 
-def _follow(settings: Config, processes: Processes) -> tuple[bool, Parts | None]:
-    """As `_open`, for a process that is not the first: wait until the first is ready, then do as it did."""
-    told = processes.from_first(None)
-    if "exit_code" in told:
-        raise OtherProcessEnded("the first process of this run has ended, and says why.", told["exit_code"])
+def _follow(settings: Config, kind: Kind, told: Mapping[str, Any]) -> tuple[bool, Parts | None]:
+    """As `_open`, for a process that is not the first: make what the first has made."""
     if told["preprocessing"] is None:
         return told["is_new"], None
-    parts = prepare(settings, _read_cohort(settings, SILENT))
+    parts = prepare(settings, _read_cohort(settings, kind, SILENT), kind)
     return told["is_new"], parts.with_intake(parts.intake.as_it_was(told["preprocessing"]))
 
 
 def _resolve(
-    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None, folder: Path, *, is_new: bool
-) -> Config:
+    config: Config | Mapping[str, Any] | str | os.PathLike[str] | None,
+    folder: Path,
+    transforms: Compose | Sequence[Transform] | None,
+    augment: Any,
+    *,
+    is_new: bool,
+) -> tuple[Config, Kind]:
     if config is None:
         if is_new:
             raise ConfigError(
@@ -237,14 +242,19 @@ def _resolve(
         )
     accelerator_of(settings.training)
     check_loggers(settings.training.loggers)
-    kind_of(settings.data).views(settings)  # needs a package for some kinds: said before anything is written
-    return settings
+    whole = None if transforms is None else Compose(transforms)
+    kind = kind_of(settings.data, transforms=whole, augment=augment)
+    given = {"data": transforms, "augment": augment}
+    taken = {name: getattr(settings, name).with_given() for name, each in given.items() if each is not None}
+    settings = settings.model_copy(update=taken)
+    kind.views(settings)  # refuses transforms, and needs a package for some kinds: before anything is written
+    return settings, kind_of(settings.data, transforms=whole, augment=augment)
 
 
-def _read_cohort(settings: Config, progress: Progress) -> Cohort:
+def _read_cohort(settings: Config, kind: Kind, progress: Progress) -> Cohort:
     data = settings.data
     assert data.participants is not None
-    cohort = kind_of(data).read_cohort(data.participants)
+    cohort = kind.read_cohort(data.participants)
     if data.where:
         cohort = cohort.select(data.where)
     for warning in cohort.warnings:
@@ -252,12 +262,12 @@ def _read_cohort(settings: Config, progress: Progress) -> Cohort:
     return cohort
 
 
-def _read_cohort_without_images(settings: Config) -> Cohort | None:
+def _read_cohort_without_images(settings: Config, kind: Kind) -> Cohort | None:
     """Return the cohort if its table is still there: a finished run does not need its scans any more."""
     data = settings.data
     if data.participants is None or not data.participants.is_file():
         return None
-    cohort = kind_of(data).read_cohort(data.participants, check_images=False)
+    cohort = kind.read_cohort(data.participants, check_images=False)
     return cohort.select(data.where) if data.where else cohort
 
 
@@ -266,6 +276,7 @@ def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
     return {
         "preprocessing": parts.intake.contract(),
         **parts.intake.kept_as(),
+        "augment": settings.augment.model_dump(mode="json"),
         "objective": settings.objective.model_dump(mode="json"),
         "seed": settings.seed,
         "epochs": settings.training.epochs,
@@ -275,10 +286,10 @@ def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
     }
 
 
-def _facts(settings: Config) -> dict[str, Any]:
+def _facts(settings: Config, kind: Kind) -> dict[str, Any]:
     """Return what loggers note of a run: what was chosen, and no path of the user's."""
     chosen = settings.model_dump(mode="json", include={"seed", "augment", "encoder", "objective", "training"})
-    return {**chosen, "data": {**kind_of(settings.data).facts(), "val_fraction": settings.data.val_fraction}}
+    return {**chosen, "data": {**kind.facts(), "val_fraction": settings.data.val_fraction}}
 
 
 def _remove_leftovers(folder: Path) -> None:

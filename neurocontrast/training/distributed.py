@@ -1,12 +1,11 @@
-"""The processes that train one model together, and how Lightning Fabric runs them."""
+"""How the processes of a run find one another, by Lightning Fabric."""
 
 from __future__ import annotations
 
-import contextlib
-import json
+import inspect
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import os
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -20,93 +19,19 @@ from lightning_fabric.plugins.environments import (
     TorchElasticEnvironment,
 )
 from lightning_fabric.strategies import DDPStrategy
-from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
-from neurocontrast.collectives import on_this_process_only
+from neurocontrast.collectives import Processes
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.training.launched import launched
+from neurocontrast.machine import usable_accelerator
+from neurocontrast.training.interruption import suspending_where_blocked
+from neurocontrast.training.launched import Launched, launched
 from neurocontrast.training.settings import TrainingSettings
 
-__all__ = ["Processes", "accelerator_of", "is_lost_connection", "launch", "leave"]
+__all__ = ["accelerator_of", "is_lost_connection", "launch", "launch_sharing", "leave"]
 
 _PATIENCE = timedelta(days=7)
 """How long processes wait for the first, which may preprocess a whole cohort; one that dies is noticed at once."""
-
-
-@dataclass(frozen=True)
-class Processes:
-    """The processes of a run; mostly there is one.
-
-    What they tell one another here goes over the CPU, beside the collectives of the training, so that a GPU is
-    not waited for.
-
-    Parameters
-    ----------
-    rank, size : int
-        The number of this one, and of all.
-    group : ProcessGroup, optional
-        Over which they talk.
-    """
-
-    rank: int = 0
-    size: int = 1
-    group: Any = None
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this is the one that writes files and tells of progress."""
-        return self.rank == 0
-
-    def share(self, rows: Sequence[int]) -> list[int]:
-        """Return this process's contiguous part of a batch; the parts' sizes differ by at most one."""
-        first, last = (len(rows) * rank // self.size for rank in (self.rank, self.rank + 1))
-        return list(rows[first:last])
-
-    @contextlib.contextmanager
-    def divided(self, batches: Sequence[Sequence[int]], *, whole: bool = False) -> Iterator[list[list[int]]]:
-        """Give this process's part of every batch, so that each row is seen once by all of them together.
-
-        Where a batch has fewer rows than there are processes, and where `whole` is set, every process takes all
-        rows instead, and what it computes within is its own: the same everywhere.
-        """
-        if self.size > 1 and (whole or min(map(len, batches), default=0) < self.size):
-            with on_this_process_only():
-                yield [list(rows) for rows in batches]
-        else:
-            yield [self.share(rows) for rows in batches]
-
-    def largest(self, number: int) -> int:
-        """Return the largest of the processes' numbers; all must ask."""
-        if self.size == 1:
-            return number
-        found = torch.tensor([number])
-        dist.all_reduce(found, op=dist.ReduceOp.MAX, group=self.group)
-        return int(found.item())
-
-    def wait_for_all(self) -> None:
-        """Go on when all processes have come here."""
-        self.largest(0)
-
-    def from_first(self, content: Any) -> Any:
-        """Return the first process's content, which must be JSON; all must ask."""
-        if self.size == 1:
-            return content
-        text = json.dumps(content).encode() if self.is_first else b""
-        sent = torch.zeros(self.largest(len(text)), dtype=torch.uint8)
-        if self.is_first:
-            sent = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-        dist.broadcast(sent, src=0, group=self.group)
-        return json.loads(sent.numpy().tobytes())
-
-
-class _Replicas(DDPStrategy):
-    """Fabric's data parallel strategy, with gradients averaged by `average_gradients` in place of PyTorch's wrapper.
-
-    The wrapper expects one backward pass a step, and sums in an order that a resumed run would not repeat.
-    """
-
-    def setup_module(self, module: nn.Module) -> nn.Module:  # type: ignore[override]
-        return module
 
 
 def launch(settings: TrainingSettings) -> tuple[Fabric, Processes]:
@@ -130,25 +55,67 @@ def launch(settings: TrainingSettings) -> tuple[Fabric, Processes]:
             f"process{'es' if n_processes > 1 else ''}, but {_started_by(place.by)} {place.n_processes}. "
             f"{'Start them with torchrun or srun, or set' if settings.num_nodes > 1 else 'Set'} both to that."
         )
-    several = n_processes > 1 or settings.strategy == "ddp"
+    return _join(
+        place,
+        accelerator,
+        n_local=settings.devices,
+        several=n_processes > 1 or settings.strategy == "ddp",
+        precision=settings.precision,
+    )
+
+
+def launch_sharing(accelerator: str, *, section: str) -> tuple[torch.device, Processes]:
+    """Join the other processes that torchrun or srun has started, to share work that trains nothing.
+
+    Parameters
+    ----------
+    accelerator, section : str
+        As of `neurocontrast.machine.usable_accelerator`.
+
+    Returns
+    -------
+    device : torch.device
+        This process's own.
+    processes : Processes
+        All of them.
+    """
+    place = launched()
+    n_local = _tasks_per_node() if place.by == "srun" else int(os.environ.get("LOCAL_WORLD_SIZE") or place.n_processes)
+    chosen = usable_accelerator(accelerator, n_local, section=section)
+    fabric, processes = _join(place, chosen, n_local=n_local, several=True)
+    return fabric.device, processes
+
+
+def _join(
+    place: Launched, accelerator: str, *, n_local: int, several: bool, precision: Any = "32-true"
+) -> tuple[Fabric, Processes]:
     environment = _environment_of(place.by)
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it tells each process's number on standard error
     try:
         fabric = Fabric(
             accelerator=accelerator,
-            devices=settings.devices,
-            num_nodes=settings.num_nodes,
-            precision=settings.precision,
-            strategy=_Replicas() if several else "auto",
+            devices=n_local,
+            num_nodes=place.n_processes // n_local,
+            precision=precision,
+            strategy=_replicas() if several else "auto",
             plugins=[environment],
         )
-        fabric.launch()
+        with suspending_where_blocked(is_first=place.rank == 0):
+            fabric.launch()
     except ValueError as error:  # how Fabric tells that SLURM's tasks and these settings differ
         raise ConfigError(f"training.devices, training.num_nodes: {error}") from error
     if not several:
         return fabric, Processes()
     group = dist.new_group(backend="gloo", timeout=_PATIENCE)
     return fabric, Processes(fabric.global_rank, fabric.world_size, group)
+
+
+def _replicas() -> DDPStrategy:
+    # Buffers are the same everywhere already, or meant to differ; PyTorch has renamed the option since 2.6.
+    options = inspect.signature(DistributedDataParallel).parameters
+    name = "forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers"
+    unsynchronised: dict[str, Any] = {name: False}
+    return DDPStrategy(**unsynchronised)
 
 
 def leave(processes: Processes) -> None:
@@ -160,12 +127,27 @@ def leave(processes: Processes) -> None:
 
 def _environment_of(launcher: str | None) -> ClusterEnvironment:
     # Given, not left to Fabric: it takes every process of a SLURM job for one that srun has started.
-    try:
-        return {"torchrun": TorchElasticEnvironment, "srun": SLURMEnvironment}.get(
-            launcher or "", LightningEnvironment
-        )()
-    except RuntimeError as error:
-        raise ConfigError(f"srun: {error}") from error
+    if launcher == "torchrun":
+        return TorchElasticEnvironment()
+    if launcher is None:
+        return LightningEnvironment()
+    # Lightning reads options of the job and its number; steps of one job have options and ports of their own.
+    job, step = (int(os.environ.get(f"SLURM_{name}_ID") or 0) for name in ("JOB", "STEP"))
+    os.environ["SLURM_NTASKS_PER_NODE"] = str(_tasks_per_node())
+    os.environ.setdefault("MASTER_PORT", str(15_000 + (31 * job + step) % 17_000))  # below those that systems hand out
+    return SLURMEnvironment()
+
+
+def _tasks_per_node() -> int:
+    # Such as 4(x2), or 2,1; a step that does not say has one node.
+    tasks = os.environ.get("SLURM_STEP_TASKS_PER_NODE") or os.environ["SLURM_STEP_NUM_TASKS"]
+    even = re.fullmatch(r"(\d+)(\(x\d+\))?", tasks)
+    if even is None:
+        raise ConfigError(
+            f"srun: this step has {tasks} tasks on its nodes, and each node must have as many. "
+            "Set srun --ntasks-per-node instead of --ntasks."
+        )
+    return int(even[1])
 
 
 def is_lost_connection(error: RuntimeError) -> bool:
@@ -175,17 +157,7 @@ def is_lost_connection(error: RuntimeError) -> bool:
 
 def accelerator_of(settings: TrainingSettings) -> str:
     """Return 'cpu' or 'cuda', or refuse what this machine cannot do."""
-    n_there = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    accelerator = settings.accelerator
-    if accelerator == "auto":
-        accelerator = "cuda" if n_there else "cpu"
-    if accelerator == "cuda" and not n_there:
-        raise ConfigError("training.accelerator: 'cuda' asked for, but PyTorch sees no GPU here. Use 'cpu' or 'auto'.")
-    if accelerator == "cuda" and settings.devices > n_there:
-        raise ConfigError(
-            f"training.devices: {settings.devices} asked for, but PyTorch sees {n_there} GPU(s) here. "
-            "Use as many, or set training.accelerator to 'cpu'."
-        )
+    accelerator = usable_accelerator(settings.accelerator, settings.devices, section="training")
     if accelerator == "cpu" and settings.precision != "32-true":
         raise ConfigError(
             f"training.precision: '{settings.precision}' is for GPUs. On a CPU PyTorch's half-precision weight "

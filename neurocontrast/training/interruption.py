@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +12,10 @@ from typing import Any
 
 from neurocontrast.exceptions import TrainingSuspended
 
-__all__ = ["StopRequest", "Stopped", "suspending"]
+__all__ = ["StopRequest", "Stopped", "suspending", "suspending_where_blocked"]
+
+_NOTHING_TO_SAVE = "stopped by SIGUSR1 with nothing to save; the same command with --resume goes on."
+_SECONDS_TO_RETURN = 5
 
 
 class Stopped(Exception):
@@ -86,4 +90,39 @@ def suspending() -> Iterator[None]:
 
 def _suspend(number: int, frame: FrameType | None) -> None:
     del number, frame
-    raise TrainingSuspended("stopped by SIGUSR1; the same command with --resume goes on.")
+    raise TrainingSuspended(_NOTHING_TO_SAVE)
+
+
+@contextlib.contextmanager
+def suspending_where_blocked(*, is_first: bool) -> Iterator[None]:
+    """Let SIGUSR1 end a process that waits for others in compiled code, which runs no handler of Python's.
+
+    Parameters
+    ----------
+    is_first : bool
+        Whether this is the process that says so.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    left, (numbers, written) = threading.Event(), os.pipe()
+    os.set_blocking(written, False)
+
+    def watch() -> None:
+        while number := os.read(numbers, 1):
+            if number[0] == signal.SIGUSR1 and not left.wait(_SECONDS_TO_RETURN):
+                if is_first:
+                    os.write(2, f"error: {_NOTHING_TO_SAVE}\n".encode())
+                os._exit(TrainingSuspended.exit_code)
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    before = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        left.set()
+        os.close(written)
+        watching.join()
+        os.close(numbers)

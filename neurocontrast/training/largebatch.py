@@ -7,6 +7,8 @@ batches do not add up to that of a large one. Gradient caching (Gao, Zhang, Han 
 2. on the features of the whole batch, compute head and loss, and ∂L/∂features with them;
 3. encode each micro-batch again, with graph, and back-propagate its part of ∂L/∂features.
 
+Of several processes, the head's gradients are averaged in 2, the encoder's with the last micro-batch of 3.
+
 Exact for whatever treats samples one by one. Head and loss see the whole batch, so the head's batch normalisation
 and its running statistics are those of one large step. An encoder's BatchNorm sees a micro-batch (both its views) at a
 time: its statistics, and the gradient through them, are a micro-batch's. Both passes use the same statistics; the
@@ -103,13 +105,16 @@ def backward_in_parts(
     loss = session.objective(z1, z2, metadata)
     session.fabric.backward(loss)
     assert features.grad is not None
-    # A loss scaler has multiplied the loss, and so these: the second pass must not scale again.
+    scaler = getattr(session.fabric.strategy.precision, "scaler", None)
+    if scaler is not None:  # the loss was scaled, and the second pass is scaled again
+        features.grad /= scaler.get_scale()
     for part, gradient in enumerate(features.grad.split([len(here) for here in rows], dim=1)):
         here, images = next(reading)
-        with drawing(session, position, part):
-            again = session.encode_views(images, here, epoch=session.occasion(position))
-        del images
-        again.backward(gradient)
+        with session.fabric.no_backward_sync(session.encoder, enabled=part < n_parts - 1):
+            with drawing(session, position, part):
+                again = session.encode_views(images, here, epoch=session.occasion(position))
+            del images
+            session.fabric.backward(again, gradient)
     return loss, z1, z2, metadata
 
 

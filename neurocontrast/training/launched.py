@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["OWN_LAUNCHER", "Launched", "launched"]
-
-OWN_LAUNCHER = "NEUROCONTRAST_PROCESS"
-"""Set where `neurocontrast pretrain` has started this process itself."""
+__all__ = ["Launched", "launched"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +16,7 @@ class Launched:
 
     Parameters
     ----------
-    by : {'neurocontrast', 'torchrun', 'srun'} or None
+    by : {'torchrun', 'srun'} or None
         What started it; None for a process that stands alone.
     rank, local_rank : int
         Its number among all processes, and among those of its machine.
@@ -27,7 +24,7 @@ class Launched:
         All processes.
     """
 
-    by: Literal["neurocontrast", "torchrun", "srun"] | None = None
+    by: Literal["torchrun", "srun"] | None = None
     rank: int = 0
     local_rank: int = 0
     n_processes: int = 1
@@ -47,8 +44,6 @@ def launched(environment: Mapping[str, str] | None = None) -> Launched:
     given = os.environ if environment is None else environment
     if "TORCHELASTIC_RUN_ID" in given:
         return Launched("torchrun", int(given["RANK"]), int(given["LOCAL_RANK"]), int(given["WORLD_SIZE"]))
-    if OWN_LAUNCHER in given:
-        return Launched("neurocontrast", int(given["LOCAL_RANK"]), int(given["LOCAL_RANK"]), int(given["WORLD_SIZE"]))
     n_tasks = int(given.get("SLURM_STEP_NUM_TASKS") or 1)
     if n_tasks > 1:
         return Launched("srun", int(given["SLURM_PROCID"]), int(given["SLURM_LOCALID"]), n_tasks)

@@ -12,6 +12,7 @@ from typing import Any
 
 from lightning_fabric import Fabric
 
+from neurocontrast.collectives import Processes
 from neurocontrast.encoders.heads import ContrastiveModel
 from neurocontrast.exceptions import TrainingInterrupted, TrainingSuspended
 from neurocontrast.memory import keeping_freed_memory
@@ -19,7 +20,6 @@ from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.training.averaging import averaged_weights, keep_average
 from neurocontrast.training.checkpoints import Checkpoints
 from neurocontrast.training.collapse import collapse_warning
-from neurocontrast.training.distributed import Processes
 from neurocontrast.training.interruption import Stopped, StopRequest
 from neurocontrast.training.largebatch import inexactness_of
 from neurocontrast.training.loggers import open_loggers
@@ -88,7 +88,7 @@ def fit(
     objective : Objective or SumOfObjectives
         A loss of `neurocontrast.losses`; its kernel is fitted on the training rows here.
     views : callable
-        Makes two views of a batch, random by (epoch, row) alone; see `Views`.
+        Makes two views of a batch, random by (epoch, name of the sample) alone; see `Views`.
     data, settings, seed, folder, resume, facts, progress
         What is trained on; how; the seed of the scans' order; where ``metrics.csv``,
         ``checkpoints/`` and loggers' files go; whether to continue; what loggers note; what is told.

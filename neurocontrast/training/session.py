@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import torch
 from lightning_fabric import Fabric
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-from neurocontrast.collectives import average_gradients
+from neurocontrast.collectives import Processes
 from neurocontrast.data.batches import Batches, Images, even_batches, read_batches
 from neurocontrast.encoders.heads import ContrastiveModel
-from neurocontrast.encoders.synchronised import SynchronisedBatchNorm, synchronise
+from neurocontrast.encoders.synchronised import is_synchronised, synchronise
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.losses import Objective, SumOfObjectives
 from neurocontrast.training.averaging import start_average
-from neurocontrast.training.distributed import Processes, launch
+from neurocontrast.training.batchnorm import layers_of, still_statistics
+from neurocontrast.training.distributed import launch
 from neurocontrast.training.optimizers import build_optimizer
 from neurocontrast.training.sampling import Sampler, build_sampler
 from neurocontrast.training.settings import TrainingSettings
@@ -40,7 +41,7 @@ AnyObjective = Objective | SumOfObjectives
 """A loss of `neurocontrast.losses`, or several of them."""
 
 Views = Callable[..., tuple[torch.Tensor, torch.Tensor]]
-"""``views(images, rows, epoch=...) -> (view 1, view 2)``, random by (epoch, row) alone."""
+"""``views(images, names, epoch=...) -> (view 1, view 2)``, random by (epoch, name of the sample) alone."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class TrainingData:
     images : Images
         Of whatever number of dimensions: what the views are made of.
     names : sequence of str
-        Who each sample is, for messages.
+        Who each sample is: what its views are keyed by, and for messages.
     metadata : mapping of str to Tensor
         The columns the objective asks for.
     training_rows, validation_rows : sequence of int
@@ -81,11 +82,17 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class Session:
-    """One run's objects on their device: `forward` is the model as Fabric runs it."""
+    """One run's objects on their device.
+
+    `encoder` and `head` are the model's two parts as Fabric runs them. With several processes each part is a
+    `DistributedDataParallel` of its own, because gradient caching passes backwards through the head once and through
+    the encoder once a micro-batch.
+    """
 
     fabric: Fabric
     model: ContrastiveModel
-    forward: Any
+    encoder: Any
+    head: Any
     optimizer: Any
     objective: AnyObjective
     views: Views
@@ -109,15 +116,16 @@ class Session:
 
     def divided(self, batches: Sequence[Sequence[int]]) -> contextlib.AbstractContextManager[list[list[int]]]:
         """Give this process's part of batches that only measure; whole ones where statistics need them whole."""
-        own = any(
-            isinstance(layer, _BatchNorm) and not isinstance(layer, SynchronisedBatchNorm)
-            for layer in self.model.modules()
-        )
+        own = not all(map(is_synchronised, layers_of(self.model)))
         return self.processes.divided(batches, whole=own)
 
-    def average_gradients(self) -> None:
-        """Make this process's gradients those of the whole batch; between the last backward pass and the step."""
-        average_gradients(self.model.parameters())
+    def caches_gradients(self, batch: Sequence[int]) -> bool:
+        """Say whether any process's part of a batch is more than a micro-batch.
+
+        All processes go the same way then, and so meet in the same collectives in the same order.
+        """
+        micro = self.settings.micro_batch_size
+        return micro is not None and -(-len(batch) // self.processes.size) > micro
 
     def occasion(self, position: Position) -> int:
         """Return what the views of the batch under way are keyed by, besides the sample."""
@@ -126,31 +134,28 @@ class Session:
     def embed_views(
         self, images: torch.Tensor, rows: torch.Tensor, *, epoch: int
     ) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor] | None]:
-        """Return both views' embeddings and the metadata of a batch.
+        """Return both views' embeddings and the metadata of a batch."""
+        z1, z2 = self.project(self.encode_views(images, rows, epoch=epoch))
+        return z1, z2, self.metadata_of(rows)
+
+    def encode_views(self, images: torch.Tensor, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
+        """Return the features of both views, (2, n, n_features).
 
         Both views pass the network together, so batch statistics are taken over both.
         """
         with torch.no_grad():
-            both = torch.cat(self.views(images, rows, epoch=epoch))
-        z1, z2 = self.forward(both).float().chunk(2)
-        return z1, z2, self.metadata_of(rows)
-
-    def encode_views(self, images: torch.Tensor, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
-        """Return the features of both views, (2, n, n_features); with `project`, `embed_views` in two steps.
-
-        Not through Fabric's wrapper: DDP wants each forward pass to use all weights and to be
-        followed by a backward pass.
-        """
-        with torch.no_grad():
-            both = torch.cat(self.views(images, rows, epoch=epoch))
-        with self.fabric.autocast():
-            return self.model.encoder(both).float().unflatten(0, (2, -1))
+            both = torch.cat(self.views(images, self.names_of(rows), epoch=epoch))
+        features: torch.Tensor = self.encoder(both)
+        return features.float().unflatten(0, (2, -1))
 
     def project(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return both views' embeddings of features (2, n, n_features)."""
-        with self.fabric.autocast():
-            z1, z2 = self.model.head(features.flatten(0, 1)).float().chunk(2)
+        z1, z2 = self.head(features.flatten(0, 1)).float().chunk(2)
         return z1, z2
+
+    def names_of(self, rows: torch.Tensor) -> list[str]:
+        """Return who the samples of a batch are."""
+        return [self.data.names[row] for row in rows.tolist()]
 
     def metadata_of(self, rows: torch.Tensor) -> dict[str, torch.Tensor] | None:
         """Return the columns of a batch, or None where the objective asks for none."""
@@ -207,15 +212,16 @@ def start_session(
     objective.fit({name: column[training] for name, column in data.metadata.items()})
     fabric, processes = joined or launch(settings)
     if processes.size > 1 and settings.sync_batchnorm:
-        synchronise(model if settings.micro_batch_size is None else model.head)
-    optimizer = build_optimizer(model.parameters(), settings)
-    forward, wrapped = fabric.setup(model, optimizer)
-    average = None if settings.ema_decay is None else start_average(model, settings.ema_decay)
-    return Session(
+        synchronise(model if settings.micro_batch_size is None else model.head, on_gpu=fabric.device.type == "cuda")
+    average = None if settings.ema_decay is None else start_average(fabric.to_device(model), settings.ema_decay)
+    encoder, head = _set_up(fabric, model.encoder), _set_up(fabric, model.head)
+    optimizer = fabric.setup_optimizers(build_optimizer(model.parameters(), settings))
+    session = Session(
         fabric=fabric,
         model=model,
-        forward=forward,
-        optimizer=wrapped,
+        encoder=encoder,
+        head=head,
+        optimizer=optimizer,
         objective=objective.to(fabric.device),
         views=views,
         data=data,
@@ -226,6 +232,28 @@ def start_session(
         processes=processes,
         average=average,
     )
+    if processes.size > 1:
+        _lay_buckets_out(session)
+    return session
+
+
+def _set_up(fabric: Fabric, module: nn.Module) -> nn.Module:
+    """Return a part of the model as Fabric runs it; a head without weights has no gradients to average."""
+    return fabric.setup_module(module) if any(True for _ in module.parameters()) else fabric.to_device(module)
+
+
+def _lay_buckets_out(session: Session) -> None:
+    """Pass one sample backwards, and forget the gradient.
+
+    DDP keeps all gradients in one bucket until its first backward pass has shown their order. The sum over three or
+    more processes depends on the layout, so without this pass the first step of a resumed run would round otherwise.
+    """
+    row = session.data.training_rows[0]
+    with still_statistics(session.model), session.read([[row]]) as batches:
+        for _, images in batches:
+            features = session.encoder(torch.cat([images, images])).float()
+            session.fabric.backward(session.head(features).float().sum())
+    session.optimizer.zero_grad(set_to_none=True)
 
 
 def check_split(training_rows: Sequence[int], validation_rows: Sequence[int], settings: TrainingSettings) -> None:

@@ -39,17 +39,19 @@ def train_batches(
     n_batches = position.batch + len(batches)
     shares = [session.processes.share(batch) for batch in batches]
     parts = [parts_of(share, session.settings.micro_batch_size) for share in shares]
-    with session.read([part for each in parts for part in each * min(2, len(each))]) as reading:
-        for batch, share, each in zip(batches, shares, parts, strict=True):
+    cached = [session.caches_gradients(batch) for batch in batches]
+    passes = [part for each, twice in zip(parts, cached, strict=True) for part in each * (2 if twice else 1)]
+    with session.read(passes) as reading:
+        for batch, share, each, twice in zip(batches, shares, parts, cached, strict=True):
             rate = learning_rate_of(position.epoch, session.settings, batch=position.batch, n_batches=n_batches)
             for group in session.optimizer.param_groups:
                 group["lr"] = rate
             session.optimizer.zero_grad(set_to_none=True)
             rows = torch.tensor(share)
-            if len(each) == 1:
-                contrasted = _backward(session, *next(reading), position)
-            else:
+            if twice:
                 contrasted = backward_in_parts(session, islice(reading, 2 * len(each)), len(each), position)
+            else:
+                contrasted = _backward(session, *next(reading), position)
             yield batch, _finish(session, rows, position, *contrasted)
 
 
@@ -76,7 +78,6 @@ def _finish(
     with torch.no_grad():
         views = z1.detach(), z2.detach()
         terms, bounds = session.objective.terms(*views, metadata), session.objective.bounds(*views, metadata)
-    session.average_gradients()
     tensors = {"loss": loss, "gradient_norm": _clip(session)}
     tensors |= {f"term_{name}": value for name, value in terms.items()}
     tensors |= {f"bound_{name}": value for name, value in bounds.items()}
@@ -97,7 +98,7 @@ def _clip(session: Session) -> Tensor:
     limit = session.settings.clip_norm
     if session.settings.precision == "16-mixed":  # this undoes the loss scaler's factor first
         norm = session.fabric.clip_gradients(
-            session.forward,
+            session.model,
             session.optimizer,
             max_norm=math.inf if limit is None else limit,
             error_if_nonfinite=False,
@@ -113,7 +114,7 @@ def _clip(session: Session) -> Tensor:
 
 def _refuse(session: Session, rows: Tensor, z: Tensor, position: Position, figures: dict[str, float]) -> None:
     rows, z = of_all_processes(rows.to(z.device)), of_all_processes(z)
-    names = [session.data.names[row] for row in rows.tolist()]
+    names = session.names_of(rows)
     broken = [name for name, fine in zip(names, z.isfinite().all(dim=1).tolist(), strict=True) if not fine]
     what = "loss" if not math.isfinite(figures["loss"]) else "gradient norm"
     value = figures["loss" if what == "loss" else "gradient_norm"]

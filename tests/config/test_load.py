@@ -132,7 +132,7 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path, text, message):
         ),
         ("training.devices=0", "training.devices: must be greater than or equal to 1, found 0"),
         ("training.epochs.many=1", "training.epochs: must be a whole number, found {'many': 1}."),
-        ("data=5", "data: must be a section of keys, found 5. Allowed keys: 'kind', 'participants'"),
+        ("data=5", "data: must be a section of keys, found 5. Allowed keys: 'transforms', 'kind', 'participants'"),
         ("data.shape=[1,2]", "data.shape.0: must be greater than or equal to 8, found 1."),
         ("data.shape=32", "data.shape: must be a list, found 32."),
         ("data.where.site=london", "data.where.site: must be a list, found 'london'."),
@@ -285,7 +285,7 @@ def test_keys_of_the_other_kind_are_told_to_be_of_it(overrides, said):
 def test_a_configuration_made_of_both_kinds_is_refused():
     from pydantic import ValidationError
 
-    from neurocontrast.augment import ImageAugmentSettings
+    from neurocontrast.transforms import ImageAugmentSettings
 
     with pytest.raises(
         ValidationError, match=r"augment must be for the kind of images that data\.kind says, 'volumes'"

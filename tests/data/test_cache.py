@@ -11,8 +11,9 @@ import pytest
 
 from neurocontrast.data import cache as cache_module
 from neurocontrast.data.cache import VolumeCache, default_cache_folder
-from neurocontrast.data.volumes import Preprocessing, load_volume
 from neurocontrast.exceptions import DataError
+from neurocontrast.transforms.compose import load_volume
+from neurocontrast.transforms.preprocessing import Preprocessing
 
 CONTRACT = Preprocessing(spacing_mm=2.5, shape=(20, 22, 16))
 
@@ -37,8 +38,8 @@ def cache(tmp_path):
 
 def count_loads(monkeypatch):
     loads = []
-    load = cache_module.load_volume
-    monkeypatch.setattr(cache_module, "load_volume", lambda path, contract: loads.append(path) or load(path, contract))
+    apply = cache_module.apply
+    monkeypatch.setattr(cache_module, "apply", lambda made, item: loads.append(item["image"]) or apply(made, item))
     return loads
 
 
@@ -86,7 +87,8 @@ def test_a_cache_that_may_not_be_written_is_read(scans, cache, monkeypatch):
         assert np.isfinite(cache.read(path)).all()
 
 
-def test_worker_processes_make_the_same_entries(scans, tmp_path, brain, write_nifti):
+def test_worker_processes_make_the_same_entries(scans, tmp_path, brain, write_nifti, monkeypatch):
+    monkeypatch.setattr(cache_module, "N_SCANS_A_WORKER", 4)
     more = [*scans, *(str(write_nifti(brain + i, f"more{i}.nii.gz")) for i in range(4))]
     here, workers = VolumeCache(tmp_path / "here", CONTRACT), VolumeCache(tmp_path / "workers", CONTRACT)
     here.prepare(more, n_workers=0)
@@ -128,18 +130,18 @@ def test_a_file_changed_at_once_after_it_was_read_is_seen(brain, write_nifti, ca
 
 def test_a_file_that_changes_while_it_is_read_is_read_again(brain, write_nifti, cache, monkeypatch):
     path = write_nifti(brain, "scan.nii")
-    load = cache_module.load_volume
+    apply = cache_module.apply
     n_loads = []
 
-    def load_and_disturb(name, contract):
-        volume = load(name, contract)
+    def load_and_disturb(compose, item):
+        made = apply(compose, item)
         if not n_loads:
             write_nifti(brain[::-1], "scan.nii")
-        n_loads.append(name)
-        return volume
+        n_loads.append(item)
+        return made
 
-    monkeypatch.setattr(cache_module, "load_volume", load_and_disturb)
-    np.testing.assert_allclose(cache.read(path), load(path, CONTRACT), rtol=1e-3, atol=1e-6)
+    monkeypatch.setattr(cache_module, "apply", load_and_disturb)
+    np.testing.assert_allclose(cache.read(path), load_volume(path, CONTRACT), rtol=1e-3, atol=1e-6)
     assert len(n_loads) == 2
 
 
@@ -192,7 +194,7 @@ def test_another_contract_or_precision_has_its_own_entries(scans, cache, monkeyp
     ):
         assert other.folder != cache.folder
         assert other.prepare(scans[:1], n_workers=0).n_made == 1
-    monkeypatch.setattr("neurocontrast.data.volumes.TRANSFORM_VERSION", 2)
+    monkeypatch.setattr("neurocontrast.transforms.preprocessing.TRANSFORM_VERSION", 2)
     assert VolumeCache(cache.folder.parent, CONTRACT).folder != cache.folder
 
 
@@ -228,7 +230,8 @@ def test_float16_holds_zscores_and_refuses_what_it_cannot(tmp_path, brain, write
 
 def test_two_processes_at_once_share_a_folder(scans, cache):
     code = (
-        "import sys; from neurocontrast.data import VolumeCache, Preprocessing\n"
+        "import sys; from neurocontrast.data import VolumeCache\n"
+        "from neurocontrast.transforms import Preprocessing\n"
         "contract = Preprocessing(spacing_mm=2.5, shape=(20, 22, 16))\n"
         "VolumeCache(sys.argv[1], contract).prepare(sys.argv[2:], n_workers=0)"
     )
@@ -241,11 +244,12 @@ def test_two_processes_at_once_share_a_folder(scans, cache):
 
 def test_a_killed_preparation_leaves_no_half_entry_and_continues(scans, cache):
     code = (
-        "import os, sys; from neurocontrast.data import VolumeCache, Preprocessing, cache\n"
+        "import os, sys; from neurocontrast.data import VolumeCache, cache\n"
+        "from neurocontrast.transforms import Preprocessing\n"
         "write = cache.write_entry; done = []\n"
-        "def write_then_die(*given):\n"
+        "def write_then_die(*given, **named):\n"
         "    if len(done) == 2: os.kill(os.getpid(), 9)\n"
-        "    done.append(write(*given))\n"
+        "    done.append(write(*given, **named))\n"
         "cache.write_entry = write_then_die\n"
         "contract = Preprocessing(spacing_mm=2.5, shape=(20, 22, 16))\n"
         "VolumeCache(sys.argv[1], contract).prepare(sys.argv[2:], n_workers=0)"
@@ -263,7 +267,7 @@ def test_a_full_disk_is_told_before_and_while_it_fills(scans, cache, monkeypatch
         cache.prepare(scans, n_workers=0)
     monkeypatch.undo()
 
-    def no_space(*given):
+    def no_space(*given, **named):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cache_module, "write_entry", no_space)

@@ -1,68 +1,186 @@
+"""A cohort among MONAI's datasets and loaders: items, caching, and what may not be kept."""
+
 from __future__ import annotations
 
+import os
+
 import numpy as np
-import pandas as pd
 import pytest
 import torch
+from monai.data import DataLoader, Dataset, MetaTensor
+from monai.transforms import Compose, Lambdad, LoadImaged, MapTransform, RandFlipd, ScaleIntensityd, Transform
 
-from neurocontrast.data import Preprocessing, VolumeCache, VolumeDataset, encode_metadata, load_volume, read_cohort
+from neurocontrast.data import CohortDataset, VolumeCache, read_cohort
+from neurocontrast.data.batches import read_batches
+from neurocontrast.data.entries import read_affine
 from neurocontrast.exceptions import DataError
+from neurocontrast.transforms import LoadScand, Preprocessing, ResampleByAread, brain_transforms, load_volume
 
-TABLE = pd.DataFrame(
-    {
-        "participant_id": ["s1", "s2", "s3", "s4"],
-        "age": [30.5, np.nan, 50.0, 60.0],
-        "sex": ["M", "F", np.nan, "F"],
-        "label": [1.0, 0.0, 1.0, np.nan],
-    }
+SETTINGS = {"spacing_mm": 2.5, "shape": (20, 22, 16)}
+CALLS = []
+
+
+class Count(MapTransform):
+    """A transform of a user's own that notes its calls."""
+
+    def __init__(self, keys, factor=1.0):
+        super().__init__(keys)
+        self.factor = factor
+
+    def __call__(self, data):
+        CALLS.append(self.factor)
+        return {**data, "image": data["image"] * self.factor}
+
+
+@pytest.fixture
+def cohort(brain, write_nifti, write_table):
+    CALLS.clear()
+    for i in range(4):
+        write_nifti(np.roll(brain, i, axis=0), f"s{i}.nii.gz", axes="LPS")
+    rows = ("s0\t34.2\tF\tlondon\ts0.nii.gz", "s1\tn/a\tM\tn/a\ts1.nii.gz", "s2\t50\tn/a\tparis\ts2.nii.gz")
+    header = "participant_id\tage\tsex\tsite\tpath"
+    return read_cohort(write_table(header, *rows, "s3\t61\tF\tparis\ts3.nii.gz", images=False))
+
+
+def test_an_item_is_an_image_and_every_column(cohort, tmp_path):
+    dataset = CohortDataset(cohort, brain_transforms(**SETTINGS))
+    assert isinstance(dataset, Dataset)
+    assert len(dataset) == 4
+    item = dataset[0]
+    assert isinstance(item["image"], MetaTensor)
+    assert {key: value for key, value in item.items() if key != "image"} == {
+        "participant_id": "s0", "subject_id": "s0", "session": "", "age": 34.2, "sex": "F", "site": "london"
+    }  # fmt: skip
+    np.testing.assert_array_equal(item["image"], load_volume(tmp_path / "s0.nii.gz", Preprocessing(**SETTINGS)))
+    assert np.isnan(dataset[1]["age"])
+    assert (dataset[1]["site"], dataset[2]["sex"]) == ("", "")
+
+
+def test_without_a_transform_it_is_the_default_preprocessing(cohort):
+    dataset = CohortDataset(cohort)
+    assert dataset.transform.transforms[0].keys == ("image",)
+    with pytest.raises(DataError, match="less than 50% of the box would be filled"):  # of 121 × 145 × 121
+        dataset[0]
+
+
+@pytest.mark.parametrize("loader", [DataLoader, torch.utils.data.DataLoader])
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_loaders_with_two_workers_collate_it(cohort, tmp_path, loader, is_kept):
+    cache_dir = tmp_path / "cache" if is_kept else None
+    dataset = CohortDataset(cohort, brain_transforms(**SETTINGS), cache_dir)
+    batches = list(loader(dataset, batch_size=2, num_workers=2))
+    assert [batch["image"].shape for batch in batches] == [(2, 1, 20, 22, 16)] * 2
+    assert batches[0]["image"].dtype == torch.float32
+    assert batches[0]["sex"] == ["F", "M"]
+    np.testing.assert_array_equal(batches[0]["age"], [34.2, np.nan])
+    np.testing.assert_allclose(batches[1]["image"][0], dataset[2]["image"], atol=1e-6)
+
+
+@pytest.mark.parametrize("transform", [Preprocessing(**SETTINGS), brain_transforms(**SETTINGS)])
+def test_what_is_kept_has_the_voxels_and_the_affine_of_the_transforms(cohort, tmp_path, transform):
+    dataset = CohortDataset(cohort, transform, tmp_path / "cache", cache_dtype="float32")
+    plain = CohortDataset(cohort, transform)
+    for row in (0, 3, 0):
+        kept, made = dataset[row], plain[row]
+        np.testing.assert_array_equal(kept["image"], made["image"])
+        np.testing.assert_array_equal(kept["image"].affine, made["image"].affine)
+        assert kept["image"].meta["filename_or_obj"] == made["image"].meta["filename_or_obj"]
+        assert {**kept, "image": 0} == {**made, "image": 0}
+    rows, images = next(read_batches(dataset, [[2, 1]]))
+    assert rows.tolist() == [2, 1]
+    np.testing.assert_array_equal(images[0], plain[2]["image"])
+
+
+def test_only_what_comes_before_the_first_random_transform_is_kept(cohort, tmp_path):
+    chain = Compose([brain_transforms(**SETTINGS), Count("image"), RandFlipd("image", prob=0.5), Count("image", 2.0)])
+    dataset = CohortDataset(cohort, chain.set_random_state(seed=0), tmp_path / "cache")
+    CALLS.clear()
+    seen = [dataset[0]["image"] for _ in range(12)]
+    assert [1.0, *[2.0] * 12] == CALLS
+    assert {bool(torch.equal(seen[0], each)) for each in seen} == {True, False}
+    assert not hasattr(dataset, "image_shape")  # what is kept is not the item: it is not read straight into a batch
+    same = CohortDataset(cohort, Compose([brain_transforms(**SETTINGS), Count("image")]), tmp_path / "cache")
+    other = CohortDataset(cohort, Compose([brain_transforms(**SETTINGS), Count("image", 3.0)]), tmp_path / "cache")
+    CALLS.clear()
+    torch.testing.assert_close(3 * same[0]["image"], other[0]["image"], rtol=1e-3, atol=1e-3)
+    assert CALLS == [3.0]
+
+
+def test_a_changed_scan_or_a_half_written_entry_is_never_served(cohort, tmp_path, write_nifti, brain):
+    dataset = CohortDataset(cohort, brain_transforms(**SETTINGS), tmp_path / "cache")
+    before = dataset[0]["image"].clone()
+    write_nifti(brain[::-1].copy(), "s0.nii.gz", spacing=(2.0, 2.0, 2.2))
+    after = dataset[0]["image"]
+    assert not torch.equal(before, after)
+    np.testing.assert_allclose(after, load_volume(tmp_path / "s0.nii.gz", Preprocessing(**SETTINGS)), atol=5e-3)
+    assert not np.array_equal(after.affine, before.affine)
+    (entry,) = dataset.cache.folder.glob("??/*.npy")
+    entry.write_bytes(entry.read_bytes()[:-100])
+    np.testing.assert_array_equal(dataset[0]["image"], after)
+
+
+def test_an_entry_of_a_version_that_kept_no_affine_is_read_and_completed(cohort, tmp_path):
+    cache = VolumeCache(tmp_path / "cache", Preprocessing(**SETTINGS))
+    cache.prepare(cohort.table["path"], n_workers=0)
+    entries = sorted(cache.folder.glob("??/*.npy"))
+    for entry in entries:
+        content, times = entry.read_bytes(), entry.stat()
+        trailer = content[-48:].replace(b"NCVOL\x00\x02", b"NCVOL\x00\x01")
+        entry.write_bytes(content[: -48 - 128] + trailer)
+        os.utime(entry, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert cache.missing(cohort.table["path"]) == []
+    assert read_affine(entries[0]) is None
+    image = CohortDataset.from_cache(cohort, cache)[0]["image"]
+    np.testing.assert_array_equal(image.affine, CohortDataset(cohort, Preprocessing(**SETTINGS))[0]["image"].affine)
+
+
+def test_several_channels_are_kept(cohort, tmp_path):
+    class Twice(MapTransform):
+        def __call__(self, data):
+            return {**data, "image": torch.cat([data["image"], 2 * data["image"]])}
+
+    Twice.__qualname__ = "Twice"  # as if it were a module's own
+    chain = Compose([brain_transforms(**SETTINGS), Twice("image")])
+    dataset = CohortDataset(cohort, chain, tmp_path / "cache")
+    assert dataset.image_shape == (2, 20, 22, 16)
+    np.testing.assert_array_equal(dataset[1]["image"][1], 2 * dataset[1]["image"][0])
+
+
+def test_monais_own_loader_and_transforms_are_kept_too(cohort, tmp_path):
+    grid = ResampleByAread("image", spacing_mm=2.5, shape=(20, 22, 16), axcodes="RAS")
+    for loader in (LoadImaged("image", ensure_channel_first=True), LoadScand("image")):
+        dataset = CohortDataset(cohort, [loader, grid, ScaleIntensityd("image")], tmp_path / "cache")
+        assert dataset[0]["image"].shape == (1, 20, 22, 16)
+        assert dataset[0]["age"] == 34.2
+
+
+class AddLabel(Transform):
+    """Add an item that no cache of images keeps."""
+
+    def __call__(self, data):
+        return {**data, "label": 1}
+
+
+@pytest.mark.parametrize(
+    ("transforms", "words"),
+    [
+        ([LoadScand("image"), Lambdad("image", lambda image: image)], "has no name of its own, .* Make it a function"),
+        ([LoadScand("image"), AddLabel()], "the item 'image' alone is kept .* also make 'label'"),
+        ([RandFlipd("image")], "no transform before the first random one loads 'image'"),
+    ],
 )
+def test_what_cannot_be_kept_is_refused(cohort, tmp_path, transforms, words):
+    with pytest.raises(DataError, match=words):
+        CohortDataset(cohort, transforms, tmp_path / "cache")[0]
+    assert len(CohortDataset(cohort, transforms)) == 4
 
 
-def test_items_are_float_volumes_with_their_index(brain, write_nifti, write_table, tmp_path):
-    for i in range(3):
-        write_nifti(np.roll(brain, i, axis=0), f"s{i}.nii.gz")
-    cohort = read_cohort(write_table("participant_id\tpath", *(f"s{i}\ts{i}.nii.gz" for i in range(3)), images=False))
-    contract = Preprocessing(spacing_mm=2.0, shape=(24, 28, 20))
-    dataset = VolumeDataset(cohort, VolumeCache(tmp_path / "cache", contract))
-    assert len(dataset) == 3
-    item = dataset[2]
-    assert item["index"] == 2
-    assert item["image"].dtype == torch.float32
-    assert item["image"].is_contiguous()
-    np.testing.assert_allclose(item["image"], load_volume(tmp_path / "s2.nii.gz", contract), rtol=1e-3, atol=1e-6)
-    batch = next(iter(torch.utils.data.DataLoader(dataset, batch_size=3, num_workers=2)))
-    assert batch["image"].shape == (3, 1, 24, 28, 20)
-    assert batch["index"].tolist() == [0, 1, 2]
-
-
-def test_metadata_become_numbers_and_codes():
-    metadata, categories = encode_metadata(TABLE, {"age": "continuous", "sex": "categorical", "label": "categorical"})
-    assert categories == {"sex": ["F", "M"], "label": ["0", "1"]}
-    assert metadata["age"].dtype == torch.float32
-    assert metadata["age"].isnan().tolist() == [False, True, False, False]
-    assert metadata["sex"].tolist() == [1, 0, -1, 0]
-    assert metadata["sex"].dtype == torch.int64
-    assert metadata["label"].tolist() == [1, 0, 1, -1]
-    assert encode_metadata(TABLE, {}) == ({}, {})
-
-
-def test_the_codes_of_training_are_kept():
-    metadata, categories = encode_metadata(TABLE, {"sex": "categorical"}, categories={"sex": ["X", "M", "F"]})
-    assert metadata["sex"].tolist() == [1, 2, -1, 2]
-    assert categories == {"sex": ["X", "M", "F"]}
-
-
-def test_unknown_categories_are_all_named():
-    table = TABLE.assign(sex=["Male", "F", "d", "F"])
-    with pytest.raises(DataError) as caught:
-        encode_metadata(table, {"sex": "categorical"}, categories={"sex": ["F", "M"]})
-    text = str(caught.value)
-    assert "s1: found 'Male'; the categories are 'F', 'M'" in text
-    assert "s3: found 'd'" in text
-
-
-def test_wrong_columns_are_named():
-    with pytest.raises(DataError, match=r"no column 'ag'\. Did you mean 'age'"):
-        encode_metadata(TABLE, {"ag": "continuous"})
-    with pytest.raises(DataError, match="column 'sex' holds text"):
-        encode_metadata(TABLE, {"sex": "continuous"})
+def test_scans_that_differ_in_shape_and_transforms_that_fail_are_named(cohort, tmp_path, write_nifti, brain):
+    write_nifti(brain[:20], "s3.nii.gz")
+    dataset = CohortDataset(cohort, [LoadScand("image")], tmp_path / "cache")
+    with pytest.raises(DataError, match=r"s3\.nii\.gz: the transforms made an image \(1, 20, 28, 20\), and"):
+        dataset[3]
+    write_nifti(brain, "s2.nii.gz")
+    (tmp_path / "s1.nii.gz").write_bytes(b"")
+    with pytest.raises(DataError, match=r"s1\.nii\.gz: the file is empty"):
+        dataset[1]

@@ -6,12 +6,13 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from neurocontrast.data import Preprocessing, VolumeCache, fit_preprocessing, load_volume
-from neurocontrast.data.brain_mask import pack, unpack
+from neurocontrast.data import VolumeCache, fit_preprocessing
 from neurocontrast.data.fitting import template_on_grid
-from neurocontrast.data.intensity import landmark_percentiles
 from neurocontrast.data.quality import inspect_scan
 from neurocontrast.exceptions import DataError
+from neurocontrast.transforms import Preprocessing, load_volume
+from neurocontrast.transforms.intensity import landmark_percentiles
+from neurocontrast.transforms.masks import pack, unpack
 
 SHAPE = (24, 28, 24)
 MNI = np.array([[8.0, 0, 0, -92], [0, 8, 0, -126], [0, 0, 8, -74], [0, 0, 0, 1]])

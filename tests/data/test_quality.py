@@ -7,8 +7,9 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from neurocontrast.data import Preprocessing, read_cohort
+from neurocontrast.data import read_cohort
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scan, inspect_scans
+from neurocontrast.transforms import Preprocessing
 
 
 def test_deep_reads_voxels_and_shallow_headers_alone(brain, write_nifti, tmp_path):

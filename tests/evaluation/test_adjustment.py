@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.adjustment import AdjustedDesign, residualise
-from neurocontrast.evaluation.combat import fit_combat
+from neurocontrast.evaluation.adjustment import AdjustedDesign
+from neurocontrast.evaluation.transformers.combat import fit_combat
 from neurocontrast.exceptions import ConfigError, DataError
 
 FAST = {
@@ -79,18 +79,6 @@ def test_combat_learns_from_the_training_rows_and_keeps_what_it_is_told_to(make_
     model = fit_combat(cohort.features[train], sites[train], age[train])
     np.testing.assert_allclose(x_train, model.apply(cohort.features[train], sites[train], age[train]))
     np.testing.assert_allclose(x_test, model.apply(cohort.features[test], sites[test], age[test]))
-
-
-def test_residuals_are_those_of_least_squares_fitted_in_training():
-    generator = np.random.default_rng(0)
-    covariates, x = generator.normal(size=(50, 2)), generator.normal(size=(50, 4))
-    x += covariates @ generator.normal(size=(2, 4))
-    train, test = residualise((x[:30], x[30:]), (covariates[:30], covariates[30:]))
-    design = np.column_stack([np.ones(30), covariates[:30]])
-    solved = np.linalg.solve(design.T @ design, design.T @ x[:30])
-    np.testing.assert_allclose(train, x[:30] - design @ solved + x[:30].mean(axis=0))
-    expected = x[30:] - np.column_stack([np.ones(20), covariates[30:]]) @ solved + x[:30].mean(axis=0)
-    np.testing.assert_allclose(test, expected)
 
 
 def test_a_label_that_is_only_the_site_is_gone_with_the_site(coded_by_site):

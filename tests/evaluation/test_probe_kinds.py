@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.neighbours import neighbour_predictions, neighbour_weights
-from neurocontrast.evaluation.platt import fit_platt
-from neurocontrast.evaluation.probe_kinds import fit_and_decide, inner_predictions
+from neurocontrast.evaluation.estimators import SmoothedNeighbours, inner_scores
+from neurocontrast.evaluation.features import PrincipalAxes
+from neurocontrast.evaluation.probe_kinds import fit_and_decide, fit_model
 from neurocontrast.evaluation.probes import inner_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
@@ -45,34 +45,32 @@ def design_of(features):
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
-def test_neighbours_are_those_of_scikit_learn(kind):
-    features, target, _ = make(kind)
+@pytest.mark.parametrize("k", [1, 7, 500])
+def test_neighbours_are_those_of_scikit_learn(kind, k):
+    features, target, subjects = make(kind)
     train, test = np.arange(90), np.arange(90, 120)
+    settings = EvaluationSettings(probe="knn", **{**FAST, "k": (k,)})
+    decided, model = fit_model(
+        design_of(features), target, train, test, subjects=subjects, settings=settings, seed=0, pairs=[]
+    )
+    found, k = decided.fit.scores, min(k, 90)
+    assert model.strength == k
     scaler = StandardScaler().fit(features[train])
     x_train, x_test = scaler.transform(features[train]), scaler.transform(features[test])
-    for k, found in zip(
-        (1, 7, 90), neighbour_predictions(design_of(features), target, train, test, (1, 7, 500)), strict=True
-    ):
-        model = (KNeighborsRegressor if kind == "continuous" else KNeighborsClassifier)(k, weights="distance")
-        model.fit(x_train, target.values[train])
-        if kind == "continuous":
-            np.testing.assert_allclose(found, model.predict(x_test), rtol=1e-9)
-            continue
-        # One neighbour more that has the classes of the training rows keeps probabilities from 0 and 1.
-        shares = np.bincount(target.values[train]) / 90
-        expected = (k * model.predict_proba(x_test) + shares) / (k + 1)
-        np.testing.assert_allclose(found, expected[:, 1] if kind == "binary" else expected, atol=1e-9)
+    plain = (KNeighborsRegressor if kind == "continuous" else KNeighborsClassifier)(k, weights="distance")
+    plain.fit(x_train, target.values[train])
+    if kind == "continuous":
+        np.testing.assert_allclose(found, plain.predict(x_test), rtol=1e-9)
+        return
+    # One neighbour more that has the classes of the training rows keeps probabilities from 0 and 1.
+    shares = np.bincount(target.values[train]) / 90
+    expected = (k * plain.predict_proba(x_test) + shares) / (k + 1)
+    np.testing.assert_allclose(found, expected[:, 1] if kind == "binary" else expected, atol=1e-9)
 
 
-def test_equally_far_neighbours_share_their_places_so_that_order_does_not_decide():
-    x_train = np.array([[0.0], [1.0], [1.0], [-1.0], [5.0]])
-    weights = neighbour_weights(x_train, np.array([[0.2]]), (2,))[0][0]
-    # One place is left for the two scans at 1.0: the nearest (at 0.2) has weight 1/0.2, they share 1/0.8.
-    np.testing.assert_allclose(weights, np.array([5.0, 0.625, 0.625, 0.0, 0.0]) / 6.25)
-    same = neighbour_weights(x_train, np.array([[1.0]]), (3,))[0][0]
-    np.testing.assert_allclose(same, [0, 0.5, 0.5, 0, 0])  # at distance zero: nothing is left to the third
-    order = np.random.default_rng(0).permutation(5)
-    np.testing.assert_allclose(neighbour_weights(x_train[order], np.array([[0.2]]), (2,))[0][0], weights[order])
+@parametrize_with_checks([PrincipalAxes(), SmoothedNeighbours()])
+def test_steps_are_estimators_of_scikit_learn(estimator, check):
+    check(estimator)
 
 
 def test_the_machine_is_the_plain_one_of_scikit_learn_in_its_order_of_scans():
@@ -113,19 +111,18 @@ def test_without_inner_folds_a_machine_still_has_probabilities():
     assert np.all((decided.fit.scores > 0) & (decided.fit.scores < 1))
 
 
-def test_platt_is_a_logistic_regression_and_never_turns_the_order_round():
-    generator = np.random.default_rng(0)
-    codes = np.repeat([0, 1], 2000)
-    decisions = generator.normal(size=4000) + 1.5 * codes
-    stacked = np.column_stack([np.zeros(4000), decisions])
-    found = fit_platt(stacked, codes)
-    plain = LogisticRegression(C=1e6).fit(decisions[:, None], codes)
-    assert found.slope == pytest.approx(plain.coef_[0, 0], rel=0.02)
-    turned = fit_platt(-stacked, codes)
-    scores = turned.probabilities(-stacked)[:, 1]
-    assert turned.slope > 0
-    assert roc_auc_score(codes, scores) == pytest.approx(roc_auc_score(codes, -decisions))
-    assert np.ptp(scores) < 0.05
+def test_probabilities_of_a_machine_never_turn_its_order_round():
+    """Half of a small balanced sample left out of pure noise: decision values of others point the wrong way."""
+    for seed in range(5):
+        features, target, subjects = make("binary", n=60, p=200, signal=0.0, seed=seed)
+        settings = EvaluationSettings(probe="svm", **{**FAST, "C": (1.0,)})
+        rows = np.arange(60)
+        model = fit_model(design_of(features), target, rows, rows, subjects=subjects, settings=settings, seed=0)[
+            1
+        ].model
+        machine = model.calibrated_classifiers_[0].estimator
+        order = np.argsort(machine.decision_function(rows[:, None]))
+        assert (np.diff(model.predict_proba(rows[:, None])[order, 1]) >= 0).all()
 
 
 @pytest.mark.parametrize("probe", ["svm", "knn"])
@@ -155,20 +152,20 @@ def test_several_classes_have_probabilities_by_every_probe(make_cohort):
 
 
 @pytest.mark.parametrize("probe", ["logistic", "svm", "knn"])
-def test_inner_predictions_are_of_probes_that_have_not_seen_the_subject(probe):
+def test_inner_scores_are_of_probes_that_have_not_seen_the_subject(probe):
     """Labels that only a subject's own other scan gives away are not found."""
     generator = np.random.default_rng(0)
     features = np.repeat(generator.normal(size=(60, 30)), 2, axis=0) + 0.01 * generator.normal(size=(120, 30))
     codes = np.repeat(generator.permutation(np.arange(60) % 2), 2)
     target = Target("dx", "binary", codes, CLASSES["binary"], "patient")
-    subjects = np.array([f"s{row // 2}" for row in range(120)], dtype=object)
-    settings = EvaluationSettings(probe=probe, **FAST)
-    pairs = inner_folds(target, np.arange(120), subjects, n_folds=3, seed=0)
-    rows, scores = inner_predictions(
-        design_of(features), target, np.arange(120), strength=1.0, pairs=pairs, settings=settings, seed=0
-    )
-    assert sorted(rows) == list(range(120))
-    assert abs(roc_auc_score(codes[rows], scores) - 0.5) < 0.3
+    subjects, rows = np.array([f"s{row // 2}" for row in range(120)], dtype=object), np.arange(120)
+    settings = EvaluationSettings(probe=probe, **{**FAST, "C": (1.0,), "k": (1,)})
+    pairs = inner_folds(target, rows, subjects, n_folds=3, seed=0)
+    given = {"subjects": subjects, "settings": settings, "seed": 0, "pairs": pairs}
+    model = fit_model(design_of(features), target, rows, rows, **given)[1]
+    tried, scores = inner_scores(model, rows, codes, pairs=pairs)
+    assert sorted(tried) == list(range(120))
+    assert abs(roc_auc_score(codes[tried], scores) - 0.5) < 0.3
     assert all(not set(subjects[a]) & set(subjects[b]) for a, b in pairs)
 
 

@@ -7,9 +7,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation.linear import Fold, choose_c, standardise
+from neurocontrast.evaluation.linear import Fold, choose_c, fit_label_vectors, rotate, standardise
 from neurocontrast.evaluation.logistic import LogisticPath, predict_probabilities
-from neurocontrast.evaluation.probes import fit_label_vectors, fit_probe, inner_folds, rotate
+from neurocontrast.evaluation.probe_kinds import fit_model
+from neurocontrast.evaluation.probes import inner_folds
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.target import Target
 
@@ -50,14 +51,24 @@ def grid_search(kind, features, target, subjects, train, test, seed):
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
 @pytest.mark.parametrize("p", [12, 120])
-def test_the_probe_is_the_plain_pipeline(kind, p):
+def test_probe_and_batched_solver_are_the_plain_pipeline(kind, p):
     features, target, subjects, train, test = make(kind, p=p)
     pairs = inner_folds(target, train, subjects, n_folds=SETTINGS.n_inner_folds, seed=3)
-    fit = fit_probe(lambda a, b: (features[a], features[b]), target, train, test, pairs=pairs, settings=SETTINGS)
     strength, expected = grid_search(kind, features, target, subjects, train, test, 3)
+    expected = expected[:, 1] if kind == "binary" else expected
+
+    def design(a, b):
+        return features[a], features[b]
+
+    fit = fit_model(design, target, train, test, subjects=subjects, settings=SETTINGS, seed=3, pairs=pairs)[0].fit
     assert fit.strength == strength
-    np.testing.assert_allclose(fit.scores, expected[:, 1] if kind == "binary" else expected, atol=1e-6)
+    np.testing.assert_allclose(fit.scores, expected, atol=1e-6)
     assert fit.n_not_converged == 0
+    labels = target.values[:, None]
+    scores, strengths, failed = fit_label_vectors(design, target, labels, train, test, pairs=pairs, settings=SETTINGS)
+    assert strengths.tolist() == [strength]
+    np.testing.assert_allclose(scores[:, 0], expected, atol=1e-6)
+    assert failed == 0
 
 
 @pytest.mark.parametrize("shape", [(30, 100), (100, 30)])
@@ -87,10 +98,9 @@ def test_separable_and_lopsided_classes_converge(n_classes):
 def test_constant_features_do_not_matter():
     features, target, subjects, train, test = make("binary", p=10)
     more = np.column_stack([features, np.full(len(features), 3.0)])
-    pairs = inner_folds(target, train, subjects, n_folds=SETTINGS.n_inner_folds, seed=0)
+    given = {"subjects": subjects, "settings": SETTINGS, "seed": 0}
     plain, constant = (
-        fit_probe(lambda a, b, x=x: (x[a], x[b]), target, train, test, pairs=pairs, settings=SETTINGS)
-        for x in (features, more)
+        fit_model(lambda a, b, x=x: (x[a], x[b]), target, train, test, **given)[0].fit for x in (features, more)
     )
     np.testing.assert_allclose(plain.scores, constant.scores, atol=1e-9)
 
@@ -111,7 +121,8 @@ def test_a_class_that_is_not_in_training_gets_probability_zero():
     features, target, subjects, _, _ = make("multiclass", p=5)
     train, test = np.flatnonzero(target.values != 2), np.flatnonzero(target.values == 2)
     pairs = inner_folds(target, train, subjects, n_folds=SETTINGS.n_inner_folds, seed=0)
-    fit = fit_probe(lambda a, b: (features[a], features[b]), target, train, test, pairs=pairs, settings=SETTINGS)
+    given = {"subjects": subjects, "settings": SETTINGS, "seed": 0, "pairs": pairs}
+    fit = fit_model(lambda a, b: (features[a], features[b]), target, train, test, **given)[0].fit
     assert (fit.scores[:, 2] == 0).all()
     np.testing.assert_allclose(fit.scores.sum(axis=1), 1)
 

@@ -5,14 +5,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.fitting import FeatureDesign
-from neurocontrast.evaluation.recentring import (
-    RecentredDesign,
-    encode_columns,
-    fit_site_shifts,
-    learn_columns,
-    learn_recentring,
-)
+from neurocontrast.evaluation.recentring import RecentredDesign, learn_recentring
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError
 
@@ -87,9 +80,7 @@ def test_what_is_known_of_a_site_is_not_taken_for_its_shift():
     patient = table["diagnosis"] == "patient"
     age, disease = generator.normal(size=(2, 30))
     features = np.outer((table["age"] - 50) / 15, age) + np.outer(patient, disease) + generator.normal(size=(400, 30))
-    design = {
-        keep: RecentredDesign(FeatureDesign(features), plan(table, features).table, keep) for keep in ((), ("age",))
-    }
+    design = {keep: RecentredDesign(features, plan(table, features).table, keep=keep) for keep in ((), ("age",))}
     rows = np.flatnonzero(~old), np.flatnonzero(old)
     plain, kept = (design[keep](*rows) for keep in ((), ("age",)))
     gap = (features[rows[1]].mean(axis=0) - features[rows[0]].mean(axis=0)) @ age / (age @ age)
@@ -105,7 +96,7 @@ def plan(table, features, **options):
 def test_training_sites_are_moved_by_training_rows_and_new_ones_by_their_own():
     table, features = scans(120, n_sites=3)
     study = plan(table, features)
-    design = RecentredDesign(FeatureDesign(study.features), study.table)
+    design = RecentredDesign(study.features, study.table)
     sites = study.table["site"].to_numpy(dtype=object)
     train, test = np.flatnonzero(sites != "s2"), np.flatnonzero(sites == "s2")
     x_train, x_test = design(train, test)
@@ -117,34 +108,10 @@ def test_training_sites_are_moved_by_training_rows_and_new_ones_by_their_own():
     np.testing.assert_allclose(known[0], x_train[np.flatnonzero(sites[train] == "s0")[0]])
 
 
-def test_few_people_are_hardly_taken_for_a_site():
-    generator = np.random.default_rng(0)
-    x = generator.normal(size=(200, 50))
-    shifts = fit_site_shifts(x, ["a"] * 100 + ["b"] * 100, np.arange(200), np.zeros((200, 0)))
-    one = generator.normal(size=(1, 50))
-    moved = shifts.apply(one, ["new"], ["someone"], np.zeros((1, 0)))
-    assert np.abs(moved - one).mean() < 0.35 * np.abs(one).mean()  # nothing but the person: nothing of a site
-    far = shifts.apply(one + 10, ["new"], ["someone"], np.zeros((1, 0)))
-    assert np.abs(far).mean() < 1.0  # so far away that it must be the site
-
-
-def test_a_subject_with_many_scans_counts_once():
-    generator = np.random.default_rng(1)
-    x = generator.normal(size=(40, 5))
-    x[0] += 100.0
-    sites, subjects = ["a"] * 20 + ["b"] * 20, [str(row) for row in range(40)]
-    once = fit_site_shifts(x, sites, subjects, np.zeros((40, 0)))
-    repeated = np.r_[np.zeros(9, dtype=int), np.arange(40)]
-    often = fit_site_shifts(
-        x[repeated], np.array(sites)[repeated], np.array(subjects)[repeated], np.zeros((len(repeated), 0))
-    )
-    np.testing.assert_allclose(once.shifts, often.shifts)
-
-
 def test_the_fit_does_not_chase_what_recentred_features_cannot_tell():
     table, features = scans(shift=0.0, age_by_site=40.0)
     study = plan(table, features, target="age")
-    design = RecentredDesign(FeatureDesign(study.features), study.table)
+    design = RecentredDesign(study.features, study.table)
     rows = np.arange(len(study.table))
     fitted = design.within_sites(study.target, rows)
     means = pd.Series(fitted.values).groupby(study.table["site"].to_numpy()).mean()
@@ -154,11 +121,19 @@ def test_the_fit_does_not_chase_what_recentred_features_cannot_tell():
     assert design.within_sites(classes, np.arange(2)) is classes
 
 
-def test_covariates_are_read_as_in_training():
-    table = pd.DataFrame({"age": [20.0, 40.0, np.nan], "sex": ["F", "M", None]})
-    columns = learn_columns(table, ("age", "sex"))
-    np.testing.assert_allclose(encode_columns(table, columns), [[20, 1, 0], [40, 0, 1], [30, 0, 0]])
-    np.testing.assert_allclose(encode_columns(table[["sex"]], columns)[:, 0], 30)
+def test_a_stored_probe_recentres_as_the_evaluation_does():
+    table, features = scans(120, n_sites=3)
+    table.loc[:5, "age"], table.loc[4:9, "sex"] = np.nan, None
+    study = plan(table, features)
+    table, rows = study.table, np.arange(len(study.table))
+    stored = learn_recentring(table, study.features, ("age", "sex"))
+    assert stored.columns[0] == {"name": "age", "mean": pytest.approx(table["age"].mean())}
+    assert stored.columns[1:] == [{"name": "sex", "level": "F"}, {"name": "sex", "level": "M"}]
+    expected = RecentredDesign(study.features, table, keep=("age", "sex"))(rows, rows)[0]
+    np.testing.assert_allclose(stored.apply(study.features, table), expected)
+    new = table.assign(site="new", age=table["age"].mean(), sex=None)
+    without = stored.apply(study.features, new.drop(columns=["age", "sex"]))
+    np.testing.assert_allclose(without, stored.apply(study.features, new))  # at the mean, and of no sex
 
 
 def test_small_sites_do_not_leave_the_evaluation():

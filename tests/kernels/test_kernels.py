@@ -164,7 +164,7 @@ class TestMissing:
         ages[[2, 7]] = NAN
         kernel = Laplacian("age", sigma=5.0, missing="marginal")
         expected = kernel({"age": ages})
-        monkeypatch.setattr("neurocontrast.kernels.base._STREAMED_SCANS", 4)
+        monkeypatch.setattr("neurocontrast.kernels.column._STREAMED_SCANS", 4)
         torch.testing.assert_close(kernel({"age": ages}), expected, rtol=1e-14, atol=0)
 
 

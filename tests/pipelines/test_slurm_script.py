@@ -49,7 +49,12 @@ def cluster(tmp_path):
     return tmp_path, environment, program
 
 
-@pytest.mark.parametrize(("code", "ended", "queued"), [(0, 0, ""), (75, 0, "requeue 4217\n"), (2, 2, ""), (1, 1, "")])
+QUEUED = "requeue 4217\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "ended", "queued"), [(0, 0, ""), (75, 0, QUEUED), (138, 0, QUEUED), (2, 2, ""), (1, 1, "")]
+)
 def test_only_a_suspended_run_is_queued_again(cluster, code, ended, queued):
     folder, environment, program = cluster
     program("neurocontrast", f'#!/bin/bash\necho "$@" >> commands.log\nexit {code}\n')
@@ -59,6 +64,16 @@ def test_only_a_suspended_run_is_queued_again(cluster, code, ended, queued):
     assert (log.read_text() if log.exists() else "") == queued
     command = "pretrain --out RUN --resume --config a b.yaml --set training.devices=2 --set training.num_nodes=1\n"
     assert (folder / "commands.log").read_text() == 2 * command
+
+
+def test_a_job_that_cannot_be_queued_again_does_not_pass_for_finished(cluster):
+    folder, environment, program = cluster
+    program("neurocontrast", "#!/bin/bash\nexit 75\n")
+    program("scontrol", "#!/bin/bash\nexit 1\n")
+    done = subprocess.run(["bash", SCRIPT, "RUN"], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 75
+    assert "queued again, to go on" not in done.stdout
+    assert "not queued again" in done.stderr
 
 
 def test_without_a_run_the_script_says_how_it_is_called(cluster):

@@ -75,8 +75,8 @@ def test_any_number_of_classes_is_drawn(n_classes):
 
 
 def test_histograms_say_their_medians():
-    picture = draw_nearest_cosines(_histogram(), title="SINCERE")
-    assert "SINCERE: median 0.91 with the own class, 0.61 with another." in picture.alt
+    picture = draw_nearest_cosines(_histogram())
+    assert "median 0.91 with the own class, 0.61 with another." in picture.alt
     empty = _histogram().assign(n=0)
     assert draw_nearest_cosines(empty).numbers is empty
 

@@ -6,9 +6,9 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from neurocontrast.data import Preprocessing
 from neurocontrast.exceptions import DataError
 from neurocontrast.stages.check import check
+from neurocontrast.transforms import Preprocessing
 
 
 @pytest.fixture

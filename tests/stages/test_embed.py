@@ -1,5 +1,7 @@
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -7,12 +9,13 @@ import pytest
 import torch
 
 import neurocontrast
-from neurocontrast.data import Preprocessing, load_volume, read_cohort
+from neurocontrast.data import read_cohort
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder, load_model
 from neurocontrast.evaluation.encoders import encoder_digest
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.progress import SILENT
+from neurocontrast.transforms import Preprocessing, load_volume
 
 
 @pytest.fixture(scope="module")
@@ -178,3 +181,39 @@ def test_scans_that_do_not_fit_are_refused_by_name_and_nothing_is_written(run, c
     with pytest.raises(DataError, match=r"small\.npy"):
         neurocontrast.embed(run, participants=tmp_path / "participants.tsv", out=tmp_path / "e.parquet", config=config)
     assert not (tmp_path / "e.parquet").exists()
+
+
+@pytest.mark.parametrize("n_processes", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_several_processes_give_the_features_of_one(run, cohort, config, tmp_path, monkeypatch, n_processes):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    settings = {**config, "embedding": {"batch_size": 3, "accelerator": "cpu", "devices": 1}}
+    one = neurocontrast.embed(run, participants=cohort, out=tmp_path / "one.parquet", config=settings)
+    settings["embedding"]["devices"] = n_processes
+    several = neurocontrast.embed(run, participants=cohort, out=tmp_path / "several.parquet", config=settings)
+    found, expected = read_embeddings(several), read_embeddings(one)
+    assert found.features.tobytes() == expected.features.tobytes()
+    pd.testing.assert_frame_equal(found.table, expected.table)
+    assert {**found.info, "environment": None} == {**expected.info, "environment": None}
+
+
+def test_errors_of_several_processes_are_those_of_the_call(cohort, config, tmp_path):
+    settings = {**config, "embedding": {"accelerator": "cpu", "devices": 2}}
+    with pytest.raises(CheckpointError, match="nowhere"):
+        neurocontrast.embed(tmp_path / "nowhere", participants=cohort, out=tmp_path / "e.parquet", config=settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_processes_of_torchrun_share_the_scans_and_the_first_prints(run, cohort, config, tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    settings = [f"data.cache_dir={config['data']['cache_dir']}", "embedding.accelerator=cpu", "embedding.batch_size=3"]
+    options = [part for each in settings for part in ("--set", each)]
+    command = ["-m", "neurocontrast", "embed", str(run), "--participants", str(cohort), *options, "--out"]
+    subprocess.run([sys.executable, *command, str(tmp_path / "one.parquet")], check=True)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*launcher, *command, str(tmp_path / "two.parquet")], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{tmp_path / 'two.parquet'}\n"
+    one, two = (read_embeddings(tmp_path / f"{name}.parquet").features for name in ("one", "two"))
+    assert one.tobytes() == two.tobytes()

@@ -10,10 +10,10 @@ import pytest
 
 import neurocontrast as nc
 from neurocontrast.cli import run as run_cli
-from neurocontrast.data import Preprocessing
 from neurocontrast.encoders import EncoderSettings, build_encoder, save_encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.provenance import subject_digest
+from neurocontrast.transforms import Preprocessing
 
 SHAPE = (18, 20, 18)
 AFFINE = np.array([[8.0, 0, 0, -68], [0, 8, 0, -92], [0, 0, 8, -60], [0, 0, 0, 1]])
@@ -190,6 +190,20 @@ def test_who_is_explained_depends_on_the_seed_alone(study, tmp_path, explained):
     np.testing.assert_array_equal(
         nib.load(again / "saliency.nii.gz").get_fdata(), nib.load(explained / "saliency.nii.gz").get_fdata()
     )
+
+
+@pytest.mark.parametrize("method", ["occlusion", pytest.param("gradient", marks=pytest.mark.slow)])
+def test_several_processes_give_the_maps_of_one(study, tmp_path, monkeypatch, method):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    settings = {"method": method, "patch_mm": 60, "n_subjects": 5, "n_noisy": 2}
+    one = study.explain(tmp_path / "one", **settings)
+    several = study.explain(tmp_path / "several", devices=2, **settings)
+    for path in one.iterdir():
+        if path.suffix == ".json":
+            told = [{**_about(folder), "environment": None} for folder in (several, one)]
+            assert told[0] == told[1]
+        else:
+            assert (several / path.name).read_bytes() == path.read_bytes()
 
 
 def test_scores_are_those_of_the_stored_probe(study, explained):

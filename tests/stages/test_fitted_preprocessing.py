@@ -10,12 +10,13 @@ import torch
 from small_run import metrics, weights
 
 import neurocontrast
-from neurocontrast.data import Preprocessing, fit_preprocessing, load_volume, read_cohort, split_by_subject
+from neurocontrast.data import fit_preprocessing, read_cohort, split_by_subject
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.stages import check
 from neurocontrast.stages.kinds import volumes
+from neurocontrast.transforms import Preprocessing, load_volume
 
 ASKED = ("data.normalise=histogram", "data.common_view=cohort", "data.erode_mm=10", "data.cache_dtype=float32")
 

@@ -1,14 +1,12 @@
 """`pretrain` on several devices: processes that one call starts, hears and ends."""
 
 import os
-import queue
 import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +15,7 @@ from neurocontrast.config import load_config
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingSuspended
 from neurocontrast.progress import SILENT
-from neurocontrast.stages.processes import _listen, _raise_failure
+from neurocontrast.stages.processes import _raise_failure, _Relay
 
 
 @pytest.fixture(scope="module")
@@ -160,30 +158,46 @@ def test_torchrun_gives_the_same_run_and_the_first_process_alone_prints(override
     assert again.stderr.count("already holds a run") == 1
 
 
-def test_a_process_that_ends_without_a_word_is_told_of(monkeypatch):
-    from neurocontrast.stages import processes
-
-    class Ended:
-        def __init__(self, returncode):
-            self.returncode = returncode
-
-    lost = {"name": "OtherProcessEnded", "text": "another", "exit_code": 1, "errno": None, "filename": None}
-    with pytest.raises(TrainingError, match=r"process 1 of this run's 2 was ended by SIGKILL"):
-        processes._raise_failure([Ended(1), Ended(-9)], {0: lost})
-    full = {"name": "OSError", "text": "No space left on device", "exit_code": None, "errno": 28, "filename": "a.pt"}
-    with pytest.raises(OSError, match=r"No space left on device: 'a\.pt'"):
-        processes._raise_failure([Ended(1), Ended(1)], {0: full, 1: lost})
+@pytest.fixture
+def relay(tmp_path):
+    with _Relay(tmp_path / "told", SILENT) as relay:
+        yield relay
 
 
-def test_half_a_line_of_a_killed_process_does_not_stop_the_hearing():
-    heard = queue.SimpleQueue()
-    said = ["printf", "%s", '{"kind": 1}\n{"ki']
-    with subprocess.Popen(said, stdout=subprocess.PIPE, text=True) as process:
-        _listen(3, process, heard)
-    assert [heard.get_nowait(), heard.get_nowait()] == [(3, {"kind": 1}), (3, None)]
+LOST = {"name": "OtherProcessEnded", "text": "another", "exit_code": 1, "errno": None, "filename": None}
+FULL = {"name": "OSError", "text": "No space left on device", "exit_code": None, "errno": 28, "filename": "a.pt"}
 
 
-def test_a_process_that_sigusr1_ends_before_it_can_take_it_over_is_suspended():
-    ended = [SimpleNamespace(returncode=code) for code in (1, -signal.SIGUSR1)]
-    with pytest.raises(TrainingSuspended, match="--resume goes on"):
-        _raise_failure(ended, {0: {"name": "OtherProcessEnded", "text": "", "exit_code": 1, "errno": None}})
+@pytest.mark.parametrize(
+    ("errors", "failed", "stopped_by", "error", "message"),
+    [
+        ({0: LOST}, {1: -9}, None, TrainingError, r"process 1 of this run's 2 was ended by SIGKILL"),
+        ({0: FULL, 1: LOST}, {0: 1}, None, OSError, r"No space left on device: 'a\.pt'"),
+        ({0: LOST, 1: LOST}, {}, None, TrainingError, "another"),
+        ({0: LOST}, {1: -signal.SIGUSR1}, None, TrainingSuspended, "--resume goes on"),  # before it was taken over
+        ({}, {}, signal.SIGUSR1, TrainingSuspended, "--resume goes on"),
+        ({0: LOST}, {}, signal.SIGTERM, KeyboardInterrupt, None),
+    ],
+)
+def test_of_several_failures_the_cause_is_raised(relay, errors, failed, stopped_by, error, message):
+    relay.errors = errors
+    with pytest.raises(error, match=message):
+        _raise_failure(relay, failed, stopped_by, 2)
+
+
+def test_half_a_line_of_a_killed_process_does_not_stop_the_relay(tmp_path):
+    progress = Listening()
+    with _Relay(tmp_path / "told", progress):
+        (tmp_path / "told").write_text('{"kind": "message", "text": "whole"}\n{"kind": "mess')
+    assert progress.said == ["whole"]
+
+
+def test_a_progress_that_fails_is_the_error_of_the_call(tmp_path):
+    class Failing(type(SILENT)):
+        def message(self, text):
+            raise ZeroDivisionError(text)
+
+    with _Relay(tmp_path / "told", Failing()) as relay:
+        (tmp_path / "told").write_text('{"kind": "message", "text": "first"}\n{"kind": "warning", "text": "second"}\n')
+    with pytest.raises(ZeroDivisionError, match="first"):
+        _raise_failure(relay, {}, None, 2)

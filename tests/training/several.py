@@ -12,9 +12,11 @@ PROGRAM = Path(__file__)
 
 def environment_of(rank, n_processes, port):
     own = {
-        "NEUROCONTRAST_PROCESS": "1",
+        "TORCHELASTIC_RUN_ID": "tiny",
+        "RANK": str(rank),
         "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(n_processes),
+        "LOCAL_WORLD_SIZE": str(n_processes),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
     }
@@ -44,7 +46,7 @@ def start(folder, n_processes=1, *, resume=False, **changes):
     ]
 
 
-def finish(processes, timeout=120):
+def finish(processes, timeout=300):  # far less where nothing runs beside
     """Return each process's exit code and what it said on standard error."""
     try:
         said = [process.communicate(timeout=timeout)[1] for process in processes]
@@ -80,14 +82,14 @@ def main():
     given = data(metadata={"age": age}, images=images, **changes.pop("data", {}))
     calls = []
 
-    def watched(volumes, rows, *, epoch):
-        calls.append(rows)
+    def watched(volumes, names, *, epoch):
+        calls.append(names)
         if acting is not None and len(calls) == acting["call"] and os.environ.get("LOCAL_RANK", "0") == acting["rank"]:
             if "signal" in acting:
                 os.kill(os.getpid(), acting["signal"])
             else:
                 volumes = volumes * torch.nan if acting["do"] == "nan" else None
-        return made_views(volumes, rows, epoch=epoch)
+        return made_views(volumes, names, epoch=epoch)
 
     sys.stdout.write("started\n")
     sys.stdout.flush()

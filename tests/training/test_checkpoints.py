@@ -60,14 +60,14 @@ def test_checkpoints_fall_due_by_the_clock(tmp_path, monkeypatch):
         now[0] += 30.0
 
     class Watching:
-        def __call__(self, volumes, rows, *, epoch):
+        def __call__(self, volumes, names, *, epoch):
             from tiny import views
 
             if (tmp_path / "checkpoints").is_dir():
                 seen.extend(path.name for path in (tmp_path / "checkpoints").glob("*.pt"))
             if epoch >= 0:
                 half_a_minute_later()
-            return views(volumes, rows, epoch=epoch)
+            return views(volumes, names, epoch=epoch)
 
     run(tmp_path, made_views=Watching(), checkpoint_minutes=1.0, epochs=2, keep_checkpoints=9)
     assert names(tmp_path) == [

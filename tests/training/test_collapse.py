@@ -69,9 +69,9 @@ def test_healthy_run_does_not_warn(tmp_path, validation_rows):
 def test_training_scans_that_are_measured_are_a_batch_and_always_the_same(tmp_path):
     seen = []
 
-    def recording(volumes, rows, *, epoch):
+    def recording(volumes, names, *, epoch):
         if epoch < 0:
-            seen.append(rows.tolist())
+            seen.append(list(names))
         return volumes, volumes + 0.1
 
     _, result = run(tmp_path, made_views=recording, given=data(validation_rows=()), epochs=3)

@@ -13,7 +13,7 @@ from tiny import Contrast, Pictures, data, rows_of, run, settings, views_of_pict
 from neurocontrast.encoders import EncoderSettings, build_model, load_encoder, load_model
 from neurocontrast.encoders.synchronised import SynchronisedBatchNorm, synchronise
 from neurocontrast.exceptions import TrainingInterrupted
-from neurocontrast.training.estimate import Work, measure_throughput
+from neurocontrast.training.estimate import measure_step
 from neurocontrast.training.state import Position, load_checkpoint, save_checkpoint
 
 ENCODER = EncoderSettings(name="resnet_small", projection=(16, 8), projection_norm="layers")
@@ -114,17 +114,18 @@ def test_synchronised_normalisation_takes_the_place_of_every_layer_and_its_weigh
 
 def test_steps_on_pictures_are_timed_as_those_on_volumes():
     ticks = count()
-    work = Work(
-        build=lambda: build_model(ENCODER),
-        objective=Timed(),
+    found = measure_step(
+        lambda: build_model(ENCODER),
+        Timed(),
         views=views_of_floats,
         settings=settings(batch_size=6),
         shape=(24, 16),
         smallest_shape=8,
-        seed=0,
+        seconds=1e9,
+        memory_limit=10**12,
+        clock=lambda: float(next(ticks)),
     )
-    found = measure_throughput(work, seconds=1e9, memory_limit=None, clock=lambda: float(next(ticks)))
-    assert (found.shape, found.n_scans, found.is_as_configured) == ((24, 16), 6, True)
+    assert (found.shape, found.n_samples, found.is_as_configured) == ((24, 16), 6, True)
     assert found.memory_bytes > 6 * 2 * 3 * 24 * 16 * 4  # at least the views themselves
     n_weights = sum(parameter.numel() for parameter in build_model(ENCODER).parameters())
     assert found.checkpoint_bytes > 4 * 4 * n_weights  # weights, Adam's two moments, and the weights beside

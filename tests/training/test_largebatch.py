@@ -11,12 +11,12 @@ from tiny import N_SCANS, Contrast, Images, after, data, rows_of, run, settings,
 from torch import nn
 
 from neurocontrast import losses
+from neurocontrast.collectives import Processes
 from neurocontrast.encoders import ContrastiveModel, EncoderSettings, build_model
 from neurocontrast.exceptions import TrainingError, TrainingInterrupted
 from neurocontrast.kernels import Categorical, Gaussian
 from neurocontrast.progress import SILENT
 from neurocontrast.training import fit
-from neurocontrast.training.distributed import Processes
 from neurocontrast.training.largebatch import drawing, parts_of
 from neurocontrast.training.session import start_session
 from neurocontrast.training.state import Position
@@ -96,7 +96,7 @@ class LargerImages(Images):
         return {"image": torch.randn(1, 32, 32, 32, generator=generator) + index / N_SCANS, "index": index}
 
 
-def shifted(volumes, rows, *, epoch):
+def shifted(volumes, names, *, epoch):
     return volumes + 0.1, volumes.flip(2) - 0.1
 
 
@@ -141,7 +141,7 @@ def with_dropout():
 
 
 def test_both_passes_draw_the_same_dropout_and_views():
-    def random_views(volumes, rows, *, epoch):
+    def random_views(volumes, names, *, epoch):
         return volumes + torch.rand_like(volumes), volumes + torch.rand_like(volumes)
 
     model = with_dropout()
@@ -283,9 +283,9 @@ def test_no_more_volumes_than_a_micro_batchs_two_views_pass_the_encoder(tmp_path
 def test_images_are_read_a_micro_batch_at_a_time(tmp_path):
     held = []
 
-    def counting(volumes, rows, *, epoch):
+    def counting(volumes, names, *, epoch):
         held.append(len(volumes))
-        return views(volumes, rows, epoch=epoch)
+        return views(volumes, names, epoch=epoch)
 
     run(tmp_path, made_views=counting, batch_size=10, micro_batch_size=3, epochs=1, given=data(validation_rows=()))
     assert held[:8] == [3, 3, 2, 2, 3, 3, 2, 2]  # twice: features, then gradients

@@ -1,9 +1,12 @@
+import subprocess
+import sys
+
 import pytest
 import torch
 from tiny import run, settings, weights
 
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.training.distributed import launch
+from neurocontrast.training.distributed import _environment_of, launch
 from neurocontrast.training.launched import Launched, launched
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}
@@ -26,23 +29,44 @@ SRUN = {
         ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}, Launched()),  # the batch script itself
         ({**SRUN, "SLURM_STEP_NUM_TASKS": "1"}, Launched()),
         ({"LOCAL_RANK": "1", "WORLD_SIZE": "2"}, Launched()),  # of something else
-        ({"NEUROCONTRAST_PROCESS": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}, Launched("neurocontrast", 1, 1, 2)),
     ],
 )
 def test_the_place_is_read_from_the_launcher(environment, place):
     assert launched(environment) == place
 
 
-def test_srun_without_tasks_per_node_is_told(monkeypatch):
-    for name, value in SRUN.items():
+def step_of_srun(monkeypatch, **changes):
+    for name in ("MASTER_ADDR", "MASTER_PORT", "SLURM_NTASKS_PER_NODE"):
+        monkeypatch.setenv(name, "")  # so that what is set here is put back
+        monkeypatch.delenv(name)
+    for name, value in {**SRUN, **{f"SLURM_{name}": value for name, value in changes.items()}}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError, match=r"srun: .*--ntasks-per-node=4"):
-        launch(settings(devices=4))
-    monkeypatch.setenv("SLURM_NTASKS_PER_NODE", "2")
+
+
+def test_tasks_of_srun_are_those_of_its_step(monkeypatch):
+    step_of_srun(monkeypatch, NTASKS_PER_NODE="8", STEP_TASKS_PER_NODE="2(x2)", NNODES="2")
+    environment = _environment_of("srun")
+    environment.validate_settings(num_devices=2, num_nodes=2)
+    assert (environment.world_size(), environment.global_rank(), environment.local_rank()) == (4, 3, 1)
     with pytest.raises(ConfigError, match=r"training\.devices, training\.num_nodes: .*--ntasks-per-node=2"):
         launch(settings(devices=4))
     with pytest.raises(ConfigError, match=r"2 × 1 = 2 processes, but srun started 4\. Set both to that"):
         launch(settings(devices=2))
+    step_of_srun(monkeypatch, STEP_TASKS_PER_NODE="3,1")
+    with pytest.raises(ConfigError, match=r"srun: this step has 3,1 tasks .*--ntasks-per-node"):
+        launch(settings(devices=4))
+
+
+def test_steps_and_jobs_beside_one_another_meet_at_ports_of_their_own(monkeypatch):
+    def port(job, step):
+        step_of_srun(monkeypatch, STEP_TASKS_PER_NODE="4", JOB_ID=str(job), STEP_ID=str(step))
+        return _environment_of("srun").main_port
+
+    found = [port(job, step) for job in (*range(99_990, 100_010), 109_995) for step in range(8)]
+    assert len(set(found)) == len(found)
+    assert all(15_000 <= each < 32_000 for each in found)
+    monkeypatch.setenv("MASTER_PORT", "12345")
+    assert _environment_of("srun").main_port == 12345
 
 
 def test_gpus_that_are_not_there_are_refused(monkeypatch):
@@ -59,3 +83,22 @@ def test_a_group_of_one_process_is_one_process(tmp_path):
     finally:
         torch.distributed.destroy_process_group()
     assert weights(tmp_path / "auto") == weights(tmp_path / "ddp")
+
+
+BLOCKED = """
+import signal, sys, time
+from neurocontrast.training import interruption
+from neurocontrast.training.interruption import suspending, suspending_where_blocked
+interruption._SECONDS_TO_RETURN = 0.2
+with suspending(), suspending_where_blocked(is_first=sys.argv[1] == "0"):
+    signal.signal(signal.SIGUSR1, lambda number, frame: None)  # as if no handler were run
+    signal.raise_signal(signal.SIGUSR1)
+    time.sleep(30)
+"""
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_sigusr1_ends_a_process_whose_handler_is_not_run(rank):
+    done = subprocess.run([sys.executable, "-c", BLOCKED, rank], capture_output=True, text=True, check=False)
+    assert done.returncode == 75
+    assert done.stderr.count("stopped by SIGUSR1 with nothing to save") == (rank == "0")

@@ -7,11 +7,11 @@ import pytest
 import torch
 from tiny import N_SCANS, Contrast, Images, after, data, model, rows_of, run, settings, views, weights
 
+from neurocontrast.collectives import Processes
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingInterrupted, TrainingSuspended
 from neurocontrast.progress import SILENT
 from neurocontrast.training import fit, launch
-from neurocontrast.training.distributed import Processes
 from neurocontrast.training.interruption import suspending
 from neurocontrast.training.state import newest_checkpoint, save_checkpoint
 
@@ -59,9 +59,9 @@ def test_neither_validation_nor_probe_nor_readers_change_the_weights(tmp_path):
 def test_validation_views_are_those_of_a_fixed_epoch(tmp_path):
     seen = []
 
-    def recording(volumes, rows, *, epoch):
-        seen.append((epoch, tuple(rows.tolist())))
-        return views(volumes, rows, epoch=epoch)
+    def recording(volumes, names, *, epoch):
+        seen.append((epoch, tuple(int(name.removeprefix("sub-")) for name in names)))
+        return views(volumes, names, epoch=epoch)
 
     run(tmp_path, made_views=recording, epochs=2)
     validation = [epoch for epoch, rows in seen if rows[0] >= 10]
@@ -202,14 +202,14 @@ def test_metadata_of_the_batch_reach_the_objective(tmp_path):
 
     objective = Recording()
     age = 100 + torch.arange(N_SCANS, dtype=torch.float32)
-    rows_seen = []
+    seen = []
 
-    def recording(volumes, rows, *, epoch):
-        rows_seen.append(rows)
-        return views(volumes, rows, epoch=epoch)
+    def recording(volumes, names, *, epoch):
+        seen.append([int(name.removeprefix("sub-")) for name in names])
+        return views(volumes, names, epoch=epoch)
 
     run(tmp_path, objective=objective, given=data(metadata={"age": age}), made_views=recording, epochs=1)
-    assert objective.seen == age[rows_seen[-1]].tolist()
+    assert objective.seen == age[seen[-1]].tolist()
 
 
 def test_resume_on_other_software_warns(tmp_path, monkeypatch):

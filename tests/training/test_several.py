@@ -8,8 +8,7 @@ from safetensors.torch import load_file
 from several import finish, run_in, start
 from tiny import rows_of, weights
 
-from neurocontrast.collectives import of_all_processes, on_this_process_only
-from neurocontrast.training.distributed import Processes
+from neurocontrast.collectives import Processes, of_all_processes, on_this_process_only
 
 RATE = {"learning_rate": 1e-3}  # what rounding does to a steep loss grows with it
 
@@ -96,6 +95,19 @@ def test_signal_to_one_process_stops_all_at_the_same_batch_and_resumes_to_the_sa
     assert [code for code, _ in ended] == [0, 0], ended
     assert weights(tmp_path) == weights(two)
     assert rows_of(tmp_path) == rows_of(two)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{}, {"micro_batch_size": 1, "encoder": GROUP}], ids=["whole", "micro-batches"])
+def test_three_processes_resume_to_the_same_bytes(tmp_path, changes):
+    """The sum of three processes' gradients depends on where in a bucket a weight lies."""
+    changes = {**RATE, **changes, "batch_size": 8, "data": {"validation_rows": []}}
+    whole = run_in(3, tmp_path / "whole", **changes)
+    act = {"rank": "1", "call": 5 if "encoder" in changes else 2, "signal": signal.SIGUSR1}
+    assert [code for code, _ in finish(start(tmp_path / "cut", 3, act=act, **changes))] == [75] * 3
+    assert list((tmp_path / "cut/checkpoints").iterdir())
+    assert [code for code, _ in finish(start(tmp_path / "cut", 3, resume=True, **changes))] == [0] * 3
+    assert weights(tmp_path / "cut") == weights(whole)
 
 
 @pytest.mark.slow

@@ -79,17 +79,17 @@ class Contrast(torch.nn.Module):
         return {"mutual_information": np.log(len(z1)) - self(z1, z2, metadata)}
 
 
-def views(volumes, rows, *, epoch):
+def views(volumes, names, *, epoch):
     made = []
     for view in (0, 1):
         shape = volumes.shape[1:]
-        noise = [derive_generator("view", epoch, row, view).standard_normal(shape) for row in rows.tolist()]
+        noise = [derive_generator("view", epoch, int(name[4:]), view).standard_normal(shape) for name in names]
         made.append(volumes + 0.5 * torch.tensor(np.stack(noise), dtype=torch.float32))
     return tuple(made)
 
 
-def views_of_pictures(pictures, rows, *, epoch):
-    return tuple(view.clamp(0, 1) for view in views(pictures.float() / 255, rows, epoch=epoch))
+def views_of_pictures(pictures, names, *, epoch):
+    return tuple(view.clamp(0, 1) for view in views(pictures.float() / 255, names, epoch=epoch))
 
 
 def data(**changes):
@@ -168,11 +168,11 @@ def after(n_batches, action):
     """Views that act when they are asked for the n-th batch."""
     calls = []
 
-    def acting(volumes, rows, *, epoch):
+    def acting(volumes, names, *, epoch):
         calls.append(epoch)
         if len(calls) == n_batches:
             action()
-        return views(volumes, rows, epoch=epoch)
+        return views(volumes, names, epoch=epoch)
 
     return acting
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
 from neurocontrast.data.problems import shown
 from neurocontrast.exceptions import DataError
 
-__all__ = ["check_kind", "is_image_path", "split_image_path"]
-
-if TYPE_CHECKING:
-    from neurocontrast.data.cohort import Cohort
+__all__ = ["is_image_path", "split_image_path"]
 
 _IMAGE_PATH = re.compile(r"(?P<store>.+\.npy)#(?P<index>[0-9]{1,18})", re.IGNORECASE | re.DOTALL)
 
@@ -45,22 +41,3 @@ def split_image_path(text: str) -> tuple[Path, int]:
     if match is None:
         raise DataError(f"an image's path is that of a store and an index, such as 'images.npy#17'. Got {shown(text)}.")
     return Path(match["store"]), int(match["index"])
-
-
-def check_kind(cohort: Cohort, wanted: Literal["volumes", "images"]) -> Cohort:
-    """Return a cohort if its rows are of the kind that is wanted.
-
-    Raises
-    ------
-    DataError
-        Naming the first row that is not.
-    """
-    names = {"volumes": "scans of brains", "images": "images of a store, as `neurocontrast images` writes them,"}
-    for participant, path in zip(cohort.table["participant_id"], cohort.table["path"], strict=True):
-        found: Literal["volumes", "images"] = "images" if is_image_path(str(path)) else "volumes"
-        if found != wanted:
-            raise DataError(
-                f"{cohort.source.name}: {names[wanted]} are wanted, because data.kind is '{wanted}' or the run was "
-                f"trained on them, and '{participant}' is {shown(path, 200)}. To train on it, set data.kind to {found}."
-            )
-    return cohort

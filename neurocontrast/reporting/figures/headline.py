@@ -18,7 +18,7 @@ from neurocontrast.reporting.metrics import (
     number_text,
     point_estimate,
 )
-from neurocontrast.reporting.style import BASELINE, CHANCE, INK, MAIN, WIDTH, Picture, plain_label, styled
+from neurocontrast.reporting.style import BASELINE, CHANCE, INK, MAIN, VOXELS, WIDTH, Picture, plain_label, styled
 
 __all__ = ["draw_headline"]
 
@@ -30,17 +30,18 @@ def draw_headline(files: EvaluationFiles) -> Picture | None:
     if key is None or point_estimate(files.metrics[key]) is None:
         return None
     rows = _rows(files, key)
-    increment = files.increment.get(key) or {}
-    has_difference = increment.get("difference") is not None
-    figure = Figure(figsize=(WIDTH, 2.5 if has_difference else 1.7), layout="constrained")
+    differences = _difference_rows(files, key)
+    n, has_difference = len(rows), len(differences) > 0
+    height = (2.5 if has_difference else 1.7) + (0.7 if files.voxels else 0.0)
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(
-        2 if has_difference else 1, 1, squeeze=False, height_ratios=[2, 1] if has_difference else [1]
+        2 if has_difference else 1, 1, squeeze=False, height_ratios=[n, len(differences)] if has_difference else [1]
     )
     _draw_models(panels[0, 0], rows, key, chance_level(key, len(files.classes)))
     if has_difference:
-        rows = pd.concat([rows, _difference_row(increment)], ignore_index=True)
-        _draw_difference(panels[1, 0], rows.iloc[-1], key)
+        rows = pd.concat([rows, differences], ignore_index=True)
+        _draw_differences(panels[1, 0], differences, key)
     return Picture(
         "headline", figure, alt=_alt(rows, key), caption=_caption(files, key), numbers=rows.drop(columns="color")
     )
@@ -51,6 +52,8 @@ def _rows(files: EvaluationFiles, key: str) -> pd.DataFrame:
     models = [("Embedding", files.metrics[key], MAIN)]
     if files.baseline.get(key):
         models.append((f"Only {covariates}", files.baseline[key], BASELINE))
+    if files.voxels.get(key):
+        models.append(("Only voxels (PCA)", files.voxels[key], VOXELS))
     return pd.DataFrame(
         [
             {"model": name, "value": point_estimate(values), **_ends(values.get("interval")), "color": color}
@@ -59,9 +62,19 @@ def _rows(files: EvaluationFiles, key: str) -> pd.DataFrame:
     )
 
 
-def _difference_row(increment: dict) -> pd.DataFrame:
-    row = {"model": "Difference", "value": float(increment["difference"]), **_ends(increment.get("interval"))}
-    return pd.DataFrame([row | {"color": INK}])
+def _difference_rows(files: EvaluationFiles, key: str) -> pd.DataFrame:
+    """Return the embedding minus each baseline, as far as they are defined."""
+    named = [("Difference", files.increment.get(key), INK)]
+    if files.voxels_increment:
+        named = [("Minus covariates", files.increment.get(key), BASELINE)]
+        named += [("Minus voxels (PCA)", files.voxels_increment.get(key), VOXELS)]
+    return pd.DataFrame(
+        [
+            {"model": name, "value": float(found["difference"]), **_ends(found.get("interval")), "color": color}
+            for name, found, color in named
+            if found and found.get("difference") is not None
+        ]
+    )
 
 
 def _ends(interval: list | None) -> dict[str, float]:
@@ -85,11 +98,12 @@ def _draw_models(axes: Axes, rows: pd.DataFrame, key: str, chance: float | None)
     axes.grid(axis="y", visible=False)
 
 
-def _draw_difference(axes: Axes, row: pd.Series, key: str) -> None:
-    _draw_interval(axes, row, 0, marker="s", filled=True)
+def _draw_differences(axes: Axes, rows: pd.DataFrame, key: str) -> None:
+    for position, row in enumerate(rows.itertuples()):
+        _draw_interval(axes, row, position, marker="s", filled=True)
     axes.axvline(0, color=CHANCE, linestyle=":", linewidth=1.3)
-    axes.set_yticks([0], ["Difference"])
-    axes.set(ylim=(0.7, -0.7), xlabel=f"Difference in {describe_metric(key).name} (0 = nothing added)")
+    axes.set_yticks(range(len(rows)), list(rows["model"]))
+    axes.set(ylim=(len(rows) - 0.3, -0.7), xlabel=f"Difference in {describe_metric(key).name} (0 = nothing added)")
     axes.grid(axis="y", visible=False)
     axes.margins(x=0.12)
     axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))

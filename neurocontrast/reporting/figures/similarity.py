@@ -20,7 +20,7 @@ from neurocontrast.reporting.style import (
     styled,
 )
 
-__all__ = ["cosine_matrix", "cosine_range", "draw_class_cosines", "draw_nearest_cosines"]
+__all__ = ["cosine_matrix", "draw_class_cosines", "draw_nearest_cosines"]
 
 MAX_CELLS, MAX_NAMED = 12, 60
 """Classes up to which cells have figures, and up to which axes have names."""
@@ -36,26 +36,15 @@ def cosine_matrix(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @styled
-def draw_class_cosines(
-    table: pd.DataFrame,
-    *,
-    name: str = "similarity",
-    title: str = "",
-    items: str = "scans",
-    limits: tuple[float, float] | None = None,
-) -> Picture:
+def draw_class_cosines(table: pd.DataFrame, *, items: str = "scans") -> Picture:
     """Draw the mean cosine of each class (rows, tested) with each (columns, trained).
 
     Parameters
     ----------
     table : DataFrame
         ``class, reference, cosine``: ``similarity.tsv``.
-    name, title : str
-        Of the figure's file, and above it.
     items : str
         What the rows are: scans or images.
-    limits : tuple of float, optional
-        Ends of the colours, for several figures that are to be compared; the data's own by default.
     """
     square = cosine_matrix(table)
     numbers = square.to_numpy(dtype=float)
@@ -63,19 +52,18 @@ def draw_class_cosines(
     side = float(np.clip(2.4 + 0.34 * n_classes, 3.6, 8.0))
     figure, axes = new_figure(height=side * 0.9, width=side + 0.6)
     known = numbers[np.isfinite(numbers)]
-    low, high = limits if limits is not None else (known.min(initial=1.0), known.max(initial=-1.0))
+    low, high = known.min(initial=1.0), known.max(initial=-1.0)
     drawn = axes.imshow(numbers, cmap="cividis", vmin=low, vmax=max(high, low + 1e-6), interpolation="none")
     _write_cells(axes, square, (low + high) / 2)
     axes.set(xlabel="Class in training", ylabel="Class in the test")
-    axes.set_title(title)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
     figure.colorbar(drawn, ax=axes, shrink=0.7, pad=0.02).set_label("Mean cosine")
     return Picture(
-        name,
+        "similarity",
         figure,
-        alt=f"{title or 'Mean cosine of each class with each'}. {_alt(square)}",
+        alt=f"Mean cosine of each class with each. {_alt(square)}",
         caption=f"Mean cosine of the features of each class's test {items} with each class's training {items}.",
         numbers=table[[column for column in ("class", "reference", "cosine", "n_pairs") if column in table]],
     )
@@ -97,25 +85,18 @@ def _write_cells(axes: Axes, square: pd.DataFrame, middle: float) -> None:
 
 
 @styled
-def draw_nearest_cosines(
-    table: pd.DataFrame, *, name: str = "cosines", title: str = "", items: str = "scans",
-    limits: tuple[float, float] | None = None,
-) -> Picture:  # fmt: skip
+def draw_nearest_cosines(table: pd.DataFrame, *, items: str = "scans") -> Picture:
     """Draw histograms of the nearest cosine within the own class (target) and outside of it (noise).
 
     Parameters
     ----------
     table : DataFrame
         ``neighbour, low, high, n``: ``cosines.tsv``.
-    name, title : str
-        Of the figure's file, and above it.
     items : str
         What the rows are: scans or images.
-    limits : tuple of float, optional
-        Ends of the cosines, for several figures that are to be compared; the data's own by default.
     """
     figure, axes = new_figure(height=3.6)
-    low, high = cosine_range(table) if limits is None else limits
+    low, high = _cosine_range(table)
     n_bins = ((table["neighbour"] == "target") & (table["high"] > low) & (table["low"] < high)).sum()
     width = max(1, int(n_bins) // MAX_BINS)
     medians = {which: _median(table[table["neighbour"] == which]) for which in ("target", "noise")}
@@ -133,12 +114,11 @@ def draw_nearest_cosines(
     axes.set_xlim(low - 0.05 * (high - low), min(high + 0.05 * (high - low), 1.0 + 0.01 * (high - low)))
     axes.set_ylim(bottom=0)
     axes.axhline(0, color=CHANCE, linewidth=0.8)
-    axes.set_title(title)
     legend_below(figure, axes, n_columns=1)
     return Picture(
-        name,
+        "cosines",
         figure,
-        alt=f"{title or 'Histograms of nearest cosines'}: median {medians['target']:.2f} with the own class, "
+        alt=f"Histograms of nearest cosines: median {medians['target']:.2f} with the own class, "
         f"{medians['noise']:.2f} with another.",
         caption=f"Cosine of the test {items} with the nearest training {items} of their own class and of any other; "
         "dotted: medians of the bins. Where the two overlap, neighbours do not tell the classes.",
@@ -146,7 +126,7 @@ def draw_nearest_cosines(
     )
 
 
-def cosine_range(table: pd.DataFrame) -> tuple[float, float]:
+def _cosine_range(table: pd.DataFrame) -> tuple[float, float]:
     """Return the ends of the bins that hold something; all bins' where none does."""
     used = table[table["n"] > 0] if (table["n"] > 0).any() else table
     return float(used["low"].min()), float(used["high"].max())

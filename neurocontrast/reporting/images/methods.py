@@ -113,7 +113,7 @@ def _views(files: EvaluationFiles, cite: Citations) -> str:
 def _evaluation(files: EvaluationFiles, cite: Citations) -> str:
     probe = files.summary.get("probe") or {}
     name = probe.get("name")
-    by = ", fitted to its optimum by Newton's method" if name == "logistic" else ""
+    by = ", fitted to its optimum by Newton's method" if name == "logistic" and not probe.get("own") else ""
     by = f" with a cosine schedule {cite('cosine')}" if name == "sgd" else by
     text = f"{capitalise(files.target)} was predicted from the standardised features by {probe_details(files, by)}. "
     if files.fixed:

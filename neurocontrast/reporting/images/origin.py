@@ -88,6 +88,9 @@ def augment_text(augment: Any) -> str:
     """Name the operations that make a view, in the order of the record; empty where none is recorded."""
     if not isinstance(augment, Mapping):
         return ""
+    if augment.get("transforms"):
+        names = [str(step.get("_target_")).rpartition(".")[2] for step in augment["transforms"]]
+        return f"transforms of the study's own ({join_words(names)})"
     parts = []
     for key, settings in augment.items():
         if key == "kind" or settings is None:

@@ -82,6 +82,21 @@ def _cards(files: EvaluationFiles, key: str) -> list[Card]:
             if increment
             else "not computed",
         ),
+        *_voxels_card(files, key),
+    ]
+
+
+def _voxels_card(files: EvaluationFiles, key: str) -> list[Card]:
+    voxels = files.voxels.get(key)
+    if not voxels:
+        return []
+    heading = f"{describe_metric(key).name} of the voxels' principal components"
+    return [
+        Card(
+            capitalise(heading),
+            number_text(point_estimate(voxels), digits=2),
+            _detail(voxels.get("interval"), files, digits=2),
+        )
     ]
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from monai.transforms import Compose, Transform
+
 from neurocontrast.config import AnyDataSettings, DataSettings, ImageDataSettings
 from neurocontrast.encoders.weights import CONTRACT
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
@@ -22,13 +24,32 @@ class _KnowsIntakes(Protocol[_Found]):
     def intake_of(self, contract: Mapping[str, Any]) -> _Found: ...
 
 
-def kind_of(data: AnyDataSettings) -> Kind:
-    """Return the kind that the section ``data`` describes."""
-    return VolumeKind(data) if isinstance(data, DataSettings) else ImageKind(data)
+def kind_of(data: AnyDataSettings, *, transforms: Compose | None = None, augment: Transform | None = None) -> Kind:
+    """Return the kind that the section ``data`` describes.
+
+    Parameters
+    ----------
+    data : DataSettings or ImageDataSettings
+        The section.
+    transforms, augment : optional
+        Transforms from Python for what the section and ``augment`` call ``[{_target_: python}]``.
+
+    Raises
+    ------
+    ConfigError
+        For `transforms` of natural images, which a store holds as they are.
+    """
+    if isinstance(data, DataSettings):
+        return VolumeKind(data, transforms, augment)
+    if transforms is not None:
+        raise ConfigError("transforms: are for scans (data.kind: volumes). Natural images are prepared by `images`.")
+    return ImageKind(data, augment)
 
 
-def kind_of_run(contract: Mapping[str, Any], data: AnyDataSettings) -> Kind:
+def kind_of_run(contract: Mapping[str, Any], data: AnyDataSettings, *, transforms: Compose | None = None) -> Kind:
     """Return the kind of images that a run was trained on, where they are by the section ``data``.
+
+    `transforms` are those that the run was given from Python.
 
     Raises
     ------
@@ -39,7 +60,7 @@ def kind_of_run(contract: Mapping[str, Any], data: AnyDataSettings) -> Kind:
     """
     trained = contract["preprocessing"].get("kind", "volumes")
     if trained == data.kind:
-        return kind_of(data)
+        return kind_of(data, transforms=transforms)
     if trained not in ("volumes", "images"):
         raise CheckpointError(f"{CONTRACT}: preprocessing.kind {trained!r} is not known. Upgrade neurocontrast.")
     if "kind" in data.model_fields_set:
@@ -49,9 +70,9 @@ def kind_of_run(contract: Mapping[str, Any], data: AnyDataSettings) -> Kind:
         )
     common = {"images_root": data.images_root, "n_workers": data.n_workers}
     return (
-        VolumeKind(DataSettings(**common))
+        kind_of(DataSettings(**common), transforms=transforms)
         if trained == "volumes"
-        else ImageKind(ImageDataSettings(kind="images", **common))
+        else kind_of(ImageDataSettings(kind="images", **common), transforms=transforms)
     )
 
 

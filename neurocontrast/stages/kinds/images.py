@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from monai.transforms import Transform
 
-from neurocontrast.augment import ImageAugmentSettings, TwoImageViews
 from neurocontrast.config import Config, ImageDataSettings
 from neurocontrast.data import Cohort, read_cohort
 from neurocontrast.data.images import ImageDataset, split_image_path
-from neurocontrast.data.images.paths import check_kind
 from neurocontrast.data.vectors import read_vectors
 from neurocontrast.encoders import Encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import Progress
-from neurocontrast.stages.kinds.kind import Pending, StrPath
+from neurocontrast.stages.kinds.kind import Pending, StrPath, check_augment, check_kind, record_of, two_views
 from neurocontrast.training import Views
+from neurocontrast.transforms import ImageAugmentSettings, RandImageViewd
 
 __all__ = ["TRANSFORM_VERSION", "ImageIntake", "ImageKind"]
 
@@ -162,6 +163,7 @@ class ImageKind:
     """Natural images as the section ``data`` describes them."""
 
     data: ImageDataSettings
+    augment: Transform | None = None
     how_to_be_smaller: ClassVar[str] = "Prepare smaller images (images.size)."
 
     def read_cohort(
@@ -181,7 +183,7 @@ class ImageKind:
         files = {
             name: folder / Path(what).expanduser() for name, what in self.data.vectors.items() if isinstance(what, str)
         }
-        return {
+        return record_of(self.augment) | {
             "stores": {digest_of_file(path): path.name for path in _stores_of(cohort)},
             "vectors": {digest_of_file(path): name for name, path in files.items()},
         }
@@ -194,6 +196,7 @@ class ImageKind:
         CheckpointError
             Naming it.
         """
+        check_augment(self.augment, provenance, folder)
         now = self.record(cohort)
         changed = [
             f"{name} holds other {what} than when it began"
@@ -207,8 +210,9 @@ class ImageKind:
                 "back the files it began with, or start another run."
             )
 
-    def intake(self) -> ImageIntake:
+    def intake(self, cohort: Cohort | None = None) -> ImageIntake:
         """Return what the configuration asks for, not fitted."""
+        del cohort
         return ImageIntake(self.data.standardise)
 
     def intake_of(self, contract: Mapping[str, Any]) -> ImageIntake:
@@ -218,7 +222,7 @@ class ImageKind:
     def views(self, settings: Config) -> Views:
         """Return the views of images."""
         assert isinstance(settings.augment, ImageAugmentSettings)
-        return TwoImageViews(settings.augment, seed=settings.seed)
+        return two_views(settings, self.augment, built_in=partial(RandImageViewd, "image"))
 
     def facts(self) -> dict[str, Any]:
         """Return how colours are standardised."""
@@ -233,8 +237,9 @@ class ImageKind:
         del cohort, clock
         return 0, 0.0, 0
 
-    def bytes_of_image(self) -> int:
+    def bytes_of_image(self, cohort: Cohort | None = None) -> int:
         """Return none besides the store."""
+        del cohort
         return 0
 
 

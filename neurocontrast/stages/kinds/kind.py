@@ -5,19 +5,36 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
+from monai.transforms import Compose, Transform
 
 from neurocontrast.config import Config
 from neurocontrast.data.batches import Images
 from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.images.paths import is_image_path
+from neurocontrast.data.problems import shown
 from neurocontrast.encoders import Encoder
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.progress import Progress
 from neurocontrast.training import Views
+from neurocontrast.transforms import TwoViews
+from neurocontrast.transforms.described import describe
+from neurocontrast.transforms.description import GIVEN
+from neurocontrast.transforms.targets import build_transforms
 
-__all__ = ["Intake", "Kind", "Pending", "StrPath"]
+__all__ = [
+    "Intake",
+    "Kind",
+    "Pending",
+    "StrPath",
+    "check_augment",
+    "check_kind",
+    "record_of",
+    "two_views",
+]
 
 StrPath = str | os.PathLike[str]
 
@@ -74,8 +91,8 @@ class Kind(Protocol):
     def check_unchanged(self, cohort: Cohort, provenance: Mapping[str, Any], folder: Path) -> None:
         """Refuse files that are not those a run began with."""
 
-    def intake(self) -> Intake:
-        """Return what the configuration asks for."""
+    def intake(self, cohort: Cohort | None = None) -> Intake:
+        """Return what the configuration asks for; transforms of a user's are tried on the cohort's first scan."""
 
     def intake_of(self, contract: Mapping[str, Any]) -> Intake:
         """Return what a run did, from its ``preprocessing`` and what was kept beside it; damaged is a `DataError`."""
@@ -96,5 +113,68 @@ class Kind(Protocol):
     def pending(self, cohort: Cohort, clock: Callable[[], float]) -> Pending:
         """Return what making a cohort's images ready will cost."""
 
-    def bytes_of_image(self) -> int:
+    def bytes_of_image(self, cohort: Cohort | None = None) -> int:
         """Return how much of that disk an image takes."""
+
+
+def two_views(settings: Config, given: Transform | None, *, built_in: Callable[[Any], Any]) -> Views:
+    """Return what makes two views by the section ``augment``: its operations, its transforms, or those given.
+
+    Raises
+    ------
+    ConfigError
+        For transforms that are refused, or came from Python and were not given again.
+    """
+    targets = settings.augment.transforms
+    if targets is None:
+        return TwoViews(built_in(settings.augment), seed=settings.seed)
+    if tuple(targets) != GIVEN:
+        return TwoViews(build_transforms(targets, source="augment.transforms"), seed=settings.seed)
+    if given is None:
+        raise ConfigError("augment.transforms: came from Python. Give them again: pretrain(..., augment=...).")
+    return TwoViews(given, seed=settings.seed)
+
+
+def record_of(augment: Any) -> dict[str, Any]:
+    """Return what ``provenance.json`` says of views that came from Python: their classes and settings."""
+    if augment is None:
+        return {}
+    try:
+        return {"augment": describe(augment)}
+    except DataError:  # something in it has no name, such as a lambda: the classes are what can be told
+        return {"augment": [type(each).__name__ for each in Compose(augment).flatten().transforms]}
+
+
+def check_augment(augment: Any, provenance: Mapping[str, Any], folder: Path) -> None:
+    """Refuse views from Python that are not those a run began with.
+
+    Raises
+    ------
+    CheckpointError
+        Where they differ in a class or a setting.
+    """
+    now = record_of(augment)
+    if augment is not None and now["augment"] != provenance.get("augment"):
+        raise CheckpointError(
+            f"{folder}: the run cannot continue, because it would not be the same run: augment has other transforms, "
+            "or other settings of them. Give what it began with, or start another run."
+        )
+
+
+def check_kind(cohort: Cohort, wanted: Literal["volumes", "images"]) -> Cohort:
+    """Return a cohort if its rows are of the kind that is wanted.
+
+    Raises
+    ------
+    DataError
+        Naming the first row that is not.
+    """
+    names = {"volumes": "scans of brains", "images": "images of a store, as `neurocontrast images` writes them,"}
+    for participant, path in zip(cohort.table["participant_id"], cohort.table["path"], strict=True):
+        found: Literal["volumes", "images"] = "images" if is_image_path(str(path)) else "volumes"
+        if found != wanted:
+            raise DataError(
+                f"{cohort.source.name}: {names[wanted]} are wanted, because data.kind is '{wanted}' or the run was "
+                f"trained on them, and '{participant}' is {shown(path, 200)}. To train on it, set data.kind to {found}."
+            )
+    return cohort

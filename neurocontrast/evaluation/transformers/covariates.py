@@ -1,0 +1,156 @@
+"""Covariates as a matrix of numbers, everything in it estimated on the training rows."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+
+from neurocontrast.evaluation.table import cell_texts, is_number
+
+__all__ = ["CovariateEncoder"]
+
+
+class CovariateEncoder(TransformerMixin, BaseEstimator):
+    """Encode age, sex, site and other covariates as a matrix of numbers.
+
+    A column of numbers stays one column, missing and infinite values filled with the training mean (`SimpleImputer`).
+    Any other column becomes one column for each value seen in training (`OneHotEncoder`), all zero for a value not
+    seen. Columns of numbers come first. This is scikit-learn's `ColumnTransformer` of both, without its cost in every
+    fold.
+
+    Parameters
+    ----------
+    add_indicator : bool, default=True
+        Whether a column with missing values in training gets another one that marks them. Without, a missing number is
+        at the training mean, and missing text has no value.
+
+    Attributes
+    ----------
+    numbers_, texts_ : list
+        Columns of numbers, and the others.
+    imputer_ : SimpleImputer
+        Of the columns of numbers; absent without such.
+    one_hot_ : OneHotEncoder
+        Of the other columns; absent without such.
+    n_features_in_ : int
+        Number of columns of `X`.
+    feature_names_in_ : array of str
+        Their names, where all of them are text.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from neurocontrast.evaluation import CovariateEncoder
+    >>> table = pd.DataFrame({"age": [20.0, 40.0, None], "sex": ["F", "M", "F"]})
+    >>> encoder = CovariateEncoder().fit(table)
+    >>> encoder.transform(table)
+    array([[20.,  0.,  1.,  0.],
+           [40.,  0.,  0.,  1.],
+           [30.,  1.,  1.,  0.]])
+    >>> encoder.get_feature_names_out().tolist()
+    ['age', 'missingindicator_age', 'sex_F', 'sex_M']
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"add_indicator": ["boolean"]}
+
+    def __init__(self, *, add_indicator: bool = True) -> None:
+        self.add_indicator = add_indicator
+
+    def fit(self, X: Any, y: Any = None) -> CovariateEncoder:  # noqa: ARG002
+        """Learn the means and the values of the columns.
+
+        Parameters
+        ----------
+        X : DataFrame or array (n, q)
+            Covariates.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        table = self._read(X, reset=True)
+        self._columns = list(table)
+        self.numbers_ = [name for name in table if is_number(table[name])]
+        texts = {name: cell_texts(table[name]) for name in table if name not in self.numbers_}
+        levels = {name: sorted({text for text in found if text is not None}) for name, found in texts.items()}
+        self.texts_ = [name for name in texts if self.add_indicator or levels[name]]
+        if self.numbers_:
+            self.imputer_ = SimpleImputer(add_indicator=self.add_indicator, keep_empty_features=True)
+            self.imputer_.fit(_numbers(table, self.numbers_))
+        if self.texts_:
+            known = "auto" if self.add_indicator else [np.array(levels[name], dtype=object) for name in self.texts_]
+            self.one_hot_ = OneHotEncoder(categories=known, handle_unknown="ignore", sparse_output=False)
+            self.one_hot_.fit(_texts(table, self.texts_))
+        return self
+
+    def transform(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return the covariates as numbers.
+
+        Parameters
+        ----------
+        X : DataFrame or array (n, q)
+            Covariates, as in `fit`.
+
+        Returns
+        -------
+        array (n, n columns)
+        """
+        check_is_fitted(self)
+        table = self._read(X, reset=False)
+        parts = [np.zeros((len(table), 0))]
+        if self.numbers_:
+            parts.append(self.imputer_.transform(_numbers(table, self.numbers_)))
+        if self.texts_:
+            parts.append(self.one_hot_.transform(_texts(table, self.texts_)))
+        return np.hstack(parts)
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """Return a name for each column of the matrix.
+
+        Parameters
+        ----------
+        input_features : array of str, optional
+            Names of the columns of `X`; those seen in `fit` by default.
+        """
+        check_is_fitted(self)
+        name_of = dict(zip(self._columns, _check_feature_names_in(self, input_features), strict=True))
+        found: list[str] = []
+        if self.numbers_:
+            found += list(self.imputer_.get_feature_names_out([name_of[name] for name in self.numbers_]))
+        if self.texts_:
+            found += list(self.one_hot_.get_feature_names_out([name_of[name] for name in self.texts_]))
+        return np.array(found, dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        """Return what scikit-learn wants to know: text and missing values are welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
+
+    def _read(self, X: Any, *, reset: bool) -> pd.DataFrame:
+        if isinstance(X, pd.DataFrame):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return X
+        array = validate_data(self, X, dtype=None, ensure_all_finite="allow-nan", reset=reset)
+        return pd.DataFrame(array).infer_objects()
+
+
+def _numbers(table: pd.DataFrame, names: list[Any]) -> npt.NDArray[np.float64]:
+    found = table[names].to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def _texts(table: pd.DataFrame, names: list[Any]) -> npt.NDArray[np.object_]:
+    found = np.empty((len(table), len(names)), dtype=object)
+    for place, name in enumerate(names):
+        found[:, place] = cell_texts(table[name])
+    return found

@@ -1,0 +1,217 @@
+"""Kernels on one metadata column, with its missing values."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata
+
+__all__ = ["ColumnKernel"]
+
+_STREAMED_SCANS = 1024
+
+
+class ColumnKernel(Kernel):
+    """A kernel on one metadata column.
+
+    Parameters
+    ----------
+    column : str
+        The metadata column.
+    missing : {"error", "marginal"}
+        What a missing value does. ``"error"`` refuses it. ``"marginal"`` keeps the scan: a pair with a
+        missing side takes the mean of this factor over all ordered pairs of observed scans of the
+        batch (a scan with itself included, so that it does not matter whether the batch is counted once
+        or as two views); without any observed scan it takes 1.
+    """
+
+    kind: Kind = "continuous"
+
+    def __init__(self, column: str, *, missing: Literal["error", "marginal"] = "error") -> None:
+        super().__init__()
+        if not isinstance(column, str) or not column:
+            raise ConfigError(f"column must be the name of a metadata column, got {column!r}.")
+        if missing not in ("error", "marginal"):
+            raise ConfigError(
+                f"missing must be one of {one_of(['error', 'marginal'])}, got {missing!r}."
+                f"{suggestion(str(missing), ['error', 'marginal'])}"
+            )
+        self.column = column
+        self.missing = missing
+
+    @property
+    def columns(self) -> dict[str, Kind]:
+        """The one column, and how it is read."""
+        return {self.column: self.kind}
+
+    @property
+    def supremum(self) -> float:
+        """‖w‖∞ = 1."""
+        return 1.0
+
+    @property
+    def nonnegative(self) -> bool:
+        """True: w ≥ 0."""
+        return True
+
+    def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:  # noqa: ARG002
+        """‖w‖∞, here the same for every batch."""
+        return self.supremum
+
+    def fit(self, metadata: Metadata) -> Kernel:  # noqa: ARG002
+        """Nothing to fit; returns itself."""
+        return self
+
+    def values(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
+        """The column as (n, p), or an error that names it."""
+        if self.column not in metadata:
+            raise DataError(
+                f"metadata has no column '{self.column}', which {type(self).__name__} needs; it has "
+                f"{one_of(metadata) or 'none'}.{suggestion(self.column, metadata)}"
+            )
+        column = metadata[self.column]
+        if not isinstance(column, Tensor) or column.ndim not in (1, 2):
+            found = f"shape {tuple(column.shape)}" if isinstance(column, Tensor) else type(column).__name__
+            raise DataError(f"metadata['{self.column}'] must be a tensor of shape (n,) or (n, p), got {found}.")
+        column = column.detach()
+        if self.kind == "continuous":
+            if dtype is None:
+                dtype = column.dtype if column.dtype in (torch.float32, torch.float64) else torch.float32
+            column = column.to(dtype)
+        return column if column.ndim == 2 else column.unsqueeze(1)
+
+    def observed(self, values: Tensor) -> Tensor:
+        """Which rows of (n, p) values have nothing missing."""
+        return ~values.isnan().any(dim=1)
+
+    def is_complete(self, values: Tensor) -> bool:
+        """Whether no row of (n, p) values has anything missing."""
+        return not values.isnan().any()
+
+    @abstractmethod
+    def scaled(self, values: Tensor) -> Tensor:
+        """What of the (n, p) values is computed once a batch, such as y/σ."""
+
+    @abstractmethod
+    def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
+        """The formula: (n, p) and (m, p) features to a fresh (n, m) tensor."""
+
+    def bind(
+        self,
+        rows: Metadata,
+        cols: Metadata,
+        *,
+        batch: Metadata | None = None,
+        dtype: torch.dtype | None = None,
+        offset: int | None = None,  # noqa: ARG002
+    ) -> Block:
+        """Prepare the column once, and return the function that computes any block of weights."""
+        row_values = self.values(rows, dtype=dtype)
+        col_values = row_values if cols is rows else self.values(cols, dtype=dtype)
+        if row_values.shape[1] != col_values.shape[1]:
+            raise DataError(
+                f"metadata['{self.column}'] has {row_values.shape[1]} dimensions in rows and "
+                f"{col_values.shape[1]} in cols; both must have as many."
+            )
+        dtype = dtype or (row_values.dtype if row_values.is_floating_point() else torch.float32)
+        if self.missing == "error":
+            a = self._complete(row_values)
+            b = a if col_values is row_values else self._complete(col_values)
+            return lambda i, j: _exact(self.weights, a[i], b[j], dtype)
+        return self._bind_marginal(row_values, col_values, batch, dtype)
+
+    def _complete(self, values: Tensor) -> Tensor:
+        """Features of values of which none is missing; a missing one is an error, on accelerators NaN weights."""
+        if values.device.type == "cpu" and not torch.compiler.is_compiling() and not self.is_complete(values):
+            raise DataError(self._missing_message((~self.observed(values)).nonzero()[:, 0].tolist(), None))
+        return self.scaled(values)
+
+    def _bind_marginal(self, rows: Tensor, cols: Tensor, batch: Metadata | None, dtype: torch.dtype) -> Block:
+        a, seen_a = self._observed_features(rows)
+        b, seen_b = (a, seen_a) if cols is rows else self._observed_features(cols)
+        if batch is None:
+            mean = self._observed_mean(a, seen_a, b, seen_b, dtype)
+        else:
+            c, seen_c = self._observed_features(self.values(batch, dtype=dtype))
+            mean = self._observed_mean(c, seen_c, c, seen_c, dtype)
+
+        def block(i: slice, j: slice) -> Tensor:
+            both = seen_a[i].unsqueeze(1) & seen_b[j]
+            return torch.where(both, _exact(self.weights, a[i], b[j], dtype), mean)
+
+        return block
+
+    def _observed_features(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        seen = self.observed(values)
+        return self.scaled(values.masked_fill(~seen.unsqueeze(1), 0)), seen
+
+    def _observed_mean(self, a: Tensor, seen_a: Tensor, b: Tensor, seen_b: Tensor, dtype: torch.dtype) -> Tensor:
+        """Mean weight over observed pairs, in O(n) memory: blocks are summed and dropped."""
+        row_means = a.new_zeros(len(a), dtype=dtype)
+        n_cols = seen_b.sum().clamp_min(1)
+        for start in range(0, len(a), _STREAMED_SCANS):
+            i = slice(start, start + _STREAMED_SCANS)
+            for first in range(0, len(b), _STREAMED_SCANS):
+                j = slice(first, first + _STREAMED_SCANS)
+                row_means[i] += _exact(self.weights, a[i], b[j], dtype).mul_(seen_b[j]).sum(1) / n_cols
+        mean = (row_means * seen_a).sum() / seen_a.sum().clamp_min(1)
+        return torch.where(seen_a.any() & seen_b.any(), mean, 1.0)
+
+    def check(self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False) -> None:
+        """Refuse missing values (unless ``missing="marginal"``), infinite ones and, if asked, weights below zero."""
+        values = self.values(metadata)
+        if self.kind == "continuous" and values.isinf().any():
+            rows = values.isinf().any(dim=1).nonzero()[:, 0].tolist()
+            raise DataError(f"Column '{self.column}' is infinite for {_listed(rows, names)}; give finite values.")
+        seen = self.observed(values)
+        if self.missing == "error" and not seen.all():
+            raise DataError(self._missing_message((~seen).nonzero()[:, 0].tolist(), names))
+        if nonnegative and not self.nonnegative:
+            self._check_sign(values, seen, names)
+
+    def _check_sign(self, values: Tensor, seen: Tensor, names: Sequence[str] | None) -> None:
+        kept = seen.nonzero()[:, 0]
+        a = self.scaled(values[kept])
+        lowest, pair = math.inf, (0, 0)
+        for start in range(0, len(a), _STREAMED_SCANS):
+            weights = _exact(self.weights, a[start : start + _STREAMED_SCANS], a, a.dtype)
+            value, position = weights.flatten().min(0)
+            if value < lowest:
+                i, j = divmod(int(position), len(a))
+                lowest, pair = float(value), (int(kept[start + i]), int(kept[j]))
+        if lowest < 0:
+            raise DataError(
+                f"The {type(self).__name__} kernel on '{self.column}' goes down to {lowest:.3g} (between "
+                f"{_listed(sorted(set(pair)), names)}), but this loss needs weights of at least 0. Use a Gaussian "
+                "or Laplacian kernel, or shift the column so that no product is negative."
+            )
+
+    def _missing_message(self, rows: list[int], names: Sequence[str] | None) -> str:
+        return (
+            f"Column '{self.column}' is missing for {_listed(rows, names)}. Fill it in, leave these out, or use "
+            "missing='marginal', which keeps them and takes the mean weight of this column in their place."
+        )
+
+
+def _listed(rows: list[int], names: Sequence[str] | None) -> str:
+    shown = [names[row] if names is not None else str(row) for row in rows[:20]]
+    more = f" and {len(rows) - 20} more" if len(rows) > 20 else ""
+    return f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}: {', '.join(shown)}{more}"
+
+
+def _exact(
+    weights: Callable[[Tensor, Tensor, torch.dtype], Tensor], a: Tensor, b: Tensor, dtype: torch.dtype
+) -> Tensor:
+    """Compute weights without gradient and without autocast's half precision."""
+    with torch.no_grad():
+        if torch.is_autocast_enabled(a.device.type):
+            with torch.autocast(a.device.type, enabled=False):
+                return weights(a, b, dtype)
+        return weights(a, b, dtype)

@@ -1,0 +1,222 @@
+"""Voxels of the evaluated scans, read once at a coarse grid, for the baseline of their principal components."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import nibabel as nib
+import numpy as np
+import numpy.typing as npt
+
+from neurocontrast.data.cohort import read_cohort
+from neurocontrast.data.parallel import map_files
+from neurocontrast.data.problems import shown
+from neurocontrast.evaluation import Study
+from neurocontrast.evaluation.notices import Notice
+from neurocontrast.evaluation.table import row_names
+from neurocontrast.evaluation.voxels import Voxels, voxel_products
+from neurocontrast.exceptions import DataError
+from neurocontrast.progress import Progress
+
+__all__ = ["MAX_BYTES", "SPACING_MM", "with_voxels"]
+
+SPACING_MM = 4
+"""Voxel size of the grid on which scans are compared."""
+BOX_MM = (192.0, 228.0, 192.0)
+"""Around the centre of scans that are not in MNI space; every usual template fits."""
+MAX_BYTES = 4 * 1024**3
+"""With more than this in memory, voxels (float32) and products of scans (float64), there is no such baseline."""
+_MNI = 4
+"""The code by which a NIfTI header says that its coordinates are those of the MNI152 template."""
+
+
+def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> Study:
+    """Return the study with the voxels of its scans, where these are at hand and not switched off.
+
+    Raises
+    ------
+    DataError
+        Where voxels are asked for (``voxels=on``, or `scans`) and scans are not there or cannot be read: all at once.
+    """
+    settings = study.settings
+    asked = settings.voxels == "on" or settings.scans is not None
+    trained_on = ((info.get("run") or {}).get("preprocessing") or {}).get("kind", "volumes")
+    if settings.voxels == "off" or (not asked and (study.fixed or trained_on == "images")):
+        return study
+    try:
+        if study.fixed or trained_on == "images":
+            raise DataError("voxels: this baseline is for scans of brains in cross-validation. Leave voxels out.")
+        paths = _find_scans(study, asked=asked)
+        if not paths:
+            return study
+        return replace(study, voxels=_read(paths, study, _array_spacing(info), progress))
+    except DataError as error:
+        if asked:
+            raise
+        notice = Notice("voxels_left_out", f"There is no baseline of voxels. {error}")
+        return replace(study, notices=[*study.notices, notice])
+
+
+def _find_scans(study: Study, *, asked: bool) -> list[str]:
+    """Return the file of each scan; none where no scan is where the table says, and nobody asked for them."""
+    table = study.table
+    if study.settings.scans is not None:
+        listed = read_cohort(study.settings.scans).table
+        path_of = dict(zip(zip(listed["participant_id"], listed["session"], strict=True), listed["path"], strict=True))
+        paths = [path_of.get(key, "") for key in zip(table["participant_id"], table["session"], strict=True)]
+        where, remedy = f"in scans '{Path(study.settings.scans).name}'", "Add them, or leave them out with where."
+    else:
+        # A relative path would be taken from wherever the command happens to run.
+        paths = [path if path and Path(path).is_absolute() and Path(path).is_file() else "" for path in table["path"]]
+        where, remedy = "where the embeddings table says", "Name a table of the same scans (--scans)."
+        if not any(paths) and not asked:
+            return []
+    absent = [row for row, path in enumerate(paths) if not path]
+    if absent:
+        raise DataError(
+            f"voxels: {len(absent)} of {len(paths)} scans are not {where} ({', '.join(row_names(table, absent[:5]))}). "
+            + remedy
+        )
+    return [str(path) for path in paths]
+
+
+def _array_spacing(info: Mapping[str, Any]) -> tuple[float, ...] | None:
+    """Return the voxel size of ``.npy`` scans: that of the run, which took them as they are."""
+    spacing = ((info.get("run") or {}).get("preprocessing") or {}).get("spacing_mm")
+    if spacing is None:
+        return None
+    return (float(spacing),) * 3 if isinstance(spacing, int | float) else tuple(map(float, spacing))
+
+
+def _read(paths: list[str], study: Study, spacing: tuple[float, ...] | None, progress: Progress) -> Voxels:
+    headers = [_read_header(path) for path in paths]
+    in_mni = all(header == _MNI for header in headers)
+    n_voxels = int(np.asarray(_masker(in_mni).mask_img_.dataobj).astype(bool).sum())
+    n_bytes = 4 * n_voxels * len(paths) + 8 * len(paths) ** 2
+    if n_bytes > MAX_BYTES:
+        raise DataError(
+            f"voxels: {len(paths)} scans of {n_voxels} voxels at {SPACING_MM:g} mm take {n_bytes / 1024**3:.1f} GiB of "
+            f"memory, more than {MAX_BYTES / 1024**3:g}. Evaluate fewer scans (where), or set voxels=off."
+        )
+    values = np.empty((len(paths), n_voxels), dtype=np.float32)
+    problems: dict[int, str] = {}
+    tasks = [(row, path, in_mni, spacing) for row, path in enumerate(paths)]
+    with progress.task("Reading voxels", len(paths), "scans") as task:
+        for row, found in map_files(_read_row, tasks, n_workers=study.settings.n_jobs, option="evaluation.n_jobs"):
+            if isinstance(found, str):
+                problems[row] = found
+            else:
+                values[row] = found
+            task.advance()
+    if problems:
+        names = row_names(study.table, sorted(problems))
+        listed = [f"{name}: {problems[row]}" for name, row in zip(names, sorted(problems), strict=True)]
+        more = f"\n  … and {len(listed) - 20} more" if len(listed) > 20 else ""
+        raise DataError(f"voxels: {len(listed)} scans cannot be used:\n  " + "\n  ".join(listed[:20]) + more)
+    about = {
+        "spacing_mm": SPACING_MM,
+        "mask": "MNI152 brain" if in_mni else "box of {:g} × {:g} × {:g} mm around the centre".format(*BOX_MM),
+        "n_voxels": n_voxels,
+        "standardised": "each scan over its voxels",
+    }
+    return Voxels(voxel_products(values), about)
+
+
+def _read_header(path: str) -> int:
+    """Return the code of a scan's space; 0 for an array, and for what cannot be read, which is said later."""
+    if path.lower().endswith(".npy"):
+        return 0
+    try:
+        header = nib.load(path).header
+        return int(header["sform_code"] or header["qform_code"])
+    except Exception:  # nibabel meets damaged bytes with almost any exception
+        return _MNI
+
+
+def _read_row(
+    row: int, path: str, in_mni: bool, spacing: tuple[float, ...] | None
+) -> tuple[int, npt.NDArray[np.float32] | str]:
+    """Return a scan's voxels in the mask, standardised; or why there are none, without the folder it lies in."""
+    try:
+        values = _voxels_of(path, in_mni, spacing)
+    except DataError as error:
+        return row, str(error)
+    except Exception as error:
+        return row, f"not readable ({shown(str(error).replace(str(Path(path).parent), ''), 120)})"
+    spread = float(values.std())
+    if not np.isfinite(spread) or spread == 0:
+        return row, "the voxels on the grid are all alike, or not all finite"
+    return row, (values - values.mean()) / spread
+
+
+def _voxels_of(path: str, in_mni: bool, spacing: tuple[float, ...] | None) -> npt.NDArray[np.float32]:
+    from nilearn.image import resample_img
+
+    data, affine = _load(path, spacing)
+    if not in_mni:
+        affine[:3, 3] = -affine[:3, :3] @ ((np.array(data.shape) - 1) / 2)  # as the encoder's own preprocessing centres
+    coarse, affine = _averaged(data, affine)
+    masker = _masker(in_mni)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a scan is resampled is what is wanted
+        grid = resample_img(
+            nib.Nifti1Image(coarse, affine),
+            target_affine=masker.mask_img_.affine,
+            target_shape=masker.mask_img_.shape,
+            interpolation="linear",
+            copy_header=True,
+            force_resample=True,
+        )
+        return np.asarray(masker.transform(grid), dtype=np.float32).ravel()
+
+
+def _load(path: str, spacing: tuple[float, ...] | None) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
+    if path.lower().endswith(".npy"):
+        if spacing is None:
+            raise DataError("an array has no voxel size, and the embeddings do not say that of their run")
+        data, affine = np.load(path, allow_pickle=False), np.diag([*spacing, 1.0])
+    else:
+        image = nib.load(path)
+        data, affine = np.asarray(image.dataobj), np.array(image.affine, dtype=float)
+    volume = np.squeeze(data)
+    if volume.ndim != 3:
+        raise DataError(f"the image is {volume.ndim}D; give one 3D volume")
+    return volume.astype(np.float32), affine
+
+
+def _averaged(
+    data: npt.NDArray[np.float32], affine: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
+    """Return the means of blocks of whole voxels as large as fit into one of the grid, so that nothing is aliased."""
+    factors = np.maximum(1, np.floor(SPACING_MM / nib.affines.voxel_sizes(affine) + 1e-6).astype(int))
+    if (factors == 1).all():
+        return data, affine
+    sizes = [length // factor for length, factor in zip(data.shape, factors, strict=True)]
+    kept = data[tuple(slice(size * factor) for size, factor in zip(sizes, factors, strict=True))]
+    blocks = kept.reshape(sizes[0], factors[0], sizes[1], factors[1], sizes[2], factors[2])
+    scaled = affine @ np.diag([*factors.astype(float), 1.0])
+    scaled[:3, 3] = nib.affines.apply_affine(affine, (factors - 1) / 2)
+    return blocks.mean(axis=(1, 3, 5)), scaled
+
+
+@cache
+def _masker(in_mni: bool) -> Any:
+    """Return nilearn's masker of a mask that no scan has a part in: the template's brain, or all of a box."""
+    from nilearn.datasets import load_mni152_brain_mask
+    from nilearn.maskers import NiftiMasker
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if in_mni:
+            mask = load_mni152_brain_mask(resolution=SPACING_MM)
+        else:
+            shape = np.array(BOX_MM) / SPACING_MM
+            affine = np.diag([SPACING_MM] * 3 + [1.0])
+            affine[:3, 3] = -SPACING_MM * (shape - 1) / 2
+            mask = nib.Nifti1Image(np.ones(shape.astype(int), dtype=np.uint8), affine)
+        return NiftiMasker(mask_img=mask, standardize=None, dtype="float32").fit()

@@ -1,0 +1,180 @@
+"""Which voxels of an image are brain: found before resampling, kept after it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from monai.config import KeysCollection
+from monai.transforms import MapTransform
+
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.transforms.images import affine_of, image_like, name_of, spacing_of, times, voxels_of
+from neurocontrast.transforms.masks import HALF_COVERED, erode, fill_largest, unpack
+from neurocontrast.transforms.preprocessing import check_erosion
+
+__all__ = ["BRAIN_LITRES_MAX", "N_BRAIN_VOXELS_MIN", "VIEW_FILLED_MIN", "KeepBraind", "MarkBraind"]
+
+BRAIN_LITRES_MAX = 3.0
+"""A scan with more than this that is not 0 has its skull, and what is computed inside the brain refuses it."""
+
+N_BRAIN_VOXELS_MIN = 500
+"""What is computed inside the brain refuses a scan with fewer voxels of it."""
+
+VIEW_FILLED_MIN = 0.9
+"""A brain that fills less than this part of the common view is not registered as it should be."""
+
+
+class MarkBraind(MapTransform):
+    """Add a mask of the voxels that are not 0, to be brought onto a new grid beside the image.
+
+    Parameters
+    ----------
+    keys : str
+        The item that is a skull-stripped image (C, D, H, W); its first channel decides.
+    mask_key : str
+        Item to add: 1 where the image is not 0, float32.
+    allow_missing_keys : bool
+        Whether an item may lack the image.
+
+    Raises
+    ------
+    DataError
+        When called, naming the image, where more than 3 litres are not 0: a whole head.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import MarkBraind
+    >>> image = torch.zeros(1, 4, 4, 4)
+    >>> image[0, 1, 2, 3] = 7
+    >>> float(MarkBraind("image", mask_key="brain")({"image": image})["brain"].sum())
+    1.0
+    """
+
+    def __init__(self, keys: KeysCollection, *, mask_key: str = "brain", allow_missing_keys: bool = False) -> None:
+        super().__init__(keys, allow_missing_keys)
+        _check_one(self, mask_key)
+        self.mask_key = mask_key
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """Return the item with the mask."""
+        item = dict(data)
+        for key in self.key_iterator(item):
+            affine = affine_of(item[key])
+            present = voxels_of(item[key])[:1] != 0
+            litres = np.count_nonzero(present) * float(np.prod(spacing_of(affine))) / 1e6
+            if litres > BRAIN_LITRES_MAX:
+                raise DataError(
+                    f"{name_of(item[key])}: {litres:.1f} litres of it are not 0, and a brain has less than "
+                    f"{BRAIN_LITRES_MAX:g}: this is a whole head, or its background is not 0. What was chosen in "
+                    "data.normalise, data.erode_mm or data.common_view works inside the brain: strip the skulls first "
+                    "(SynthStrip, HD-BET), or use zscore, no erosion and no common view."
+                )
+            item[self.mask_key] = image_like(item[key], present.astype(np.float32), affine)
+        return item
+
+
+class KeepBraind(MapTransform):
+    """Keep the brain, less its edge and what is outside a common view; all else becomes 0.
+
+    The brain is the largest piece of the mask, its holes filled. After resampling a voxel is brain when half of it is,
+    so that the edge does not depend on how far interpolation smears it.
+
+    Parameters
+    ----------
+    keys : str
+        The item that is an image (C, D, H, W).
+    mask_key : str
+        Item that is its mask (`MarkBraind`), resampled with it; becomes the mask of what is kept, of 0 and 1.
+    erode_mm : float
+        How much of the brain's edge is taken away, from 0 to 30; 0 for none.
+    view : str or None
+        The common view: a mask of the image's shape as `neurocontrast.transforms.masks.pack` writes it.
+    allow_missing_keys : bool
+        Whether an item may lack the image.
+
+    Raises
+    ------
+    DataError
+        When called, naming the image, where its brain does not fill the view or fewer than 500 voxels are left.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import KeepBraind, MarkBraind
+    >>> image = torch.zeros(1, 24, 24, 24)
+    >>> image[0, 2:22, 2:22, 2:22] = 100
+    >>> item = KeepBraind("image", erode_mm=2.0)(MarkBraind("image")({"image": image}))
+    >>> int((item["image"] != 0).sum()) == 16**3
+    True
+    """
+
+    def __init__(
+        self,
+        keys: KeysCollection,
+        *,
+        mask_key: str = "brain",
+        erode_mm: float = 0.0,
+        view: str | None = None,
+        allow_missing_keys: bool = False,
+    ) -> None:
+        super().__init__(keys, allow_missing_keys)
+        _check_one(self, mask_key)
+        if not 0 <= erode_mm <= 30:
+            raise ConfigError(f"KeepBraind: erode_mm must be between 0 and 30, got {erode_mm!r}.")
+        self.mask_key, self.erode_mm, self.view = mask_key, erode_mm, view
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """Return the item with the image and the mask of what is kept."""
+        item = dict(data)
+        for key in self.key_iterator(item):
+            voxels, affine = voxels_of(item[key]), affine_of(item[key])
+            brain = fill_largest(voxels_of(item[self.mask_key])[0] >= HALF_COVERED)
+            inside = self._kept(brain, spacing_of(affine), name_of(item[key]))
+            item[key] = image_like(item[key], np.where(inside, voxels, np.float32(0)), affine)
+            item[self.mask_key] = image_like(item[key], inside[np.newaxis].astype(np.uint8), affine)
+        return item
+
+    def _kept(
+        self, brain: npt.NDArray[np.bool_], spacing: tuple[float, float, float], name: str
+    ) -> npt.NDArray[np.bool_]:
+        n_brain, inside = np.count_nonzero(brain), brain
+        if self.erode_mm:
+            try:
+                check_erosion(self.erode_mm, min(spacing))
+            except ValueError as error:  # of a scan that keeps its own spacing
+                raise DataError(f"{name}: {error}.") from error
+            inside = erode(brain, self.erode_mm, spacing)
+        if self.view is not None:
+            inside = inside & self._filled_view(brain, name)
+        n_kept = np.count_nonzero(inside)
+        if n_kept < N_BRAIN_VOXELS_MIN:
+            lost = f" {n_brain} before data.erode_mm: {self.erode_mm:g}," if self.erode_mm else ""
+            raise DataError(
+                f"{name}: {n_kept} voxels of its brain are in the {times(brain.shape)} box,{lost} and at least "
+                f"{N_BRAIN_VOXELS_MIN} are needed. Is it skull-stripped and whole?"
+            )
+        return inside
+
+    def _filled_view(self, brain: npt.NDArray[np.bool_], name: str) -> npt.NDArray[np.bool_]:
+        assert self.view is not None
+        view = unpack(self.view, (brain.shape[0], brain.shape[1], brain.shape[2]))
+        filled = np.count_nonzero(brain & view) / np.count_nonzero(view)
+        if filled < VIEW_FILLED_MIN:
+            raise DataError(
+                f"{name}: its brain fills {filled:.0%} of the common view (data.common_view), at least "
+                f"{VIEW_FILLED_MIN:.0%} is needed: it is not registered as the others are. Register it to MNI152, "
+                "leave it out, or take data.common_view: none."
+            )
+        return view
+
+
+def _check_one(transform: MapTransform, mask_key: str) -> None:
+    if len(transform.keys) != 1 or mask_key in transform.keys:
+        raise ConfigError(
+            f"{type(transform).__name__}: keys must be one image, and mask_key another item; "
+            f"got {list(transform.keys)!r} and {mask_key!r}."
+        )

@@ -1,0 +1,171 @@
+"""The whole way from a scan's file to the image that a network sees, as one `monai.transforms.Compose`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from monai.transforms import Compose, DeleteItemsd, Transform
+
+from neurocontrast.exceptions import DataError, NeurocontrastError
+from neurocontrast.transforms.brain import KeepBraind, MarkBraind
+from neurocontrast.transforms.checks import CheckFieldOfViewd, CheckVariesd
+from neurocontrast.transforms.images import voxels_of
+from neurocontrast.transforms.loading import LoadScand
+from neurocontrast.transforms.normalising import (
+    MatchHistogramd,
+    ScaleByBrainPercentilesd,
+    ScaleByWhiteMatterd,
+    ZScoreBraind,
+    ZScored,
+)
+from neurocontrast.transforms.preprocessing import Preprocessing
+from neurocontrast.transforms.resampling import ResampleByAread
+
+__all__ = ["apply", "boxing", "brain_transforms", "load_volume"]
+
+
+def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "image", **settings: Any) -> Compose:
+    """Return the transforms from the path of a scan to the image that a network sees.
+
+    An item ``{"image": path, …}`` becomes ``{"image": MetaTensor (1, D, H, W), …}``: float32, axes to the right, to the
+    front and upwards, with the affine of the new grid. All other keys stay as they are.
+
+    Parameters
+    ----------
+    preprocessing : Preprocessing, optional
+        Settings that were made elsewhere, for instance those of an encoder; else they are given by keyword.
+    key : str
+        The item that is a path, and becomes the image.
+    **settings
+        Of `Preprocessing`: spacing_mm, shape, normalise, percentiles, erode_mm, common_view, common_fraction,
+        landmarks, view.
+
+    Returns
+    -------
+    Compose
+
+    Raises
+    ------
+    DataError
+        For a setting that is unknown or has a value that is not allowed, and where a view or landmarks must be fitted
+        first. When called, an image that is refused is a RuntimeError of `Compose` with the DataError as its cause.
+
+    Examples
+    --------
+    >>> from monai.transforms import Compose, RandFlipd
+    >>> from neurocontrast.transforms import brain_transforms
+    >>> views = Compose([brain_transforms(spacing_mm=2.0, shape=(91, 109, 91)), RandFlipd("image", prob=0.5)])
+    """
+    if preprocessing is None:
+        preprocessing = Preprocessing.from_settings(settings, "brain_transforms")
+    elif settings:
+        raise DataError(f"brain_transforms: give a preprocessing or settings, not both; got {', '.join(settings)} too.")
+    if preprocessing.unfitted:
+        raise DataError(
+            f"the preprocessing has no {' and no '.join(preprocessing.unfitted)} yet, which `pretrain` fits on its "
+            "scans. Fit it first (neurocontrast.data.fit_preprocessing), or take that of an encoder."
+        )
+    steps = [*_to_box(preprocessing, key), *_to_intensities(preprocessing, key)]
+    return Compose([*steps, DeleteItemsd(_mask_key(key))] if preprocessing.inside_brain else steps)
+
+
+def boxing(preprocessing: Preprocessing) -> Compose:
+    """Return all that `brain_transforms` does before intensities; a view that is not fitted is left out.
+
+    The item also has the mask ``"image_brain"`` where the preprocessing asks for the brain.
+    """
+    return Compose(_to_box(preprocessing, "image"))
+
+
+def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0, end: int | None = None) -> dict[str, Any]:
+    """Apply a part of a `Compose`, and raise the package's own error where `Compose` wraps one.
+
+    Parameters
+    ----------
+    compose : Compose
+        The transforms.
+    item : mapping
+        What they are applied to.
+    start, end : int
+        The first transform that is applied, and the first that is not any more.
+
+    Raises
+    ------
+    DataError
+        Naming the scan, for whatever a transform raises.
+    """
+    try:
+        made: dict[str, Any] = compose(item, start=start, end=end)
+        return made
+    except RuntimeError as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None and not isinstance(cause, NeurocontrastError):
+            cause = cause.__cause__
+        if isinstance(cause, NeurocontrastError):
+            raise cause from None
+        scan = item.get("image")
+        name = scan if isinstance(scan, str) else "the image"
+        raise DataError(f"{name}: a transform failed ({type(cause).__name__}: {cause}).") from error
+
+
+def load_volume(path: str | os.PathLike[str], preprocessing: Preprocessing) -> npt.NDArray[np.float32]:
+    """Read a scan and preprocess it.
+
+    Returns
+    -------
+    ndarray
+        float32, ``(1, *preprocessing.shape)``, axes to the right, to the front, upwards.
+
+    Raises
+    ------
+    DataError
+        Naming the file, where it cannot be read or does not fit.
+    """
+    return voxels_of(apply(preprocessing.compose(), {"image": os.fspath(path)})["image"])
+
+
+def _mask_key(key: str) -> str:
+    return f"{key}_brain"
+
+
+def _to_box(preprocessing: Preprocessing, key: str) -> list[Transform]:
+    """Return the steps onto the grid, and those that keep the brain alone."""
+    spacing, shape = preprocessing.spacing_mm, preprocessing.shape
+    steps = [
+        LoadScand(key, spacing_mm=spacing or 1.0),
+        CheckFieldOfViewd(key, shape=shape, spacing_mm=spacing),
+    ]
+    grid: dict[str, Any] = {"spacing_mm": spacing, "shape": shape, "axcodes": preprocessing.orientation}
+    if not preprocessing.inside_brain:
+        # The corners are background in any usual scan, and padding continues it.
+        background = 0.0 if preprocessing.normalise == "zscore-brain" else "corners"
+        return [*steps, ResampleByAread(key, background=background, **grid)]
+    mask = _mask_key(key)
+    return [
+        *steps,
+        MarkBraind(key, mask_key=mask),
+        ResampleByAread((key, mask), **grid),
+        KeepBraind(key, mask_key=mask, erode_mm=preprocessing.erode_mm, view=preprocessing.view),
+    ]
+
+
+def _to_intensities(preprocessing: Preprocessing, key: str) -> list[Transform]:
+    mask, percentiles = _mask_key(key), preprocessing.percentiles
+    match preprocessing.normalise:
+        case "zscore":
+            return [ZScored(key)]
+        case "zscore-brain":
+            return [ZScoreBraind(key)]
+        case "percentile":
+            return [ScaleByBrainPercentilesd(key, percentiles=percentiles, mask_key=mask)]
+        case "white-matter":
+            return [ScaleByWhiteMatterd(key, mask_key=mask)]
+        case "histogram":
+            assert preprocessing.landmarks is not None
+            return [MatchHistogramd(key, landmarks=preprocessing.landmarks, percentiles=percentiles, mask_key=mask)]
+        case "none":
+            return [CheckVariesd(key)]

@@ -1,0 +1,184 @@
+"""Any MONAI transforms as plain text, so that a cache knows which it keeps the results of."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+
+import monai
+import numpy as np
+import torch
+from monai.transforms import Compose, Randomizable
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.files import digest_of
+from neurocontrast.transforms.description import Description
+from neurocontrast.transforms.preprocessing import TRANSFORM_VERSION
+from neurocontrast.transforms.targets import build_transforms
+
+__all__ = ["DescribedTransforms", "describe"]
+
+
+@dataclass(frozen=True, eq=False)
+class DescribedTransforms:
+    """Transforms of a user, which a cache keeps apart by the description of each.
+
+    Parameters
+    ----------
+    transforms : Compose
+        From ``{"image": path}`` to ``{"image": MetaTensor (C, D, H, W)}``; none of them random.
+    image_shape : tuple of int
+        The shape of every image they make, (C, D, H, W).
+    targets : list of mapping, optional
+        The description that they were built from (`build_transforms`). Without one they are described by their
+        attributes, and whoever loads the contract must have the same transforms at hand.
+    """
+
+    transforms: Compose
+    image_shape: tuple[int, ...]
+    targets: Description | None = None
+
+    @property
+    def unfitted(self) -> tuple[str, ...]:
+        """Nothing: such transforms are complete."""
+        return ()
+
+    def contract(self) -> dict[str, Any]:
+        """Return the transforms, one description each, with the versions of what they are made of."""
+        if self.targets is None:
+            made = {"transforms": [describe(each) for each in self.transforms.flatten().transforms]}
+        else:
+            made = {"targets": [dict(target) for target in self.targets]}
+        versions = {"transform_version": TRANSFORM_VERSION, "monai": monai.__version__}
+        return {**versions, "image_shape": list(self.image_shape), **made}
+
+    @classmethod
+    def from_contract(cls, contract: Mapping[str, Any], given: Compose | None = None) -> DescribedTransforms:
+        """Return the transforms of a contract.
+
+        Parameters
+        ----------
+        contract : mapping
+            What `contract` returned, perhaps from a file of a stranger.
+        given : Compose, optional
+            The transforms themselves, where the contract has no targets to build them from.
+
+        Raises
+        ------
+        DataError
+            For another version of the transforms of this package, a damaged contract, transforms that must be given
+            and are not, or are others than the contract describes.
+        ConfigError
+            For targets that `build_transforms` refuses.
+        """
+        version, shape = contract.get("transform_version"), contract.get("image_shape")
+        if version != TRANSFORM_VERSION:
+            raise DataError(
+                f"preprocessing contract: transform_version is {version!r} and this neurocontrast has "
+                f"{TRANSFORM_VERSION}; install the version the encoder was trained with."
+            )
+        if not (isinstance(shape, list) and len(shape) == 4 and all(type(n) is int and n > 0 for n in shape)):
+            raise DataError(f"preprocessing contract: image_shape must be four whole numbers, found {shape!r}.")
+        targets = contract.get("targets")
+        if targets is not None:
+            if not (isinstance(targets, list) and targets and all(isinstance(each, dict) for each in targets)):
+                raise DataError(f"preprocessing contract: targets must be a list of mappings, found {targets!r}.")
+            return cls(build_transforms(targets, source="preprocessing.targets"), tuple(shape), targets)
+        return cls(_as_described(contract.get("transforms"), given), tuple(shape))
+
+    def digest(self) -> str:
+        """Return a digest of the contract."""
+        return digest_of("transforms", *(f"{key}={value}" for key, value in sorted(self.contract().items())))
+
+    def compose(self) -> Compose:
+        """Return the transforms."""
+        return self.transforms
+
+
+def _as_described(described: Any, given: Compose | None) -> Compose:
+    """Return the transforms given, if they are those of a description."""
+    if not isinstance(described, list):
+        raise DataError("preprocessing contract: has neither targets nor transforms. Copy the run again.")
+    names = [str(each.get("class")) if isinstance(each, dict) else str(each) for each in described]
+    if given is None:
+        raise DataError(
+            f"the images were made by transforms given from Python ({', '.join(names)}), which a file cannot hold. "
+            "Give the same ones again: embed(..., transforms=...)."
+        )
+    found = [describe(each) for each in given.flatten().transforms]
+    differing = [name for name, one, other in zip(names, described, found, strict=False) if one != other]
+    if differing or len(found) != len(described):
+        what = f"{differing[0]} has other settings, or is another" if differing else f"{len(found)} transforms"
+        raise DataError(
+            f"transforms: must be those of the run ({', '.join(names)}), and {what}. Give the same ones, in the same "
+            "order."
+        )
+    return given
+
+
+def describe(what: Any) -> Any:
+    """Return an object as JSON: its class and its attributes, down to numbers and text.
+
+    Two transforms have the same description when they are of one class and were made with the same settings. What a
+    class of one's own does is not looked at: raise a version among its attributes when its code changes.
+
+    Raises
+    ------
+    DataError
+        For what has no description of its own: a lambda, or a function inside another.
+
+    Examples
+    --------
+    >>> from monai.transforms import RandFlip
+    >>> describe(RandFlip(prob=0.5))["prob"]
+    0.5
+    """
+    return _describe(what, ())
+
+
+def _describe(what: Any, around: tuple[int, ...]) -> Any:
+    if what is None or isinstance(what, bool | int | str):
+        return what
+    if isinstance(what, float | complex | np.generic | torch.dtype | torch.device | np.dtype | PurePath | range):
+        return f"{type(what).__name__}: {what!r}" if not isinstance(what, float) or what != what else what
+    if isinstance(what, Enum):
+        return f"{type(what).__qualname__}.{what.name}"
+    if id(what) in around:
+        return "itself"
+    around = (*around, id(what))
+    if isinstance(what, torch.Tensor | np.ndarray):
+        array = np.ascontiguousarray(what.detach().cpu().numpy() if isinstance(what, torch.Tensor) else what)
+        return {"array": digest_of("array", str(array.dtype), str(array.shape), array.tobytes().hex())}
+    if isinstance(what, Compose):
+        return [_describe(each, around) for each in what.flatten().transforms]
+    if isinstance(what, Mapping):
+        return {str(key): _describe(value, around) for key, value in what.items()}
+    if isinstance(what, list | tuple | set | frozenset):
+        found = [_describe(value, around) for value in what]
+        return sorted(found, key=str) if isinstance(what, set | frozenset) else found
+    if inspect.isroutine(what) or inspect.isclass(what):
+        return _name(what)
+    return {"class": _name(type(what)), **{key: _describe(value, around) for key, value in _state(what).items()}}
+
+
+def _state(what: Any) -> Mapping[str, Any]:
+    if not hasattr(what, "__dict__"):
+        raise DataError(f"a {type(what).__name__} has no description, so that a cache could not tell it from another.")
+    found = dict(sorted(vars(what).items()))
+    if isinstance(what, Randomizable):  # what was drawn last is no setting
+        found = {name: value for name, value in found.items() if name not in ("R", "_do_transform")}
+    return found
+
+
+def _name(what: Any) -> str:
+    name = f"{getattr(what, '__module__', '')}.{what.__qualname__}"
+    if "<" in name:
+        raise DataError(
+            f"'{name}' has no name of its own, so that its results, which are kept on the disk, could not be told from "
+            "another's. Make it a function or a class of a module."
+        )
+    return name

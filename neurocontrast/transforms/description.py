@@ -1,0 +1,105 @@
+"""Descriptions of transforms in a configuration, and settings whose place they can take; needs no MONAI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self, TypeAlias
+
+from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from neurocontrast.settings import Settings
+
+__all__ = ["GIVEN", "TARGET", "Description", "Replaceable", "TargetList", "problems_of"]
+
+TARGET = "_target_"
+"""The key of a description that names the class of a transform."""
+
+_EVALUATED = ("$", "@", "%")
+"""MONAI's parser runs a text that begins with ``$``, and follows references that begin with the other two."""
+
+Description: TypeAlias = Sequence[Mapping[str, Any]]
+"""One mapping a transform: its class as ``_target_``, its arguments as the other keys."""
+
+
+def problems_of(description: Description) -> list[str]:
+    """Return what is wrong with the form of a description, each with its place; no name is looked up."""
+    found = [problem for number, step in enumerate(description) for problem in _problems(step, f"[{number}]")]
+    return found + [f"[{number}]: has no {TARGET}" for number, step in enumerate(description) if TARGET not in step]
+
+
+def _problems(value: Any, place: str) -> Iterator[str]:
+    """Yield what is wrong with the form of a description, at any depth."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            if not isinstance(key, str) or (key.startswith("_") and key != TARGET):
+                yield f"{place}: the key {key!r} is not allowed; {TARGET} and the names of arguments are"
+            elif "::" in key or "#" in key or key.startswith(_EVALUATED):
+                yield f"{place}: the key {key!r} is not a name"
+            elif key == "allow_pickle":
+                yield f"{place}.{key}: pickled data are never read"
+            elif key == TARGET and not isinstance(each, str):
+                yield f"{place}.{key}: must be text, found {each!r}"
+            else:
+                yield from _problems(each, f"{place}.{key}")
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            yield from _problems(each, f"{place}[{number}]")
+    elif isinstance(value, str):
+        if value.strip().startswith(_EVALUATED):
+            yield f"{place}: {value!r} would be evaluated as an expression or a reference, which is not allowed"
+    elif value is not None and not isinstance(value, bool | int | float):
+        yield f"{place}: must be plain data (a number, text, true, false, null, a list), found {type(value).__name__}"
+
+
+def _checked(steps: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    if problems := problems_of(steps):
+        raise ValueError("; ".join(problems))
+    return steps
+
+
+TargetList = Annotated[tuple[dict[str, Any], ...], Field(min_length=1), AfterValidator(_checked)]
+"""A description as a field of settings; its form is checked without importing MONAI."""
+
+GIVEN = ({TARGET: "python"},)
+"""What a resolved configuration says of transforms that were given as Python objects."""
+
+
+class Replaceable(Settings):
+    """Settings whose place the transforms of a user can take.
+
+    Parameters
+    ----------
+    transforms : list of mapping or None
+        A description of transforms, which `build_transforms` reads. `GIVEN` stands for transforms that were
+        given as objects. None for the settings themselves.
+    """
+
+    section: ClassVar[str]
+    transforms: TargetList | None = None
+
+    @classmethod
+    def replaced(cls) -> tuple[str, ...]:
+        """Return the settings that nothing reads where ``transforms`` is given."""
+        return tuple(name for name in cls.model_fields if name not in ("kind", "transforms"))
+
+    def with_given(self) -> Self:
+        """Return the settings of transforms that were given from Python."""
+        content = self.model_dump()
+        kept = {name: value for name, value in content.items() if name not in self.replaced()}
+        return type(self).model_validate(kept | {"transforms": GIVEN})
+
+    @model_validator(mode="after")
+    def _check_alone(self) -> Self:
+        fields = type(self).model_fields
+        others = [name for name in self.replaced() if getattr(self, name) not in (None, fields[name].default)]
+        if self.transforms is not None and others:
+            named = ", ".join(f"{self.section}.{name}" for name in others)
+            raise ValueError(f"{self.section}.transforms takes the place of {named}; take the one or the others out")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_replaced(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what nothing reads."""
+        content: dict[str, Any] = dump(self)
+        unread = ("transforms",) if self.transforms is None else self.replaced()
+        return {name: value for name, value in content.items() if name not in unread}

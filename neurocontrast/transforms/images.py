@@ -1,0 +1,108 @@
+"""MONAI's images as NumPy arrays, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from monai.data import MetaTensor
+from nibabel.affines import voxel_sizes
+
+__all__ = ["affine_of", "centred", "image_like", "name_of", "spacing_of", "times", "to_image", "voxels_of"]
+
+_NAME = "filename_or_obj"
+
+
+def to_image(voxels: npt.NDArray[Any], affine: npt.ArrayLike, *, name: str = "image") -> MetaTensor:
+    """Return an image with the metadata that MONAI's own readers give.
+
+    Parameters
+    ----------
+    voxels : ndarray (C, D, H, W)
+        Not copied.
+    affine : array_like (4, 4)
+        From voxel indices to millimetres.
+    name : str
+        The file, as errors name it and as `monai.transforms.SaveImaged` names its output.
+
+    Returns
+    -------
+    MetaTensor (C, D, H, W)
+    """
+    affine = np.asarray(affine, dtype=np.float64)
+    meta = {
+        _NAME: name,
+        "original_affine": affine.copy(),
+        "spatial_shape": np.array(voxels.shape[1:]),
+        "original_channel_dim": float("nan"),
+        "space": "RAS",
+    }
+    return MetaTensor(torch.from_numpy(voxels), affine=torch.from_numpy(affine), meta=meta)
+
+
+def image_like(
+    image: Any, voxels: npt.NDArray[Any], affine: npt.NDArray[np.float64], *, is_traced: bool = True
+) -> MetaTensor:
+    """Return an image of other voxels (C, D, H, W) and another affine, with all other metadata of `image`.
+
+    The operations that MONAI has traced for `monai.transforms.Invertd` are kept where `is_traced`.
+    """
+    if not isinstance(image, MetaTensor):
+        return MetaTensor(torch.from_numpy(voxels), affine=torch.from_numpy(affine))
+    meta = {key: value for key, value in image.meta.items() if key != "affine"}
+    made = torch.from_numpy(voxels).to(image.device)
+    traced = list(image.applied_operations) if is_traced else None
+    return MetaTensor(made, affine=torch.from_numpy(affine), meta=meta, applied_operations=traced)
+
+
+def voxels_of(image: Any) -> npt.NDArray[Any]:
+    """Return an image's voxels (C, D, H, W), without a copy where they are in this machine's memory.
+
+    Raises
+    ------
+    ValueError
+        Where the image has no channel, or is not three-dimensional.
+    """
+    if isinstance(image, MetaTensor):
+        image = image.as_tensor()
+    voxels: npt.NDArray[Any] = image.detach().cpu().numpy() if isinstance(image, torch.Tensor) else np.asarray(image)
+    if voxels.ndim != 4:
+        raise ValueError(
+            f"an image has the shape (C, D, H, W), got {voxels.shape}; load it with LoadScand, or with "
+            "LoadImaged(..., ensure_channel_first=True)."
+        )
+    return voxels
+
+
+def affine_of(image: Any) -> npt.NDArray[np.float64]:
+    """Return an image's affine (4, 4); an array without one has voxels of 1 mm."""
+    if isinstance(image, MetaTensor):
+        found: npt.NDArray[np.float64] = image.affine.detach().cpu().numpy().astype(np.float64)
+        return found
+    return np.eye(4)
+
+
+def spacing_of(affine: npt.NDArray[np.float64]) -> tuple[float, float, float]:
+    """Return the voxel size along each axis, in millimetres."""
+    first, second, third = (float(size) for size in voxel_sizes(affine))
+    return first, second, third
+
+
+def name_of(image: Any) -> str:
+    """Return what an error calls an image: its file, where that is known."""
+    return str(image.meta.get(_NAME, "image")) if isinstance(image, MetaTensor) else "image"
+
+
+def centred(shape: Sequence[int], spacing_mm: Sequence[float]) -> npt.NDArray[np.float64]:
+    """Return the affine of a grid whose centre is the origin."""
+    affine = np.diag([*spacing_mm, 1.0])
+    affine[:3, 3] = [-(n - 1) / 2 * step for n, step in zip(shape, spacing_mm, strict=True)]
+    return affine
+
+
+def times(lengths: Any) -> str:
+    """Return lengths as an error writes them: "121 × 145 × 121"."""
+    return " × ".join(f"{length:g}" for length in lengths)

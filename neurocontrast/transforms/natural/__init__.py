@@ -1,0 +1,1 @@
+"""Random views of natural images, a whole batch at once."""

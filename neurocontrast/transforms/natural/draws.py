@@ -1,0 +1,178 @@
+"""What is drawn for the views of a batch of images: every number keyed, all images at once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+
+from neurocontrast.seeds import derive_uniforms
+from neurocontrast.transforms.natural.settings import (
+    ColourJitterSettings,
+    ImageAffineSettings,
+    ImageAugmentSettings,
+    ResizedCropSettings,
+)
+
+__all__ = ["COLOUR_STEPS", "NEUTRAL_FACTORS", "ImageViewParameters", "draw_image_views"]
+
+COLOUR_STEPS = ("brightness", "contrast", "saturation", "hue")
+NEUTRAL_FACTORS = (1.0, 1.0, 1.0, 0.0)
+"""Factors under which each step changes nothing."""
+
+_ORDERS = np.array(list(itertools.permutations(range(len(COLOUR_STEPS)))))
+_N_TRIES = 10
+
+
+@dataclass(frozen=True)
+class ImageViewParameters:
+    """What was drawn for one view of each of n images; neutral where an operation is not applied to the image.
+
+    Parameters
+    ----------
+    turned, cropped, flipped, jittered, gray, blurred : ndarray of bool, shape (n,)
+        Which images are, by the affine operation, by the resized crop and so on.
+    radians, shear_radians, zoom : ndarray, shape (n,)
+        Counterclockwise rotation as one looks at the image, horizontal shear, and enlargement.
+    translation : ndarray, shape (n, 2)
+        Downwards and to the right, in pixels.
+    corners, sizes : ndarray of int, shape (n, 2)
+        First row and column, height and width of the box; the whole image where it is not cropped.
+    pad_shift : ndarray of int, shape (n, 2)
+        Rows and columns by which the box in the padded image is moved from the middle.
+    factors : ndarray, shape (n, 4)
+        One for each of `COLOUR_STEPS`; the last is a shift in turns.
+    order : ndarray of int, shape (n, 4)
+        ``order[i, k]`` is the step of `COLOUR_STEPS` that image i takes as its k-th.
+    sigma_pixels : ndarray, shape (n,)
+        The blur's standard deviation.
+    """
+
+    turned: np.ndarray
+    radians: np.ndarray
+    shear_radians: np.ndarray
+    zoom: np.ndarray
+    translation: np.ndarray
+    cropped: np.ndarray
+    corners: np.ndarray
+    sizes: np.ndarray
+    pad_shift: np.ndarray
+    flipped: np.ndarray
+    jittered: np.ndarray
+    factors: np.ndarray
+    order: np.ndarray
+    gray: np.ndarray
+    blurred: np.ndarray
+    sigma_pixels: np.ndarray
+
+    def of(self, rows: slice | np.ndarray) -> Self:
+        """Return the parameters of some of the images."""
+        return type(self)(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+
+def draw_image_views(
+    settings: ImageAugmentSettings,
+    seeds: Sequence[int] | np.ndarray,
+    *,
+    size: tuple[int, int],
+) -> ImageViewParameters:
+    """Draw the parameters of a view of each image, of `size` (height, width), from a seed of its own.
+
+    What is drawn for an image depends on these settings, its seed and `size` alone. Each operation has numbers of its
+    own: switching one on or off leaves the others as they were.
+    """
+
+    def uniforms(operation: str, n_numbers: int) -> np.ndarray:
+        return derive_uniforms("image view", operation, samples=seeds, n_numbers=n_numbers)
+
+    drawn = _neutral(len(seeds), size)
+    if settings.affine:
+        drawn |= _draw_affine(settings.affine, uniforms("affine", 6), size)
+    if settings.crop:
+        drawn |= _draw_crop(settings.crop, uniforms("crop", 3 + 2 * _N_TRIES), size)
+    if settings.pad_crop:
+        padding = settings.pad_crop.padding
+        drawn["pad_shift"] = np.floor(uniforms("pad_crop", 2) * (2 * padding + 1)).astype(np.int64) - padding
+    if settings.flip:
+        drawn["flipped"] = uniforms("flip", 1)[:, 0] < settings.flip.probability
+    if settings.colour_jitter:
+        drawn |= _draw_jitter(settings.colour_jitter, uniforms("colour_jitter", 6))
+    if settings.grayscale:
+        drawn["gray"] = uniforms("grayscale", 1)[:, 0] < settings.grayscale.probability
+    if settings.blur:
+        u = uniforms("blur", 2)
+        drawn["blurred"] = u[:, 0] < settings.blur.probability
+        drawn["sigma_pixels"] = _between(settings.blur.sigma_pixels, u[:, 1])
+    return ImageViewParameters(**drawn)
+
+
+def _neutral(n_images: int, size: tuple[int, int]) -> dict[str, np.ndarray]:
+    nowhere, zeros = np.zeros(n_images, dtype=bool), np.zeros((n_images, 2), dtype=np.int64)
+    return {
+        **dict.fromkeys(("turned", "cropped", "flipped", "jittered", "gray", "blurred"), nowhere),
+        **dict.fromkeys(("radians", "shear_radians"), np.zeros(n_images)),
+        **dict.fromkeys(("zoom", "sigma_pixels"), np.ones(n_images)),
+        **dict.fromkeys(("translation", "corners", "pad_shift"), zeros),
+        "sizes": np.tile(np.array(size, dtype=np.int64), (n_images, 1)),
+        "factors": np.tile(NEUTRAL_FACTORS, (n_images, 1)),
+        "order": np.tile(_ORDERS[0], (n_images, 1)),
+    }
+
+
+def _draw_crop(settings: ResizedCropSettings, u: np.ndarray, size: tuple[int, int]) -> dict[str, np.ndarray]:
+    """Draw boxes as torchvision does: of ten, the first that fits; else the largest in the middle that may be."""
+    applied, place, tries = u[:, 0] < settings.probability, u[:, 1:3], u[:, 3:].reshape(-1, _N_TRIES, 2)
+    height, width = size
+    area = _between(settings.scale, tries[..., 0]) * (height * width)
+    ratio = np.exp(_between(np.log(settings.ratio), tries[..., 1]))
+    boxes = np.rint(np.sqrt(np.stack([area / ratio, area * ratio], axis=-1))).astype(np.int64)
+    fits = ((boxes >= 1) & (boxes <= size)).all(axis=-1)
+    sizes = boxes[np.arange(len(boxes)), np.argmax(fits, axis=1)]
+    # A box that does not fit is replaced below; its corner has no meaning.
+    corners = np.floor(place * (np.array(size) - sizes + 1)).astype(np.int64)
+    fallback = _middle_box(settings.ratio, size)
+    for where, (corner, box) in ((~fits.any(axis=1), fallback), (~applied, ((0, 0), size))):
+        corners[where], sizes[where] = corner, box
+    return {"cropped": applied, "corners": corners, "sizes": sizes}
+
+
+def _middle_box(ratio: tuple[float, float], size: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    height, width = size
+    if width / height < ratio[0]:
+        height = max(1, round(width / ratio[0]))
+    elif width / height > ratio[1]:
+        width = max(1, round(height * ratio[1]))
+    return ((size[0] - height) // 2, (size[1] - width) // 2), (height, width)
+
+
+def _draw_affine(settings: ImageAffineSettings, u: np.ndarray, size: tuple[int, int]) -> dict[str, np.ndarray]:
+    applied = u[:, 0] < settings.probability
+    degrees, shear = settings.degrees, settings.shear_degrees
+    translation = _between((-settings.translate, settings.translate), u[:, 4:6]) * np.array(size)
+    return {
+        "turned": applied,
+        "radians": np.where(applied, np.deg2rad(_between((-degrees, degrees), u[:, 1])), 0.0),
+        "shear_radians": np.where(applied, np.deg2rad(_between((-shear, shear), u[:, 2])), 0.0),
+        "zoom": np.where(applied, np.exp(_between(np.log(settings.scale), u[:, 3])), 1.0),
+        "translation": np.where(applied[:, None], translation, 0.0),
+    }
+
+
+def _draw_jitter(settings: ColourJitterSettings, u: np.ndarray) -> dict[str, np.ndarray]:
+    strengths = np.array([settings.brightness, settings.contrast, settings.saturation])
+    factors = _between((np.maximum(0.0, 1.0 - strengths), 1.0 + strengths), u[:, 1:4])
+    turns = _between((-settings.hue, settings.hue), u[:, 4:5])
+    return {
+        "jittered": u[:, 0] < settings.probability,
+        "factors": np.concatenate([factors, turns], axis=1),
+        "order": _ORDERS[(u[:, 5] * len(_ORDERS)).astype(np.int64)],
+    }
+
+
+def _between(limits: Sequence[float] | Sequence[np.ndarray] | np.ndarray, position: np.ndarray) -> np.ndarray:
+    low, high = limits
+    between: np.ndarray = low + (high - low) * position
+    return between

@@ -1,0 +1,216 @@
+"""Random views of natural images, of a whole batch at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from monai.transforms import MapTransform, Randomizable
+from torch import Tensor
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.optional import require
+from neurocontrast.transforms.natural.draws import (
+    COLOUR_STEPS,
+    NEUTRAL_FACTORS,
+    ImageViewParameters,
+    draw_image_views,
+)
+from neurocontrast.transforms.natural.settings import ImageAugmentSettings, ImageBlurSettings
+
+__all__ = ["RandImageViewd"]
+
+_VALUES_AT_ONCE = {"cpu": 2**19}
+"""How much is made at once: on a CPU what its cache holds. On a GPU, which has none to speak of, far more."""
+_VALUES_AT_ONCE_ELSEWHERE = 2**27
+
+
+class RandImageViewd(Randomizable, MapTransform):
+    """Make a random view of a natural image by the operations of the settings, in their order.
+
+    Its `batch` makes the views of many images at once, which `TwoViews` calls: the same, bit for bit, as one by one on
+    one kind of device. All parameters are drawn on the CPU, so that a CPU and a GPU make the same views up to the last
+    digits.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Where images (3, H, W) are in a dictionary: RGB, uint8 or floating-point in [0, 1].
+    settings : ImageAugmentSettings, optional
+        The operations; by default SupCon's.
+    allow_missing_keys : bool
+        Whether a key that the dictionary lacks is passed over.
+
+    Raises
+    ------
+    MissingDependencyError
+        Where Kornia is not installed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import ImageAugmentSettings, RandImageViewd, TwoViews
+    >>> images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
+    >>> views = TwoViews(RandImageViewd("image", ImageAugmentSettings.supcon()), seed=0)
+    >>> view1, view2 = views(images, ["cat", "dog"], epoch=3)
+    >>> view1.shape, view1.dtype
+    (torch.Size([2, 3, 32, 32]), torch.float32)
+    """
+
+    def __init__(
+        self,
+        keys: str | Sequence[str],
+        settings: ImageAugmentSettings | None = None,
+        *,
+        allow_missing_keys: bool = False,
+    ) -> None:
+        require("kornia", extra="images", purpose="making views of images")
+        super().__init__(keys, allow_missing_keys)
+        self.settings = settings or ImageAugmentSettings()
+        self.drawn = 0
+
+    def randomize(self, data: Any = None) -> None:  # noqa: ARG002 (MONAI calls it with the data)
+        """Draw the seed of the next view."""
+        self.drawn = int(self.R.randint(2**63 - 1, dtype=np.int64))
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """Return the dictionary with views in the images' places, float32 in [0, 1]."""
+        d = dict(data)
+        self.randomize()
+        for key in self.key_iterator(d):
+            image = torch.as_tensor(d[key])
+            d[key] = self.batch(image[None], [self.drawn])[0]
+        return d
+
+    @torch.no_grad()
+    def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
+        """Return a view of each image, as a new tensor.
+
+        Parameters
+        ----------
+        images : Tensor, shape (b, 3, H, W)
+            RGB: uint8, or floating-point in [0, 1].
+        seeds : sequence of int, shape (b,)
+            What each image's view is drawn from, besides the image.
+
+        Returns
+        -------
+        Tensor, shape (b, 3, H, W)
+            float32 in [0, 1], not standardised.
+
+        Raises
+        ------
+        DataError
+            For another shape, type or range.
+        """
+        _check(images, len(seeds))
+        size = (images.shape[2], images.shape[3])
+        at_once = _VALUES_AT_ONCE.get(images.device.type, _VALUES_AT_ONCE_ELSEWHERE)
+        n_parts = -(-images.numel() // at_once)
+        drawn = draw_image_views(self.settings, seeds, size=size)
+        if n_parts <= 1:
+            return self._made(_unit_range(images), drawn)
+        step = -(-len(seeds) // n_parts)
+        views = torch.empty(images.shape, dtype=torch.float32, device=images.device)
+        for start in range(0, len(seeds), step):
+            part = slice(start, start + step)
+            views[part] = self._made(_unit_range(images[part]), drawn.of(part))
+        return views
+
+    def _made(self, x_BCHW: Tensor, drawn: ImageViewParameters) -> Tensor:
+        """Return views of images that are this method's to change."""
+        from neurocontrast.transforms.natural import operations
+
+        settings = self.settings
+        outside = settings.affine.outside if settings.affine else "edge"
+        x_BCHW = _where(
+            drawn.turned | drawn.cropped,
+            x_BCHW,
+            lambda part, which: operations.warp(part, drawn=drawn.of(which), outside=outside),
+        )
+        if settings.pad_crop:
+            padding, outside = settings.pad_crop.padding, settings.pad_crop.outside
+            x_BCHW = operations.pad_crop(x_BCHW, shift=drawn.pad_shift, padding=padding, outside=outside)
+        x_BCHW = _where(drawn.flipped, x_BCHW, lambda part, _: part.flip(3))
+        if settings.colour_jitter:
+            x_BCHW = _jittered(x_BCHW, drawn, operations)
+        x_BCHW = _where(drawn.gray, x_BCHW, lambda part, _: operations.to_gray(part))
+        if settings.blur:
+            x_BCHW = _blurred(x_BCHW, drawn, settings.blur, operations)
+        # Interpolation and blur may leave the range by rounding.
+        return x_BCHW.clamp_(0.0, 1.0)
+
+
+def _jittered(x_BCHW: Tensor, drawn: ImageViewParameters, operations: ModuleType) -> Tensor:
+    """Change colours, each image's in its own order: at every turn, all images that take the same step together."""
+    for turn in range(len(COLOUR_STEPS)):
+        for number, step in enumerate(COLOUR_STEPS):
+            factors = drawn.factors[:, number]
+            applied = drawn.jittered & (drawn.order[:, turn] == number) & (factors != NEUTRAL_FACTORS[number])
+            change = partial(_changed, change=operations.COLOUR_OPERATIONS[step], factors=factors)
+            x_BCHW = _where(applied, x_BCHW, change)
+    return x_BCHW
+
+
+def _blurred(x_BCHW: Tensor, drawn: ImageViewParameters, settings: ImageBlurSettings, operations: ModuleType) -> Tensor:
+    def blur(part: Tensor, which: np.ndarray) -> Tensor:
+        blurred: Tensor = operations.blur(
+            part,
+            sigma_pixels=drawn.sigma_pixels[which],
+            radius_pixels=settings.radius_pixels,
+            largest=settings.sigma_pixels[1],
+        )
+        return blurred
+
+    return _where(drawn.blurred, x_BCHW, blur)
+
+
+def _changed(
+    x_BCHW: Tensor, which: np.ndarray, *, change: Callable[[Tensor, Tensor], Tensor], factors: np.ndarray
+) -> Tensor:
+    return change(x_BCHW, torch.from_numpy(factors[which].astype(np.float32)).to(x_BCHW.device))
+
+
+def _where(applied: np.ndarray, x_BCHW: Tensor, change: Callable[[Tensor, np.ndarray], Tensor]) -> Tensor:
+    """Change the images that `applied` says, given them and their places in the batch; in place unless it is all.
+
+    Which they are is known on the CPU, so that nothing waits for the device.
+    """
+    which = np.flatnonzero(applied)
+    if len(which) == 0:
+        return x_BCHW
+    if len(which) == len(x_BCHW):
+        return change(x_BCHW, which)
+    rows = torch.from_numpy(which).to(x_BCHW.device)
+    return x_BCHW.index_copy_(0, rows, change(x_BCHW.index_select(0, rows), which))
+
+
+def _unit_range(images: Tensor) -> Tensor:
+    """Return a copy in float32."""
+    if images.dtype == torch.uint8:
+        return images.to(torch.float32).div_(255.0)
+    return images.to(torch.float32, copy=True)
+
+
+def _check(images: Tensor, n_seeds: int) -> None:
+    if images.ndim != 4 or images.shape[1] != 3 or n_seeds != images.shape[0]:
+        raise DataError(
+            "Views of images need images of shape (batch, 3, height, width) and one seed for each image. "
+            f"Got images of shape {tuple(images.shape)} and {n_seeds} seeds."
+        )
+    if images.dtype != torch.uint8 and not images.is_floating_point():
+        raise DataError(
+            f"Views of images need uint8 images (0 to 255) or floating-point ones (0 to 1). Got {images.dtype}. "
+            "Convert them, for instance with images.to(torch.uint8)."
+        )
+    if images.is_floating_point() and images.numel():
+        low, high = (float(end) for end in torch.aminmax(images))
+        if not (low >= 0.0 and high <= 1.0):
+            raise DataError(
+                f"Floating-point images must lie between 0 and 1. Got values from {low:g} to {high:g}. "
+                "Divide them by 255 if they came from 8-bit images, and standardise after making views."
+            )

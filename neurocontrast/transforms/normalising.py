@@ -1,0 +1,269 @@
+"""Intensities made comparable: one transform for each way, over the whole image or inside the brain."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from monai.config import KeysCollection
+from monai.transforms import MapTransform, NormalizeIntensityd
+
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.transforms.checks import nothing_varies
+from neurocontrast.transforms.images import affine_of, image_like, name_of, spacing_of, voxels_of
+from neurocontrast.transforms.intensity import (
+    find_landmarks,
+    map_landmarks,
+    scale_by_percentiles,
+    white_matter_scale,
+    zscore,
+)
+from neurocontrast.transforms.preprocessing import N_LANDMARKS
+
+__all__ = ["MatchHistogramd", "ScaleByBrainPercentilesd", "ScaleByWhiteMatterd", "ZScoreBraind", "ZScored"]
+
+Values = npt.NDArray[np.float32]
+
+
+class _InsideBraind(MapTransform):
+    """Change the intensities inside the brain; what is outside is kept.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
+    mask_key : str or None
+        Item that is the brain's mask (`KeepBraind` makes one); None takes the voxels that are not 0.
+    allow_missing_keys : bool
+        Whether an item may lack a key.
+    """
+
+    def __init__(self, keys: KeysCollection, *, mask_key: str | None = None, allow_missing_keys: bool = False) -> None:
+        super().__init__(keys, allow_missing_keys)
+        self.mask_key = mask_key
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """Return the item with its images normalised."""
+        item = dict(data)
+        for key in self.key_iterator(item):
+            image = item[key]
+            voxels = np.array(voxels_of(image), dtype=np.float32)
+            given = None if self.mask_key is None else voxels_of(item[self.mask_key])[0] != 0
+            for channel in voxels:
+                inside = channel != 0 if given is None else given
+                values = self._normalised(channel, inside, image)
+                if values is None:
+                    raise nothing_varies(image)
+                channel[inside] = values
+            item[key] = image_like(image, voxels, affine_of(image))
+        return item
+
+    def _normalised(self, voxels: Values, inside: npt.NDArray[np.bool_], image: Any) -> Values | None:
+        """Return the new intensities of the voxels inside, or None where nothing varies."""
+        raise NotImplementedError
+
+
+class ZScored(NormalizeIntensityd):
+    """MONAI's `NormalizeIntensityd` of the whole image, which refuses an image in which nothing varies.
+
+    Intensities whose squares float32 does not hold, where MONAI's deviation is infinite or 0, are scaled first.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Items that are images (C, D, H, W); the channels are taken together.
+    allow_missing_keys : bool
+        Whether an item may lack a key.
+
+    Raises
+    ------
+    DataError
+        When called, naming the image.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import ZScored
+    >>> made = ZScored("image")({"image": torch.rand(1, 8, 8, 8)})["image"]
+    >>> round(float(made.std(correction=0)), 4)
+    1.0
+    """
+
+    def __init__(self, keys: KeysCollection, *, allow_missing_keys: bool = False) -> None:
+        super().__init__(keys, allow_missing_keys=allow_missing_keys)
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """Return the item with its images normalised."""
+        item = dict(data)
+        for key in self.key_iterator(item):
+            voxels = voxels_of(item[key])
+            low, high = float(voxels.min()), float(voxels.max())
+            if low == high:
+                raise nothing_varies(item[key])
+            largest = max(-low, high)
+            if not 1e-9 < largest < 1e12:
+                item[key] = item[key] / largest
+        normalised: dict[Hashable, Any] = super().__call__(item)
+        return normalised
+
+
+class ZScoreBraind(_InsideBraind):
+    """Bring intensities inside the brain to mean 0 and deviation 1.
+
+    The result is that of `monai.transforms.NormalizeIntensityd` with ``nonzero=True`` to float rounding, which takes
+    longer than all else that is done to a scan (``benchmarks/data.py``).
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
+    mask_key : str or None
+        Item that is the brain's mask; None takes the voxels that are not 0.
+    allow_missing_keys : bool
+        Whether an item may lack a key.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import ZScoreBraind
+    >>> image = torch.zeros(1, 4, 4, 4)
+    >>> image[:, :2] = torch.arange(1.0, 33.0).reshape(1, 2, 4, 4)
+    >>> made = ZScoreBraind("image")({"image": image})["image"]
+    >>> abs(float(made[:, :2].mean())) < 1e-6, float(made[:, 2:].abs().max())
+    (True, 0.0)
+    """
+
+    def _normalised(self, voxels: Values, inside: npt.NDArray[np.bool_], image: Any) -> Values | None:
+        del image
+        return zscore(voxels[inside])
+
+
+class ScaleByWhiteMatterd(_InsideBraind):
+    """Scale T1-weighted brains so that the peak of white matter is 1 and 0 stays 0.
+
+    White matter is looked for deep in the brain: see `white_matter_peak`.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Items that are skull-stripped T1-weighted images (C, D, H, W); each channel is treated by itself.
+    mask_key : str or None
+        Item that is the brain's mask; None takes the voxels that are not 0.
+    allow_missing_keys : bool
+        Whether an item may lack a key.
+
+    Raises
+    ------
+    DataError
+        When called, naming the image, where no peak of white matter is found.
+
+    Examples
+    --------
+    >>> from neurocontrast.transforms import ScaleByWhiteMatterd
+    >>> scale = ScaleByWhiteMatterd("image", mask_key="brain")
+    """
+
+    def _normalised(self, voxels: Values, inside: npt.NDArray[np.bool_], image: Any) -> Values | None:
+        spacing = spacing_of(affine_of(image))
+        return voxels[inside] * np.float32(1 / white_matter_scale(voxels, inside, spacing, name_of(image)))
+
+
+class _ByPercentilesd(_InsideBraind):
+    def __init__(
+        self,
+        keys: KeysCollection,
+        *,
+        percentiles: tuple[float, float] = (1.0, 99.0),
+        mask_key: str | None = None,
+        allow_missing_keys: bool = False,
+    ) -> None:
+        super().__init__(keys, mask_key=mask_key, allow_missing_keys=allow_missing_keys)
+        if len(percentiles) != 2 or not 0 <= percentiles[0] < percentiles[1] <= 100:
+            raise ConfigError(
+                f"{type(self).__name__}: percentiles must be two numbers from 0 to 100 that rise, got {percentiles!r}."
+            )
+        self.percentiles = (float(percentiles[0]), float(percentiles[1]))
+
+
+class ScaleByBrainPercentilesd(_ByPercentilesd):
+    """Map two percentiles of the brain's intensities to 0 and 1, and clip beyond.
+
+    `monai.transforms.ScaleIntensityRangePercentilesd` takes its percentiles over the whole image, most of which is
+    background in a skull-stripped scan.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
+    percentiles : tuple of float
+        The two, from 0 to 100.
+    mask_key : str or None
+        Item that is the brain's mask; None takes the voxels that are not 0.
+    allow_missing_keys : bool
+        Whether an item may lack a key.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import ScaleByBrainPercentilesd
+    >>> image = torch.arange(64.0).reshape(1, 4, 4, 4)
+    >>> made = ScaleByBrainPercentilesd("image", percentiles=(0, 100))({"image": image})["image"]
+    >>> float(made.max())
+    1.0
+    """
+
+    def _normalised(self, voxels: Values, inside: npt.NDArray[np.bool_], image: Any) -> Values | None:
+        del image
+        return scale_by_percentiles(voxels[inside], self.percentiles)
+
+
+class MatchHistogramd(_ByPercentilesd):
+    """Bring the landmarks of the brain's histogram to those of a cohort, straight in between, clipped beyond.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
+    landmarks : sequence of float
+        Eleven intensities that do not fall: the cohort's, as `standard_landmarks` fits them.
+    percentiles : tuple of float
+        The outer two landmarks; the others are each tenth percentile.
+    mask_key : str or None
+        Item that is the brain's mask; None takes the voxels that are not 0.
+    allow_missing_keys : bool
+        Whether an item may lack a key.
+
+    References
+    ----------
+    Nyúl, Udupa & Zhang (2000), New variants of a method of MRI scale standardization.
+
+    Examples
+    --------
+    >>> from neurocontrast.transforms import MatchHistogramd
+    >>> match = MatchHistogramd("image", landmarks=[0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+    """
+
+    def __init__(
+        self,
+        keys: KeysCollection,
+        *,
+        landmarks: Sequence[float],
+        percentiles: tuple[float, float] = (1.0, 99.0),
+        mask_key: str | None = None,
+        allow_missing_keys: bool = False,
+    ) -> None:
+        super().__init__(keys, percentiles=percentiles, mask_key=mask_key, allow_missing_keys=allow_missing_keys)
+        steps = np.diff(landmarks)
+        if len(steps) != N_LANDMARKS - 1 or not (steps >= 0).all():
+            raise ConfigError(
+                f"MatchHistogramd: landmarks are {N_LANDMARKS} numbers that do not fall, got {list(landmarks)!r}."
+            )
+        self.landmarks = tuple(float(each) for each in landmarks)
+
+    def _normalised(self, voxels: Values, inside: npt.NDArray[np.bool_], image: Any) -> Values | None:
+        del image
+        values = voxels[inside]
+        found = find_landmarks(values, self.percentiles)
+        return None if found is None else map_landmarks(values, found, self.landmarks)

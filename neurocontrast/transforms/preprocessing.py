@@ -1,0 +1,224 @@
+"""What is done to every scan, as settings that an encoder keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field, ValidationError, model_validator
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.files import digest_of
+from neurocontrast.settings import Settings
+from neurocontrast.transforms.masks import unpack
+
+if TYPE_CHECKING:
+    from monai.transforms import Compose
+
+__all__ = [
+    "N_LANDMARKS",
+    "N_VOXELS_MIN",
+    "SAME_SPACING",
+    "SPACING_LIMITS_MM",
+    "TRANSFORM_VERSION",
+    "CommonFraction",
+    "CommonView",
+    "ErodeMm",
+    "Normalise",
+    "Percentiles",
+    "Preprocessing",
+    "Shape",
+    "SpacingMm",
+    "check_erosion",
+]
+
+TRANSFORM_VERSION = 1
+"""Raised whenever the same settings would give other voxels: old caches and encoders then do not match."""
+
+SPACING_LIMITS_MM = (0.1, 20.0)
+"""Voxel sizes outside these are taken for a damaged header."""
+
+SAME_SPACING = 1e-3
+"""Spacings that differ by less than this part are the same."""
+
+N_VOXELS_MIN = 8
+"""A scan with fewer voxels along an axis is a slice or a thumbnail, not a volume."""
+
+N_LANDMARKS = 11
+"""Of a histogram: the lower percentile, each tenth, the upper percentile."""
+
+_Length = Annotated[int, Field(ge=N_VOXELS_MIN, le=1024)]
+
+SpacingMm = Annotated[float, Field(ge=SPACING_LIMITS_MM[0], le=SPACING_LIMITS_MM[1])]
+Shape = tuple[_Length, _Length, _Length]
+Normalise = Literal["zscore", "zscore-brain", "percentile", "white-matter", "histogram", "none"]
+Percentiles = tuple[Annotated[float, Field(ge=0, lt=10)], Annotated[float, Field(gt=90, le=100)]]
+ErodeMm = Annotated[float, Field(ge=0, le=30)]
+CommonView = Literal["none", "template", "cohort"]
+CommonFraction = Annotated[float, Field(gt=0, le=1)]
+
+
+def check_erosion(erode_mm: float, spacing_mm: float | None) -> None:
+    """Refuse an erosion that would take no voxel.
+
+    Raises
+    ------
+    ValueError
+        Naming both settings.
+    """
+    if spacing_mm is not None and 0 < erode_mm < spacing_mm * (1 - SAME_SPACING):
+        raise ValueError(
+            f"data.erode_mm must be 0 or at least the spacing ({spacing_mm:g} mm), got {erode_mm:g}, "
+            "which takes no voxel away"
+        )
+
+
+class Preprocessing(Settings):
+    """What is done to every scan; an encoder keeps it and asks for the same later.
+
+    The order is: axes to RAS, resample, crop or pad around the centre, take away what is not brain, normalise.
+
+    Parameters
+    ----------
+    spacing_mm : float or None
+        Voxel size to resample to, the same along each axis; None keeps each scan's own.
+    shape : tuple of int
+        Voxels to the right, to the front and upwards; what lies outside is cropped, what is missing padded.
+    normalise : {"zscore", "zscore-brain", "percentile", "white-matter", "histogram", "none"}
+        Mean 0 and deviation 1 over the whole box; over its non-zero voxels alone, zeros staying 0
+        (for skull-stripped scans); the brain's `percentiles` to 0 and 1, clipped; the peak of white
+        matter in a T1w brain to 1; the brain's histogram to the `landmarks` of the cohort; or
+        intensities as they are.
+    orientation : {"RAS"}
+        Axes go to the right, to the front, upwards.
+    percentiles : tuple of float
+        The outer two of "percentile" and "histogram".
+    erode_mm : float
+        How much of the brain's edge is taken away; 0 for none.
+    common_view : {"none", "template", "cohort"}
+        Keep what is brain in the MNI152 template, or in `common_fraction` of a cohort's scans at each of
+        its sites.
+    common_fraction : float
+        Of the scans of each site.
+    landmarks : tuple of float or None
+        Fitted for "histogram" (`neurocontrast.data.fit_preprocessing`).
+    view : str or None
+        Fitted for `common_view`: the mask, as `neurocontrast.transforms.masks.pack` writes it.
+    """
+
+    spacing_mm: SpacingMm | None = 1.5
+    shape: Shape = (121, 145, 121)
+    normalise: Normalise = "zscore"
+    orientation: Literal["RAS"] = "RAS"
+    percentiles: Percentiles = (1.0, 99.0)
+    erode_mm: ErodeMm = 0.0
+    common_view: CommonView = "none"
+    common_fraction: CommonFraction = 0.95
+    landmarks: tuple[float, ...] | None = None
+    view: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Preprocessing:
+        check_erosion(self.erode_mm, self.spacing_mm)
+        if self.landmarks is not None:
+            steps = np.diff(self.landmarks)
+            if self.normalise != "histogram" or len(steps) != N_LANDMARKS - 1 or not (steps >= 0).all():
+                raise ValueError(
+                    f"landmarks are {N_LANDMARKS} numbers that do not fall, and belong to normalise 'histogram'"
+                )
+        if self.view is not None:
+            if self.common_view == "none":
+                raise ValueError("view belongs to common_view 'template' or 'cohort', and common_view is 'none'")
+            try:
+                unpack(self.view, self.shape)
+            except ValueError as error:
+                raise ValueError(f"view {error}") from error
+        return self
+
+    @property
+    def image_shape(self) -> tuple[int, int, int, int]:
+        """The shape of a preprocessed image, (1, D, H, W)."""
+        return (1, *self.shape)
+
+    @property
+    def inside_brain(self) -> bool:
+        """Whether anything asks where the brain is; what is not brain then becomes 0."""
+        of_intensity = self.normalise in ("percentile", "white-matter", "histogram")
+        return of_intensity or self.erode_mm > 0 or self.common_view != "none"
+
+    @property
+    def unfitted(self) -> tuple[str, ...]:
+        """What must be fitted on a cohort before a scan can be preprocessed: of "view" and "landmarks"."""
+        view = ("view",) if self.common_view != "none" and self.view is None else ()
+        return view + (("landmarks",) if self.normalise == "histogram" and self.landmarks is None else ())
+
+    def contract(self) -> dict[str, Any]:
+        """Return what an encoder's JSON holds: the settings in use, what was fitted, and the transform's version.
+
+        What is switched off is left out, so that contracts (and caches) from before it existed are the same.
+        """
+        used = {
+            "percentiles": self.normalise in ("percentile", "histogram"),
+            "erode_mm": self.erode_mm > 0,
+            "common_view": self.common_view != "none",
+            "common_fraction": self.common_view == "cohort",
+            "landmarks": self.landmarks is not None,
+            "view": self.view is not None,
+        }
+        settings = self.model_dump(mode="json", exclude={key for key, is_used in used.items() if not is_used})
+        return {"transform_version": TRANSFORM_VERSION, **settings}
+
+    @classmethod
+    def from_contract(cls, contract: Mapping[str, Any]) -> Preprocessing:
+        """Return the settings of a contract.
+
+        Raises
+        ------
+        DataError
+            For a transform version that this installation does not have, or settings it does not know.
+        """
+        version = contract.get("transform_version")
+        if version != TRANSFORM_VERSION:
+            raise DataError(
+                f"preprocessing contract: transform_version is {version!r} and this neurocontrast has "
+                f"{TRANSFORM_VERSION}; install the version the encoder was trained with."
+            )
+        settings = {key: value for key, value in contract.items() if key != "transform_version"}
+        return cls.from_settings(settings, "preprocessing contract")
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], where: str) -> Preprocessing:
+        """Return the settings of a mapping; `where` is what an error calls the mapping.
+
+        Raises
+        ------
+        DataError
+            Naming all settings that are unknown or have a value that is not allowed.
+        """
+        try:
+            return cls.model_validate(dict(settings))
+        except ValidationError as error:
+            found = "; ".join(
+                f"{'.'.join(map(str, each['loc'])) or 'settings'}: {each['msg'].removeprefix('Value error, ')}"
+                + (f", found {each['input']!r}" if each["loc"] else "")
+                for each in error.errors()
+            )
+            raise DataError(f"{where}: {found}") from error
+
+    def digest(self) -> str:
+        """Return a digest of the contract."""
+        return digest_of("preprocessing", *(f"{key}={value}" for key, value in sorted(self.contract().items())))
+
+    def compose(self) -> Compose:
+        """Return the transforms that these settings describe (`neurocontrast.transforms.brain_transforms`).
+
+        Raises
+        ------
+        DataError
+            Where something must be fitted first.
+        """
+        # Asked of the lazy package: settings must load without MONAI and torch.
+        from neurocontrast.transforms import brain_transforms
+
+        return brain_transforms(self)

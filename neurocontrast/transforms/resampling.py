@@ -1,0 +1,228 @@
+"""Onto another grid with the same centre and axes: by whole voxels, or by averaging over each new voxel's width."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import nibabel as nib
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+from monai.config import KeysCollection
+from monai.transforms import MapTransform
+from monai.utils import ensure_tuple_rep
+
+from neurocontrast.exceptions import ConfigError, one_of
+from neurocontrast.transforms.grids import grid_affine, is_same_spacing
+from neurocontrast.transforms.images import affine_of, image_like, spacing_of, voxels_of
+from neurocontrast.transforms.preprocessing import SAME_SPACING, SPACING_LIMITS_MM
+from neurocontrast.transforms.reading import in_memory_order
+
+__all__ = ["ResampleByAread", "crop_or_pad", "resample"]
+
+_WAYS = "RLAPSI"
+_N_SLICES = 8
+"""Slices of the first axis that are interpolated together, so that they stay in a core's cache."""
+
+
+def crop_or_pad(
+    voxels: npt.NDArray[np.float32],
+    shape: tuple[int, ...],
+    background: np.float32,
+    *,
+    out: npt.NDArray[np.float32] | None = None,
+) -> npt.NDArray[np.float32]:
+    """Return a copy of the given shape around the same centre, in `out` where given; no voxel is interpolated."""
+    boxed = np.empty(shape, dtype=np.float32) if out is None else out
+    boxed.fill(background)
+    source, target = [], []
+    for n, n_target in zip(voxels.shape, shape, strict=True):
+        n_kept = min(n, n_target)
+        start = n // 2 - n_target // 2 if n > n_target else 0
+        at = (n_target - n) // 2 if n < n_target else 0
+        source.append(slice(start, start + n_kept))
+        target.append(slice(at, at + n_kept))
+    boxed[tuple(target)] = voxels[tuple(source)]
+    return boxed
+
+
+def resample(
+    voxels: npt.NDArray[np.float32],
+    spacing_mm: tuple[float, float, float],
+    shape: tuple[int, int, int],
+    target_spacing_mm: tuple[float, float, float],
+    *,
+    background: float = 0.0,
+    out: npt.NDArray[np.float32] | None = None,
+) -> npt.NDArray[np.float32]:
+    """Interpolate linearly onto a grid with the same centre and directions; `background` outside the field of view.
+
+    Where the target is coarser each of its voxels averages over its own width, so that every
+    voxel of the scan counts and noise is averaged instead of sampled.
+
+    Notes
+    -----
+    The grids share their axes, so the interpolation is one sparse matrix for each axis: several
+    times faster than sampling every point in three dimensions, and equal to it. The axes are
+    taken in the order they lie in memory, which for a file is the reverse of RAS or nearly.
+    """
+    stored, axes, flips = in_memory_order(voxels)
+    weights = [
+        _axis_weights(voxels.shape[axis], shape[axis], ratio=target_spacing_mm[axis] / spacing_mm[axis])
+        for axis in axes
+    ]
+    target = _interpolate(np.ascontiguousarray(stored), weights)
+    for axis, of_axis in enumerate(weights):
+        target[(slice(None),) * axis + (np.diff(of_axis.indptr) == 0,)] = background
+    turned = target.transpose(np.argsort(axes))[flips]
+    if out is None:
+        return np.ascontiguousarray(turned)
+    np.copyto(out, turned)
+    return out
+
+
+def _interpolate(voxels: npt.NDArray[np.float32], weights: list[Any]) -> npt.NDArray[np.float32]:
+    first, second, third = weights
+    between = np.empty((first.shape[0], second.shape[0], voxels.shape[2]), dtype=np.float32)
+    planes = voxels.reshape(len(voxels), -1)
+    for start in range(0, len(between), _N_SLICES):
+        slices = (first[start : start + _N_SLICES] @ planes).reshape(-1, *voxels.shape[1:])
+        for position, plane in enumerate(slices, start=start):
+            between[position] = second @ plane
+    # A file's last axis in memory is RAS's first, so the result is written with the axes reversed.
+    reverse = np.empty([matrix.shape[0] for matrix in (third, second, first)], dtype=np.float32)
+    for position in range(second.shape[0]):
+        reverse[:, position] = third @ np.ascontiguousarray(between[:, position].T)
+    return reverse.T
+
+
+def _axis_weights(n: int, n_target: int, *, ratio: float) -> Any:
+    """Return the sparse (n_target, n) matrix of one axis; a row is empty where the target is out of view."""
+    centre = (np.arange(n_target) - (n_target - 1) / 2) * ratio + (n - 1) / 2
+    # A voxel averages over its width. The scan's own did so over 1, the target's over `ratio`;
+    # a window of this width adds what is lacking, in variance, and nothing on a finer grid.
+    window = np.sqrt(max(ratio**2 - 1, 0.0))
+    support = 1 + window / 2
+    taps = np.floor(centre - support)[:, None] + np.arange(1, 2 * int(np.ceil(support)) + 1)
+    away = taps - centre[:, None]
+    if window < SAME_SPACING:
+        weights = np.clip(1 - np.abs(away), 0, None)
+    else:
+        weights = _integral_of_hat(away + window / 2) - _integral_of_hat(away - window / 2)
+    weights[(taps < 0) | (taps > n - 1)] = 0
+    weights[(centre < -0.5) | (centre > n - 0.5)] = 0
+    total = weights.sum(axis=1, keepdims=True)
+    weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    rows, of_tap = np.nonzero(weights)
+    values = weights[rows, of_tap].astype(np.float32)
+    return scipy.sparse.csr_array((values, (rows, taps[rows, of_tap].astype(int))), shape=(n_target, n))
+
+
+def _integral_of_hat(upper: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Integrate max(0, 1 - |u|), the kernel of linear interpolation, up to `upper`."""
+    inside = np.clip(upper, -1, 1)
+    return 0.5 + inside - np.sign(inside) * inside**2 / 2
+
+
+class ResampleByAread(MapTransform):
+    """Bring images to a voxel size and a shape about their own centre.
+
+    Interpolation is linear; where the new grid is coarser, each new voxel averages over its own width, so that no
+    voxel of the scan is skipped. An image that has the voxel size already is cropped or padded by whole voxels, as by
+    `monai.transforms.ResizeWithPadOrCropd`. On a finer grid the result is that of `monai.transforms.Spacing`.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Items that are images (C, D, H, W); one without an affine has voxels of 1 mm.
+    spacing_mm : float or None
+        Voxel size of the new grid, the same along each axis; None keeps each image's own.
+    shape : sequence of 3 int or None
+        Voxels of the new grid along each axis; None covers the image's field of view.
+    axcodes : str or None
+        Where the axes go, for instance "RAS": they are exchanged and flipped, never rotated. None keeps their order.
+    background : float, "corners", or a sequence of these, one a key
+        What lies outside the image's field of view; "corners" is the median of the image's eight corner voxels.
+    allow_missing_keys : bool
+        Whether an item may lack a key.
+
+    Notes
+    -----
+    MONAI's `Spacingd` samples every point in three dimensions and skips voxels on a coarser grid, and
+    `ResizeWithPadOrCropd` pads all images by one number. Here the grids share their axes, so that the interpolation is
+    one sparse matrix an axis, several times faster, and turning the axes takes no pass over the voxels of its own, as
+    it does in `Orientationd` (``benchmarks/data.py``). The transform is not invertible, so that
+    `monai.transforms.Invertd` cannot undo what was applied before it either.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from monai.data import MetaTensor
+    >>> from neurocontrast.transforms import ResampleByAread
+    >>> image = MetaTensor(torch.rand(1, 20, 24, 16), affine=torch.diag(torch.tensor([2.0, 2.0, 2.0, 1.0])))
+    >>> made = ResampleByAread("image", spacing_mm=4.0, shape=(10, 12, 10))({"image": image})["image"]
+    >>> made.shape, made.pixdim.tolist()
+    (torch.Size([1, 10, 12, 10]), [4.0, 4.0, 4.0])
+    """
+
+    def __init__(
+        self,
+        keys: KeysCollection,
+        *,
+        spacing_mm: float | None = None,
+        shape: Sequence[int] | None = None,
+        axcodes: str | None = None,
+        background: float | str | Sequence[float | str] = 0.0,
+        allow_missing_keys: bool = False,
+    ) -> None:
+        super().__init__(keys, allow_missing_keys)
+        low, high = SPACING_LIMITS_MM
+        if spacing_mm is not None and not low <= spacing_mm <= high:
+            raise ConfigError(f"ResampleByAread: spacing_mm must be between {low:g} and {high:g}, got {spacing_mm!r}.")
+        if shape is not None and (len(shape) != 3 or any(n != int(n) or n < 1 for n in shape)):
+            raise ConfigError(f"ResampleByAread: shape must be three whole numbers from 1 on, got {shape!r}.")
+        if axcodes is not None and sorted(_WAYS.find(way) // 2 for way in axcodes.upper()) != [0, 1, 2]:
+            raise ConfigError(
+                "ResampleByAread: axcodes must name three axes by R or L, A or P, and S or I, as 'RAS' does; "
+                f"got {axcodes!r}."
+            )
+        self.backgrounds = ensure_tuple_rep(background, len(self.keys))
+        if wrong := [each for each in self.backgrounds if isinstance(each, str) and each != "corners"]:
+            raise ConfigError(f"ResampleByAread: background must be a number or 'corners', got {one_of(wrong)}.")
+        self.spacing_mm = spacing_mm
+        self.shape = None if shape is None else (int(shape[0]), int(shape[1]), int(shape[2]))
+        self.axcodes = None if axcodes is None else axcodes.upper()
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """Return the item with its images on the new grid."""
+        item = dict(data)
+        for key, background in self.key_iterator(item, self.backgrounds):
+            item[key] = self._onto_grid(item[key], background)
+        return item
+
+    def _onto_grid(self, image: Any, background: float | str) -> Any:
+        voxels, affine = voxels_of(image), affine_of(image)
+        channels = list(np.asarray(voxels, dtype=np.float32))
+        if self.axcodes is not None:
+            wanted = nib.orientations.axcodes2ornt(self.axcodes)
+            turn = nib.orientations.ornt_transform(nib.io_orientation(affine), wanted)
+            affine = affine @ nib.orientations.inv_ornt_aff(turn, voxels.shape[1:])
+            channels = [nib.orientations.apply_orientation(channel, turn) for channel in channels]
+        own, source = spacing_of(affine), channels[0].shape
+        spacing = own if self.spacing_mm is None else (self.spacing_mm,) * 3
+        shape = self.shape or tuple(
+            max(1, round(n * old / new)) for n, old, new in zip(source, own, spacing, strict=True)
+        )
+        made = np.empty((len(channels), *shape), dtype=np.float32)
+        for target, channel in zip(made, channels, strict=True):
+            around = _corners(channel) if background == "corners" else np.float32(background)
+            if is_same_spacing(own, spacing):
+                crop_or_pad(channel, shape, around, out=target)
+            else:
+                resample(channel, own, shape, spacing, background=float(around), out=target)
+        return image_like(image, made, grid_affine(affine, source, shape, spacing), is_traced=False)
+
+
+def _corners(voxels: npt.NDArray[np.float32]) -> np.float32:
+    return np.float32(np.median(voxels[tuple(slice(None, None, max(1, n - 1)) for n in voxels.shape)]))

@@ -1,0 +1,293 @@
+"""Settings of the papers' experiments: an experiment's YAML file, and what the command line sets over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from neurocontrast.config.messages import settings_from
+from neurocontrast.config.workflow import Name
+from neurocontrast.config.yaml_file import parse_value, read_yaml
+from neurocontrast.exceptions import ConfigError, one_of, suggestion
+from neurocontrast.settings import Settings
+from pipelines.natural.annotation import AnnotationSettings
+
+__all__ = ["MEASURES", "Experiment", "Measure", "NaturalSettings", "Variant", "load_experiment", "load_natural"]
+
+
+class Measure(NamedTuple):
+    """A column of the table of results: its names, its decimals, and its place in ``evaluation.json``."""
+
+    name: str
+    short: str
+    digits: int = 3
+    percent: bool = False
+    lowest: float = 0.0
+    keys: tuple[str, ...] = ()
+
+    @property
+    def scale(self) -> float:
+        """Factor between a stored value and a shown value."""
+        return 100.0 if self.percent else 1.0
+
+    @property
+    def highest(self) -> float:
+        """Largest possible shown value."""
+        return 100.0 if self.percent else inf
+
+    @property
+    def axis(self) -> str:
+        """Label of an axis."""
+        return f"{self.name} (%)" if self.percent else self.name
+
+
+MEASURES = {
+    "accuracy": Measure("Top-1 accuracy on test images", "Top-1", 1, percent=True),
+    "top5_accuracy": Measure("Top-5 accuracy on test images", "Top-5", 1, percent=True),
+    "balanced_accuracy": Measure("Balanced accuracy on test images", "Balanced accuracy", 1, percent=True),
+    "sensitive_mse": Measure(
+        "Squared error of the sensitive variable", "Sensitive MSE", 4, keys=("sensitive", "mse", "value")
+    ),
+    "target_cosine": Measure(
+        "Nearest cosine within the class", "Target cosine", lowest=-inf, keys=("similarity", "target", "mean")
+    ),
+    "noise_cosine": Measure(
+        "Nearest cosine outside the class", "Noise cosine", lowest=-inf, keys=("similarity", "noise", "mean")
+    ),
+    "cosine_difference": Measure(
+        "Target − noise cosine", "Target − noise", 4, lowest=-inf, keys=("similarity", "difference", "mean")
+    ),
+    "class_separation": Measure("Mean cosine within − between classes", "Within − between", lowest=-inf),
+    "own_class_nearest": Measure(
+        "Nearest neighbour of the own class", "1-NN", 1, percent=True, keys=("similarity", "own_class_nearest")
+    ),
+    "initial_loss": Measure("Loss of the first epoch", "Initial loss", lowest=-inf),
+    "final_loss": Measure("Loss of the last epoch", "Final loss", lowest=-inf),
+    "minutes": Measure("Minutes of pretraining, wall time", "Minutes", 1),
+}
+"""Measures of a table of results; one without keys is a metric of the probe, or computed in `results`."""
+
+Figure = Literal["variants", "epochs", "series", "tradeoff", "classes", "cosines"]
+Layer = Literal["encoder", "head"]
+Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
+
+
+class Variant(Settings):
+    """One loss, or one way to set a loss.
+
+    Parameters
+    ----------
+    label : str
+        Name in tables and figures.
+    recipe : str or None
+        YAML recipe; None takes the experiment's recipe.
+    settings : mapping of str to value
+        Dotted keys set over the recipe, as by ``--set``.
+    series, at : str, float or None
+        The figure ``series`` draws variants of one series as a line over the number `at`.
+    published : float or None
+        Accuracy reported by the paper or by its code.
+    """
+
+    label: Annotated[str, Field(min_length=1)]
+    recipe: str | None = None
+    settings: dict[str, Any] = Field(default_factory=dict)
+    series: str | None = None
+    at: float | None = None
+    published: Annotated[float, Field(ge=0, le=1)] | None = None
+
+    @model_validator(mode="after")
+    def _a_place_in_its_series(self) -> Self:
+        if self.series is not None and self.at is None:
+            raise ValueError("series: a variant of a series needs its place in it: give at.")
+        return self
+
+
+class Experiment(Settings):
+    """Variants × seeds, with the measures and figures of the results.
+
+    Parameters
+    ----------
+    title, question : str
+        Head of the table of results.
+    recipe : str or None
+        Recipe of variants without a recipe; its section ``images`` is prepared.
+    images : mapping of str to value
+        Keys set over the section ``images`` of the recipe.
+    annotation : AnnotationSettings or None
+        Simulated attributes, added to the images.
+    variants : mapping of str to Variant
+        Variants by the name of their folder.
+    reference : str
+        Variant that every other variant is compared with.
+    seeds : tuple of int
+        Seeds of weights, order and views; images and split are the same for all seeds.
+    settings : mapping of str to value
+        Dotted keys set over every recipe.
+    layers : tuple of {'encoder', 'head'}
+        Evaluated features: before the projection head, after the projection head.
+    measures : tuple of str
+        Columns of the table, from `MEASURES`.
+    series_label : str
+        Label of the axis of the numbers `at`.
+    figures : tuple of str
+        ``variants``: means with intervals; ``epochs``: linear probe while training; ``series``: means over a number;
+        ``tradeoff``: accuracy against error of the sensitive variable; ``classes``, ``cosines``: similarity.
+    """
+
+    title: str
+    question: str
+    recipe: str | None = None
+    images: dict[str, Any] = Field(default_factory=dict)
+    annotation: AnnotationSettings | None = None
+    variants: dict[Name, Variant] = Field(min_length=1)
+    reference: Name
+    seeds: Seeds = (0, 1, 2)
+    settings: dict[str, Any] = Field(default_factory=dict)
+    layers: Annotated[tuple[Layer, ...], Field(min_length=1)] = ("encoder",)
+    measures: Annotated[tuple[Literal[*MEASURES], ...], Field(min_length=1)] = ("accuracy",)
+    series_label: str = ""
+    figures: tuple[Figure, ...] = ("variants",)
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if self.reference not in self.variants:
+            raise ValueError(
+                f"reference must be one of the variants, {one_of(self.variants)}, got '{self.reference}'."
+                f"{suggestion(self.reference, self.variants)}"
+            )
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds must be different numbers, got {list(self.seeds)}.")
+        bare = [name for name, variant in self.variants.items() if variant.recipe is None and self.recipe is None]
+        if bare:
+            raise ValueError(f"recipe: variants without one need the experiment's own: {one_of(bare)}.")
+        paths = {self.recipe_of(name) for name in self.variants} | ({self.recipe} if self.recipe else set())
+        missing = sorted(path for path in paths if not Path(path).is_file())
+        if missing:
+            raise ValueError(f"recipes must be files that exist (relative to the current folder): {one_of(missing)}.")
+        return self
+
+    def recipe_of(self, variant: str) -> str:
+        """Return the recipe of a variant."""
+        return self.variants[variant].recipe or str(self.recipe)
+
+    def settings_of(self, variant: str) -> dict[str, Any]:
+        """Return the dotted keys set over the recipe of a variant."""
+        return self.settings | self.variants[variant].settings
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Label of each variant."""
+        return {name: variant.label for name, variant in self.variants.items()}
+
+    @property
+    def prepared_images(self) -> dict[str, Any]:
+        """Section ``images`` of the experiment's recipe, or else of the reference's recipe, the same for all."""
+        section = read_yaml(Path(self.recipe or self.recipe_of(self.reference))).get("images") or {}
+        return {**section, **self.images}
+
+
+class NaturalSettings(Settings):
+    """Keys of ``snakemake --config`` for ``pipelines/natural.smk``; ``pipelines/README.md`` explains them."""
+
+    experiment: Literal["linear", "sincere", "cclk", "fair", "hard"] | None = None
+    size: Literal["small", "full"] = "small"
+    file: str | None = None
+    out: str = "results"
+    source: str | None = None
+    dataset: str | None = None
+    images: dict[str, Any] = Field(default_factory=dict)
+    seeds: Seeds | None = None
+    variants: tuple[str, ...] | None = None
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_experiment(self) -> Self:
+        if (self.experiment is None) == (self.file is None):
+            raise ValueError(
+                "experiment: give one of linear, sincere, cclk, fair and hard, or file, an experiment of your own: "
+                "--config experiment=linear size=small"
+            )
+        return self
+
+    @property
+    def path(self) -> Path:
+        """The experiment's YAML file; its stem names the folder of results."""
+        if self.file is not None:
+            return Path(self.file)
+        return Path(__file__).with_name(f"{self.experiment}_{self.size}.yaml")
+
+
+def load_experiment(path: str | Path) -> Experiment:
+    """Return the experiment of a YAML file, or raise ConfigError with every problem."""
+    return settings_from(Experiment, read_yaml(Path(path)), source=str(path))
+
+
+def load_natural(config: Mapping[str, Any]) -> tuple[NaturalSettings, Experiment]:
+    """Return the keys of the command line, and the experiment with those keys set over its file.
+
+    Parameters
+    ----------
+    config : mapping
+        Snakemake's ``config``.
+
+    Raises
+    ------
+    ConfigError
+        With every unknown key and wrong value, and what is allowed.
+    """
+    asked = settings_from(NaturalSettings, _parsed(config), source="workflow configuration")
+    content = read_yaml(asked.path)
+    # The subset of one data set may be more than there is of another.
+    whole = dict.fromkeys(("n_train", "n_validation", "n_test")) if asked.dataset is not None else {}
+    named = {key: value for key in ("dataset", "source") if (value := getattr(asked, key)) is not None}
+    content["images"] = {**(content.get("images") or {}), **whole, **named, **asked.images}
+    content["settings"] = {**(content.get("settings") or {}), **asked.settings}
+    if asked.seeds is not None:
+        content["seeds"] = asked.seeds
+    if asked.images.get("attributes"):
+        content["annotation"] = None
+    experiment = settings_from(Experiment, content, source=str(asked.path))
+    _check_source(experiment.prepared_images)
+    return asked, experiment if asked.variants is None else _only(experiment, asked.variants)
+
+
+def _parsed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Snakemake's configuration with its text parsed: ``settings='{a: 1}'`` arrives as ``{"a": "1"}``."""
+    content = dict(config)
+    for key in ("settings", "images"):
+        if isinstance(content.get(key), Mapping):
+            content[key] = {
+                name: parse_value(value, place=f"{key}.{name}") if isinstance(value, str) else value
+                for name, value in content[key].items()
+            }
+    return content
+
+
+def _check_source(images: Mapping[str, Any]) -> None:
+    """Refuse missing files before any job starts."""
+    dataset, source = images.get("dataset", "digits"), images.get("source")
+    if dataset != "digits" and not source:
+        raise ConfigError(
+            f"workflow configuration: source: the files of {dataset} are needed (a folder or archive): --config "
+            "source=…; dataset=digits needs none."
+        )
+    for key in ("source", "attributes"):
+        if images.get(key) and not Path(str(images[key])).expanduser().exists():
+            raise ConfigError(f"workflow configuration: {key}: there is nothing at '{images[key]}'.")
+
+
+def _only(experiment: Experiment, names: tuple[str, ...]) -> Experiment:
+    """Return the experiment with some of its variants and the reference."""
+    unknown = [name for name in names if name not in experiment.variants]
+    if unknown:
+        raise ConfigError(
+            f"workflow configuration: variants must be some of {one_of(experiment.variants)}, got {one_of(unknown)}."
+            f"{suggestion(unknown[0], experiment.variants)}"
+        )
+    kept = {name: each for name, each in experiment.variants.items() if name in names or name == experiment.reference}
+    return experiment.model_copy(update={"variants": kept})

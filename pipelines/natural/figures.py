@@ -1,0 +1,245 @@
+"""Figures of an experiment, as PNG, SVG and the drawn numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.files import atomic_path, write_table
+from pipelines.natural.experiment import MEASURES, Experiment
+
+__all__ = ["draw_experiment", "read_metrics"]
+
+# Okabe and Ito's palette without its yellow, which is too light on white.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195")
+_LOOK = {
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True,
+    "axes.prop_cycle": matplotlib.cycler(color=_COLORS), "grid.color": "#e4e7eb", "legend.frameon": False,
+    "axes.titlesize": 10, "legend.fontsize": 9, "svg.fonttype": "none", "svg.hashsalt": "neurocontrast",
+    "text.parse_math": False,
+}  # fmt: skip
+_NOT_OVER_A_NUMBER = ("initial_loss", "final_loss", "minutes")
+_INTERVALS = "mean over seeds, 95 % interval"
+
+Drawn = Iterator[tuple[str, Figure, pd.DataFrame]]
+
+
+@dataclass(frozen=True)
+class _Results:
+    """Everything that figures are drawn from."""
+
+    root: Path
+    experiment: Experiment
+    values: pd.DataFrame
+    summary: pd.DataFrame
+    curves: pd.DataFrame
+
+    def rows(self, measure: str, layer: str = "") -> pd.DataFrame:
+        """Return the means of a measure as shown, with label and place in the series, in the order of the variants.
+
+        Without a layer, rows are those of the experiment's first layer.
+        """
+        names = ["variant", "label", "series", "at"]
+        variants = [(name, each.label, each.series, each.at) for name, each in self.experiment.variants.items()]
+        chosen = self.summary["layer"].isin(["", layer or self.experiment.layers[0]])
+        found = self.summary[chosen & (self.summary["measure"] == measure)]
+        rows = pd.DataFrame(variants, columns=names).merge(found, on="variant")
+        rows[["mean", "low", "high"]] *= MEASURES[measure].scale
+        return rows[np.isfinite(rows["mean"])].reset_index(drop=True)
+
+    def tables(self, file: str) -> Iterator[tuple[str, pd.DataFrame]]:
+        """Give a table of each variant, of all seeds together, at the layer nearest to the loss."""
+        layer = "head" if "head" in self.experiment.layers else self.experiment.layers[0]
+        for variant in self.experiment.variants:
+            tables = []
+            for seed in self.experiment.seeds:
+                path = self.root / variant / f"seed-{seed}" / layer / file
+                if not path.is_file():
+                    raise DataError(
+                        f"{path}: absent. Set evaluation.similarity to true in the recipe, and evaluate again."
+                    )
+                text = {"class": str, "reference": str}  # a class may be called 1, or NA
+                tables.append(pd.read_csv(path, sep="\t", dtype=text, keep_default_na=False, na_values=["", "n/a"]))
+            yield variant, pd.concat(tables)
+
+
+def draw_experiment(
+    root: Path, experiment: Experiment, values: pd.DataFrame, summary: pd.DataFrame, *, curves: pd.DataFrame
+) -> None:
+    """Write the figures of an experiment to ``figures/``.
+
+    Parameters
+    ----------
+    root : Path
+        Folder of the experiment.
+    experiment : Experiment
+        The experiment that was run; `figures` names what is drawn.
+    values, summary : DataFrame
+        One row a seed, and the means over seeds.
+    curves : DataFrame
+        ``variant, epoch, mean, low, high``: accuracy of the linear probe while training.
+    """
+    results = _Results(root, experiment, values, summary, curves)
+    with matplotlib.rc_context(_LOOK):
+        for kind in experiment.figures:
+            for name, figure, numbers in _KINDS[kind](results):
+                for ending, metadata in (("png", {}), ("svg", {"Date": None})):
+                    with atomic_path(root / "figures" / f"{name}.{ending}") as temporary:
+                        figure.savefig(temporary, format=ending, dpi=150, metadata=metadata)
+                write_table(root / "figures" / f"{name}.tsv", numbers)
+
+
+def read_metrics(path: Path) -> pd.DataFrame:
+    """Return ``metrics.csv`` of a run, checked."""
+    if not path.is_file():
+        raise DataError(f"{path}: missing; the run has no csv logger. Give training.loggers: [csv] and run it again.")
+    metrics = pd.read_csv(path)
+    if metrics.empty or not {"epoch", "train_loss", "seconds"} <= set(metrics.columns):
+        raise DataError(
+            f"{path}: must have rows with epoch, train_loss and seconds; it is damaged, or nothing was trained."
+        )
+    return metrics
+
+
+def _new(height: float = 4.4) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(6.2, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _draw_variants(results: _Results) -> Drawn:
+    """Draw the mean of each variant with its interval; strokes are seeds, the dotted line is the reference."""
+    experiment, values = results.experiment, results.values
+    pairs = results.summary[["measure", "layer"]].drop_duplicates().itertuples(index=False)
+    for measure, layer in pairs:
+        about, rows = MEASURES[measure], results.rows(measure, layer)
+        figure, axes = _new(1.5 + 0.42 * len(rows))
+        for place, row in rows.iterrows():
+            of_row = (values["variant"] == row["variant"]) & (values["measure"] == measure) & (values["layer"] == layer)
+            seeds = about.scale * values.loc[of_row, "value"]
+            axes.plot([row["low"], row["high"]], [place, place], color=_COLORS[place % 8], linewidth=2.2)
+            axes.plot(row["mean"], place, marker="o", color=_COLORS[place % 8], markersize=7)
+            axes.plot(seeds, [place + 0.24] * len(seeds), "|", color="black", markersize=7)
+        for mean in rows.loc[rows["variant"] == experiment.reference, "mean"]:
+            axes.axvline(mean, color="gray", linestyle=":")
+        axes.set_yticks(rows.index, rows["label"])
+        axes.set(ylim=(len(rows) - 0.4, -0.6), xlabel=about.axis, xlim=_within(axes.get_xlim(), measure))
+        axes.set_title(_INTERVALS)
+        suffix = f"_{layer}" if layer and len(experiment.layers) > 1 else ""
+        yield f"variants_{measure}{suffix}", figure, rows
+
+
+def _draw_epochs(results: _Results) -> Drawn:
+    """Draw the linear probe's accuracy while training, where it was measured in two epochs or more."""
+    if results.curves["epoch"].nunique() < 2:
+        return
+    figure, axes = _new()
+    for variant, rows in results.curves.groupby("variant", sort=False):
+        (line,) = axes.plot(rows["epoch"], 100 * rows["mean"], marker="o", label=results.experiment.labels[variant])
+        axes.fill_between(rows["epoch"], 100 * rows["low"], 100 * rows["high"], color=line.get_color(), alpha=0.13)
+    axes.set(xlabel="Epochs of pretraining", ylabel="Balanced accuracy of the probe (%)", title=_INTERVALS)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.legend(loc="outside lower center", ncols=2)
+    yield "epochs", figure, results.curves
+
+
+def _draw_series(results: _Results) -> Drawn:
+    """Draw each measure over the number `at`: one line a series, a level for each variant without a series."""
+    for measure in [each for each in results.experiment.measures if each not in _NOT_OVER_A_NUMBER]:
+        rows = results.rows(measure)
+        ticks = sorted(rows["at"].dropna().unique())
+        if not ticks:
+            continue
+        figure, axes = _new()
+        for name, part in rows.groupby("series", sort=False):
+            part = part.sort_values("at")
+            reach = [(part["mean"] - part["low"]).fillna(0), (part["high"] - part["mean"]).fillna(0)]
+            axes.errorbar(part["at"], part["mean"], yerr=reach, capsize=3, marker="o", label=name)
+        for place, row in rows[rows["series"].isna()].reset_index().iterrows():
+            axes.axhline(row["mean"], color=_COLORS[-1 - place % 8], linestyle="--", label=row["label"])
+        if ticks[0] > 0 and ticks[-1] / ticks[0] >= 10:
+            axes.set_xscale("log")
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        label = results.experiment.series_label or "Place in the series"
+        axes.set(xlabel=label, ylabel=MEASURES[measure].axis, ylim=_within(axes.get_ylim(), measure), title=_INTERVALS)
+        figure.legend(loc="outside lower center", ncols=2)
+        yield f"series_{measure}", figure, rows
+
+
+def _draw_tradeoff(results: _Results) -> Drawn:
+    """Draw accuracy against the error of the sensitive variable: one point a variant, a line through each series."""
+    x, y = "sensitive_mse", "accuracy"
+    rows = results.rows(x).merge(results.rows(y), on=["variant", "label", "series", "at"], suffixes=("_x", "_y"))
+    if len(rows) < 2:
+        return
+    figure, axes = _new()
+    for name, part in rows.groupby(rows["series"].fillna(rows["label"]), sort=False):
+        part = part.sort_values("at")
+        (line,) = axes.plot(part["mean_x"], part["mean_y"], marker="o", linewidth=1, label=name)
+        for _, row in part.iterrows():
+            axes.plot([row["low_x"], row["high_x"]], [row["mean_y"]] * 2, color=line.get_color(), alpha=0.5)
+            axes.plot([row["mean_x"]] * 2, [row["low_y"], row["high_y"]], color=line.get_color(), alpha=0.5)
+            if pd.notna(row["at"]):
+                axes.annotate(f"{row['at']:g}", (row["mean_x"], row["mean_y"]), (6, 6), textcoords="offset points")
+    axes.set(xlabel=MEASURES[x].axis, xlim=_within(axes.get_xlim(), x), title=_INTERVALS)
+    axes.set(ylabel=MEASURES[y].axis, ylim=_within(axes.get_ylim(), y))
+    figure.legend(loc="outside lower center", ncols=2)
+    yield "tradeoff", figure, rows
+
+
+def _draw_classes(results: _Results) -> Drawn:
+    """Draw the mean cosine of each class with each class, in the same colours for all variants."""
+    keys = ["class", "reference"]
+    means = {variant: table.groupby(keys, sort=False, as_index=False)["cosine"].mean()
+             for variant, table in results.tables("similarity.tsv")}  # fmt: skip
+    cosines = pd.concat(means.values())["cosine"]
+    for variant, table in means.items():
+        names = table["class"].unique()
+        square = table.pivot(index="class", columns="reference", values="cosine").reindex(index=names, columns=names)
+        figure, axes = _new(5.2)
+        drawn = axes.imshow(square, cmap="cividis", vmin=cosines.min(), vmax=cosines.max())
+        if len(names) <= 60:
+            axes.set_xticks(range(len(names)), names, rotation=90, fontsize=8 if len(names) <= 20 else 5)
+            axes.set_yticks(range(len(names)), names, fontsize=8 if len(names) <= 20 else 5)
+        axes.grid(visible=False)
+        axes.set(xlabel="Class in training", ylabel="Class in the test", title=results.experiment.labels[variant])
+        figure.colorbar(drawn, ax=axes, shrink=0.7, label="Mean cosine")
+        yield f"classes_{variant}", figure, table
+
+
+def _draw_cosines(results: _Results) -> Drawn:
+    """Draw histograms of the nearest cosine within and outside the own class, over the same range for all variants."""
+    counts = {variant: table.groupby(["neighbour", "low", "high"], sort=False, as_index=False)["n"].sum()
+              for variant, table in results.tables("cosines.tsv")}  # fmt: skip
+    used = pd.concat(counts.values()).query("n > 0")
+    for variant, table in counts.items():
+        figure, axes = _new(3.6)
+        for which, label in (("target", "Nearest of the own class"), ("noise", "Nearest of another class")):
+            bins = table[(table["neighbour"] == which) & (table["low"] >= used["low"].min())]
+            bins = bins[bins["high"] <= used["high"].max()]
+            axes.stairs(bins["n"] / bins["n"].sum(), [*bins["low"], bins["high"].iloc[-1]], fill=True, alpha=0.5,
+                        label=label)  # fmt: skip
+        axes.set(xlabel="Cosine with the nearest of the training images", ylabel="Share of the test images")
+        axes.set_title(results.experiment.labels[variant])
+        figure.legend(loc="outside lower center", ncols=2)
+        yield f"cosines_{variant}", figure, table
+
+
+_KINDS = {
+    "variants": _draw_variants, "epochs": _draw_epochs, "series": _draw_series, "tradeoff": _draw_tradeoff,
+    "classes": _draw_classes, "cosines": _draw_cosines,
+}  # fmt: skip
+
+
+def _within(limits: tuple[float, float], measure: str) -> tuple[float, float]:
+    """Return the ends of an axis, not beyond the smallest and largest possible value."""
+    return max(limits[0], MEASURES[measure].lowest), min(limits[1], MEASURES[measure].highest)

@@ -1,0 +1,248 @@
+"""Results of an experiment: one row a seed, means with paired differences, and a Markdown page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import yaml
+from scipy import stats
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.files import write_table, write_text
+from pipelines.natural.experiment import MEASURES, Experiment, Measure
+from pipelines.natural.figures import draw_experiment, read_metrics
+
+__all__ = ["format_estimate", "mean_interval", "summarise_experiment", "summarise_seeds"]
+
+_OF_RUN = ("initial_loss", "final_loss", "minutes")
+_IN_WORDS = ("accuracy", "sensitive_mse", "cosine_difference", "class_separation")
+"""Measures of the page's sentences."""
+_DASH = "–"
+
+
+def summarise_experiment(folder: str | Path, *, experiment: Experiment) -> pd.DataFrame:
+    """Write ``results.tsv``, ``results.md``, ``values.tsv``, ``figures/`` and ``experiment.yaml``.
+
+    Parameters
+    ----------
+    folder : path
+        Holds ``<variant>/seed-<seed>/run`` and ``<variant>/seed-<seed>/<layer>`` of every variant, seed and layer.
+    experiment : Experiment
+        The experiment that was run.
+
+    Returns
+    -------
+    DataFrame
+        ``results.tsv``, as of `summarise_seeds`.
+
+    Raises
+    ------
+    DataError
+        Where a file of a run or an evaluation is missing or damaged.
+    """
+    root = Path(folder)
+    values = _read_values(root, experiment)
+    summary = summarise_seeds(values, reference=experiment.reference)
+    summary = summary[summary["n_seeds"] > 0].reset_index(drop=True)
+    write_table(root / "values.tsv", values)
+    draw_experiment(root, experiment, values, summary, curves=_read_curves(root, experiment))
+    images = experiment.prepared_images  # written without folders of the data, which are private
+    images |= {key: Path(images[key]).name for key in ("source", "attributes") if images.get(key)}
+    content = experiment.model_dump(mode="json") | {"images": images}
+    write_text(root / "experiment.yaml", yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+    write_text(root / "results.md", _page(summary, experiment, _facts(root, experiment)))
+    write_table(root / "results.tsv", summary)
+    return summary
+
+
+def mean_interval(values: npt.ArrayLike, *, level: float = 0.95) -> tuple[float, float, float]:
+    """Return the mean of the finite values, and its interval of Student's t (NaN with fewer than two values).
+
+    Examples
+    --------
+    >>> mean, low, high = mean_interval([0.8, 0.9, 1.0])
+    >>> round(mean, 2), round(low, 2), round(high, 2)
+    (0.9, 0.65, 1.15)
+    """
+    known = pd.Series(np.asarray(values, dtype=float)).replace([np.inf, -np.inf], np.nan).dropna()
+    half = float(stats.t.ppf((1 + level) / 2, len(known) - 1) * known.sem())
+    mean = float(known.mean())
+    return mean, mean - half, mean + half
+
+
+def summarise_seeds(values: pd.DataFrame, *, reference: str) -> pd.DataFrame:
+    """Return means over seeds with 95 % intervals, and differences to a reference, paired by seed.
+
+    Parameters
+    ----------
+    values : DataFrame
+        ``variant, layer, measure, seed, value``: one row a seed.
+    reference : str
+        The variant that is subtracted.
+
+    Returns
+    -------
+    DataFrame
+        ``variant, layer, measure, n_seeds, mean, sd, low, high, difference, difference_low, difference_high, n_pairs,
+        n_above``, in the order of `values`. Two runs of one seed are a pair: order and views are the same. ``n_above``
+        counts the pairs with a positive difference. Differences of the reference are NaN.
+    """
+    keys = ["variant", "layer", "measure"]
+    base = values.loc[values["variant"] == reference, ["layer", "measure", "seed", "value"]]
+    paired = values.merge(base, on=["layer", "measure", "seed"], how="left", suffixes=("", "_of_reference"))
+    paired["gain"] = paired["value"] - paired["value_of_reference"]
+    rows = []
+    for names, part in paired.groupby(keys, sort=False):
+        value, gain = part["value"], part["gain"]
+        pairs = (*mean_interval(gain), gain.count(), (gain > 0).sum())
+        if names[0] == reference:
+            pairs = (np.nan,) * 5
+        mean, low, high = mean_interval(value)
+        rows.append((*names, value.count(), mean, value.std(), low, high, *pairs))
+    found = ["n_seeds", "mean", "sd", "low", "high"]
+    differences = ["difference", "difference_low", "difference_high", "n_pairs", "n_above"]
+    return pd.DataFrame(rows, columns=[*keys, *found, *differences])
+
+
+def format_estimate(mean: float, low: float, high: float, measure: Measure, *, signed: bool = False) -> str:
+    """Return ``"61.2 [59.8, 62.6]"``; a dash without a mean, no brackets without an interval."""
+    if pd.isna(mean):
+        return _DASH
+    sign = "+" if signed else ""
+    texts = [f"{measure.scale * value:{sign}z.{measure.digits}f}" for value in (mean, low, high)]
+    text = texts[0] if pd.isna(low) else f"{texts[0]} [{texts[1]}, {texts[2]}]"
+    return text.replace("-", "−")
+
+
+def _read_values(root: Path, experiment: Experiment) -> pd.DataFrame:
+    """Return one row a variant, layer, measure and seed."""
+    rows = []
+    for variant in experiment.variants:
+        for seed in experiment.seeds:
+            place = root / variant / f"seed-{seed}"
+            summaries = {layer: _read_json(place / layer / "evaluation.json") for layer in experiment.layers}
+            run = _of_run(place / "run" / "metrics.csv") if set(_OF_RUN) & set(experiment.measures) else {}
+            for measure in experiment.measures:
+                found = {layer: _value(summary, measure) for layer, summary in summaries.items()}
+                found = {"": run[measure]} if measure in _OF_RUN else found
+                rows += [(variant, layer, measure, seed, value) for layer, value in found.items()]
+    return pd.DataFrame(rows, columns=["variant", "layer", "measure", "seed", "value"])
+
+
+def _of_run(path: Path) -> dict[str, float]:
+    metrics = read_metrics(path)
+    losses, minutes = metrics["train_loss"], metrics["seconds"].sum() / 60
+    return dict(zip(_OF_RUN, (losses.iloc[0], losses.iloc[-1], minutes), strict=True))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not readable ({error}). Run the workflow again.") from error
+
+
+def _value(summary: Mapping[str, Any], measure: str) -> float:
+    """Return a measure of an evaluation, NaN where the evaluation lacks it."""
+    if measure == "class_separation":
+        return _at(summary, "similarity", "within") - _at(summary, "similarity", "between")
+    return _at(summary, *(MEASURES[measure].keys or ("metrics", measure, "pooled")))
+
+
+def _at(summary: Mapping[str, Any], *keys: str) -> float:
+    found = reduce(lambda section, key: (section or {}).get(key), keys, summary)
+    return np.nan if found is None else float(found)
+
+
+def _read_curves(root: Path, experiment: Experiment) -> pd.DataFrame:
+    """Return the linear probe while training: ``variant, epoch, n, mean, low, high``."""
+    if "epochs" not in experiment.figures:
+        return pd.DataFrame()
+    rows = []
+    for variant in experiment.variants:
+        runs = [read_metrics(root / variant / f"seed-{seed}" / "run" / "metrics.csv") for seed in experiment.seeds]
+        probes = pd.concat(runs).reindex(columns=["epoch", "probe_label_balanced_accuracy"]).dropna()
+        for epoch, part in probes.groupby("epoch")["probe_label_balanced_accuracy"]:
+            rows.append((variant, int(epoch), len(part), *mean_interval(part)))
+    return pd.DataFrame(rows, columns=["variant", "epoch", "n", "mean", "low", "high"])
+
+
+def _facts(root: Path, experiment: Experiment) -> list[str]:
+    """Return lines about images, network and training, from the evaluation of the reference at the first seed."""
+    place = root / experiment.reference / f"seed-{experiment.seeds[0]}" / experiment.layers[0]
+    summary = _read_json(place / "evaluation.json")
+    run, n = summary.get("run") or {}, (summary.get("split") or {}).get("n") or {}
+    counted = ", ".join(f"{n[part]:,} {part}" for part in ("train", "validation", "test") if n.get(part) is not None)
+    seeds = ", ".join(map(str, experiment.seeds))
+    lines = [
+        f"Images: {experiment.prepared_images.get('dataset')}" + (f" ({counted})" if counted else ""),
+        f"Network: {(run.get('encoder') or {}).get('name', 'unknown')}",
+        f"Seeds: {seeds} (weights, order and views; the images and their split are the same)",
+    ]
+    if run.get("epochs") is not None:
+        trained = run.get("n_training_scans")
+        lines.append(f"{run['epochs']} epochs" + (f" of {trained:,} images" if trained else "") + " (reference)")
+    if experiment.annotation is not None:
+        lines.append(
+            f"Simulated annotation: {len(experiment.annotation.columns)} binary attributes by class, each wrong with "
+            f"a probability of {experiment.annotation.flip:.0%}"
+        )
+    return lines
+
+
+def _page(summary: pd.DataFrame, experiment: Experiment, facts: Sequence[str]) -> str:
+    """Return a table of means, a table of differences, and a sentence a variant about what the intervals settle."""
+    rows = {(row["variant"], row["layer"], row["measure"]): row for row in summary.to_dict("records")}
+    columns = list(dict.fromkeys((layer, measure) for _, layer, measure in rows))
+    many = len(experiment.layers) > 1
+    heads = {column: MEASURES[column[1]].short + (f" ({column[0]})" if many and column[0] else "")
+             for column in columns}  # fmt: skip
+    labels, reference = experiment.labels, experiment.labels[experiment.reference]
+    published = {name: each.published for name, each in experiment.variants.items() if each.published is not None}
+    last = {name: [f"{100 * published[name]:.1f}" if name in published else _DASH] * bool(published) for name in labels}
+
+    def cells(variant: str, prefix: str) -> list[str]:
+        found = [(rows.get((variant, *column), {}), MEASURES[column[1]]) for column in columns]
+        names = ("difference", "difference_low", "difference_high") if prefix else ("mean", "low", "high")
+        return [format_estimate(*(row.get(name, np.nan) for name in names), measure, signed=bool(prefix))
+                for row, measure in found]  # fmt: skip
+
+    lines = [f"# {experiment.title}", "", experiment.question, "", *(f"- {fact}" for fact in facts), ""]
+    lines += _table(["Loss", *heads.values(), *["Published top-1"] * bool(published)],
+                    [[labels[name], *cells(name, ""), *last[name]] for name in labels])  # fmt: skip
+    lines += ["", "Means over seeds and 95% intervals of Student's t; percentages where a column is an accuracy.", ""]
+    others = [name for name in labels if name != experiment.reference]
+    if others:
+        worded = [column for column in columns if column[1] in _IN_WORDS] or columns[:1]
+        lines += [f"Differences to {reference}, paired by seed:", ""]
+        lines += _table(["Loss", *heads.values()], [[labels[name], *cells(name, "difference")] for name in others])
+        lines += ["", f"Against {reference}, by whether the interval of the difference holds zero:", ""]
+        for name in others:
+            found = [f"{heads[column]} {_verdict(rows[name, *column])}" for column in worded if (name, *column) in rows]
+            lines += [f"- {labels[name]}: {'. '.join(found)}."] if found else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _verdict(row: Mapping[str, float]) -> str:
+    """Return what the interval of a difference settles."""
+    n, above = row["n_pairs"], row["n_above"]
+    if pd.isna(row["difference_low"]):
+        return "too few seeds to tell"
+    if row["difference_low"] > 0:
+        return f"higher, in {above:.0f} of {n:.0f} seeds"
+    if row["difference_high"] < 0:
+        return f"lower, in {n - above:.0f} of {n:.0f} seeds"
+    return f"not settled; higher in {above:.0f} of {n:.0f} seeds"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in (header, *rows)]
+    ruler = ["---", *("---:" for _ in header[1:])]
+    return [f"| {' | '.join(row)} |" for row in (cells[0], ruler, *cells[1:])]

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from neurocontrast.data import encode_metadata
+from neurocontrast.exceptions import DataError
+
+TABLE = pd.DataFrame(
+    {
+        "participant_id": ["s1", "s2", "s3", "s4"],
+        "age": [30.5, np.nan, 50.0, 60.0],
+        "sex": ["M", "F", np.nan, "F"],
+        "label": [1.0, 0.0, 1.0, np.nan],
+    }
+)
+
+
+def test_metadata_become_numbers_and_codes():
+    metadata, categories = encode_metadata(TABLE, {"age": "continuous", "sex": "categorical", "label": "categorical"})
+    assert categories == {"sex": ["F", "M"], "label": ["0", "1"]}
+    assert metadata["age"].dtype == torch.float32
+    assert metadata["age"].isnan().tolist() == [False, True, False, False]
+    assert metadata["sex"].tolist() == [1, 0, -1, 0]
+    assert metadata["sex"].dtype == torch.int64
+    assert metadata["label"].tolist() == [1, 0, 1, -1]
+    assert encode_metadata(TABLE, {}) == ({}, {})
+
+
+def test_the_codes_of_training_are_kept():
+    metadata, categories = encode_metadata(TABLE, {"sex": "categorical"}, categories={"sex": ["X", "M", "F"]})
+    assert metadata["sex"].tolist() == [1, 2, -1, 2]
+    assert categories == {"sex": ["X", "M", "F"]}
+
+
+def test_unknown_categories_are_all_named():
+    table = TABLE.assign(sex=["Male", "F", "d", "F"])
+    with pytest.raises(DataError) as caught:
+        encode_metadata(table, {"sex": "categorical"}, categories={"sex": ["F", "M"]})
+    text = str(caught.value)
+    assert "s1: found 'Male'; the categories are 'F', 'M'" in text
+    assert "s3: found 'd'" in text
+
+
+def test_wrong_columns_are_named():
+    with pytest.raises(DataError, match=r"no column 'ag'\. Did you mean 'age'"):
+        encode_metadata(TABLE, {"ag": "continuous"})
+    with pytest.raises(DataError, match="column 'sex' holds text"):
+        encode_metadata(TABLE, {"sex": "continuous"})

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out
+from neurocontrast.evaluation.target import Target
+from neurocontrast.exceptions import ConfigError, DataError, LeakageError
+
+
+def binary(codes) -> Target:
+    return Target("diagnosis", "binary", np.asarray(codes), ("control", "patient"), "patient")
+
+
+def test_a_planted_leak_is_caught():
+    subjects = np.array(["x", "y", "x", "z"], dtype=object)
+    leaking = Split(0, 3, np.array([0, 1]), np.array([2, 3]))
+    with pytest.raises(LeakageError, match=r"fold 3: 1 subjects stand on both sides \(x\)"):
+        check_splits([leaking], binary([0, 1, 0, 1]), subjects)
+
+
+def test_a_training_fold_with_one_class_is_refused():
+    sites = ["a", "a", "b", "b"]
+    subjects = np.array(list("1234"), dtype=object)
+    splits = leave_site_out(sites, subjects, names=list("1234"))
+    with pytest.raises(DataError, match="site 'a' is held out the training scans have 'control' only"):
+        check_splits(splits, binary([1, 1, 0, 0]), subjects)
+
+
+@pytest.mark.parametrize(("n_patients", "hint"), [(4, "--n-folds 4"), (2, "more subjects")])
+def test_a_class_smaller_than_the_folds_is_named_with_what_to_do(n_patients, hint):
+    codes = [1] * n_patients + [0] * 20
+    with pytest.raises(ConfigError, match=f"'patient' has {n_patients}") as error:
+        check_class_sizes(binary(codes), np.arange(len(codes)).astype(str), 5)
+    assert hint in str(error.value)
+
+
+def test_sessions_do_not_count_as_subjects():
+    codes = [1] * 10 + [0] * 20
+    subjects = np.array(["p1", "p2"] * 5 + [f"c{i}" for i in range(20)])
+    with pytest.raises(ConfigError, match="'patient' has 2"):
+        check_class_sizes(binary(codes), subjects, 5)

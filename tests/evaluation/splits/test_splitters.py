@@ -1,0 +1,132 @@
+"""Both splitters in the hands of scikit-learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
+
+from neurocontrast.evaluation import EvaluationSettings, LeaveSiteOut, SiteStratifiedGroupKFold, plan_study
+from neurocontrast.evaluation.splits.groups import subjects_and_sites
+from neurocontrast.exceptions import ConfigError, DataError
+
+
+@pytest.fixture(scope="module")
+def cohort(make_cohort):
+    return make_cohort(60, n_sessions=2)
+
+
+@pytest.fixture(scope="module")
+def groups(cohort):
+    return cohort.table[["subject_id", "site"]]
+
+
+@pytest.mark.parametrize("splitter", [SiteStratifiedGroupKFold(4, random_state=0), LeaveSiteOut()])
+def test_cross_validate_and_cross_val_predict_take_two_columns_of_groups(cohort, groups, splitter):
+    y = cohort.table["diagnosis"]
+    found = cross_validate(
+        LogisticRegression(), cohort.features, y, groups=groups, cv=splitter, return_indices=True, scoring="roc_auc"
+    )
+    assert len(found["test_score"]) == splitter.get_n_splits(cohort.features, y, groups)
+    for train, test in zip(found["indices"]["train"], found["indices"]["test"], strict=True):
+        assert not set(groups["subject_id"].iloc[train]) & set(groups["subject_id"].iloc[test])
+    predicted = cross_val_predict(LogisticRegression(), cohort.features, y, groups=groups.to_numpy(), cv=splitter)
+    assert set(predicted) == {"control", "patient"}
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_a_grid_search_inside_of_cross_validate_gets_its_groups_by_metadata_routing(cohort, groups, separate):
+    seen = []
+
+    class Watched(SiteStratifiedGroupKFold):
+        def split(self, X, y=None, groups=None, sites=None):
+            subjects = subjects_and_sites(groups, sites, splitter="Watched")[0]
+            for train, test in super().split(X, y, groups, sites):
+                seen.append(set(subjects[train]) & set(subjects[test]))
+                yield train, test
+
+    params = {"groups": groups["subject_id"], "sites": groups["site"]} if separate else {"groups": groups}
+    search = GridSearchCV(LogisticRegression(), {"C": [0.01, 1.0]}, cv=Watched(3, random_state=1))
+    with sklearn.config_context(enable_metadata_routing=True):
+        found = cross_validate(
+            search, cohort.features, cohort.table["diagnosis"], params=params, cv=LeaveSiteOut(), return_estimator=True
+        )
+    assert len(found["estimator"]) == 3
+    assert seen == [set()] * 9
+
+
+def test_an_int_deals_the_folds_of_an_evaluation_with_that_seed(cohort, groups):
+    for target in ("diagnosis", "age"):
+        study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(target=target, seed=7))
+        dealt = list(SiteStratifiedGroupKFold(5, random_state=7).split(groups, cohort.table[target], groups))
+        assert [test.tolist() for _, test in dealt] == [split.test.tolist() for split in study.splits]
+
+
+def test_random_state_is_read_as_scikit_learn_reads_it(cohort, groups):
+    def folds(state):
+        pairs = SiteStratifiedGroupKFold(3, random_state=state).split(groups, cohort.table["diagnosis"], groups)
+        return [test.tolist() for _, test in pairs]
+
+    assert folds(3) == folds(3)
+    assert folds(np.random.RandomState(3)) == folds(np.random.RandomState(3))
+    shared = np.random.RandomState(3)
+    assert folds(shared) != folds(shared)
+    assert folds(None) != folds(None)
+
+
+def test_repeats_are_dealt_anew(cohort, groups):
+    splitter = SiteStratifiedGroupKFold(3, n_repeats=2, random_state=0)
+    dealt = [test.tolist() for _, test in splitter.split(groups, cohort.table["diagnosis"], groups)]
+    assert len(dealt) == splitter.get_n_splits() == 6
+    assert sorted(row for fold in dealt[3:] for row in fold) == list(range(len(groups)))
+    assert dealt[:3] != dealt[3:]
+
+
+def test_columns_are_found_by_name_and_in_order(cohort, groups):
+    expected = [test.tolist() for _, test in LeaveSiteOut().split(groups, groups=groups)]
+    turned = cohort.table[["site", "age", "subject_id"]]
+    for given in (turned, groups.to_numpy(), groups.to_numpy().tolist()):
+        assert [test.tolist() for _, test in LeaveSiteOut().split(groups, groups=given)] == expected
+
+
+def test_a_number_is_a_target_for_ridge(cohort, groups):
+    splitter = SiteStratifiedGroupKFold(3, random_state=0)
+    found = cross_validate(Ridge(), cohort.features, cohort.table["age"], groups=groups, cv=splitter)
+    assert np.isfinite(found["test_score"]).all()
+    sizes = [len(test) for _, test in splitter.split(groups, cohort.table["age"], groups)]
+    assert max(sizes) - min(sizes) <= 2  # subjects, of two scans each, differ by one
+
+
+def test_a_splitter_shows_what_it_was_made_with():
+    assert repr(SiteStratifiedGroupKFold(4, random_state=1)) == (
+        "SiteStratifiedGroupKFold(kind='auto', n_repeats=1, n_splits=4, random_state=1)"
+    )
+    assert repr(LeaveSiteOut()) == "LeaveSiteOut()"
+
+
+@pytest.mark.parametrize(
+    ("groups", "sites", "message"),
+    [
+        (None, None, "needs the subject and the site of each row"),
+        (list("abcd"), None, r"needs two columns, subject and site, and found shape \(4,\)"),
+        (list("abcd"), list("abc"), r"one value a row, found shapes \(4,\) and \(3,\)"),
+        (pd.DataFrame({"subject": ["a", None, "c", ""], "place": list("xxyy")}), None, r"2 of 4 rows \(first: \[1, 3"),
+    ],
+)
+def test_groups_that_do_not_serve_are_refused(groups, sites, message):
+    with pytest.raises(DataError, match=message):
+        subjects_and_sites(groups, sites, splitter="LeaveSiteOut")
+
+
+def test_arguments_that_cannot_be_are_refused(groups):
+    for wrong in ({"n_splits": 1}, {"n_repeats": 0}, {"kind": "ordinal"}):
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            SiteStratifiedGroupKFold(**wrong)
+    splitter = SiteStratifiedGroupKFold(3)
+    with pytest.raises(DataError, match="as many subjects, found 2"):
+        list(splitter.split(range(4), [0, 1, 0, 1], groups=[["a", "x"], ["a", "x"], ["b", "x"], ["b", "x"]]))
+    with pytest.raises(DataError, match="needs the target"):
+        list(splitter.split(groups, groups=groups))

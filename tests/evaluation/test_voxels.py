@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.voxels import ComponentsDesign, Voxels, look_at_voxels, voxel_p_values, voxel_products
+
+FAST = {"n_bootstraps": 50, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
+
+
+@pytest.fixture(scope="module")
+def voxels():
+    generator = np.random.default_rng(0)
+    parts = generator.normal(size=(90, 12)) @ generator.normal(size=(12, 5000)) * 3
+    return (parts + generator.normal(size=(90, 5000)) + 50).astype(np.float32)
+
+
+def test_components_are_those_of_pca_on_the_voxels_of_the_training_rows(voxels):
+    design = ComponentsDesign(voxel_products(voxels), n_components=10)
+    train, test = np.arange(60), np.arange(60, 90)
+    pca = PCA(10, svd_solver="full").fit(voxels[train].astype(float))
+    for made, expected in zip(design(train, test), (voxels[train], voxels[test]), strict=True):
+        scores = pca.transform(expected.astype(float))
+        signs = np.sign((made * scores).sum(axis=0))
+        np.testing.assert_allclose(made * signs, scores, rtol=1e-3, atol=1e-2 * np.abs(scores).max() / 100)
+
+
+def test_test_rows_have_no_part_in_the_components(voxels):
+    train, test = np.arange(60), np.arange(60, 90)
+    changed = voxels.copy()
+    changed[70:] = changed[70:] * -1 + 40
+    ours, theirs = (ComponentsDesign(voxel_products(each))(train, test)[0] for each in (voxels, changed))
+    np.testing.assert_allclose(np.abs(ours[:, :12]), np.abs(theirs[:, :12]), atol=1e-3 * ours.std(axis=0)[0])
+
+
+def test_few_training_rows_give_few_components(voxels):
+    train, test = ComponentsDesign(voxel_products(voxels))(np.arange(20), np.arange(20, 25))
+    assert (train.shape, test.shape) == ((20, 19), (5, 19))
+    assert np.isfinite(test).all()
+
+
+@pytest.fixture(scope="module")
+def study(make_cohort):
+    cohort = make_cohort(120, diagnosis=0.2)
+    settings = EvaluationSettings(target="diagnosis", **FAST)
+    planned = plan_study(cohort.table, cohort.features, settings=settings)
+    generator = np.random.default_rng(1)
+    values = generator.normal(size=(120, 3000))
+    values[:, :40] += 1.5 * planned.target.values[:, None]
+    about = {"spacing_mm": 4, "mask": "box", "n_voxels": 3000, "standardised": "no"}
+    return replace(planned, voxels=Voxels(voxel_products(values.astype(np.float32)), about)), values
+
+
+def test_voxels_are_probed_as_a_plain_pipeline_of_scikit_learn_would(study):
+    planned, values = study
+    result = run_study(planned)
+    pooled = []
+    for split in planned.splits:
+        grid = GridSearchCV(LogisticRegression(max_iter=1000), {"C": planned.settings.C}, scoring="neg_log_loss")
+        model = make_pipeline(PCA(60, svd_solver="full"), StandardScaler(), grid)
+        model.fit(values[split.train], planned.target.values[split.train])
+        pooled.append(roc_auc_score(planned.target.values[split.test], model.predict_proba(values[split.test])[:, 1]))
+    folds = result.tables["folds"]
+    assert abs(folds["voxels_auc"].mean() - np.mean(pooled)) < 0.03  # other inner folds, so another C now and then
+    assert result.summary["voxels"]["auc"]["pooled"] > 0.9
+
+
+def test_voxels_are_described_as_the_baseline_is_and_compared(study):
+    planned, _ = study
+    result = run_study(planned)
+    summary = result.summary
+    assert summary["voxels"].keys() == summary["baseline"].keys()
+    assert summary["voxels"]["auc"].keys() == summary["baseline"]["auc"].keys()
+    increment = summary["voxels_increment"]["auc"]
+    assert increment["difference"] == pytest.approx(
+        summary["metrics"]["auc"]["pooled"] - summary["voxels"]["auc"]["pooled"]
+    )
+    assert increment["interval"][0] < increment["difference"] < increment["interval"][1] < 0
+    assert 0 < increment["p_value"] < 0.05
+    assert summary["voxels_about"]["n_components"] == 60
+    assert "voxels_as_good" in {warning["code"] for warning in summary["warnings"]}
+    assert {"voxels_auc", "baseline_auc"} <= set(result.tables["folds"])
+    assert {"voxels_auc", "baseline_auc"} <= set(result.tables["sites"])
+    assert result.tables["predictions"]["voxels_score"].between(0, 1).all()
+    assert "voxels" in set(result.tables["calibration"]["model"])
+
+
+def test_nothing_else_changes_by_the_voxels(study):
+    planned, _ = study
+    with_them, without = run_study(planned), run_study(replace(planned, voxels=None))
+    for part in ("metrics", "baseline", "increment"):
+        assert with_them.summary[part] == without.summary[part]
+    columns = list(without.tables["predictions"].columns)
+    pd.testing.assert_frame_equal(with_them.tables["predictions"][columns], without.tables["predictions"])
+    assert not [key for key in without.summary if "voxels" in key]
+
+
+def test_the_probe_of_the_voxels_is_the_default_one_whatever_the_embedding_s_is(study):
+    planned, _ = study
+    knn = replace(planned, settings=planned.settings.model_copy(update={"probe": "knn"}))
+    assert run_study(knn).summary["voxels"] == run_study(planned).summary["voxels"]
+
+
+def test_several_classes_and_numbers_have_voxels_too(make_cohort):
+    for target, options in (("diagnosis", {"classes": ("a", "b", "c")}), ("age", {})):
+        cohort = make_cohort(90, **options)
+        planned = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(target=target, **FAST))
+        products = voxel_products(cohort.features.astype(np.float32))
+        summary = run_study(replace(planned, voxels=Voxels(products))).summary
+        assert summary["voxels"].keys() == summary["metrics"].keys()
+
+
+def test_sites_held_out_are_not_tested_over_folds():
+    folds = pd.DataFrame({"n_train": [8, 8], "n_test": [2, 2], "auc": [0.7, 0.8], "voxels_auc": [0.6, 0.65]})
+    rows = np.arange(2)
+    plain = [Split(0, fold, rows, rows) for fold in range(2)]
+    assert voxel_p_values(folds, plain, ["auc", "brier"])["brier"] is None
+    assert voxel_p_values(folds, plain, ["auc"])["auc"] is not None
+    held_out = [replace(split, held_out_site="a") for split in plain]
+    assert voxel_p_values(folds, held_out, ["auc"]) == {"auc": None}
+
+
+@pytest.mark.parametrize(
+    ("metric", "ours", "theirs", "warns"),
+    [("auc", 0.8, 0.7, False), ("auc", 0.7, 0.7, True), ("mae", 5.0, 6.0, False), ("mae", 6.0, 5.0, True)],
+)
+def test_a_warning_comes_where_voxels_do_as_well(metric, ours, theirs, warns):
+    figures = {"metrics": {metric: {"pooled": ours}}, "voxels": {metric: {"pooled": theirs}}}
+    figures["voxels_about"] = {"n_components": 23}
+    found = look_at_voxels(figures, metric)
+    assert bool(found) is warns
+    assert all(notice.message.startswith("23 principal components") for notice in found)

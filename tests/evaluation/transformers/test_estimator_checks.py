@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from neurocontrast import evaluation
+from neurocontrast.evaluation import ComBat, Residualiser, SiteRecentring
+
+PUBLIC = [getattr(evaluation, name) for name in evaluation.__all__]
+ESTIMATORS = [each for each in PUBLIC if inspect.isclass(each) and issubclass(each, BaseEstimator)]
+WITH_SIDE_COLUMNS = [ComBat(0, handle_unknown="ignore"), Residualiser([0]), SiteRecentring(0, subject=0)]
+
+
+@parametrize_with_checks([*(each() for each in ESTIMATORS), *WITH_SIDE_COLUMNS])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_scikit_learn_takes_it_for_its_own(estimator, check):
+    check(estimator)
+
+
+def test_every_transformer_is_checked():
+    assert {ComBat, Residualiser, SiteRecentring} <= set(ESTIMATORS)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut, StratifiedKFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from neurocontrast.evaluation import ComBat, Residualiser, SiteRecentring
+
+FEATURES = [f"f{place}" for place in range(6)]
+
+
+@pytest.fixture
+def table() -> pd.DataFrame:
+    """Three sites far apart; a label that moves features alike at each."""
+    generator = np.random.default_rng(0)
+    sites, label = np.repeat(["a", "b", "c"], 40), np.tile([0, 1], 60)
+    x = generator.normal(size=(120, 6)) + 2 * label[:, None] * generator.normal(size=6)
+    x += 10 * generator.normal(size=(3, 6))[np.repeat([0, 1, 2], 40)]
+    made = pd.DataFrame(x, columns=FEATURES, index=pd.Index([f"sub-{row}" for row in range(120)]))
+    return made.assign(site=sites, age=generator.uniform(20, 80, 120), sex=generator.choice(["F", "M"], 120), y=label)
+
+
+def balanced_accuracy(first, table: pd.DataFrame) -> float:
+    """Leave each site out once, in plain scikit-learn."""
+    found = cross_validate(
+        make_pipeline(first, StandardScaler(), LogisticRegression()),
+        table.drop(columns="y"),
+        table["y"],
+        groups=table["site"],
+        cv=LeaveOneGroupOut(),
+        scoring="balanced_accuracy",
+        error_score="raise",
+    )
+    return float(found["test_score"].mean())
+
+
+def test_it_stands_in_a_pipeline_of_cross_validate_that_leaves_sites_out(table):
+    assert balanced_accuracy(SiteRecentring("site", preserve=["age", "sex"]), table) > 0.85
+    untouched = make_column_transformer(("passthrough", FEATURES))
+    assert balanced_accuracy(untouched, table) < 0.75
+    assert balanced_accuracy(ComBat("site", preserve=["age", "sex"], handle_unknown="ignore"), table) < 0.75
+    with pytest.raises(ValueError, match=r"ComBat: site 'a' has fewer than 3 rows in fit.*use SiteRecentring"):
+        balanced_accuracy(ComBat("site", preserve=["age", "sex"]), table)
+
+
+def test_its_parameters_are_searched_and_steps_follow_one_another(table):
+    pipeline = make_pipeline(
+        ComBat("site", preserve=["age"], passthrough=["age", "sex"]),
+        Residualiser(["age", "sex"]),
+        StandardScaler(),
+        LogisticRegression(),
+    )
+    grid = {"combat__preserve": [[], ["age"]], "logisticregression__C": [0.1, 10.0]}
+    search = GridSearchCV(pipeline, grid, cv=StratifiedKFold(3, shuffle=True, random_state=0), error_score="raise")
+    x = table.drop(columns="y")
+    assert search.fit(x, table["y"]).best_score_ > 0.85
+    assert search.best_estimator_[:-1].transform(x).shape == (120, 6)
+
+
+def test_nothing_of_other_rows_gets_into_what_is_learned(table):
+    x, rows = table.drop(columns=["y", "sex"]), np.arange(120) % 2 == 0
+    for transformer in (
+        ComBat("site", preserve=["age"]),
+        Residualiser(["site", "age"]),
+        SiteRecentring("site", preserve=["age"]),
+    ):
+        fitted = clone(transformer).fit(x[rows])
+        whole, one = fitted.transform(x[~rows]), fitted.transform(x[~rows].iloc[:1])
+        np.testing.assert_allclose(whole[:1], one)
+        np.testing.assert_allclose(fitted.transform(x[rows]), clone(transformer).fit_transform(x[rows]))
+
+
+@pytest.mark.parametrize(
+    ("transformer", "names"),
+    [
+        (ComBat("site", preserve=["age"], passthrough=["age", "sex"]), [*FEATURES, "age", "sex"]),
+        (Residualiser(["age"], passthrough=["site", "sex"]), [*FEATURES, "site", "sex"]),
+        (SiteRecentring("site", passthrough=["age", "sex"]), [*FEATURES, "age", "sex"]),
+        (SiteRecentring("site", preserve=["age", "sex"]), FEATURES),
+    ],
+)
+def test_the_output_has_features_and_what_is_passed_through_by_name(table, transformer, names):
+    x = table.drop(columns="y")
+    fitted = clone(transformer).fit(x)
+    assert fitted.get_feature_names_out().tolist() == names
+    assert fitted.n_features_in_ == 9
+    found = clone(transformer).set_output(transform="pandas").fit_transform(x)
+    assert found.columns.tolist() == names
+    assert found.index.equals(x.index)
+    assert found.drop(columns=FEATURES).equals(x[names[6:]])
+    assert isinstance(fitted.transform(x), pd.DataFrame if names[6:] else np.ndarray)
+
+
+def test_an_array_of_numbers_has_its_side_columns_by_position(table):
+    x = table.drop(columns=["y", "sex"]).assign(site=table["site"].map({"a": 0, "b": 1, "c": 2}))
+    by_name = ComBat("site", preserve=["age"], passthrough=["age"]).fit_transform(x)
+    by_place = ComBat(6, preserve=[7], passthrough=[7]).fit(x.to_numpy())
+    np.testing.assert_allclose(by_place.transform(x.to_numpy()), by_name)
+    assert by_place.get_feature_names_out().tolist() == [f"x{place}" for place in (0, 1, 2, 3, 4, 5, 7)]
+
+
+@pytest.mark.parametrize(
+    ("transformer", "change", "message"),
+    [
+        (ComBat("sites"), {}, "ComBat: X has no column 'sites'.*Did you mean 'site'"),
+        (ComBat("site"), {"sex": "F"}, "ComBat: column 'sex' holds text.*Name it in passthrough"),
+        (ComBat("site", preserve="age"), {}, "The 'preserve' parameter of ComBat must be an array-like"),
+        (ComBat("site", handle_unknown="skip"), {}, "The 'handle_unknown' parameter of ComBat must be a str among"),
+        (SiteRecentring("site", passthrough=["sex"]), {"site": None}, "'site' is missing in 120 of 120 rows"),
+        (Residualiser([*FEATURES, "site", "age", "sex"]), {}, "n_features=9, all of them named by parameters"),
+        (Residualiser(["site", "sex"]), {"f1": np.nan}, "Input X contains NaN"),
+    ],
+)
+def test_what_is_wrong_is_said_as_scikit_learn_does(table, transformer, change, message):
+    with pytest.raises(ValueError, match=message):
+        transformer.fit(table.drop(columns="y").assign(**change))
+
+
+def test_other_columns_than_those_of_fit_are_refused(table):
+    x = table.drop(columns=["y", "sex"])
+    fitted = Residualiser(["age", "site"]).fit(x)
+    with pytest.raises(ValueError, match="feature names should match those that were passed during fit"):
+        fitted.transform(x.rename(columns={"age": "years"}))
+
+
+def test_it_can_be_cloned_and_no_argument_is_changed(table):
+    preserve = ["age"]
+    transformer = ComBat("site", preserve=preserve, passthrough=("sex",)).fit(table)
+    assert preserve == ["age"]
+    assert clone(transformer).get_params() == transformer.get_params()
+    assert not hasattr(clone(transformer), "effects_")

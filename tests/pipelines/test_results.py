@@ -1,0 +1,227 @@
+"""An experiment put together from the files of its runs and evaluations: annotation, table, figures."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from scipy import stats
+
+from neurocontrast.exceptions import DataError
+from pipelines.natural.annotation import AnnotationSettings, annotate, simulate_attributes
+from pipelines.natural.experiment import Experiment
+from pipelines.natural.results import mean_interval, summarise_experiment, summarise_seeds
+
+CLASSES = ("boot", "shirt", "bag")
+
+
+def _experiment(tmp_path, **changes):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("images: {dataset: digits, n_train: 100}\n")
+    variants = {
+        "infonce": {"label": "InfoNCE"},
+        "clusters_3": {"label": "Fair, 3 | clusters", "series": "Fair-InfoNCE", "at": 3},
+        "clusters_30": {"label": "Fair, 30 clusters", "series": "Fair-InfoNCE", "at": 30},
+        "fair": {"label": "Fair CCL-K", "published": 0.864},
+    }
+    content = {
+        "title": "Fair", "question": "Does it forget?", "recipe": str(recipe), "variants": variants,
+        "reference": "infonce", "measures": ["accuracy", "sensitive_mse", "minutes"],
+        "figures": ["epochs"], "series_label": "Clusters",
+    }  # fmt: skip
+    return Experiment.model_validate(content | changes)
+
+
+def _write_runs(root, experiment, *, gain=0.05, similarity=True):
+    """Write what the workflow's commands write; the n-th variant is better by n times `gain`."""
+    for place, variant in enumerate(experiment.variants):
+        for seed in experiment.seeds:
+            run = root / variant / f"seed-{seed}" / "run"
+            run.mkdir(parents=True)
+            epochs = pd.DataFrame({"epoch": [1, 2, 3], "train_loss": [3.0, 2.0, 1.0 + place], "seconds": 60.0})
+            probe = [0.3, np.nan, 0.5 + seed / 100]
+            epochs.assign(probe_label_balanced_accuracy=probe).to_csv(run / "metrics.csv", index=False)
+            for layer in experiment.layers:
+                folder = root / variant / f"seed-{seed}" / layer
+                folder.mkdir()
+                _write_evaluation(folder, accuracy=0.5 + place * gain + seed / 100, mse=0.01 * (place + 1))
+                if similarity:
+                    _write_similarity(folder, seed)
+
+
+def _write_evaluation(folder, *, accuracy, mse):
+    summary = {
+        "format": 1, "target": "label", "kind": "multiclass", "classes": list(CLASSES),
+        "metrics": {"accuracy": {"pooled": accuracy}}, "similarity": {"within": 0.9, "between": accuracy},
+        "sensitive": {"mse": {"value": mse}},
+        "splits": "file",
+        "n": {"scans": 140},
+        "split": {"n": {"train": 80, "validation": 20, "test": 40}},
+        "run": {"encoder": {"name": "lenet5"}, "epochs": 3, "n_training_scans": 72},
+    }  # fmt: skip
+    (folder / "evaluation.json").write_text(json.dumps(summary))
+
+
+def _write_similarity(folder, seed):
+    pairs = [(one, other, 1.0 if one == other else 0.1 * seed) for one in CLASSES for other in CLASSES]
+    pd.DataFrame(pairs, columns=["class", "reference", "cosine"]).to_csv(
+        folder / "similarity.tsv", sep="\t", index=False
+    )
+    bins = [(which, low, low + 0.5, 5 if (low == 0.5) == (which == "target") else 0)
+            for which in ("target", "noise") for low in (-1.0, -0.5, 0.0, 0.5)]  # fmt: skip
+    pd.DataFrame(bins, columns=["neighbour", "low", "high", "n"]).to_csv(folder / "cosines.tsv", sep="\t", index=False)
+
+
+def test_the_table_has_paired_differences_and_says_what_they_settle(tmp_path):
+    experiment = _experiment(tmp_path)
+    _write_runs(tmp_path / "out", experiment)
+    summary = summarise_experiment(tmp_path / "out", experiment=experiment)
+    rows = summary[summary["measure"] == "accuracy"].set_index("variant")
+    assert rows["mean"].to_dict() == pytest.approx(
+        {"infonce": 0.51, "clusters_3": 0.56, "clusters_30": 0.61, "fair": 0.66}
+    )
+    assert rows.loc["fair", "difference"] == pytest.approx(0.15)
+    assert summary.loc[summary["measure"] == "minutes", "mean"].tolist() == pytest.approx([3.0] * 4)
+    written = pd.read_csv(tmp_path / "out" / "results.tsv", sep="\t")
+    assert written["variant"].tolist() == summary["variant"].tolist()
+    assert written["mean"].tolist() == pytest.approx(summary["mean"].tolist())
+    page = (tmp_path / "out" / "results.md").read_text()
+    assert "| Fair CCL-K | 66.0 [63.5, 68.5] | 0.0400 [0.0400, 0.0400] | 3.0 [3.0, 3.0] | 86.4 |" in page
+    assert "| Fair CCL-K | +15.0 [+15.0, +15.0] |" in page
+    assert "- Fair CCL-K: Top-1 higher, in 3 of 3 seeds. Sensitive MSE higher, in 3 of 3 seeds." in page
+    assert r"Fair, 3 \| clusters" in page
+    assert "80 train, 20 validation, 40 test" in page
+    assert "lenet5" in page
+
+
+def test_a_difference_within_the_noise_is_called_not_settled_and_one_seed_tells_nothing(tmp_path):
+    experiment = _experiment(tmp_path, measures=["accuracy"])
+    _write_runs(tmp_path / "out", experiment, gain=0.0, similarity=False)
+    path = tmp_path / "out" / "fair" / "seed-2" / "encoder"
+    _write_evaluation(path, accuracy=0.9, mse=0.0)
+    summarise_experiment(tmp_path / "out", experiment=experiment)
+    assert "- Fair CCL-K: Top-1 not settled; higher in 1 of 3 seeds." in (tmp_path / "out" / "results.md").read_text()
+    one = _experiment(tmp_path, measures=["accuracy"], seeds=[1])
+    summarise_experiment(tmp_path / "out", experiment=one)
+    page = (tmp_path / "out" / "results.md").read_text()
+    assert "too few seeds to tell" in page
+    assert "| InfoNCE | 51.0 |" in page
+
+
+def test_how_far_classes_are_apart_is_a_measure(tmp_path):
+    experiment = _experiment(tmp_path, measures=["class_separation"], seeds=[0])
+    _write_runs(tmp_path / "out", experiment)
+    summary = summarise_experiment(tmp_path / "out", experiment=experiment)
+    assert summary["mean"].tolist() == pytest.approx([0.4, 0.35, 0.3, 0.25])
+
+
+def test_every_figure_is_written_as_png_and_svg_with_its_numbers(tmp_path):
+    asked = ["variants", "epochs", "series", "tradeoff", "classes", "cosines"]
+    experiment = _experiment(
+        tmp_path, layers=["encoder", "head"], figures=asked, measures=["accuracy", "sensitive_mse"]
+    )
+    _write_runs(tmp_path / "out", experiment)
+    summarise_experiment(tmp_path / "out", experiment=experiment)
+    figures = tmp_path / "out" / "figures"
+    names = {path.stem for path in figures.glob("*.png")}
+    assert {"variants_accuracy_encoder", "variants_accuracy_head", "variants_sensitive_mse_head", "epochs",
+            "series_accuracy", "series_sensitive_mse", "tradeoff", "classes_fair", "cosines_fair"} <= names  # fmt: skip
+    assert names == {path.stem for path in figures.glob("*.svg")}
+    heat = pd.read_csv(figures / "classes_fair.tsv", sep="\t")
+    assert heat.loc[heat["class"] != heat["reference"], "cosine"].tolist() == pytest.approx([0.1] * 6), (
+        "mean over seeds"
+    )
+    assert pd.read_csv(figures / "cosines_fair.tsv", sep="\t")["n"].max() == 15, "seeds together"
+    curve = pd.read_csv(figures / "epochs.tsv", sep="\t")
+    assert curve[curve["variant"] == "fair"]["mean"].tolist() == pytest.approx([0.3, 0.51])
+
+
+def test_the_experiment_is_recorded_without_paths_of_the_data(tmp_path):
+    experiment = _experiment(tmp_path, images={"source": "/data/people/cifar10.tar.xz"})
+    _write_runs(tmp_path / "out", experiment, similarity=False)
+    summarise_experiment(tmp_path / "out", experiment=experiment)
+    content = yaml.safe_load((tmp_path / "out" / "experiment.yaml").read_text())
+    assert content["images"] == {"dataset": "digits", "n_train": 100, "source": "cifar10.tar.xz"}
+    assert content["seeds"] == [0, 1, 2]
+
+
+def test_what_is_missing_is_named(tmp_path):
+    experiment = _experiment(tmp_path, figures=["cosines"])
+    _write_runs(tmp_path / "out", experiment, similarity=False)
+    with pytest.raises(DataError, match=r"cosines\.tsv.*evaluation\.similarity"):
+        summarise_experiment(tmp_path / "out", experiment=experiment)
+    (tmp_path / "out" / "fair" / "seed-1" / "run" / "metrics.csv").unlink()
+    with pytest.raises(DataError, match=r"seed-1.*loggers"):
+        summarise_experiment(tmp_path / "out", experiment=experiment)
+    (tmp_path / "out" / "fair" / "seed-0" / "run" / "metrics.csv").write_text("epoch,train_loss,seconds\n")
+    with pytest.raises(DataError, match="nothing was trained"):
+        summarise_experiment(tmp_path / "out", experiment=experiment)
+
+
+def _annotation(**changes):
+    content = {"columns": ["attr_foot", "attr_arm"], "classes": {"boot": [1, 0], "shirt": [0, 1], "bag": [0, 0]}}
+    return AnnotationSettings.model_validate(content | changes)
+
+
+def test_attributes_are_those_of_the_class_but_for_as_many_as_are_to_be_wrong():
+    labels = list(CLASSES) * 1000
+    clean = simulate_attributes(labels, _annotation(flip=0.0))
+    assert clean.head(3).to_numpy().tolist() == [[1, 0], [0, 1], [0, 0]]
+    noisy = simulate_attributes(labels, _annotation(flip=0.1))
+    assert (noisy != clean).to_numpy().mean() == pytest.approx(0.1, abs=0.015)
+    assert noisy.equals(simulate_attributes(labels, _annotation(flip=0.1)))
+    assert not noisy.equals(simulate_attributes(labels, _annotation(flip=0.1, seed=1)))
+
+
+def test_a_table_of_attributes_is_made_for_a_prepared_data_set(tmp_path):
+    (tmp_path / "participants.tsv").write_text("participant_id\tlabel\nx-1\tbag\nx-0\tboot\n")
+    annotate(tmp_path / "participants.tsv", settings=_annotation(flip=0.0), out=tmp_path / "attributes.tsv")
+    assert (tmp_path / "attributes.tsv").read_text() == "participant_id\tattr_foot\tattr_arm\nx-1\t0\t0\nx-0\t1\t0\n"
+
+
+def test_a_class_without_attributes_is_named():
+    with pytest.raises(DataError, match="no attributes for 'hat'"):
+        simulate_attributes(["boot", "hat"], _annotation())
+
+
+def _values(rows):
+    return pd.DataFrame(rows, columns=["variant", "layer", "measure", "seed", "value"])
+
+
+def test_the_interval_is_that_of_the_t_test():
+    values = [0.61, 0.58, 0.66, 0.6]
+    test = stats.ttest_1samp(values, 0.0).confidence_interval(0.9)
+    assert mean_interval(values, level=0.9) == pytest.approx((np.mean(values), test.low, test.high))
+
+
+@pytest.mark.parametrize(("values", "mean"), [([0.5], 0.5), ([0.5, np.nan], 0.5), ([], np.nan)])
+def test_one_seed_has_no_interval(values, mean):
+    found = mean_interval(values)
+    assert found[0] == pytest.approx(mean, nan_ok=True)
+    assert np.isnan(found[1:]).all()
+
+
+def test_differences_are_paired_by_seed_whatever_their_order():
+    base, gain = {0: 0.5, 1: 0.7, 2: 0.6}, {0: 0.01, 1: 0.02, 2: 0.03}
+    rows = [("a", "encoder", "accuracy", seed, base[seed]) for seed in (2, 0, 1)]
+    rows += [("b", "encoder", "accuracy", seed, base[seed] + gain[seed]) for seed in (0, 1, 2)]
+    summary = summarise_seeds(_values(rows), reference="a").set_index("variant")
+    paired = stats.ttest_rel([0.51, 0.72, 0.63], [0.5, 0.7, 0.6]).confidence_interval(0.95)
+    assert summary.loc["b", "difference"] == pytest.approx(0.02)
+    assert summary.loc["b", ["difference_low", "difference_high"]].tolist() == pytest.approx([paired.low, paired.high])
+    assert summary.loc["b", "n_above"] == 3
+    assert summary.loc["b", "low"] < summary.loc["a", "mean"], "unpaired, the gain would not be seen"
+    assert summary.loc["a", "difference":].isna().all()
+
+
+def test_layers_and_measures_are_kept_apart_and_missing_seeds_leave_pairs_out():
+    rows = [
+        ("a", layer, "accuracy", seed, value) for layer, value in (("encoder", 0.5), ("head", 0.3)) for seed in (0, 1)
+    ]
+    rows += [("b", "head", "accuracy", 0, 0.4), ("b", "head", "accuracy", 1, np.nan), ("b", "head", "loss", 0, 9.0)]
+    summary = summarise_seeds(_values(rows), reference="a")
+    row = summary[(summary["variant"] == "b") & (summary["measure"] == "accuracy")].iloc[0]
+    assert (row["n_seeds"], row["n_pairs"], row["difference"]) == (1, 1, pytest.approx(0.1))
+    assert np.isnan(row["difference_low"])
+    assert summary[summary["measure"] == "loss"]["n_pairs"].tolist() == [0]

@@ -1,0 +1,61 @@
+"""An estimator by import path: run by `evaluate` alone, shown by `report`, and never imported from a folder."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import neurocontrast
+from neurocontrast.exceptions import CheckpointError
+
+FAST = {"n_bootstraps": 50, "umap": False, "confounds": False, "outlyingness": False}
+
+
+@pytest.fixture
+def embeddings(tmp_path):
+    generator = np.random.default_rng(0)
+    names = [f"sub-{number:03d}" for number in range(60)]
+    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "", "path": ""})
+    table["site"] = [f"site-{number % 3}" for number in range(60)]
+    table["age"] = generator.uniform(20, 80, size=60)
+    table["diagnosis"] = np.array(["control", "patient"])[np.arange(60) // 3 % 2]
+    for number in range(5):
+        table[f"feature_{number:04d}"] = generator.normal(size=60) + (table["diagnosis"] == "patient")
+    table.to_parquet(tmp_path / "embeddings.parquet")
+    return tmp_path / "embeddings.parquet"
+
+
+def test_a_path_is_imported_by_evaluate_and_by_nothing_else(embeddings, tmp_path, monkeypatch):
+    (tmp_path / "probe_of_mine.py").write_text(
+        "from sklearn.svm import SVC\nfrom sklearn.pipeline import make_pipeline\n"
+        "from sklearn.decomposition import PCA\nestimator = make_pipeline(PCA(4), SVC())\n"
+    )
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        out = neurocontrast.evaluate(embeddings, probe="probe_of_mine:estimator", out=tmp_path / "EVAL", **FAST)
+    sys.modules.pop("probe_of_mine")
+    probe = json.loads((out / "evaluation.json").read_text())["probe"]
+    assert (probe["name"], probe["own"]) == ("PCA + SVC", True)
+    (tmp_path / "probe_of_mine.py").write_text("raise SystemExit('imported from a folder')\n")
+    text = neurocontrast.report(out).read_text()
+    assert "PCA + SVC" in text
+    assert "Brier score, log-loss and calibration are left out" in text
+    with pytest.raises(CheckpointError, match="pickle"):
+        neurocontrast.predict(out, embeddings, out=tmp_path / "predictions.tsv")
+    neurocontrast.compare([out, out], out=tmp_path / "comparison", names=["a", "b"])
+    assert "probe_of_mine" not in sys.modules
+
+
+def test_a_path_that_is_wrong_ends_with_2_and_writes_nothing(embeddings, tmp_path):
+    command = [sys.executable, "-c", "from neurocontrast.cli import main; main()", "evaluate", str(embeddings)]
+    command += ["--out", str(tmp_path / "EVAL")]
+    for path, message in (("no_such_module:x", "cannot be imported"), ("logistc", "Did you mean 'logistic'?")):
+        found = subprocess.run([*command, "--probe", path], capture_output=True, text=True, check=False)
+        assert found.returncode == 2
+        assert message in " ".join(found.stderr.split())
+    assert not (tmp_path / "EVAL").exists()

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+import neurocontrast
+from neurocontrast.cli import run
+from neurocontrast.data import read_cohort
+from neurocontrast.embedding.table import write_embeddings
+from neurocontrast.exceptions import DataError
+from neurocontrast.stages import voxels
+
+FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
+
+
+@pytest.fixture(scope="module")
+def participants(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("voxels")
+    return neurocontrast.simulate(folder / "s", n_subjects=40, n_sites=2, patients=0.5, spacing_mm=8.0, seed=3)
+
+
+@pytest.fixture(scope="module")
+def table(participants):
+    return read_cohort(participants).table
+
+
+def embeddings(path, table, **info):
+    features = np.random.default_rng(0).normal(size=(len(table), 8)).astype(np.float32)
+    write_embeddings(path, table, features, {"pretraining_subjects": [], **info})
+    return path
+
+
+def evaluate(source, out, **options):
+    folder = neurocontrast.evaluate(source, out=out, **{"target": "diagnosis", **FAST, **options})
+    return json.loads((folder / "evaluation.json").read_text())
+
+
+def test_scans_that_are_where_the_table_says_are_a_baseline(table, tmp_path):
+    summary = evaluate(embeddings(tmp_path / "e.parquet", table), tmp_path / "out")
+    assert summary["voxels"].keys() == summary["baseline"].keys()
+    assert summary["voxels_about"]["mask"] == "MNI152 brain"
+    assert summary["voxels_about"]["spacing_mm"] == 4
+    assert summary["software"] == ["scikit-learn", "nilearn"]
+    off = evaluate(tmp_path / "e.parquet", tmp_path / "off", voxels="off")
+    assert "voxels" not in off
+    assert off["software"] == ["scikit-learn"]
+    assert off["metrics"] == summary["metrics"]
+
+
+def test_scans_are_found_by_a_table_and_its_folder_is_written_nowhere(table, participants, tmp_path):
+    moved = embeddings(tmp_path / "e.parquet", table.assign(path=[f"{i}.nii.gz" for i in range(len(table))]))
+    assert "voxels" not in evaluate(moved, tmp_path / "alone")
+    summary = evaluate(moved, tmp_path / "out", scans=str(participants))
+    assert evaluate(embeddings(tmp_path / "f.parquet", table), tmp_path / "own")["voxels"] == summary["voxels"]
+    written = "".join(path.read_text() for path in (tmp_path / "out").rglob("*.*") if path.suffix in (".tsv", ".yaml"))
+    assert str(participants.parent) not in written
+    assert str(participants.parent) not in json.dumps({**summary, "environment": None})
+
+
+def test_results_do_not_depend_on_the_number_of_processes(table, tmp_path):
+    source = embeddings(tmp_path / "e.parquet", table)
+    assert evaluate(source, tmp_path / "a")["voxels"] == evaluate(source, tmp_path / "b", n_jobs=2)["voxels"]
+
+
+def test_a_few_absent_scans_are_said_and_refused_where_voxels_are_asked_for(table, tmp_path):
+    paths = list(table["path"])
+    source = embeddings(tmp_path / "e.parquet", table.assign(path=["/nowhere/x.nii.gz", *paths[1:]]))
+    summary = evaluate(source, tmp_path / "auto")
+    assert "voxels" not in summary
+    warning = next(each for each in summary["warnings"] if each["code"] == "voxels_left_out")
+    assert "1 of 40 scans are not where the embeddings table says" in warning["message"]
+    with pytest.raises(DataError, match="1 of 40 scans are not where"):
+        evaluate(source, tmp_path / "on", voxels="on")
+    assert not (tmp_path / "on").exists()
+
+
+def test_all_unreadable_scans_are_named_at_once_without_their_folder(table, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.nii.gz").write_bytes(b"no image")
+    paths = [str(tmp_path / "a.nii.gz"), str(tmp_path / "b.nii.gz"), *table["path"][2:]]
+    source = embeddings(tmp_path / "e.parquet", table.assign(path=paths))
+    with pytest.raises(DataError, match=r"2 scans cannot be used:(.|\n)*sub-(.|\n)*sub-") as error:
+        evaluate(source, tmp_path / "out", voxels="on")
+    assert str(tmp_path) not in str(error.value)
+
+
+def test_scans_that_the_other_table_lacks_are_refused(table, participants, tmp_path):
+    fewer = pd.read_csv(participants, sep="\t", dtype=str).iloc[1:]
+    fewer["path"] = list(table["path"][1:])
+    fewer.to_csv(tmp_path / "fewer.tsv", sep="\t", index=False)
+    with pytest.raises(DataError, match=r"1 of 40 scans are not in scans 'fewer.tsv' \(sub-"):
+        evaluate(embeddings(tmp_path / "e.parquet", table), tmp_path / "out", scans=str(tmp_path / "fewer.tsv"))
+
+
+def test_too_many_voxels_are_refused_with_what_to_do(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(voxels, "MAX_BYTES", 1000)
+    with pytest.raises(DataError, match=r"voxels: 40 scans of \d+ voxels at 4 mm take .* set voxels=off"):
+        evaluate(embeddings(tmp_path / "e.parquet", table), tmp_path / "out", voxels="on")
+
+
+def test_arrays_are_read_by_the_voxel_size_of_the_run(table, tmp_path):
+    def as_array(path, row):
+        np.save(tmp_path / f"{row}.npy", nib.load(path).get_fdata(dtype=np.float32)[None])
+        return str(tmp_path / f"{row}.npy")
+
+    arrays = table.assign(path=[as_array(path, row) for row, path in enumerate(table["path"])])
+    run_info = {"preprocessing": {"spacing_mm": 8.0}}
+    summary = evaluate(embeddings(tmp_path / "e.parquet", arrays, run=run_info), tmp_path / "out", voxels="on")
+    assert summary["voxels_about"]["mask"].startswith("box of 192 × 228 × 192 mm")
+    assert summary["voxels_about"]["n_voxels"] == 48 * 57 * 48
+    assert 0 < summary["voxels"]["auc"]["pooled"] < 1
+    with pytest.raises(DataError, match="an array has no voxel size"):
+        evaluate(embeddings(tmp_path / "f.parquet", arrays), tmp_path / "none", voxels="on")
+
+
+def test_blocks_of_small_voxels_are_averaged_where_they_lie():
+    data = np.arange(8 * 6 * 5, dtype=np.float32).reshape(8, 6, 5)
+    affine = np.diag([1.0, 2.0, 4.0, 1.0])
+    affine[:3, 3] = (-3, 5, 7)
+    coarse, moved = voxels._averaged(data, affine)
+    assert coarse.shape == (2, 3, 5)
+    assert coarse[0, 0, 0] == data[:4, :2, 0].mean()
+    assert np.allclose(nib.affines.apply_affine(moved, [0, 0, 0]), [-3 + 1.5, 5 + 1.0, 7])
+
+
+def test_yaml_s_off_is_off(table, tmp_path):
+    source = embeddings(tmp_path / "e.parquet", table)
+    fast = [
+        part for key in ("n_bootstraps=0", "umap=false", "confounds=false") for part in ("--set", f"evaluation.{key}")
+    ]
+    command = [
+        "evaluate",
+        str(source),
+        "--out",
+        str(tmp_path / "o"),
+        "--quiet",
+        "--set",
+        "evaluation.voxels=off",
+        *fast,
+    ]
+    assert run(command) == 0
+    assert "voxels" not in json.loads((tmp_path / "o" / "evaluation.json").read_text())

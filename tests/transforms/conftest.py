@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from neurocontrast.data.simulation import SimulationSettings, draw_person, render_scan
+from neurocontrast.transforms.images import to_image
+from neurocontrast.transforms.preprocessing import Preprocessing
+
+LANDMARKS = tuple(np.linspace(0.0, 100.0, 11).tolist())
+
+
+@functools.lru_cache(maxsize=4)
+def _raw_brain(index: int) -> np.ndarray:
+    settings = SimulationSettings(spacing_mm=6.0)
+    return render_scan(settings, draw_person(settings, index)).astype(np.float32)
+
+
+@functools.lru_cache(maxsize=32)
+def _brain(normalise: str, index: int) -> torch.Tensor:
+    voxels = _raw_brain(index)
+    settings = {"spacing_mm": None, "shape": voxels.shape, "normalise": normalise}
+    if normalise == "histogram":
+        settings["landmarks"] = LANDMARKS
+    image = to_image(voxels[np.newaxis], np.diag([6.0, 6.0, 6.0, 1.0]))
+    made = Preprocessing.model_validate(settings).compose()({"image": image}, start=1)
+    return made["image"].as_tensor().half().float()
+
+
+@pytest.fixture(scope="session")
+def raw_brain() -> Callable[[int], np.ndarray]:
+    """One person's simulated scan at 6 mm: skull-stripped, its background 0."""
+    return _raw_brain
+
+
+@pytest.fixture(scope="session")
+def normalised_brain() -> Callable[[str, int], torch.Tensor]:
+    """The scan as the data stage gives it, normalised in a way, through a cache in half precision: (1, D, H, W)."""
+    return _brain
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Two threads in PyTorch's operations, as many as were set before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def voxels_of_head() -> np.ndarray:
+    """A ball of grey matter around one of white, with fluid at the edge, 4 mm: sizes as in a brain."""
+    grid = np.indices((40, 44, 40)) - (np.array([40, 44, 40])[:, None, None, None] - 1) / 2
+    radius = np.sqrt((grid**2).sum(axis=0)) * 4
+    voxels = np.select([radius < 48, radius < 66, radius < 70], [200.0, 140.0, 40.0], 0.0)
+    noise = np.random.default_rng(0).normal(0, 8, voxels.shape)
+    return np.where(voxels > 0, np.clip(voxels + noise, 1, None), 0).astype(np.float32)

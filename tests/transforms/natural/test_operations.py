@@ -1,0 +1,237 @@
+"""Each operation against what it is defined by: Pillow, SciPy, colorsys."""
+
+from __future__ import annotations
+
+import colorsys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageEnhance, ImageOps
+from scipy import ndimage
+
+pytest.importorskip("kornia")
+
+from neurocontrast.transforms import ImageAugmentSettings
+from neurocontrast.transforms.natural.draws import draw_image_views
+from neurocontrast.transforms.natural.operations import (
+    adjust_brightness,
+    adjust_contrast,
+    adjust_saturation,
+    blur,
+    pad_crop,
+    shift_hue,
+    to_gray,
+    warp,
+)
+
+LEVEL = 1.0 / 255.0
+
+
+@pytest.fixture
+def pixels():
+    """8-bit images (3, 24, 20, 3), smooth enough that interpolation has something to find."""
+    generator = np.random.default_rng(0)
+    rough = generator.uniform(-150, 400, size=(3, 24, 20, 3))
+    return np.clip(ndimage.gaussian_filter(rough, (0, 1, 1, 0)), 0, 255).astype(np.uint8)
+
+
+def to_batch(pixels: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255.0
+
+
+def levels(x_BCHW: torch.Tensor) -> np.ndarray:
+    return x_BCHW.permute(0, 2, 3, 1).numpy() * 255.0
+
+
+def drawn_as(n_images: int, size: tuple[int, int], **arrays):
+    neutral = draw_image_views(ImageAugmentSettings.off(), range(n_images), size=size)
+    return replace(neutral, **{name: np.asarray(array) for name, array in arrays.items()})
+
+
+def test_gray_is_pillows_to_half_a_level(pixels):
+    expected = np.stack([np.asarray(Image.fromarray(image).convert("L")) for image in pixels])
+    gray = levels(to_gray(to_batch(pixels)))
+    assert np.abs(gray - expected[..., None]).max() <= 0.5 + 1e-3
+    assert (gray[..., 0] == gray[..., 2]).all()
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.6, 1.0, 1.4, 2.0])
+@pytest.mark.parametrize(
+    ("ours", "pillows", "rounding"),
+    [
+        (adjust_brightness, ImageEnhance.Brightness, 0.0),
+        (adjust_contrast, ImageEnhance.Contrast, 0.5),
+        (adjust_saturation, ImageEnhance.Color, 0.5),
+    ],
+)
+def test_enhancement_is_pillows_to_its_rounding(pixels, ours, pillows, rounding, factor):
+    """Pillow rounds the image it mixes with to whole levels, and the result down to one."""
+    made = levels(ours(to_batch(pixels), factor=torch.full((3,), factor)))
+    expected = np.stack([np.asarray(pillows(Image.fromarray(image)).enhance(factor)) for image in pixels])
+    assert np.abs(made - expected).max() <= 1.0 + rounding * abs(1.0 - factor) + 1e-3
+    assert made.min() >= 0.0
+    assert made.max() <= 255.0
+
+
+def test_each_image_has_its_own_factor(pixels):
+    factors = torch.tensor([0.5, 1.0, 1.5])
+    for ours in (adjust_brightness, adjust_contrast, adjust_saturation):
+        made = ours(to_batch(pixels), factor=factors)
+        alone = torch.cat([ours(to_batch(pixels[i : i + 1]), factor=factors[i : i + 1]) for i in range(3)])
+        assert torch.equal(made, alone)
+        assert torch.allclose(made[1], to_batch(pixels)[1], atol=1e-6)
+        assert not torch.allclose(made[0], to_batch(pixels)[0], atol=1e-2)
+
+
+def test_contrast_is_the_same_in_any_batch_and_by_any_number_of_threads(two_threads):
+    """A plain mean is not: of one large image it is taken by two threads, of five by one each."""
+    images = torch.rand(5, 3, 223, 225, generator=torch.Generator().manual_seed(0))
+    factors = torch.linspace(0.6, 1.4, 5)
+    whole = adjust_contrast(images, factor=factors)
+    alone = [adjust_contrast(images[i : i + 1], factor=factors[i : i + 1]) for i in range(5)]
+    assert torch.equal(whole, torch.cat(alone))
+
+
+@pytest.mark.parametrize("turns", [-0.5, -0.1, 0.0, 0.03, 1 / 3, 0.5])
+def test_hue_is_colorsys(turns):
+    edge = np.linspace(0.0, 1.0, 5)
+    colours = np.stack(np.meshgrid(edge, edge, edge), axis=-1).reshape(1, 5, 25, 3)
+    expected = [
+        colorsys.hsv_to_rgb((hue + turns) % 1.0, saturation, value)
+        for hue, saturation, value in (colorsys.rgb_to_hsv(*rgb) for rgb in colours.reshape(-1, 3))
+    ]
+    made = shift_hue(to_batch(colours * 255.0), turns=torch.tensor([turns]))
+    assert np.abs(levels(made).reshape(-1, 3) / 255.0 - expected).max() < 2e-6
+
+
+def test_hue_is_kornias(pixels):
+    from kornia.enhance import adjust_hue
+
+    turns = torch.tensor([-0.4, 0.05, 0.2])
+    assert torch.allclose(
+        shift_hue(to_batch(pixels), turns=turns), adjust_hue(to_batch(pixels), turns * 2 * np.pi), atol=3e-6
+    )
+
+
+def _pillow_per_channel(image: np.ndarray, change) -> np.ndarray:
+    """Apply a Pillow operation in floating point, which it has for one channel only."""
+    return np.stack([np.asarray(change(Image.fromarray(image[..., c].astype(np.float32)))) for c in range(3)], axis=-1)
+
+
+def test_a_resized_crop_is_pillows_crop_and_bilinear_resize(pixels):
+    """Pillow's resize is antialiased: for a box that grows, it makes no difference."""
+    corners, sizes = [(0, 0), (3, 5), (10, 1)], [(24, 20), (7, 9), (14, 3)]
+    drawn = drawn_as(3, (24, 20), corners=corners, sizes=sizes, cropped=[True] * 3)
+    made = levels(warp(to_batch(pixels), drawn=drawn, outside="edge"))
+    for i, ((top, left), (height, width)) in enumerate(zip(corners, sizes, strict=True)):
+        box = (left, top, left + width, top + height)
+        expected = _pillow_per_channel(
+            pixels[i], lambda channel, box=box: channel.crop(box).resize((20, 24), Image.Resampling.BILINEAR)
+        )
+        assert np.abs(made[i] - expected).max() < 0.01
+
+
+@pytest.mark.parametrize("antialias", [False, True])
+def test_a_resized_crop_is_torchs_resize(pixels, antialias):
+    drawn = drawn_as(3, (24, 20), corners=[(2, 4)] * 3, sizes=[(13, 8)] * 3, cropped=[True] * 3)
+    box = to_batch(pixels)[:, :, 2:15, 4:12]
+    expected = torch.nn.functional.interpolate(
+        box, size=(24, 20), mode="bilinear", align_corners=False, antialias=antialias
+    )
+    assert torch.allclose(warp(to_batch(pixels), drawn=drawn, outside="edge"), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("degrees", [-30.0, 12.0, 90.0])
+def test_a_rotation_is_pillows(pixels, degrees):
+    drawn = drawn_as(3, (24, 20), turned=[True] * 3, radians=[np.deg2rad(degrees)] * 3)
+    made = levels(warp(to_batch(pixels), drawn=drawn, outside="black"))
+    inside = ndimage.binary_erosion(
+        np.asarray(Image.fromarray(np.full((24, 20), 255, np.uint8)).rotate(degrees)) > 0, iterations=2
+    )
+    assert inside.sum() > 100
+    for i in range(3):
+        expected = _pillow_per_channel(
+            pixels[i], lambda channel: channel.rotate(degrees, resample=Image.Resampling.BILINEAR)
+        )
+        assert np.abs(made[i] - expected)[inside].max() < 0.05
+
+
+def test_an_affine_is_pillows_transform(pixels):
+    """Shear first, then turn and enlarge about the centre, then shift: Pillow is given the way back."""
+    turn, shear, zoom, shift = np.deg2rad(20.0), np.deg2rad(8.0), 1.2, np.array([1.5, -2.25])
+    drawn = drawn_as(
+        3,
+        (24, 20),
+        turned=[True] * 3,
+        radians=[turn] * 3,
+        shear_radians=[shear] * 3,
+        zoom=[zoom] * 3,
+        translation=[shift] * 3,
+    )
+    # In x and y, y downwards.
+    rotation = np.array([[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]])
+    forward = zoom * rotation @ np.array([[1.0, np.tan(shear)], [0.0, 1.0]])
+    back, centre = np.linalg.inv(forward), np.array([10.0, 12.0])
+    offset = centre - back @ (centre + shift[::-1])
+    coefficients = (*back[0], offset[0], *back[1], offset[1])
+    made = levels(warp(to_batch(pixels), drawn=drawn, outside="black"))
+    for i in range(3):
+        expected = _pillow_per_channel(
+            pixels[i],
+            lambda channel: channel.transform(
+                (20, 24), Image.Transform.AFFINE, coefficients, resample=Image.Resampling.BILINEAR
+            ),
+        )
+        assert np.abs(made[i] - expected)[6:-6, 6:-6].max() < 0.05
+
+
+def test_what_comes_from_outside_is_black_or_the_edge():
+    white = torch.ones(1, 3, 12, 12)
+    drawn = drawn_as(1, (12, 12), turned=[True], translation=[[4.0, 0.0]])
+    assert (warp(white, drawn=drawn, outside="black")[0, :, :3] == 0).all()
+    assert torch.allclose(warp(white, drawn=drawn, outside="edge"), white)
+
+
+@pytest.mark.parametrize("outside", ["black", "edge"])
+def test_a_padded_crop_is_cut_from_the_padded_image(pixels, outside):
+    shift = np.array([[-3, 3], [0, 0], [2, -1]])
+    made = pad_crop(to_batch(pixels), shift=shift, padding=3, outside=outside)
+    mode = {"black": "constant", "edge": "edge"}[outside]
+    padded = np.pad(pixels, ((0, 0), (3, 3), (3, 3), (0, 0)), mode=mode)
+    for i, (down, right) in enumerate(shift + 3):
+        expected = to_batch(padded[i : i + 1, down : down + 24, right : right + 20])
+        assert torch.equal(made[i : i + 1], expected)
+
+
+def test_blur_is_scipys(pixels):
+    sigma = np.array([0.1, 0.8, 2.0])
+    made = blur(to_batch(pixels), sigma_pixels=sigma, radius_pixels=None, largest=2.0)
+    for i in range(3):
+        expected = ndimage.gaussian_filter(pixels[i] / 255.0, (sigma[i], sigma[i], 0), mode="mirror")
+        assert np.abs(levels(made)[i] / 255.0 - expected).max() < 2e-6
+
+
+def test_a_blur_of_a_stated_kernel_has_as_many_taps(pixels):
+    """Two pixels wide, cut after one: the three-pixel kernel of the debiased and hard-negative losses' code."""
+    made = blur(to_batch(pixels), sigma_pixels=np.full(3, 2.0), radius_pixels=1, largest=2.0)
+    tap = np.exp(-1 / 8)
+    kernel = np.array([tap, 1.0, tap]) / (1 + 2 * tap)
+    expected = pixels / 255.0
+    for axis in (1, 2):
+        expected = ndimage.correlate1d(expected, kernel, axis=axis, mode="mirror")
+    assert np.abs(levels(made) / 255.0 - expected).max() < 2e-6
+
+
+def test_blur_of_an_image_smaller_than_its_reach_keeps_a_constant():
+    flat = torch.full((1, 3, 4, 5), 0.25)
+    assert torch.allclose(blur(flat, sigma_pixels=np.array([3.0]), radius_pixels=None, largest=3.0), flat)
+    assert torch.equal(
+        blur(flat[..., :1], sigma_pixels=np.array([3.0]), radius_pixels=None, largest=3.0), flat[..., :1]
+    )
+
+
+def test_mirroring_is_pillows(pixels):
+    expected = np.stack([np.asarray(ImageOps.mirror(Image.fromarray(image))) for image in pixels])
+    assert torch.equal(to_batch(pixels).flip(3), to_batch(expected))

@@ -1,0 +1,248 @@
+"""Views of images as a whole: keyed, the same in any batch, and the operations in their order."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from monai.transforms import Compose, RandGaussianNoised
+from PIL import Image
+
+pytest.importorskip("kornia")
+
+from neurocontrast.exceptions import DataError, MissingDependencyError
+from neurocontrast.transforms import (
+    ColourJitterSettings,
+    GrayscaleSettings,
+    ImageAffineSettings,
+    ImageAugmentSettings,
+    ImageBlurSettings,
+    ImageFlipSettings,
+    PadCropSettings,
+    RandImageViewd,
+    ResizedCropSettings,
+    TwoViews,
+)
+from neurocontrast.transforms.natural import views as image_views
+from neurocontrast.transforms.natural.draws import draw_image_views
+
+EVERYTHING = ImageAugmentSettings(
+    affine=ImageAffineSettings(probability=0.5, shear_degrees=10.0),
+    crop=ResizedCropSettings(probability=0.7),
+    blur=ImageBlurSettings(),
+)
+PADDED = ImageAugmentSettings(crop=None, pad_crop=PadCropSettings(), blur=ImageBlurSettings())
+# Sides whose product is no multiple of a processor's vectors: what is left over is computed another way.
+SIZES = [(32, 32), (17, 19), (7, 5), (28, 28), (1, 9)]
+
+
+def made_by(settings, seed):
+    return TwoViews(RandImageViewd("image", settings), seed=seed)
+
+
+def random_images(n: int, size: tuple[int, int] = (32, 32)) -> torch.Tensor:
+    return torch.randint(0, 256, (n, 3, *size), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("settings", [EVERYTHING, PADDED, ImageAugmentSettings.simclr(), ImageAugmentSettings.digits()])
+def test_a_batch_of_images_is_as_many_batches_of_one_bit_for_bit(size, settings):
+    images = random_images(12, size)
+    views = made_by(settings, 3)
+    whole = views.view(images, range(100, 112), epoch=2, view=1)
+    alone = [views.view(images[i : i + 1], [100 + i], epoch=2, view=1) for i in range(12)]
+    assert torch.equal(whole, torch.cat(alone))
+
+
+@pytest.mark.slow
+def test_so_it_is_with_large_images_and_several_threads(two_threads):
+    images = random_images(5, (183, 185))
+    views = made_by(EVERYTHING, 3)
+    whole = views.view(images, range(5), epoch=0, view=0)
+    torch.set_num_threads(1)
+    alone = [views.view(images[i : i + 1], [i], epoch=0, view=0) for i in range(5)]
+    assert torch.equal(whole, torch.cat(alone))
+
+
+def test_a_view_does_not_depend_on_order_nor_on_how_many_are_made_at_once(monkeypatch):
+    images = random_images(9)
+    views = made_by(EVERYTHING, 3)
+    whole = views.view(images, range(9), epoch=0, view=0)
+    order = torch.tensor([7, 0, 4, 2])
+    assert torch.equal(views.view(images[order], order.tolist(), epoch=0, view=0), whole[order])
+    monkeypatch.setattr(image_views, "_VALUES_AT_ONCE", {"cpu": 2 * 3 * 32 * 32})
+    assert torch.equal(views.view(images, range(9), epoch=0, view=0), whole)
+
+
+def test_a_view_depends_on_no_global_state():
+    images, views = random_images(6), made_by(EVERYTHING, 3)
+    torch.manual_seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    first = views.view(images, range(6), epoch=0, view=0)
+    torch.manual_seed(2)
+    np.random.seed(2)  # noqa: NPY002
+    state = torch.get_rng_state()
+    assert torch.equal(first, views.view(images, range(6), epoch=0, view=0))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("key", ["seed", "epoch", "name", "view"])
+def test_every_key_matters(key):
+    images = random_images(1)
+    keys = {"seed": 1, "epoch": 1, "name": 1, "view": 0}
+
+    def made(seed, epoch, name, view):
+        return made_by(ImageAugmentSettings.simclr(), seed).view(images, [name], epoch=epoch, view=view)
+
+    assert torch.equal(made(**keys), made(**keys))
+    assert not torch.equal(made(**keys), made(**keys | {key: keys[key] + 1}))
+
+
+def test_the_two_views_are_views_0_and_1_and_leave_the_images_alone():
+    images = random_images(4)
+    before = images.clone()
+    views = made_by(ImageAugmentSettings.supcon(), 0)
+    one, two = views(images, range(4), epoch=5)
+    assert torch.equal(one, views.view(images, range(4), epoch=5, view=0))
+    assert torch.equal(two, views.view(images, range(4), epoch=5, view=1))
+    assert not torch.equal(one, two)
+    assert torch.equal(images, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("settings", [EVERYTHING, ImageAugmentSettings.off()])
+def test_floating_point_images_give_the_views_of_their_bytes(dtype, settings):
+    images = random_images(4)
+    views = made_by(settings, 0)
+    scaled = (images.to(torch.float32) / 255.0).to(dtype)
+    before = scaled.clone()
+    assert torch.equal(views.view(scaled, range(4), epoch=0, view=0), views.view(images, range(4), epoch=0, view=0))
+    assert torch.equal(scaled, before)
+
+
+@pytest.mark.parametrize("settings", [EVERYTHING, PADDED])
+def test_views_are_float32_from_0_to_1(settings):
+    black_and_white = random_images(40).ge(128).to(torch.uint8) * 255
+    for view in made_by(settings, 0)(black_and_white, range(40), epoch=0):
+        assert view.dtype == torch.float32
+        assert view.shape == black_and_white.shape
+        assert view.min() >= 0.0
+        assert view.max() <= 1.0
+
+
+def test_with_everything_off_a_view_is_the_image():
+    images = random_images(3)
+    view = made_by(ImageAugmentSettings.off(), 0).view(images, range(3), epoch=0, view=0)
+    assert torch.equal(view, images.float() / 255.0)
+
+
+def test_a_jitter_of_no_strength_changes_nothing():
+    images = random_images(10)
+    jitter = ColourJitterSettings(probability=1.0, brightness=0.0, contrast=0.0, saturation=0.0, hue=0.0)
+    settings = ImageAugmentSettings.off().model_copy(update={"colour_jitter": jitter})
+    view = made_by(settings, 0).view(images, range(10), epoch=0, view=0)
+    assert torch.equal(view, images.float() / 255.0)
+
+
+def test_a_flip_and_a_padded_crop_move_values_and_change_none():
+    images = random_images(20).clamp(min=1)
+    settings = ImageAugmentSettings.off().model_copy(
+        update={"flip": ImageFlipSettings(), "pad_crop": PadCropSettings(padding=3)}
+    )
+    drawn = draw_image_views(settings, range(20), size=(32, 32))
+    views = RandImageViewd("image", settings).batch(images, range(20))
+    padded = np.pad(images.numpy(), ((0, 0), (0, 0), (3, 3), (3, 3)))
+    for view, whole, (down, right), flipped in zip(views, padded, drawn.pad_shift + 3, drawn.flipped, strict=True):
+        expected = whole[:, down : down + 32, right : right + 32].astype(np.float32) / 255.0
+        assert np.array_equal(view.numpy(), expected[..., ::-1] if flipped else expected)
+    assert 0 < drawn.flipped.sum() < 20
+
+
+def _colours_changed(x: np.ndarray, factors: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Steps on an (H, W, 3) image in NumPy, from their definitions."""
+    import colorsys
+
+    luma = [0.299, 0.587, 0.114]
+    for step in order:
+        factor = factors[step]
+        if step == 0:
+            x = x * factor
+        elif step == 1:
+            x = factor * x + (1 - factor) * (x @ luma).mean()
+        elif step == 2:
+            x = factor * x + (1 - factor) * (x @ luma)[..., None]
+        else:
+            hsv = [colorsys.rgb_to_hsv(*rgb) for rgb in x.reshape(-1, 3)]
+            x = np.array([colorsys.hsv_to_rgb((h + factor) % 1.0, s, v) for h, s, v in hsv]).reshape(x.shape)
+        x = np.clip(x, 0.0, 1.0)
+    return x
+
+
+def test_operations_come_in_their_order_and_colours_in_each_views_own():
+    size = (14, 11)
+    images = random_images(10, size)
+    settings = ImageAugmentSettings(
+        crop=ResizedCropSettings(scale=(0.3, 1.0)),
+        colour_jitter=ColourJitterSettings(probability=0.8, hue=0.3),
+        grayscale=GrayscaleSettings(probability=0.3),
+    )
+    views = RandImageViewd("image", settings).batch(images, range(10))
+    drawn = draw_image_views(settings, range(10), size=size)
+    assert drawn.jittered.any()
+    assert drawn.gray.any()
+    for i in range(10):
+        (top, left), (height, width) = drawn.corners[i], drawn.sizes[i]
+        box = images[i, :, top : top + height, left : left + width].numpy().astype(np.float32) / 255.0
+        resized = [np.asarray(Image.fromarray(c).resize(size[::-1], Image.Resampling.BILINEAR)) for c in box]
+        x = np.stack(resized, axis=-1).astype(np.float64)
+        if drawn.flipped[i]:
+            x = x[:, ::-1]
+        if drawn.jittered[i]:
+            x = _colours_changed(x, drawn.factors[i], drawn.order[i])
+        if drawn.gray[i]:
+            x = np.repeat((x @ [0.299, 0.587, 0.114])[..., None], 3, axis=-1)
+        assert np.abs(views[i].permute(1, 2, 0).numpy() - x).max() < 1e-4, i
+
+
+@pytest.mark.parametrize(
+    ("images", "samples", "said"),
+    [
+        (torch.zeros(2, 1, 8, 8, dtype=torch.uint8), [0, 1], r"\(batch, 3, height, width\).*\(2, 1, 8, 8\)"),
+        (torch.zeros(3, 8, 8, dtype=torch.uint8), [0, 1, 2], r"\(3, 8, 8\)"),
+        (torch.zeros(2, 3, 8, 8, dtype=torch.uint8), [0], r"and 1 seeds"),
+        (torch.zeros(2, 3, 8, 8, dtype=torch.int64), [0, 1], "torch.int64"),
+        (torch.full((2, 3, 8, 8), 255.0), [0, 1], "from 255 to 255.*Divide them by 255"),
+        (torch.full((2, 3, 8, 8), float("nan")), [0, 1], "nan"),
+        (torch.full((2, 3, 8, 8), -0.1), [0, 1], "standardise after"),
+    ],
+)
+def test_other_images_are_refused(images, samples, said):
+    with pytest.raises(DataError, match=said):
+        RandImageViewd("image").batch(images, samples)
+
+
+def test_one_by_one_in_a_dictionary_it_makes_the_views_of_a_batch():
+    images = random_images(3)
+    transform = RandImageViewd("image", EVERYTHING)
+    for image in images:
+        transform.set_random_state(seed=5)
+        made = transform({"image": image, "label": 3})
+        assert made["label"] == 3
+        assert torch.equal(made["image"], transform.batch(image[None], [transform.drawn])[0])
+    among = Compose([RandImageViewd("image", EVERYTHING), RandGaussianNoised("image", prob=1.0)])
+    one, two = TwoViews(among, seed=0)(images, ["a", "b", "c"], epoch=0)
+    assert one.shape == two.shape == images.shape
+    assert not torch.equal(one, two)
+
+
+def test_an_empty_batch_has_no_views():
+    views = made_by(EVERYTHING, 0).view(random_images(0), [], epoch=0, view=0)
+    assert views.shape == (0, 3, 32, 32)
+
+
+def test_without_kornia_the_message_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "kornia", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'neurocontrast\[images\]'"):
+        RandImageViewd("image")

@@ -1,0 +1,302 @@
+"""The views that a configuration asks for: what is drawn, how often, and what comes out."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from monai.transforms import Compose
+from monai.utils import MAX_SEED
+from pydantic import ValidationError
+from scipy import stats
+
+from neurocontrast.transforms import (
+    AugmentSettings,
+    RandBlurd,
+    RandBrainContrastd,
+    RandBrainResolutiond,
+    TwoViews,
+    brain_views,
+)
+from neurocontrast.transforms.rand_field import smooth_field
+from neurocontrast.transforms.signal import to_signal
+
+SITES = AugmentSettings.sites()
+EVERYTHING = AugmentSettings.reference().model_copy(
+    update={name: value for name, value in SITES if value is not None and name != "cutout"}
+)
+AT_SITE = (
+    "affine",
+    "contrast",
+    "histogram",
+    "bias_field",
+    "sharpness",
+    "resolution",
+    "ghosting",
+    "rician",
+    "tight_mask",
+    "mask_edge",
+)
+DRAWN = (*AT_SITE, "blur", "noise", "cutout", "crop")
+
+
+def only(name: str, **changes) -> AugmentSettings:
+    setting = type(getattr(EVERYTHING, name))(**{"probability": 1.0} | changes)
+    return AugmentSettings.off().model_copy(update={name: setting})
+
+
+def operation(name: str, **changes):
+    """Return the transform that a configuration with one operation makes."""
+    (made,) = (each for each in brain_views(only(name, **changes)).transforms if hasattr(each, "drawn"))
+    return made
+
+
+def draws(name: str, n: int = 1500, **changes) -> list[dict]:
+    transform, drawn = operation(name, **changes), []
+    for seed in range(n):
+        transform.set_random_state(seed=seed).randomize()
+        drawn.append(transform.drawn)
+    return drawn
+
+
+def view_of(x, settings, seed=0):
+    return brain_views(settings).set_random_state(seed=seed)({"image": x})["image"]
+
+
+@pytest.fixture
+def volumes(normalised_brain):
+    return torch.stack([normalised_brain("zscore", index) for index in range(3)])
+
+
+# --- the configuration and its transforms ----------------------------------------------------------------------------
+def test_all_operations_come_in_their_order_and_each_as_asked():
+    views = brain_views(EVERYTHING)
+    assert isinstance(views, Compose)
+    assert [type(each).__name__ for each in views.transforms] == [
+        *["OneOf", "EnsureTyped", "ToSignald", "RandBrainAffined", "RandBrainContrastd", "RandBrainHistogramd"],
+        *["RandBrainBiasFieldd", "RandBrainSharpnessd", "RandBrainResolutiond", "RandBrainGhostingd"],
+        *["RandBrainRiciand", "RandTightMaskd", "RandMaskEdged", "FromSignald"],
+        *["RandBlurd", "RandNoised", "RandCutoutd", "RandResizedCropd"],
+    ]
+    given = [each.settings for each in views.transforms if hasattr(each, "settings")]
+    assert given == [getattr(EVERYTHING, name) for name in DRAWN]
+
+
+def test_a_transform_takes_the_ranges_of_its_settings_and_refuses_what_they_refuse():
+    assert RandBrainContrastd("image").settings == SITES.contrast
+    assert (RandBrainResolutiond("image").prob, RandBrainResolutiond("image", prob=0.7).prob) == (0.25, 0.7)
+    assert RandBlurd(["image"], 1.0, sigma_voxels=[0.2, 0.4]).settings.sigma_voxels == (0.2, 0.4)
+    for wrong in ({"sigma_voxels": (0.4, 0.2)}, {"sigma": 1.0}, {"prob": 1.5}):
+        with pytest.raises(ValidationError):
+            RandBlurd("image", **wrong)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_seed_draws_what_monais_own_seeding_would(name):
+    ours, theirs = operation(name, probability=0.5), operation(name, probability=0.5)
+    for seed in (3, 5, 2**40):
+        theirs.R = np.random.RandomState(seed % MAX_SEED)
+        ours.set_random_state(seed=seed).randomize()
+        theirs.randomize()
+        assert repr(ours.drawn) == repr(theirs.drawn)
+
+
+# --- what is drawn ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
+def test_an_operation_is_applied_as_often_as_asked(name, probability):
+    assert np.mean([bool(drawn) for drawn in draws(name, probability=probability)]) == pytest.approx(
+        probability, abs=0.04
+    )
+
+
+def test_flips_are_as_frequent_as_asked_and_axes_as_likely():
+    x = torch.arange(64.0).reshape(1, 4, 4, 4)
+    views, found = brain_views(only("flip", probability=0.6, axes=(0, 2))), []
+    for seed in range(400):
+        view = views.set_random_state(seed=seed)({"image": x})["image"]
+        assert type(view) is torch.Tensor
+        found.append(next((axis for axis in range(3) if torch.equal(view, x.flip(axis + 1))), None))
+    assert found.count(None) / 400 == pytest.approx(0.4, abs=0.06)
+    assert found.count(0) / 400 == pytest.approx(0.3, abs=0.06)
+    assert found.count(2) / 400 == pytest.approx(0.3, abs=0.06)
+
+
+def test_operations_are_applied_independently():
+    half = EVERYTHING.model_copy(
+        update={name: getattr(EVERYTHING, name).model_copy(update={"probability": 0.5}) for name in DRAWN}
+    )
+    views, applied = brain_views(half), []
+    ours = [each for each in views.transforms if hasattr(each, "drawn")]
+    for seed in range(1000):
+        views.set_random_state(seed=seed)
+        for each in ours:
+            each.randomize()
+        applied.append([bool(each.drawn) for each in ours])
+    assert np.abs(np.corrcoef(np.array(applied).T) - np.eye(len(DRAWN))).max() < 0.12
+
+
+def uniform(drawn: list[dict], key: str, low: float, high: float, axis: int | None = None) -> None:
+    values = np.array([each[key] if axis is None else each[key][axis] for each in drawn])
+    assert low <= values.min()
+    assert values.max() <= high
+    assert stats.kstest(values, stats.uniform(low, high - low).cdf).pvalue > 1e-3
+
+
+def test_strengths_fill_their_ranges():
+    uniform(draws("blur", sigma_voxels=(0.2, 0.6)), "sigma_voxels", 0.2, 0.6)
+    for name in ("noise", "rician"):
+        noise = draws(name, sigma=(0.02, 0.3))
+        uniform(noise, "sigma", 0.02, 0.3)
+        assert len({each["seed"] for each in noise}) == len(noise)
+    for name in ("cutout", "crop"):
+        boxes = draws(name, fraction=(0.2, 0.5))
+        uniform(boxes, "fraction", 0.2, 0.5)
+        for axis in range(3):
+            uniform(boxes, "place", 0.0, 1.0, axis)
+    logarithms = [{"gamma": math.log(each["gamma"])} for each in draws("contrast", gamma=(0.5, 1.5))]
+    uniform(logarithms, "gamma", math.log(0.5), math.log(1.5))
+    uniform(draws("sharpness", amount=(-1.0, 2.0)), "amount", -1.0, 2.0)
+    edges = draws("mask_edge", depth_voxels=(-2.0, 1.0), rim=(0.1, 0.9))
+    uniform(edges, "depth_voxels", -2.0, 1.0)
+    uniform(edges, "rim", 0.1, 0.9)
+    cuts = draws("tight_mask", depth_voxels=(1.0, 3.0), below=(0.2, 0.3))
+    uniform(cuts, "depth_voxels", 1.0, 3.0)
+    uniform(cuts, "below", 0.2, 0.3)
+
+
+def test_slices_and_ghosts_fill_their_ranges():
+    slices = draws("resolution", factor=(1.5, 4.0), axes=(0, 2), all_axes=0.3)
+    uniform(slices, "factor", 1.5, 4.0)
+    uniform(slices, "phase", 0.0, 1.0)
+    found = [each["axes"] for each in slices]
+    assert found.count((0, 1, 2)) / len(found) == pytest.approx(0.3, abs=0.04)
+    assert found.count((0,)) / len(found) == pytest.approx(0.35, abs=0.04)
+    assert found.count((2,)) / len(found) == pytest.approx(0.35, abs=0.04)
+    ghosts = draws("ghosting", axes=(1, 2), intensity=(0.1, 0.2), distance=(0.1, 0.3))
+    uniform(ghosts, "intensity", 0.1, 0.2)
+    uniform(ghosts, "distance", 0.1, 0.3)
+    uniform(ghosts, "phase", 0.0, 2 * math.pi)
+    assert np.mean([each["axis"] == 1 for each in ghosts]) == pytest.approx(0.5, abs=0.04)
+
+
+def test_positions_fill_their_ranges():
+    changes = {"rotation_degrees": (-5, 10), "translation_voxels": (-2, 1), "scale": (0.9, 1.2)}
+    drawn = draws("affine", **changes)
+    scales = [{"scale": np.linalg.det(each["matrix"]) ** (-1 / 3)} for each in drawn]
+    uniform(scales, "scale", 0.9, 1.2)
+    for axis in range(3):
+        uniform(drawn, "translation", -2, 1, axis)
+    for each, scale in zip(drawn[:50], scales[:50], strict=True):
+        expected = np.eye(3) / scale["scale"] ** 2
+        np.testing.assert_allclose(each["matrix"] @ each["matrix"].T, expected, atol=1e-9)
+    uneven = draws("affine", 50, **changes, anisotropic=True)
+    assert all(np.linalg.cond(each["matrix"]) > 1.001 for each in uneven)
+    still = draws("affine", 3, rotation_degrees=(0, 0), translation_voxels=(0, 0))
+    assert all(np.array_equal(each["matrix"], np.eye(3)) for each in still)
+    (turned,) = draws("affine", 1, rotation_degrees=(6, 6), translation_voxels=(0, 0))
+    assert np.degrees(np.arccos(turned["matrix"][2, 2])) == pytest.approx(math.hypot(6, 6), abs=0.3)
+
+
+@pytest.mark.parametrize("order", [1, 3, 6])
+def test_fields_have_the_spread_asked_and_the_mean_0(order):
+    for each in draws("bias_field", 5, order=order, strength=(0.2, 0.2)):
+        field = smooth_field(each["coefficients"], (40, 48, 40))
+        assert field.mean() == pytest.approx(0.0, abs=2e-3)
+        assert field.std() == pytest.approx(0.2, rel=0.03)
+        degrees = np.argwhere(each["coefficients"] != 0).sum(1)
+        assert (degrees.min(), degrees.max()) == (1, order)
+
+
+def test_slopes_have_the_spread_asked():
+    drawn = [each["slopes"] for each in draws("histogram", n_pieces=6, strength=(0.3, 0.3))]
+    assert {len(slopes) for slopes in drawn} == {6}
+    assert np.log(drawn).std() == pytest.approx(0.3, rel=0.03)
+
+
+# --- what comes out --------------------------------------------------------------------------------------------------
+def _statistics(view: np.ndarray) -> tuple[float, ...]:
+    middle = view.shape[0] // 2
+    return (
+        float(view.mean()),
+        float(view.std()),
+        float(np.diff(view, axis=1).std()),
+        float((view == 0.0).mean()),
+        float(view[:middle].mean() - view[-middle:].mean()),
+        float((np.abs(view - np.median(view)) > 1.0).mean()),
+    )
+
+
+@pytest.mark.parametrize(("protocol", "normalise"), [("reference", "zscore"), ("sites", "zscore-brain")])
+def test_views_are_distributed_as_in_version_0_1_which_drew_other_numbers(protocol, normalise, normalised_brain):
+    """Of 200 views each, rounded to four places; `benchmarks/views.py --before` compares thousands."""
+    earlier = json.loads((Path(__file__).parent / "views_of_0_1.json").read_text())[protocol]
+    x, views = normalised_brain(normalise, 0), brain_views(getattr(AugmentSettings, protocol)())
+    found = [_statistics(views.set_random_state(seed=seed)({"image": x})["image"][0].numpy()) for seed in range(400)]
+    for now, then in zip(np.round(found, 4).T, earlier, strict=True):
+        assert stats.ks_2samp(now, then).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("name", [*DRAWN, "flip"])
+def test_each_operation_alone_changes_the_volume_as_its_keys_say(name, volumes):
+    def made(seed=1, epoch=1, called="sub-01", view=0):
+        return TwoViews(brain_views(only(name)), seed=seed).view(volumes[:1], [called], epoch=epoch, view=view)
+
+    first = made()
+    assert first.isfinite().all()
+    assert (first - volumes[:1]).abs().max() > 0.01
+    assert torch.equal(first, made())
+    if name != "flip":  # one of three axes: two keys may draw the same
+        for other in (made(seed=2), made(epoch=2), made(called="sub-02"), made(view=1)):
+            assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("settings", [AugmentSettings.off(), EVERYTHING.model_copy(update={"flip": None})])
+def test_where_nothing_is_applied_a_view_is_the_volume_itself(settings, volumes):
+    never = {name: value.model_copy(update={"probability": 0.0}) for name, value in settings if value is not None}
+    view = view_of(volumes[0], settings.model_copy(update=never))
+    assert view is volumes[0] or view.data_ptr() == volumes[0].data_ptr()
+
+
+def test_constant_volumes_and_channels_pass(volumes):
+    two_channels = torch.cat([volumes[0], torch.ones_like(volumes[0])])
+    settings = AugmentSettings.reference().model_copy(update={"noise": None, "cutout": None})
+    torch.testing.assert_close(view_of(two_channels, settings)[1], torch.ones_like(volumes[0, 0]))
+
+
+# --- what a site does ------------------------------------------------------------------------------------------------
+def test_default_strengths_keep_the_anatomy(normalised_brain):
+    x = normalised_brain("zscore", 0)
+    inside = to_signal(x).brain_CDHW
+    settings = SITES.model_copy(update={"affine": None, "cutout": None})
+    for sample in range(20):
+        view = view_of(x, settings, sample)
+        kept = to_signal(view).brain_CDHW
+        assert 0.7 < kept.sum() / inside.sum() < 1.35  # at 6 mm the outermost voxels are a fifth of the brain
+        both = kept & inside
+        assert np.corrcoef(view[both], x[both])[0, 1] > 0.5
+
+
+def test_brain_extraction_changes_the_rim_alone(normalised_brain):
+    from scipy import ndimage
+
+    x = normalised_brain("white-matter", 0)
+    deep = torch.from_numpy(ndimage.distance_transform_edt((x != 0)[0].numpy()) > 5)[None]
+    for name in ("tight_mask", "mask_edge"):
+        view = view_of(x, only(name))
+        ratio = view[deep] / x[deep]
+        assert ratio.std() < 1e-4 * ratio.mean()  # one factor: the bright end is put back
+        assert (view[~deep] != x[~deep]).any()
+
+
+def test_a_rim_is_cut_or_left_as_the_depth_says(normalised_brain):
+    x = normalised_brain("zscore", 0)
+    n = int(to_signal(x).brain_CDHW.sum())
+    for depth, smaller in ((0.8, True), (-0.8, False)):
+        settings = only("mask_edge", depth_voxels=(depth, depth), variation_voxels=0.2)
+        view = view_of(x, settings)
+        assert (int(to_signal(view).brain_CDHW.sum()) < n) is smaller

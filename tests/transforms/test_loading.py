@@ -1,0 +1,87 @@
+"""The reader and the loader, alone and among MONAI's own transforms."""
+
+from __future__ import annotations
+
+import nibabel as nib
+import numpy as np
+import pytest
+from monai.data import MetaTensor, NibabelReader
+from monai.transforms import Compose, LoadImaged, NormalizeIntensityd, Orientationd, SaveImaged
+
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.transforms import IsalNibabelReader, LoadScand
+
+
+@pytest.mark.parametrize("name", ["scan.nii.gz", "scan.nii", "two.nii.gz"])
+@pytest.mark.parametrize("scale", [None, (0.5, 3.0)])
+def test_the_reader_gives_what_monais_gives(brain, tmp_path, name, scale):
+    image = (nib.Nifti2Image if name == "two.nii.gz" else nib.Nifti1Image)(
+        brain.round().astype(np.int16), np.diag([-2.0, 1.5, 1.0, 1.0])
+    )
+    if scale is not None:
+        image.header.set_slope_inter(*scale)
+    nib.save(image, tmp_path / name)
+    made = [
+        LoadImaged("image", reader=reader, ensure_channel_first=True)({"image": tmp_path / name})["image"]
+        for reader in (IsalNibabelReader, NibabelReader)
+    ]
+    np.testing.assert_array_equal(*made)
+    np.testing.assert_array_equal(made[0].numpy()[0], nib.load(tmp_path / name).get_fdata(dtype=np.float32))
+    assert made[0].meta.keys() == made[1].meta.keys()
+    np.testing.assert_array_equal(made[0].affine, made[1].affine)
+
+
+def test_the_reader_stacks_several_files_and_takes_monais_options(brain, write_nifti):
+    paths = [write_nifti(brain, "a.nii.gz", axes="LAS"), write_nifti(2 * brain, "b.nii.gz", axes="LAS")]
+    stacked = LoadImaged("image", reader=IsalNibabelReader)({"image": paths})["image"]
+    np.testing.assert_array_equal(stacked[1], 2 * stacked[0])
+    reader = IsalNibabelReader(as_closest_canonical=True)
+    np.testing.assert_array_equal(LoadImaged("image", reader=reader)({"image": paths[0]})["image"], brain)
+
+
+def test_the_loader_gives_what_monais_gives_and_keeps_the_rest_of_the_item(brain, write_nifti):
+    path = write_nifti(brain, axes="LSP", spacing=(2.0, 1.5, 1.0))
+    item = LoadScand("image")({"image": path, "age": 34.2})
+    monai = LoadImaged("image", ensure_channel_first=True)({"image": path})["image"]
+    np.testing.assert_array_equal(item["image"], monai)
+    np.testing.assert_array_equal(item["image"].affine, monai.affine)
+    assert isinstance(item["image"], MetaTensor)
+    assert item["image"].meta["filename_or_obj"] == str(path)
+    assert item["age"] == 34.2
+
+
+def test_it_stands_among_monais_transforms_and_a_saved_image_lies_where_the_scan_lies(brain, write_nifti, tmp_path):
+    path = write_nifti(brain, axes="LPI", spacing=(2.0, 1.5, 1.0))
+    save = SaveImaged(
+        "image", output_dir=tmp_path / "out", output_postfix="", separate_folder=False, print_log=False, resample=False
+    )
+    chain = Compose([LoadScand("image"), Orientationd("image", "RAS", labels=None), NormalizeIntensityd("image"), save])
+    made = chain({"image": path})["image"]
+    saved = nib.load(tmp_path / "out" / "scan.nii.gz")
+    np.testing.assert_allclose(saved.get_fdata(), made[0], rtol=1e-6)
+    np.testing.assert_allclose(saved.affine, np.diag([2.0, 1.5, 1.0, 1.0]), atol=1e-6)
+    np.testing.assert_allclose(made[0], (brain - brain.mean()) / brain.std(), atol=1e-4)
+
+
+def test_missing_keys_and_wrong_settings(brain, write_nifti):
+    path = write_nifti(brain)
+    with pytest.raises(KeyError, match="scan"):
+        LoadScand("scan")({"image": path})
+    assert LoadScand("scan", allow_missing_keys=True)({"image": path}) == {"image": path}
+    with pytest.raises(ConfigError, match=r"spacing_mm must be between 0\.1 and 20, got 0"):
+        LoadScand("image", spacing_mm=0)
+    with pytest.raises(DataError, match="no such image"):
+        LoadScand("image")({"image": path.with_name("absent.nii.gz")})
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(EOFError):
+        IsalNibabelReader().read(path)
+    with pytest.raises(DataError, match="truncated"):
+        LoadScand("image")({"image": path})
+
+
+def test_an_array_takes_the_spacing_that_is_given(brain, tmp_path):
+    np.save(tmp_path / "a.npy", brain[np.newaxis])
+    image = LoadScand("image", spacing_mm=3.0)({"image": tmp_path / "a.npy"})["image"]
+    assert image.pixdim.tolist() == [3.0, 3.0, 3.0]
+    middle = (np.array(brain.shape) - 1) / 2
+    np.testing.assert_allclose(nib.affines.apply_affine(image.affine.numpy(), middle), 0)

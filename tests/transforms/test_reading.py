@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import gzip
+
+import nibabel as nib
+import numpy as np
+import pytest
+import torch
+from monai.transforms import Orientation
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.transforms import LoadScand
+from neurocontrast.transforms.reading import read_scan, read_scan_header
+
+ORIENTATIONS = ["RAS", "LAS", "LPS", "PIR", "SAR", "ILA", "ASL"]
+
+
+@pytest.mark.parametrize("axes", ORIENTATIONS)
+@pytest.mark.parametrize("name", ["scan.nii.gz", "scan.nii"])
+def test_any_orientation_is_read_as_ras(brain, write_nifti, axes, name):
+    path = write_nifti(brain, name, axes=axes, spacing=(2.0, 1.5, 1.0))
+    image = Orientation("RAS", labels=None)(LoadScand("image")({"image": path})["image"])
+    np.testing.assert_array_equal(image[0], brain)
+    assert image.dtype == torch.float32
+    np.testing.assert_allclose(image.pixdim, (2.0, 1.5, 1.0), rtol=1e-6)
+    np.testing.assert_allclose(image.affine[:3, 3], 0, atol=1e-6)
+    header = read_scan_header(path)
+    assert header.shape == brain.shape
+    np.testing.assert_allclose(header.spacing_mm, (2.0, 1.5, 1.0), rtol=1e-6)
+    assert header.warnings == ()
+
+
+@pytest.mark.parametrize("lead", [(), (1,), (1, 1)])
+def test_arrays_are_read_as_they_are(brain, tmp_path, lead):
+    np.save(tmp_path / "a.npy", brain.reshape(*lead, *brain.shape).astype(np.float64))
+    scan = read_scan(tmp_path / "a.npy")
+    np.testing.assert_array_equal(scan.voxels, brain)
+    assert scan.affine is None
+    assert read_scan_header(tmp_path / "a.npy").shape == brain.shape
+
+
+def test_a_fourth_axis_of_one_is_dropped(brain, tmp_path):
+    nib.save(nib.Nifti1Image(np.round(brain)[..., np.newaxis].astype(np.int16), np.eye(4)), tmp_path / "a.nii.gz")
+    np.testing.assert_array_equal(read_scan(tmp_path / "a.nii.gz").voxels, np.round(brain))
+
+
+@pytest.mark.parametrize("kind", ["u1", "i2", "u2", "i4", "i8", "f4", "f8", ">i2", ">f4"])
+@pytest.mark.parametrize("scale", [(None, None), (1, 0), (1, -100), (0.5, 10), (1e-3, 0.25)])
+def test_every_stored_type_and_scale_is_read_as_nibabel_reads_it(brain, tmp_path, kind, scale):
+    kind = np.dtype(kind)
+    header = nib.Nifti1Header(endianness=">" if kind.byteorder == ">" else "<")
+    header.set_data_dtype(kind)
+    voxels = (brain / brain.max() * 250).astype(kind)
+    nib.save(nib.Nifti1Image(voxels, np.eye(4), header), tmp_path / "a.nii")
+    content = bytearray((tmp_path / "a.nii").read_bytes())
+    if scale[0] is not None:  # written behind nibabel's back, which would scale the stored numbers
+        content[112:120] = np.array(scale, ">f4" if kind.byteorder == ">" else "<f4").tobytes()
+    (tmp_path / "a.nii").write_bytes(content)
+    image = nib.load(tmp_path / "a.nii")
+    assert image.get_data_dtype() == kind
+    expected = image.get_fdata(dtype=np.float32)
+    found = read_scan(tmp_path / "a.nii").voxels
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_file_of_several_gzip_members_with_padding_is_read(brain, write_nifti):
+    path = write_nifti(brain, "scan.nii")
+    content = path.read_bytes()
+    path.with_suffix(".nii.gz").write_bytes(gzip.compress(content[:5000]) + gzip.compress(content[5000:]) + bytes(512))
+    np.testing.assert_array_equal(read_scan(path.with_suffix(".nii.gz")).voxels, brain)
+
+
+def test_nifti2_and_a_plain_file_named_gz_are_read(brain, tmp_path):
+    nib.save(nib.Nifti2Image(brain, np.eye(4)), tmp_path / "two.nii")
+    np.testing.assert_array_equal(read_scan(tmp_path / "two.nii").voxels, brain)
+    (tmp_path / "plain.nii.gz").write_bytes((tmp_path / "two.nii").read_bytes())
+    np.testing.assert_array_equal(read_scan(tmp_path / "plain.nii.gz").voxels, brain)
+    assert read_scan_header(tmp_path / "plain.nii.gz").shape == brain.shape
+
+
+def test_big_endian_files_are_read(brain, tmp_path):
+    header = nib.Nifti1Header(endianness=">")
+    header.set_data_dtype(np.float32)
+    nib.save(nib.Nifti1Image(brain, np.eye(4), header), tmp_path / "big.nii")
+    assert (tmp_path / "big.nii").read_bytes()[:4] == b"\x00\x00\x01\x5c"
+    np.testing.assert_array_equal(read_scan(tmp_path / "big.nii").voxels, brain)
+    assert read_scan_header(tmp_path / "big.nii").shape == brain.shape
+
+
+def damage(path, how):
+    content = path.read_bytes()
+    if how == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    elif how == "flipped":
+        middle = len(content) // 2
+        path.write_bytes(content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :])
+    elif how == "no end":
+        path.write_bytes(content[:-8])
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "text":
+        path.write_bytes(b"this is a note\n" * 100)
+    elif how == "inner":
+        path.write_bytes(gzip.compress(gzip.decompress(content)[:-5000]))
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("truncated", "truncated"),
+        ("no end", "truncated"),
+        ("flipped", "damaged|truncated"),
+        ("empty", r"empty \(0 bytes\)"),
+        ("text", "not a NIfTI image, though its name says so"),
+        ("inner", "truncated"),
+    ],
+)
+def test_damaged_files_are_named_with_the_reason(brain, write_nifti, how, message):
+    path = write_nifti(brain)
+    damage(path, how)
+    with pytest.raises(DataError, match=message) as caught:
+        read_scan(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_truncated_plain_file_and_a_truncated_array(brain, write_nifti, tmp_path):
+    path = write_nifti(brain, "scan.nii")
+    damage(path, "truncated")
+    for read in (read_scan, read_scan_header):
+        with pytest.raises(DataError, match="truncated"):
+            read(path)
+    np.save(tmp_path / "a.npy", brain)
+    damage(tmp_path / "a.npy", "truncated")
+    with pytest.raises(DataError, match="array"):
+        read_scan(tmp_path / "a.npy")
+
+
+def test_a_pickled_array_is_not_read(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(DataError, match="not a readable array"):
+        read_scan(tmp_path / "a.npy")
+
+
+def with_voxel(brain, value):
+    changed = brain.copy()
+    changed[0, 0, 0] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda brain: np.stack([brain, brain], axis=-1), r"4D \(24 × 28 × 20 × 2\); give one 3D volume"),
+        (lambda brain: brain[:, :, :1], "24 × 28"),
+        (lambda brain: brain[:, :, :4], "at least 8 voxels"),
+        (lambda brain: np.zeros_like(brain), "every voxel is 0"),
+        (lambda brain: np.full_like(brain, 7), "every voxel is 7"),
+        (lambda brain: with_voxel(brain, np.nan), "1 of 13440 voxels are not finite"),
+        (lambda brain: with_voxel(brain, np.inf), "not finite"),
+        (lambda brain: brain.astype(np.complex64), "complex64"),
+    ],
+)
+def test_what_is_no_volume_is_refused(brain, tmp_path, make, message):
+    path = tmp_path / "scan.nii.gz"
+    nib.save(nib.Nifti1Image(make(brain), np.eye(4)), path)
+    with pytest.raises(DataError, match=message):
+        read_scan(path)
+
+
+@pytest.mark.parametrize("spacing", [(0.001,) * 3, (1000.0,) * 3, (1.0, 1.0, 40.0)])
+def test_impossible_voxel_sizes_are_refused(brain, write_nifti, spacing):
+    path = write_nifti(brain, spacing=spacing)
+    with pytest.raises(DataError, match=r"between 0\.1 and 20 mm"):
+        read_scan(path)
+    with pytest.raises(DataError, match=r"between 0\.1 and 20 mm"):
+        read_scan_header(path)
+
+
+def test_absent_files_are_named(tmp_path):
+    for name in ("a.nii.gz", "a.npy"):
+        with pytest.raises(DataError, match=f"{name}: there is no such image"):
+            read_scan(tmp_path / name)
+        with pytest.raises(DataError, match=f"{name}: there is no such image"):
+            read_scan_header(tmp_path / name)
+
+
+def test_doubtful_headers_are_warned_of(brain, tmp_path):
+    image = nib.Nifti1Image(brain, None)
+    nib.save(image, tmp_path / "none.nii")
+    assert "no orientation" in read_scan_header(tmp_path / "none.nii").warnings[0]
+    image = nib.Nifti1Image(brain, np.diag([-1.0, 1, 1, 1]))
+    image.set_sform(np.diag([-1.0, 1, 1, 1]), 1)
+    image.set_qform(np.diag([1.0, 1, 1, 1]), 1)
+    nib.save(image, tmp_path / "two.nii")
+    assert read_scan_header(tmp_path / "two.nii").warnings == ("sform says LAS and qform RAS; the sform is used",)
+    angle = np.radians(30)
+    tilted = np.eye(4)
+    tilted[1:3, 1:3] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+    nib.save(nib.Nifti1Image(brain, tilted), tmp_path / "tilted.nii")
+    assert "tilted by 30 degrees" in read_scan_header(tmp_path / "tilted.nii").warnings[0]

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from neurocontrast.transforms.resampling import crop_or_pad, resample
+
+
+def plainly(voxels, spacing, shape, target_spacing, background):
+    """Linear interpolation onto a finer grid, point by point, in double precision."""
+    from scipy.ndimage import map_coordinates
+
+    at = [
+        (np.arange(n_target) - (n_target - 1) / 2) * target / source + (n - 1) / 2
+        for n, n_target, source, target in zip(voxels.shape, shape, spacing, target_spacing, strict=True)
+    ]
+    points = np.meshgrid(*at, indexing="ij")
+    found = map_coordinates(voxels.astype(np.float64), points, order=1, mode="nearest")
+    outside = [(c < -0.5) | (c > n - 0.5) for c, n in zip(points, voxels.shape, strict=True)]
+    found[np.logical_or.reduce(outside)] = background
+    return found
+
+
+@pytest.mark.parametrize("order", itertools.permutations(range(3)))
+@pytest.mark.parametrize("flipped", [(), (0,), (1, 2)])
+def test_however_the_scan_lies_in_memory_it_is_plain_linear_interpolation(brain, order, flipped):
+    stored = np.ascontiguousarray(np.flip(brain.transpose(order), flipped))
+    voxels = np.flip(stored, flipped).transpose(np.argsort(order))
+    np.testing.assert_array_equal(voxels, brain)
+    grid = (2.0, 2.0, 2.0), (40, 33, 30), (1.5, 1.9, 1.2)
+    found = resample(voxels, *grid, background=-3.0)
+    assert found.flags.c_contiguous
+    np.testing.assert_allclose(found, plainly(brain, *grid, background=-3.0), rtol=1e-5, atol=1e-3)
+    assert (found[0, :, 0] == -3.0).all()
+
+
+def test_resampling_to_a_finer_grid_is_monais(brain):
+    monai = pytest.importorskip("monai.transforms")
+    torch = pytest.importorskip("torch")
+    from monai.data import MetaTensor
+
+    image = MetaTensor(torch.from_numpy(brain)[None], affine=torch.diag(torch.tensor([2.0, 2.0, 2.0, 1.0])))
+    expected = monai.Spacing(pixdim=(1.0, 1.0, 1.0), mode="bilinear", align_corners=True)(image).numpy()[0]
+    assert expected.shape == (47, 55, 39)  # from the first voxel's centre to the last one's
+    found = resample(brain, (2.0, 2.0, 2.0), (47, 55, 39), (1.0, 1.0, 1.0))
+    np.testing.assert_allclose(found, expected, atol=1e-2)  # of intensities up to 1900
+
+
+def test_a_linear_ramp_stays_a_linear_ramp():
+    ramp = np.broadcast_to(np.arange(40, dtype=np.float32), (20, 20, 40))
+    for spacing, n in ((1.5, 24), (2.0, 18), (0.7, 50)):
+        found = resample(ramp, (1.0, 1.0, 1.0), (12, 12, n), (spacing,) * 3)
+        expected = 19.5 + (np.arange(n) - (n - 1) / 2) * spacing
+        inner = slice(2, -2)
+        np.testing.assert_allclose(found[6, 6, inner], expected[inner], atol=1e-4)
+
+
+def test_a_coarser_grid_averages_noise_and_keeps_the_mean():
+    noise = np.random.default_rng(0).normal(100, 10, (48, 48, 48)).astype(np.float32)
+    coarse = resample(noise, (1.0, 1.0, 1.0), (12, 12, 12), (4.0, 4.0, 4.0))
+    assert abs(coarse.mean() - 100) < 0.5
+    assert coarse.std() < 1.6
+
+
+def test_fortran_and_c_order_give_the_same(brain):
+    args = (2.0, 2.0, 2.0), (20, 20, 20), (2.5, 2.5, 2.5)
+    np.testing.assert_allclose(resample(np.asfortranarray(brain), *args), resample(brain, *args), rtol=1e-5, atol=1e-3)
+
+
+def test_whole_voxels_are_kept_around_the_centre():
+    voxels = np.arange(5 * 6 * 7, dtype=np.float32).reshape(5, 6, 7)
+    found = crop_or_pad(voxels, (3, 8, 7), np.float32(-1))
+    np.testing.assert_array_equal(found[:, 1:7], voxels[1:4])
+    assert (found[:, [0, 7]] == -1).all()
+    assert not np.shares_memory(crop_or_pad(voxels, voxels.shape, np.float32(0)), voxels)

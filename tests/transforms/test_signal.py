@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from monai.data import MetaTensor
+from monai.transforms import Compose, RandAffined
+
+from neurocontrast.exceptions import DataError
+from neurocontrast.transforms import (
+    AugmentSettings,
+    FromSignald,
+    RandBrainContrastd,
+    RandBrainGhostingd,
+    RandTightMaskd,
+    ToSignald,
+    brain_views,
+)
+from neurocontrast.transforms.signal import from_signal, to_signal
+
+NORMALISATIONS = ("zscore", "zscore-brain", "percentile", "white-matter", "histogram", "none")
+INTENSITIES = ("contrast", "histogram", "bias_field", "sharpness", "resolution", "ghosting", "rician")
+PLACES = ("affine", "tight_mask", "mask_edge")
+
+
+def only(*names: str) -> AugmentSettings:
+    sites = AugmentSettings.sites()
+    chosen = {name: getattr(sites, name).model_copy(update={"probability": 1.0}) for name in names}
+    return AugmentSettings.off().model_copy(update=chosen)
+
+
+def view_of(x, settings, seed=0):
+    """Return a view of a volume (1, D, H, W)."""
+    return brain_views(settings).set_random_state(seed=seed)({"image": x})["image"]
+
+
+def corner(x) -> float:
+    return float(x.flatten()[0])
+
+
+@pytest.mark.parametrize("how", NORMALISATIONS)
+def test_the_brain_is_what_differs_from_the_background(how, normalised_brain, raw_brain):
+    x = normalised_brain(how, 0)
+    signal = to_signal(x)
+    assert float(signal.scale.background) == corner(x)
+    there, found = raw_brain(0) != 0, signal.brain_CDHW[0].numpy()
+    assert not found[~there].any()
+    # These give the darkest 1 % of the brain the value of the background.
+    assert found[there].mean() > (0.985 if how in ("percentile", "histogram") else 0.999)
+
+
+@pytest.mark.parametrize("how", NORMALISATIONS)
+def test_signal_is_positive_in_the_brain_and_one_at_its_bright_end(how, normalised_brain):
+    signal = to_signal(normalised_brain(how, 0))
+    inside = signal.signal_CDHW[signal.brain_CDHW]
+    assert inside.min() > 0.0
+    assert (signal.signal_CDHW[~signal.brain_CDHW] == 0.0).all()
+    assert np.quantile(inside, 0.99) == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("how", NORMALISATIONS)
+def test_signal_leads_back_to_the_volume(how, normalised_brain):
+    x = normalised_brain(how, 0)
+    scale = float(x.std())
+    torch.testing.assert_close(from_signal(to_signal(x)) / scale, x / scale, atol=2e-3, rtol=0.0)
+
+
+def test_signal_is_the_scanners_whatever_the_normalisation(normalised_brain, raw_brain):
+    scan = torch.from_numpy(raw_brain(0))[None]
+    expected = to_signal(scan).signal_CDHW
+    for how in ("zscore", "white-matter", "none"):
+        torch.testing.assert_close(to_signal(normalised_brain(how, 0)).signal_CDHW, expected, atol=5e-3, rtol=0.0)
+
+
+@pytest.mark.parametrize("how", NORMALISATIONS)
+@pytest.mark.parametrize("name", INTENSITIES)
+def test_what_changes_intensities_leaves_the_background_one_constant(how, name, normalised_brain):
+    x = normalised_brain(how, 0)
+    inside = x != corner(x)
+    for sample in range(3):
+        view = view_of(x, only(name), sample)
+        assert (view[~inside] == corner(view)).all()
+        if how != "zscore":  # over the box, the background's value is one of the things that tell sites apart
+            assert corner(view) == 0.0
+
+
+@pytest.mark.parametrize("how", NORMALISATIONS)
+def test_views_are_normalised_as_scans_are(how, normalised_brain):
+    x = normalised_brain(how, 0)
+    for sample in range(6):
+        view = view_of(x, only(*INTENSITIES, *PLACES), sample)
+        inside = view[view != corner(view)]
+        if how == "zscore":
+            assert (view.mean(), view.std()) == (pytest.approx(0.0, abs=1e-4), pytest.approx(1.0, abs=1e-3))
+            assert (view[view != corner(view)] >= corner(view) - 1e-5).all()
+            continue
+        assert corner(view) == 0.0
+        if how == "zscore-brain":
+            assert (inside.mean(), inside.std()) == (pytest.approx(0.0, abs=1e-3), pytest.approx(1.0, abs=2e-3))
+        else:
+            assert view.min() >= 0.0
+            assert view.max() <= x.max() * 1.00001
+            bright = np.quantile(x[x != 0.0], 0.99)
+            assert np.quantile(inside, 0.99) == pytest.approx(bright, rel=0.03)
+
+
+def test_a_background_lighter_than_the_darkest_tissue_is_not_taken_for_it(normalised_brain):
+    x = normalised_brain("zscore-brain", 0)
+    assert x.min() < 0.0 == corner(x)
+    view = view_of(x, only("contrast"), 0)
+    inside = x != 0.0
+    order, kept = x[inside].numpy(), view[inside].numpy()
+    assert (np.diff(kept[np.argsort(order, kind="stable")]) > -1e-5).all()
+    assert np.abs(order - kept).max() > 0.01
+
+
+@pytest.mark.parametrize("x", [torch.zeros(1, 9, 9, 9), torch.full((2, 9, 10, 9), 3.5)])
+def test_nothing_is_done_to_a_volume_in_which_nothing_varies(x):
+    assert to_signal(x) is None
+    assert torch.equal(view_of(x, only(*INTENSITIES, *PLACES), 0), x)
+
+
+def test_channels_have_signals_of_their_own(normalised_brain):
+    one, two = normalised_brain("white-matter", 0), normalised_brain("none", 1)
+    both = to_signal(torch.cat([one, two]))
+    torch.testing.assert_close(both.signal_CDHW[:1], to_signal(one).signal_CDHW)
+    torch.testing.assert_close(both.signal_CDHW[1:], to_signal(two).signal_CDHW)
+
+
+def test_a_head_with_noisy_air_keeps_its_scale():
+    air = torch.rand(1, 24, 24, 24, generator=torch.Generator().manual_seed(0)) * 5.0
+    head = air.clone()
+    head[:, 6:18, 6:18, 6:18] += 100.0
+    view = view_of(head, only("contrast"), 0)
+    assert view.isfinite().all()
+    assert view.max() <= head.max() + 1e-3
+    assert view[:, 8:16, 8:16, 8:16].mean() > 10 * view[:, :4].mean()
+
+
+# --- in dictionaries -------------------------------------------------------------------------------------------------
+CHANGES = [RandBrainContrastd, RandBrainGhostingd, RandTightMaskd]
+
+
+def test_transforms_alone_do_what_they_do_between_to_and_from_signal(normalised_brain):
+    x = normalised_brain("zscore", 0)
+    for change in CHANGES:
+        alone = change("image", prob=1.0).set_random_state(seed=3)({"image": x})
+        among = change("image", prob=1.0).set_random_state(seed=3)
+        shared = FromSignald("image")(among(ToSignald("image")({"image": x})))
+        assert set(alone) == set(shared) == {"image"}
+        assert torch.equal(alone["image"], shared["image"])
+        assert not torch.equal(alone["image"], x)
+
+
+def test_a_signal_is_made_when_first_needed_and_otherwise_not_at_all(normalised_brain):
+    x = normalised_brain("zscore", 0)
+    never = [change("image", prob=0.0) for change in CHANGES]
+    later = Compose([ToSignald("image", at_once=False), *never, FromSignald("image")])
+    assert later({"image": x})["image"] is x
+    assert Compose([ToSignald("image"), *never, FromSignald("image")])({"image": x})["image"] is not x
+
+
+def test_transforms_of_monai_move_signal_and_brain_between_ours(normalised_brain):
+    x = normalised_brain("zscore-brain", 0)
+    keys, modes = ["image", "image_brain"], ("bilinear", "nearest")
+    shift = RandAffined(keys, prob=1.0, translate_range=[(2, 2), (0, 0), (0, 0)], mode=modes, padding_mode="zeros")
+    views = Compose(
+        [ToSignald("image"), shift, *[change("image", prob=1.0) for change in CHANGES], FromSignald("image")]
+    )
+    view = views.set_random_state(seed=0)({"image": x})["image"]
+    inside = view != corner(view)
+    assert corner(view) == 0.0
+    assert (view[inside].mean(), view[inside].std()) == (pytest.approx(0.0, abs=1e-3), pytest.approx(1.0, abs=2e-3))
+    centre = [np.argwhere((y != corner(y))[0].numpy()).mean(0) for y in (x, view)]
+    assert abs(centre[0] - centre[1])[0] == pytest.approx(2.0, abs=0.3)
+
+
+def test_metadata_stay_and_dictionaries_and_volumes_given_are_not_changed(normalised_brain):
+    x = MetaTensor(normalised_brain("zscore", 0), affine=torch.diag(torch.tensor([6.0, 6.0, 6.0, 1.0])))
+    given, before = {"image": x, "age": 30.0}, x.as_tensor().clone()
+    made = brain_views(AugmentSettings.sites()).set_random_state(seed=0)(given)
+    assert set(given) == set(made) == {"image", "age"}
+    assert torch.equal(given["image"].as_tensor(), before)
+    assert isinstance(made["image"], MetaTensor)
+    assert torch.equal(made["image"].affine, x.affine)
+
+
+def test_what_stands_in_the_wrong_place_is_named(normalised_brain):
+    with pytest.raises(DataError, match="put ToSignald before it"):
+        FromSignald("image")({"image": normalised_brain("zscore", 0)})
+    with pytest.raises(DataError, match=r"'image' must be .* \(channels, D, H, W\)\. Got shape \(9, 9, 9\)"):
+        ToSignald("image")({"image": torch.rand(9, 9, 9)})
+    with pytest.raises(KeyError, match="scan"):
+        RandBrainContrastd("scan", prob=1.0)({"image": normalised_brain("zscore", 0)})
+    assert RandBrainContrastd("scan", prob=1.0, allow_missing_keys=True)({"image": 1}) == {"image": 1}

@@ -1,0 +1,114 @@
+"""Each transform by itself: several channels, missing keys, wrong settings, and MONAI's own where one exists."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from monai.data import MetaTensor
+from monai.transforms import Compose, NormalizeIntensityd, ResizeWithPadOrCropd, ScaleIntensityRangePercentilesd
+
+from neurocontrast import transforms
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.transforms.images import to_image
+
+LANDMARKS = np.linspace(0, 1, 11)
+ALL = {
+    "CheckFieldOfViewd": {"shape": (24, 28, 20)},
+    "CheckVariesd": {},
+    "KeepBraind": {},
+    "MarkBraind": {},
+    "MatchHistogramd": {"landmarks": LANDMARKS},
+    "ResampleByAread": {"spacing_mm": 3.0},
+    "ScaleByBrainPercentilesd": {},
+    "ScaleByWhiteMatterd": {},
+    "ZScoreBraind": {},
+    "ZScored": {},
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_missing_key_is_an_error_unless_it_is_allowed(name, brain):
+    made = getattr(transforms, name)
+    item = {"other": to_image(brain[np.newaxis], np.eye(4)), "age": 3.0}
+    with pytest.raises(KeyError, match="image"):
+        made("image", **ALL[name])(item)
+    assert made("image", **ALL[name], allow_missing_keys=True)(item) == item
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if "Check" not in name and "Brain" not in name[:9]])
+def test_channels_are_treated_one_by_one(name, voxels_of_head):
+    transform = getattr(transforms, name)("image", **ALL[name])
+    affine = np.diag([4.0, 4.0, 4.0, 1.0])
+    both = np.stack([voxels_of_head, np.sqrt(voxels_of_head) * 3])
+    if name == "ZScored":  # as MONAI's, over all channels
+        return
+    made = transform({"image": to_image(both, affine)})["image"].numpy()
+    for channel, expected in zip(both, made, strict=True):
+        alone = transform({"image": to_image(channel[np.newaxis].copy(), affine)})["image"]
+        np.testing.assert_array_equal(alone[0], expected)
+
+
+def test_those_with_a_counterpart_in_monai_give_its_results(brain):
+    item = {"image": MetaTensor(torch.from_numpy(brain)[None], affine=torch.diag(torch.tensor([2.0, 2.0, 2.0, 1.0])))}
+    pairs = [
+        (transforms.ZScored("image"), NormalizeIntensityd("image")),
+        (transforms.ZScoreBraind("image"), NormalizeIntensityd("image", nonzero=True)),
+        (transforms.ResampleByAread("image", shape=(20, 31, 21)), ResizeWithPadOrCropd("image", (20, 31, 21))),
+    ]
+    for ours, monais in pairs:
+        one, other = ours(item)["image"], monais(item)["image"]
+        np.testing.assert_allclose(one, other, atol=2e-5)
+        np.testing.assert_allclose(one.affine, other.affine)
+    whole = {"image": item["image"] + 1}  # no background: the brain is the whole image
+    one = transforms.ScaleByBrainPercentilesd("image", percentiles=(2, 98))(whole)["image"]
+    other = ScaleIntensityRangePercentilesd("image", 2, 98, 0, 1, clip=True)(whole)["image"]
+    np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_plain_tensors_and_arrays_are_images_of_1_mm(brain):
+    for image in (torch.from_numpy(brain)[None], brain[np.newaxis]):
+        made = transforms.ResampleByAread("image", spacing_mm=2.0)({"image": image})["image"]
+        assert made.shape == (1, 12, 14, 10)
+        assert made.pixdim.tolist() == [2.0, 2.0, 2.0]
+    with pytest.raises(ValueError, match=r"an image has the shape \(C, D, H, W\), got \(24, 28, 20\); load it with"):
+        transforms.ResampleByAread("image")({"image": brain})
+
+
+def test_axes_are_turned_and_the_background_is_that_of_each_key(brain):
+    item = {
+        name: MetaTensor(torch.from_numpy(brain + 5)[None], affine=torch.diag(torch.tensor([-2.0, 2, 2, 1])))
+        for name in "ab"
+    }
+    made = transforms.ResampleByAread(("a", "b"), shape=(30, 30, 30), axcodes="ras", background=("corners", -3))(item)
+    assert [float(made[name][0, 0, 0, 0]) for name in "ab"] == [5, -3]
+    np.testing.assert_array_equal(made["a"][0, 3:27, 1:29, 5:25], np.flip(brain + 5, 0))
+    assert float(made["a"].affine[0, 0]) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: transforms.ResampleByAread("image", spacing_mm=0), "spacing_mm must be between 0.1 and 20, got 0"),
+        (lambda: transforms.ResampleByAread("image", shape=(1, 2)), "shape must be three whole numbers from 1 on"),
+        (lambda: transforms.ResampleByAread("image", axcodes="RLS"), "axcodes must name three axes.*got 'RLS'"),
+        (lambda: transforms.ResampleByAread("image", axcodes="XAS"), "axcodes must name three axes.*got 'XAS'"),
+        (lambda: transforms.ResampleByAread("image", background="edge"), "a number or 'corners', got 'edge'"),
+        (lambda: transforms.KeepBraind("image", erode_mm=-1), "erode_mm must be between 0 and 30, got -1"),
+        (lambda: transforms.KeepBraind(("image", "two")), "keys must be one image"),
+        (lambda: transforms.MarkBraind("image", mask_key="image"), "keys must be one image, and mask_key another"),
+        (lambda: transforms.MatchHistogramd("image", landmarks=[1, 0]), "landmarks are 11 numbers that do not fall"),
+        (lambda: transforms.ScaleByBrainPercentilesd("image", percentiles=(99, 1)), "two numbers from 0 to 100"),
+    ],
+)
+def test_wrong_settings_are_named(make, words):
+    with pytest.raises(ConfigError, match=words):
+        make()
+
+
+def test_what_has_nothing_in_it_is_refused(brain):
+    flat = {"image": to_image(np.full((1, 9, 9, 9), 3, dtype=np.float32), np.eye(4), name="flat.nii")}
+    for name in ("CheckVariesd", "ZScored", "ZScoreBraind", "ScaleByBrainPercentilesd"):
+        with pytest.raises(DataError, match=r"flat\.nii: nothing varies in the 9 × 9 × 9 box"):
+            getattr(transforms, name)("image")(flat)
+    assert Compose([transforms.CheckVariesd("image")])({"image": brain[np.newaxis]})

@@ -1,0 +1,299 @@
+"""Two keyed views by any transform: of the sample's name alone, and refused where they are not."""
+
+from __future__ import annotations
+
+import copy
+import threading
+
+import numpy as np
+import pytest
+import torch
+from monai.transforms import (
+    Compose,
+    OneOf,
+    Rand3DElasticd,
+    RandAffined,
+    RandAxisFlipd,
+    Randomizable,
+    RandomizableTransform,
+    RandSpatialCropd,
+    RandZoomd,
+    Resized,
+    ScaleIntensityd,
+)
+
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.transforms import (
+    AugmentSettings,
+    BlurSettings,
+    RandBlurd,
+    RandBrainGhostingd,
+    RandNoised,
+    TwoViews,
+    brain_views,
+)
+
+SHAPE = (12, 14, 13)
+NAMES = [f"sub-{number:02d} session 1" for number in range(6)]
+REFERENCE = brain_views(AugmentSettings.reference())
+
+
+def of_others() -> Compose:
+    """Return a pipeline as a user may have it: ours, MONAI's, nested, and a function."""
+    return Compose(
+        [
+            ScaleIntensityd("image"),
+            Compose([RandAffined("image", prob=0.7, rotate_range=0.1), RandBrainGhostingd("image")]),
+            OneOf([RandZoomd("image", prob=1.0), RandAxisFlipd("image", prob=1.0), RandBlurd("image", prob=1.0)]),
+            Compose([RandSpatialCropd("image", roi_size=(9, 9, 9), random_size=False), Resized("image", SHAPE)]),
+            lambda sample: {**sample, "image": sample["image"] * 2.0},
+            RandNoised("image"),
+        ]
+    )
+
+
+PIPELINES = {"reference": REFERENCE, "sites": brain_views(AugmentSettings.sites()), "of others": of_others()}
+
+
+@pytest.fixture
+def volumes():
+    return torch.randn(6, 1, *SHAPE, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(params=list(PIPELINES))
+def pipeline(request):
+    return PIPELINES[request.param]
+
+
+def test_the_two_views_differ_and_leave_the_volumes_alone(pipeline, volumes):
+    before = volumes.clone()
+    one, two = TwoViews(pipeline, seed=0)(volumes, NAMES, epoch=0)
+    assert type(one) is type(two) is torch.Tensor
+    assert one.shape == two.shape == volumes.shape
+    assert one.dtype == two.dtype == torch.float32
+    assert not torch.equal(one, two)
+    assert torch.equal(volumes, before)
+    assert one.data_ptr() != volumes.data_ptr()
+
+
+def test_a_view_does_not_depend_on_its_batch_nor_on_what_was_made_before(pipeline, volumes):
+    views = TwoViews(pipeline, seed=3)
+    whole = views.view(volumes, NAMES, epoch=2, view=1)
+    order = [4, 0, 5]
+    part = TwoViews(pipeline, seed=3).view(volumes[order], [NAMES[row] for row in order], epoch=2, view=1)
+    assert torch.equal(part, whole[order])
+    views(volumes, NAMES, epoch=7)
+    assert torch.equal(views.view(volumes, NAMES, epoch=2, view=1), whole)
+
+
+def test_a_view_depends_on_no_global_state_and_changes_none(pipeline, volumes):
+    views = TwoViews(pipeline, seed=3)
+    torch.manual_seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    first = views.view(volumes, NAMES, epoch=0, view=0)
+    torch.manual_seed(2)
+    np.random.seed(2)  # noqa: NPY002
+    states = torch.get_rng_state(), np.random.get_state()[1]  # noqa: NPY002
+    assert torch.equal(first, views.view(volumes, NAMES, epoch=0, view=0))
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert (np.random.get_state()[1] == states[1]).all()  # noqa: NPY002
+
+
+@pytest.mark.parametrize("key", ["seed", "epoch", "name", "view"])
+def test_every_key_matters(volumes, key):
+    keys = {"seed": 1, "epoch": 1, "name": "a", "view": 0}
+
+    def made(seed, epoch, name, view):
+        views = TwoViews(RandNoised("image", prob=1.0), seed=seed)
+        return views.view(volumes[:1], [name], epoch=epoch, view=view)
+
+    assert torch.equal(made(**keys), made(**keys))
+    other = "b" if key == "name" else keys[key] + 1
+    assert not torch.equal(made(**keys), made(**keys | {key: other}))
+
+
+def test_the_two_views_draw_independently(volumes):
+    views = TwoViews(RandAxisFlipd("image", prob=0.5), seed=0)
+    names = [f"sub-{number}" for number in range(300)]
+    many = volumes[:1].expand(300, -1, -1, -1, -1)
+    flipped = [(view == many).flatten(1).all(1).numpy() for view in views(many, names, epoch=0)]
+    assert abs(np.corrcoef(*flipped)[0, 1]) < 0.15
+
+
+def test_the_transform_given_keeps_its_random_state(volumes):
+    mine, untouched = (Compose([RandNoised("image", prob=1.0)]).set_random_state(seed=1) for _ in range(2))
+    TwoViews(mine, seed=0)(volumes, NAMES, epoch=0)
+    sample = {"image": volumes[0]}
+    assert torch.equal(mine(sample)["image"], untouched(sample)["image"])
+
+
+def test_transforms_without_randomness_and_without_any_change_are_fine(volumes):
+    for plain in (Compose([]), lambda sample: sample, ScaleIntensityd("image")):
+        one, two = TwoViews(plain, seed=0)(volumes, NAMES, epoch=0)
+        assert torch.equal(one, two)
+    one.zero_()
+    assert volumes.abs().sum() > 0
+
+
+def test_a_transform_may_change_its_input_in_place_or_return_it_in_another_order(volumes):
+    before = volumes.clone()
+    cubes = volumes[..., :12, :12]
+    in_place = TwoViews(lambda sample: {"image": sample["image"].mul_(2.0)}, seed=0)
+    assert torch.equal(in_place(volumes, NAMES, epoch=0)[0], before * 2.0)
+    turned = TwoViews(lambda sample: {"image": sample["image"].transpose(1, 3)}, seed=0)
+    assert torch.equal(turned(cubes, NAMES, epoch=0)[1], cubes.transpose(2, 4))
+    assert torch.equal(volumes, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_views_are_float32_whatever_comes_and_whatever_is_around(pipeline, volumes, dtype):
+    views, given = TwoViews(pipeline, seed=0), volumes.to(dtype)
+    plain = views.view(given.float(), NAMES, epoch=0, view=0)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        made = views.view(given, NAMES, epoch=0, view=0)
+    assert made.dtype == torch.float32
+    assert torch.equal(made, plain)
+
+
+def test_images_in_bytes_come_between_0_and_1():
+    images = torch.randint(0, 256, (2, 3, 8, 8), dtype=torch.uint8)
+    one, _ = TwoViews(lambda sample: sample, seed=0)(images, ["a", "b"], epoch=0)
+    assert torch.equal(one, images / 255.0)
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("shape", "names"), [((6, *SHAPE[1:]), NAMES), ((6, 1, *SHAPE), NAMES[:5])])
+def test_wrong_batches_are_named(shape, names):
+    with pytest.raises(DataError, match=r"\(batch, channels, D, H, W\).*, and one name for each sample\. Got images"):
+        TwoViews(REFERENCE, seed=0)(torch.zeros(shape), names, epoch=0)
+
+
+class FromNowhere(RandomizableTransform):
+    """Draws from a generator that nobody seeds."""
+
+    def __init__(self):
+        super().__init__(prob=1.0)
+        self.generator = np.random.default_rng()
+
+    def __call__(self, data):
+        return {**data, "image": data["image"] + self.generator.random()}
+
+
+def globally_noisy(data):
+    return {**data, "image": data["image"] + torch.rand(())}
+
+
+def numpys(data):
+    return {**data, "image": data["image"] * np.random.random()}  # noqa: NPY002
+
+
+class Counting:
+    """Does another thing at each call."""
+
+    n_calls = 0
+
+    def __call__(self, data):
+        self.n_calls += 1
+        return {**data, "image": data["image"] + self.n_calls}
+
+
+def broken(data):
+    return {**data, "image": data["image"][:, :-1]}
+
+
+def infinite(data):
+    return {**data, "image": torch.log(data["image"] - data["image"])}
+
+
+def as_array(data):
+    return {**data, "image": data["image"].numpy()}
+
+
+def lost(data):
+    return {"picture": data["image"]}
+
+
+def failing(data):
+    return {**data, "image": data["no such key"]}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            FromNowhere(),
+            "FromNowhere makes another view each time.*draws from somewhere that set_random_state does",
+        ),
+        (globally_noisy, "globally_noisy makes another view.* PyTorch's global random state that set_random_state"),
+        (numpys, "numpys makes another view.* NumPy's global random state that set_random_state"),
+        (Counting(), "Counting makes another view each time"),
+        (broken, r"of the image's shape \(1, 12, 14, 13\).* broken returned shape \(1, 11, 14, 13\) for sub-00"),
+        (infinite, "infinite made values of sub-00 session 1 that are not finite"),
+        (as_array, "under 'image'. as_array returned no tensor for sub-00"),
+        (lost, "lost returned no tensor"),
+        (failing, "failing failed on sub-00 session 1: KeyError: 'no such key'"),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_transform_that_would_break_a_run_is_named(wrong, said, nested, volumes):
+    flip = RandAxisFlipd("image", prob=0.5)
+    transform = Compose([flip, Compose([wrong])]) if nested else wrong
+    with pytest.raises(ConfigError, match=said):
+        TwoViews(transform, seed=0)(volumes, NAMES, epoch=0)
+
+
+def test_a_crop_that_is_resized_back_is_not_blamed_for_what_follows(volumes):
+    crop = [RandSpatialCropd("image", roi_size=(9, 9, 9), random_size=False), Resized("image", SHAPE)]
+    with pytest.raises(ConfigError, match="broken returned shape"):
+        TwoViews(Compose([*crop, broken, lambda sample: sample]), seed=0)(volumes, NAMES, epoch=0)
+
+
+def test_what_draws_from_a_global_state_without_effect_is_warned_of(volumes):
+    def idle(data):
+        torch.rand(1)
+        return data
+
+    with pytest.warns(UserWarning, match="idle draws from PyTorch's global random state"):
+        TwoViews(idle, seed=0)(volumes, NAMES, epoch=0)
+
+
+def test_images_that_are_not_finite_are_left_to_training_which_knows_more(volumes):
+    for broken_one in (2, 0):  # the first is tried first
+        volumes[broken_one] = torch.nan
+        one, _ = TwoViews(RandNoised("image"), seed=0)(volumes, NAMES, epoch=0)
+        assert one[broken_one].isnan().all()
+        assert one[[1, 3, 4, 5]].isfinite().all()
+
+
+def test_messages_of_our_own_transforms_arrive_as_they_are():
+    settings = AugmentSettings.off().model_copy(update={"blur": BlurSettings(probability=1.0, sigma_voxels=(4.0, 4.0))})
+    with pytest.raises(DataError, match=r"blur reaches 16 voxels.*Lower augment\.blur\.sigma_voxels"):
+        TwoViews(brain_views(settings), seed=0)(torch.rand(1, 1, 9, 9, 9), ["a"], epoch=0)
+
+
+def test_what_cannot_be_called_or_copied_is_refused():
+    with pytest.raises(ConfigError, match=r"can be called with a dictionary.*monai\.transforms\.Compose"):
+        TwoViews([RandAxisFlipd("image")], seed=0)
+
+    class Locked(Randomizable):
+        def __init__(self):
+            self.lock = threading.Lock()
+
+        def __call__(self, data):
+            return data
+
+    with pytest.raises(ConfigError, match="Locked cannot be copied"):
+        TwoViews(Locked(), seed=0)
+
+
+def test_a_copy_of_the_views_makes_the_same(volumes):
+    views = TwoViews(of_others(), seed=1)
+    again = copy.deepcopy(views)
+    assert torch.equal(views.view(volumes, NAMES, epoch=0, view=0), again.view(volumes, NAMES, epoch=0, view=0))
+
+
+def test_the_published_elastic_deformation_of_monai_is_keyed_too(volumes):
+    elastic = Rand3DElasticd("image", sigma_range=(2, 3), magnitude_range=(1, 2), prob=1.0)
+    one, again = (TwoViews(elastic, seed=0)(volumes[:2], NAMES[:2], epoch=0) for _ in range(2))
+    assert torch.equal(one[0], again[0])
+    assert not torch.equal(one[0], one[1])

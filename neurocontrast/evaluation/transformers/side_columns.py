@@ -82,7 +82,7 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         if not len(self.passthrough):
             return adjusted
         if not isinstance(X, pd.DataFrame):
-            return np.column_stack([adjusted, np.asarray(X)[:, list(self.passthrough)]])
+            return np.column_stack([adjusted, np.asarray(X)[:, np.array(self.passthrough, dtype=int)]])
         features = pd.DataFrame(adjusted, columns=X.columns[self._are_features(X.columns)], index=X.index)
         return pd.concat([features, X[list(self.passthrough)]], axis=1)
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.probes import MIN_INNER_SITES, site_inner_folds
 from neurocontrast.evaluation.recentring import FEW_SUBJECTS, choose_kept
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.table import IDENTIFIERS
@@ -17,6 +17,11 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 __all__ = ["check_generalisation", "look_at_inner_splits", "look_at_recentring"]
+
+_RECENTRED = (
+    "The figures hold for batches of scans of a site, not for a scan that comes alone, and a site whose people differ "
+    "from the others is made to look like them."
+)
 
 
 def check_generalisation(table: pd.DataFrame, settings: EvaluationSettings, *, target: str) -> None:
@@ -63,14 +68,14 @@ def look_at_recentring(table: pd.DataFrame, target: Target, settings: Evaluation
         + f"A true difference of sites in {target.name} is taken out too, and no unlabelled scan can tell it from a "
         f"scanner's: predictions at a new site lie around the training mean. {_site_means(table, target)}"
     )
-    found = [Notice("recentred", told)]
+    found = [Notice("recentred", told, _RECENTRED)]
     counts = table.groupby("site")["subject_id"].nunique()
     few = [f"{site} {n}" for site, n in counts.items() if n < FEW_SUBJECTS]
     if few:
         text = (
             f"recentre=site: fewer than {FEW_SUBJECTS} subjects at {', '.join(few[:8])}: their mean is mostly theirs."
         )
-        found.append(Notice("recentred_small_site", text))
+        found.append(Notice("recentred_small_site", text, _RECENTRED))
     return found
 
 
@@ -89,6 +94,7 @@ def look_at_inner_splits(
             "inner_splits_dealt",
             f"inner_splits=leave-site-out: {short} of {len(splits)} training folds have fewer than {MIN_INNER_SITES} "
             "sites that can be left out with every class to fit on; their inner folds are dealt by subject instead.",
+            "There the penalty was chosen for people of known sites, as it is by default.",
         )
     ]
 

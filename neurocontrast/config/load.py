@@ -144,6 +144,8 @@ def _validate(content: dict[str, Any], *, source: str) -> Config:
         raise ConfigError(f"{source}: not a tree of keys and values ({error}); a part must not hold itself.") from None
     # `training:` with nothing below it is an empty section; an objective is never meant to be empty.
     plain = {key: value for key, value in plain.items() if value is not None or key == "objective"}
+    if isinstance(plain.get("training"), dict):
+        plain["training"].pop("strategy", None)  # a key of recipes and runs before 0.3
     try:
         return Config.model_validate_json(json.dumps(with_defaults_of_kind(plain)), strict=True)
     except ConfigError as error:

@@ -31,7 +31,7 @@ def images(
     ] = None,
     size: Annotated[int | None, typer.Option("--size", help="Scale and crop every image to so many pixels.")] = None,
     background: Annotated[
-        str | None, typer.Option("--background", help="random (ColorMNIST) or uniform: colours behind grey pictures.")
+        str | None, typer.Option("--background", help="random: ColorMNIST's colours behind grey pictures.")
     ] = None,
     n_train: Annotated[int | None, typer.Option("--n-train", help="Keep so many training images.")] = None,
     n_validation: Annotated[int | None, typer.Option("--n-validation", help="Keep so many for validation.")] = None,
@@ -44,7 +44,7 @@ def images(
 ) -> None:
     """Prepare a data set of natural images: one file of bytes and a table with one row an image.
 
-    Splits, attributes, vectors and clusters are chosen in the section 'images' of the configuration, or by --set.
+    Splits, attributes and clusters are chosen in the section 'images' of the configuration, or by --set.
     """
     from neurocontrast import stages
 

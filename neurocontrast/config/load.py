@@ -28,7 +28,9 @@ _PATHS = (
     ("images", "attributes"),
 )
 
+_ANY = object()
 _RETIRED: dict[str, Any] = {
+    "training.strategy": _ANY,
     "images.vectors": {},
     "images.unmatched": "error",
     "images.classes": None,
@@ -167,7 +169,7 @@ def _drop(content: Any, place: list[str], idle: Any) -> None:
     *above, last = place
     for key in above:
         content = content.get(key) if isinstance(content, dict) else None
-    if isinstance(content, dict) and last in content and content[last] == idle:
+    if isinstance(content, dict) and last in content and idle in (content[last], _ANY):
         del content[last]
 
 

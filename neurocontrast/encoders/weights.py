@@ -32,8 +32,7 @@ def save_encoder(
 ) -> None:
     """Write ``encoder.safetensors`` and ``head.safetensors``, then ``encoder.json``, each atomically.
 
-    The JSON is written last and holds the digests of the weights, so a folder with all files
-    is a finished one.
+    The JSON is written last and holds the digests of the weights, so a folder with all files is a finished one.
 
     Parameters
     ----------
@@ -119,16 +118,7 @@ def _check_file(path: Path, key: str, named: Any) -> None:
 def read_tensors(
     folder: str | os.PathLike[str], named: Mapping[str, str], *, expected: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    """Read the tensors of a file that ``encoder.json`` names, if they are those that were written.
-
-    Parameters
-    ----------
-    folder : path
-        Where both files are.
-    named : mapping
-        The file's name and digest: `weights` or `head` of the JSON.
-    expected : mapping of str to Tensor
-        What the module needs.
+    """Read the tensors of the file that `weights` or `head` of ``encoder.json`` names, as a module needs them.
 
     Raises
     ------

@@ -7,7 +7,7 @@ import io
 import math
 import os
 import zlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,11 @@ import numpy.typing as npt
 from isal import igzip, isal_zlib
 from monai.config import KeysCollection
 from monai.data import NibabelReader
-from monai.transforms import MapTransform
 from monai.utils import ensure_tuple
 from nibabel.affines import voxel_sizes
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.transforms.images import centred, in_memory_order, times, to_image
+from neurocontrast.transforms.images import EachImage, centred, in_memory_order, times, to_image
 from neurocontrast.transforms.preprocessing import N_VOXELS_MIN, SPACING_LIMITS_MM
 
 __all__ = ["IsalNibabelReader", "LoadScand", "Scan", "ScanHeader", "read_scan", "read_scan_header"]
@@ -69,7 +68,7 @@ class IsalNibabelReader(NibabelReader):
         return _nifti(name) if is_compressed and not kwargs and not self.to_gpu else nib.load(name, **kwargs)
 
 
-class LoadScand(MapTransform):
+class LoadScand(EachImage):
     """Load scans, and refuse by name what is no usable volume.
 
     A ``.nii``, ``.nii.gz`` or ``.npy`` file becomes a `monai.data.MetaTensor` of shape (1, D, H, W), float32, with its
@@ -110,14 +109,11 @@ class LoadScand(MapTransform):
             raise ConfigError(f"LoadScand: spacing_mm must be between {low:g} and {high:g}, got {spacing_mm!r}.")
         self.spacing_mm = spacing_mm
 
-    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the item with images in place of paths."""
-        item = dict(data)
-        for key in self.key_iterator(item):
-            scan = read_scan(item[key])
-            affine = centred(scan.voxels.shape, (self.spacing_mm,) * 3) if scan.affine is None else scan.affine
-            item[key] = to_image(scan.voxels[np.newaxis], affine, name=str(item[key]))
-        return item
+    def made_of(self, image: str | os.PathLike[str]) -> Any:
+        """Return the image of a path."""
+        scan = read_scan(image)
+        affine = centred(scan.voxels.shape, (self.spacing_mm,) * 3) if scan.affine is None else scan.affine
+        return to_image(scan.voxels[np.newaxis], affine, name=str(image))
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,8 +39,7 @@ class _InsideBraind(MapTransform):
         """Return the item with its images normalised."""
         item = dict(data)
         for key in self.key_iterator(item):
-            image = item[key]
-            voxels = np.array(voxels_of(image), dtype=np.float32)
+            image, voxels = item[key], np.array(voxels_of(item[key]), dtype=np.float32)
             given = None if self.mask_key is None else voxels_of(item[self.mask_key])[0] != 0
             for channel in voxels:
                 inside = channel != 0 if given is None else given

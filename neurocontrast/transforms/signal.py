@@ -143,9 +143,6 @@ class FromSignald(MapTransform):
     True
     """
 
-    def __init__(self, keys: str | Sequence[str], *, allow_missing_keys: bool = False) -> None:
-        super().__init__(keys, allow_missing_keys)
-
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         """Return the dictionary with volumes in the signals' places, and without what was noted beside them."""
         d = dict(data)

@@ -23,8 +23,7 @@ __all__ = ["BatchTransform", "TwoViews"]
 
 _KEY = "image"
 _N_TRIED = 4
-_EQUAL = 1e-3
-"""What may differ between two computations of a view on a GPU, over its largest value; on a CPU nothing may."""
+_EQUAL = 1e-3  # what may differ between two computations of a view on a GPU, over its largest value
 
 Sample = dict[str, Any]
 
@@ -97,8 +96,8 @@ class TwoViews:
         DataError
             For images of another shape, or not one name for each.
         ConfigError
-            Where the transform fails, does not return an image of the same shape with finite values, or draws from
-            elsewhere than its own random state; the message names the transform, where it is one of a `Compose`.
+            Naming the transform of a `Compose` that fails, does not return an image of the same shape with finite
+            values, or draws from elsewhere than its own random state.
         """
         if images.ndim not in (4, 5) or len(names) != len(images):
             raise DataError(

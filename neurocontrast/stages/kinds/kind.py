@@ -21,9 +21,8 @@ from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.progress import Progress
 from neurocontrast.training import Views
 from neurocontrast.transforms import TwoViews
-from neurocontrast.transforms.described import describe
+from neurocontrast.transforms.described import build_transforms, describe
 from neurocontrast.transforms.description import GIVEN
-from neurocontrast.transforms.targets import build_transforms
 
 __all__ = [
     "Intake",

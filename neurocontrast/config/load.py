@@ -12,7 +12,7 @@ from typing import Any
 import pydantic
 import yaml
 
-from neurocontrast.config.messages import problems_of
+from neurocontrast.settings import problems_of
 from neurocontrast.config.schema import Config, kind_of_section, with_defaults_of_kind
 from neurocontrast.config.yaml_file import parse_value, read_yaml
 from neurocontrast.exceptions import ConfigError

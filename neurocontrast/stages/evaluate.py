@@ -11,7 +11,7 @@ import pandas as pd
 import yaml
 from sklearn.base import BaseEstimator
 
-from neurocontrast.config.messages import settings_from
+from neurocontrast.settings import settings_from
 from neurocontrast.embedding.table import Embeddings, read_embeddings
 from neurocontrast.evaluation import (
     Evaluation,

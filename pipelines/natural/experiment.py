@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from neurocontrast.config.messages import settings_from
+from neurocontrast.settings import settings_from
 from neurocontrast.config.workflow import Name
 from neurocontrast.config.yaml_file import parse_value, read_yaml
 from neurocontrast.exceptions import ConfigError, one_of, suggestion

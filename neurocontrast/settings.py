@@ -163,7 +163,11 @@ def _explained(lines: list[str]) -> PydanticCustomError:
 
 
 def _explain_all(
-    error: ValidationError, model: type[BaseModel], *, name: str = "", others: Mapping[str, type[BaseModel]] | None = None
+    error: ValidationError,
+    model: type[BaseModel],
+    *,
+    name: str = "",
+    others: Mapping[str, type[BaseModel]] | None = None,
 ) -> list[str]:
     """Return a line for each finding, without those that only follow from another."""
     found = error.errors()
@@ -180,7 +184,9 @@ def _explain_all(
     return list(dict.fromkeys(lines))
 
 
-def _explain(error: ErrorDetails, model: type[BaseModel], name: str, others: Mapping[str, type[BaseModel]]) -> list[str]:
+def _explain(
+    error: ErrorDetails, model: type[BaseModel], name: str, others: Mapping[str, type[BaseModel]]
+) -> list[str]:
     """Return what is wrong at one place: the dotted key, what was found, what is allowed."""
     place, models, inner = _walk(error["loc"], model)
     where, kind = "".join(f".{part}" for part in place), error["type"]

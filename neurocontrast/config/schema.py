@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, PlainValidator, ValidationInfo, model_validator
 
 from neurocontrast.config.data import DataSettings, ImageDataSettings
-from neurocontrast.data.images import ImagesSettings
+from neurocontrast.data.natural import ImagesSettings
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders import EncoderSettings
@@ -22,7 +22,7 @@ from neurocontrast.settings import Settings, choose
 from neurocontrast.training import TrainingSettings
 from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings
 
-__all__ = ["OBJECTIVE_AS_GIVEN", "Config", "kind_of_section", "with_defaults_of_kind"]
+__all__ = ["DEFAULT_OBJECTIVE", "OBJECTIVE_AS_GIVEN", "Config", "kind_of_section", "with_defaults_of_kind"]
 
 OBJECTIVE_AS_GIVEN = {"objective": "as given"}
 """Context of a validation that leaves the section ``objective`` as it is: to check it, PyTorch has to be imported."""
@@ -44,7 +44,7 @@ def _objective(given: Any, info: ValidationInfo) -> Any:
 
 _DATA: dict[str, type[Settings]] = {"volumes": DataSettings, "images": ImageDataSettings}
 _AUGMENT: dict[str, type[Settings]] = {"volumes": AugmentSettings, "images": ImageAugmentSettings}
-_DEFAULT_OBJECTIVE = {
+DEFAULT_OBJECTIVE = {
     "loss": "yaware",
     "kernel": [
         {"type": "gaussian", "column": "age", "sigma": 5.0},
@@ -107,7 +107,7 @@ class Config(Settings):
     data: Annotated[Any, PlainValidator(partial(_of_kind, kinds=_DATA))] = DataSettings()
     augment: Annotated[Any, PlainValidator(partial(_of_kind, kinds=_AUGMENT))] = AugmentSettings()
     encoder: EncoderSettings = EncoderSettings()
-    objective: Annotated[Any, PlainValidator(_objective)] = Field(default=_DEFAULT_OBJECTIVE)
+    objective: Annotated[Any, PlainValidator(_objective)] = Field(default=DEFAULT_OBJECTIVE)
     training: TrainingSettings = TrainingSettings()
     simulation: SimulationSettings = SimulationSettings()
     images: ImagesSettings = ImagesSettings()

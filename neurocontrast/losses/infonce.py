@@ -81,7 +81,6 @@ class InfoNCE(Objective):
         return {"mutual_information": math.log(pool.n_samples) - parts["alignment"] - parts["uniformity"]}
 
 
-
 class NTXent(Objective):
     r"""NT-Xent, the loss of SimCLR: find the twin among all 2n − 1 other embeddings of the batch.
 

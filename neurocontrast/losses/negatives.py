@@ -102,9 +102,7 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
     """
 
     title = "InfoNCE with hard negatives"
-    citation = (
-        "Robinson J, Chuang C-Y, Sra S, Jegelka S. Contrastive learning with hard negative samples. ICLR 2021."
-    )
+    citation = "Robinson J, Chuang C-Y, Sra S, Jegelka S. Contrastive learning with hard negative samples. ICLR 2021."
 
     class Settings(LossSettings):
         """The keys of a configuration."""

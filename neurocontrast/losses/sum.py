@@ -24,7 +24,6 @@ def _single(given: Any, info: ValidationInfo) -> Any:
     return read_objective(given, from_json=info.mode == "json", sums=False)
 
 
-
 class SumOfObjectives(nn.Module):
     """Weighted sum of objectives on the same two views, each with its own kernel.
 

@@ -46,7 +46,7 @@ class Pairs:
                 yield slice(start, min(start + side, n_rows)), slice(first, min(first + side, n_cols))
 
     def scores(self, rows: Tensor, cols: Tensor, i: slice, j: slice) -> tuple[Tensor, Tensor | None]:
-        """s + log b of a tile, (V·n_i, V·n_j) and −∞ where excluded, and b, (n_i, n_j)."""
+        """S + log b of a tile, (V·n_i, V·n_j) and −∞ where excluded, and b, (n_i, n_j)."""
         a, b = rows[:, i].flatten(0, 1), cols[:, j].flatten(0, 1)
         out = rows.new_empty(len(a), len(b))
         torch.addmm(out, a, b.T, beta=0, alpha=self.scale, out=out)

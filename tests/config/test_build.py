@@ -2,10 +2,10 @@ from typing import get_args
 
 import pytest
 import torch
+from neurocontrast.config.objectives import Single
 
 from neurocontrast import kernels, losses
 from neurocontrast.config import build_kernel, build_objective, load_config
-from neurocontrast.config.objectives import Single
 
 KERNEL = "kernel: [{column: age, type: gaussian, sigma: 5}, {column: sex, type: categorical}]"
 METADATA = {

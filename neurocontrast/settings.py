@@ -35,6 +35,7 @@ _PLAINER = {
     "a valid tuple": "a list",
 }
 _Models = list[type[BaseModel]]
+_Named = Mapping[str, type[BaseModel]]
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -75,12 +76,12 @@ class Configurable:
 
     def configure(self, *arguments: Any, **keywords: Any) -> None:
         """Check the arguments of the constructor, and set them as attributes."""
-        given = self.__signature__.bind(*arguments, **keywords).arguments  # type: ignore[attr-defined]
+        given = self.__signature__.bind(*arguments, **keywords).arguments
         try:
             chosen = self.Settings.model_validate(given, strict=True)
         except ValidationError as error:
             raise ConfigError(_in_python(error.errors()[0], self.Settings)) from None
-        for name in self.__signature__.parameters:  # type: ignore[attr-defined]
+        for name in self.__signature__.parameters:
             self.accept(name, getattr(chosen, name))
 
     def accept(self, name: str, value: Any) -> None:
@@ -149,7 +150,7 @@ def choose(
     if model is None:
         text = f".{key}: must be one of {one_of(names)}, found '{name}'.{suggestion(str(name), names)}"
         raise _explained([text])
-    content = {key: name, **given}
+    content = {**({key: name} if key in model.model_fields else {}), **given}
     try:
         return model.model_validate_json(json.dumps(content), strict=True) if from_json else model(**content)
     except ValidationError as error:
@@ -159,7 +160,7 @@ def choose(
 
 def _explained(lines: list[str]) -> PydanticCustomError:
     """An error of a section that says itself what is wrong, each line from its own dotted key on."""
-    return PydanticCustomError("explained", "{text}", {"lines": lines, "text": "; ".join(lines)})  # type: ignore[arg-type]
+    return PydanticCustomError("explained", "{text}", {"lines": lines, "text": "; ".join(lines)})
 
 
 def _explain_all(

@@ -31,6 +31,8 @@ def _bandwidth(sigma: Any) -> float | tuple[float, ...] | str:
 class _Bandwidth(ColumnKernel):
     """A kernel of (y − y')/σ."""
 
+    sigma: Tensor
+
     class Settings(FactorSettings):
         """Adds σ."""
 

@@ -34,7 +34,7 @@ def _factor(given: Any, info: ValidationInfo) -> Any:
 
 def _factors_or_kernel(given: Any, factors: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
     if info.mode == "json" or isinstance(given, list | tuple):
-        return factors(given)
+        return factors(tuple(given) if isinstance(given, list) else given)
     if not isinstance(given, Kernel):
         found = type(given).__name__
         raise ValueError(f"must be a kernel on metadata such as Gaussian('age', sigma=5.0), got {found}")

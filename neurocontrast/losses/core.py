@@ -210,7 +210,7 @@ def log_sum_exp(
 
 
 def weighted_similarity(pool: Pool, scale: float, weights: Block) -> Tensor:
-    """Return Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, averaged over the two anchors of every sample, (n_rows,); 0 without weight.
+    """Return Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, averaged over the two anchors of a sample, (n_rows,); 0 without weight.
 
     Both views of a sample have its weights, so that of the others only Σ_j w_ij (z1_j + z2_j) is needed.
     """

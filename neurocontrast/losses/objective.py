@@ -50,8 +50,10 @@ class Objective(Configurable, nn.Module):
     citation: ClassVar[str] = ""
     """Reference in reports: authors, title, venue and year."""
     tag = "loss"
-    kernel: Kernel | None
-    negatives: Kernel | None
+    kernel: Any
+    """A `Kernel`, or None."""
+    negatives: Any
+    """A `Kernel`, or None."""
     needs_nonnegative = True
 
     class Settings(LossSettings):

@@ -1,4 +1,4 @@
-"""log Σ_j b_ij exp(s_ij) of every anchor in tiles, with its gradient derived by hand; letters of shapes are in ``core``.
+"""log Σ_j b_ij exp(s_ij) of every anchor in tiles, with the gradient derived by hand; ``core`` explains the letters.
 
 A tile of similarities is computed, reduced and dropped, and computed again for the gradient. Of a symmetric pool only
 the tiles on and above the diagonal are computed. With L_i the result, ∂L_i/∂s_ij = b_ij exp(s_ij − L_i).

@@ -19,6 +19,7 @@ from neurocontrast.cli import (
     evaluate,
     explain,
     images,
+    index,
     predict,
     pretrain,
     report,
@@ -61,6 +62,7 @@ def _common(
 
 
 simulate.register(app)
+index.register(app)
 images.register(app)
 check.register(app)
 pretrain.register(app)

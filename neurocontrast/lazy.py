@@ -35,6 +35,6 @@ def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[
 
 
 def load(place: str) -> Any:
-    """Return what an import path such as ``"package.module:Name"`` names."""
+    """Return what an import path such as ``"package.module:Name"`` leads to."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -14,10 +14,13 @@ import pandas as pd
 
 from neurocontrast.data.columns import number_of
 from neurocontrast.data.joining import Join, Known
-from neurocontrast.data.layouts import LAYOUTS, FoundScan, Tree, layout_named, read_tree
-from neurocontrast.data.layouts.tree import problem_of_file
+from neurocontrast.data.layouts import LAYOUTS
+from neurocontrast.data.layouts.folder import FolderLayout
+from neurocontrast.data.layouts.scan import FoundScan
+from neurocontrast.data.layouts.tree import Tree, problem_of_file, read_tree
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.lazy import load
 from neurocontrast.progress import SILENT, Progress
 
 __all__ = ["COLUMNS", "Index", "SiteFrom", "index_scans"]
@@ -130,10 +133,14 @@ def index_scans(
         problems.raise_if_any()
     bad = {problem.name for problem in problems.found}
     index.left_out += [(problem.name, problem.text) for problem in problems.found]
-    index.tables = [table.source for dataset in sorted({scan.dataset for scan in scans}) for table in join.general(dataset)]
+    index.tables = [
+        table.source for dataset in sorted({scan.dataset for scan in scans}) for table in join.general(dataset)
+    ]
     index.table = pd.DataFrame([row for scan, row in zip(chosen, rows, strict=True) if scan.name not in bad])
     if index.table.empty:
-        raise DataError(f"{root}: no scan is left. {len(index.left_out)} were left out; the first: {index.left_out[0]}.")
+        raise DataError(
+            f"{root}: no scan is left. {len(index.left_out)} were left out; the first: {index.left_out[0]}."
+        )
     index.table = index.table.reindex(columns=[*COLUMNS, *keep]).fillna("")
     return index
 
@@ -143,18 +150,21 @@ def _rules(choose: Sequence[str]) -> dict[str, str]:
     for each in choose:
         key, equals, value = each.partition("=")
         if not (key and equals and value):
-            raise ConfigError(f"choose: found '{each}'; write run=first, run=all, or an entity and value as acq=mprage.")
+            raise ConfigError(
+                f"choose: found '{each}'; write run=first, run=all, or an entity and value as acq=mprage."
+            )
         rules[key] = value
     return rules
 
 
 def _scans(tree: Tree, layout: str) -> tuple[str, list[FoundScan]]:
-    if layout != "auto" and layout not in LAYOUTS:
-        raise ConfigError(
-            f"layout: there is no '{layout}'.{suggestion(layout, LAYOUTS)} There are: 'auto', {one_of(LAYOUTS)}."
-        )
-    asked = LAYOUTS if layout == "auto" else [layout]
-    found = {name: scans for name in asked if (scans := list(layout_named(name).find(tree)))}
+    known = [name for name in LAYOUTS if name != "table"]
+    if layout not in ("auto", *known):
+        hint = " A table with paths needs no index." if layout == "table" else suggestion(layout, known)
+        raise ConfigError(f"layout: found '{layout}'.{hint} Allowed: 'auto', {one_of(known)}.")
+    asked = known if layout == "auto" else [layout]
+    layouts: dict[str, FolderLayout] = {name: load(LAYOUTS[name])() for name in asked}
+    found = {name: scans for name in asked if (scans := list(layouts[name].find(tree)))}
     if len(found) == 1:
         return next(iter(found.items()))
     if found:
@@ -164,9 +174,7 @@ def _scans(tree: Tree, layout: str) -> tuple[str, list[FoundScan]]:
     raise DataError(f"{tree.root}: no scan of {one_of(asked)} among {n_files} files. Is it the right folder?")
 
 
-def _choose(
-    scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems
-) -> list[FoundScan]:
+def _choose(scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems) -> list[FoundScan]:
     """Return one image a session (or every run); others are left out by a rule, or are a problem."""
     groups: dict[tuple[str, str], list[FoundScan]] = defaultdict(list)
     for scan in scans:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from neurocontrast.data.layouts import FoundScan, Tree
+from neurocontrast.data.layouts.scan import FoundScan
+from neurocontrast.data.layouts.tree import Tree
 from neurocontrast.data.phenotype import Phenotype, ages_differ, read_phenotype
 from neurocontrast.data.problems import Problems, shown
 

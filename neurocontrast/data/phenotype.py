@@ -12,8 +12,8 @@ from zipfile import BadZipFile
 import pandas as pd
 
 from neurocontrast.data.columns import Refusal, is_missing, number_of
+from neurocontrast.data.layouts.table import read_text_table
 from neurocontrast.data.problems import Problems, shown
-from neurocontrast.data.tsv import read_text_table
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
 __all__ = ["KNOWN_COLUMNS", "Phenotype", "read_cells", "read_phenotype"]

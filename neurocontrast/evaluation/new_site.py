@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.covariates import CovariateDesign, choose_covariates
 from neurocontrast.evaluation.crossval import OutOfFold, constant_predictions, cross_validate
-from neurocontrast.evaluation.fitting import features_design, plain_design
+from neurocontrast.evaluation.designs import CovariateDesign, choose_covariates
+from neurocontrast.evaluation.fitting import features_design
 from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.leaving_sites import SitesLeftOut, plan_sites_left_out
 from neurocontrast.evaluation.metrics import (
@@ -95,7 +95,7 @@ def measure_new_sites(study: Study, models: Models, site_reading: pd.Series | No
 def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> tuple[Models, Models]:
     """Return predictions of every model at home and unseen: ``embedding`` as it is, ``recentred`` where asked for."""
     names = choose_covariates(study.table, study.settings.covariates, target=study.target.name, sites_held_out=True)[0]
-    designs: dict[str, Design] = {"embedding": plain_design(study)}
+    designs: dict[str, Design] = {"embedding": features_design(study, recentre=False)}
     home = {"embedding": models["embedding"]}
     recentred = study.settings.recentre != "none"
     if recentred:
@@ -112,7 +112,9 @@ def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progres
             advance=task.advance,
         )
         if recentred:
-            home["embedding"] = fit(plain_design(study), splits=study.splits, estimator=study.estimator)
+            home["embedding"] = fit(
+                features_design(study, recentre=False), splits=study.splits, estimator=study.estimator
+            )
         unseen = {
             name: fit(design, splits=plan.splits, estimator=study.estimator_of(name))
             for name, design in designs.items()

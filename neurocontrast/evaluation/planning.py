@@ -11,11 +11,10 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from neurocontrast.evaluation.adjustment import check_adjustment
-from neurocontrast.evaluation.covariates import CovariateDesign, choose_covariates
+from neurocontrast.evaluation.adjustment import check_adjustment, look_at_adjustment
+from neurocontrast.evaluation.designs import CovariateDesign, choose_covariates
 from neurocontrast.evaluation.draws import check_train_sizes
 from neurocontrast.evaluation.fixed import check_fixed, check_seen, fixed_split, look_at_fixed, look_at_twins
-from neurocontrast.evaluation.generalisation import check_generalisation, look_at_inner_splits, look_at_recentring
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.notices import Notice, look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
 from neurocontrast.evaluation.own_estimator import (
@@ -292,7 +291,6 @@ def _with_folds(scans: Scans, settings: EvaluationSettings, split_rows: pd.DataF
     splits = _make_splits(scans, settings, split_rows, cv)
     check_train_sizes(chosen, target, splits, settings)
     check_adjustment(chosen, settings, splits, target=target.name)
-    check_generalisation(chosen, settings, target=target.name)
     leaving = any(split.held_out_site is not None for split in splits)
     names, dropped = choose_covariates(chosen, settings.covariates, target=settings.target, sites_held_out=leaving)
     subjects, sites = chosen["subject_id"].to_numpy(dtype=object), list(chosen["site"])
@@ -302,8 +300,7 @@ def _with_folds(scans: Scans, settings: EvaluationSettings, split_rows: pd.DataF
         *look_at_cohort(chosen, target, min_site_n=settings.min_site_n),
         *look_at_splits(splits, target, subjects),
         *look_at_covariates(names, dropped),
-        *look_at_recentring(chosen, target, settings),
-        *look_at_inner_splits(chosen, target, splits, settings),
+        *look_at_adjustment(chosen, target, splits, settings),
         *look_at_missing(settings.target, scans.excluded.get(f"{settings.target} missing", 0)),
         *units.notices,
     ]

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.designs import kept_columns
 from neurocontrast.evaluation.estimators import STRENGTH_NAMES, describe_built_in
 from neurocontrast.evaluation.fitted import why_not_stored
 from neurocontrast.evaluation.metrics import finite_or_none
 from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.own_estimator import describe_own
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.recentring import choose_kept
 from neurocontrast.evaluation.splits import parts_of
 from neurocontrast.evaluation.splits.files import split_table
 from neurocontrast.files import digest_of
@@ -82,7 +82,7 @@ def _probe_choices(study: Study, model: OutOfFold) -> dict[str, Any]:
         "inner_splits": settings.inner_splits,
         "clip": settings.clip,
         "recentre": settings.recentre,
-        "recentre_preserve": list(choose_kept(study.table, settings, target=study.target.name)),
+        "recentre_preserve": list(kept_columns(study.table, settings, by="recentre", target=study.target.name)),
     }
 
 

@@ -40,7 +40,7 @@ def launch(settings: TrainingSettings) -> tuple[Fabric, Processes]:
     Parameters
     ----------
     settings : TrainingSettings
-        Its accelerator, devices, nodes, strategy and precision.
+        Its accelerator, devices, nodes and precision.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def launch(settings: TrainingSettings) -> tuple[Fabric, Processes]:
         place,
         accelerator,
         n_local=settings.devices,
-        several=n_processes > 1 or settings.strategy == "ddp",
+        several=n_processes > 1,
         precision=settings.precision,
     )
 

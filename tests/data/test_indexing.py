@@ -223,7 +223,7 @@ def test_clinica_openbhb_brainprep_and_ixi(tmp_path):
 def test_wrong_options_are_named(bids, tmp_path):
     out = tmp_path / "out" / "participants.tsv"
     for options, expected in (
-        ({"layout": "bidz"}, r"layout: there is no 'bidz'. Did you mean 'bids'"),
+        ({"layout": "bidz"}, r"layout: found 'bidz'. Did you mean 'bids'"),
         ({"choose": ["run"]}, r"choose: found 'run'"),
         ({"phenotypes": [bids / "none.csv"]}, r"none.csv: there is no such file"),
         ({"phenotypes": [bids / "participants.tsv"], "id_column": "id"}, r"there is no column 'id'"),

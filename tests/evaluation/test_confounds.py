@@ -7,8 +7,8 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.adjustment import AdjustedDesign
 from neurocontrast.evaluation.confounds import ConfoundProbes, draw_subjects
+from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.openbhb import site_folds
 
 FAST = {"n_bootstraps": 200, "umap": False, "C": (1e-3, 1e-1, 10.0)}
@@ -165,7 +165,7 @@ def test_a_balanced_accuracy_is_that_of_its_own_predictions(make_cohort):
     study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))
     probes = ConfoundProbes(
         study.table,
-        lambda _: AdjustedDesign(study.features, study.table),
+        lambda _: FeatureDesign(study.features, study.table),
         study.subjects,
         study.subjects,
         study.settings,

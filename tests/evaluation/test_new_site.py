@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.cli.new_site import new_site_lines
+from neurocontrast.cli.results import new_site_lines
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.crossval import constant_predictions
 from neurocontrast.evaluation.leaving_sites import MAX_GROUPS, plan_sites_left_out
@@ -195,15 +195,15 @@ def test_too_few_people_have_no_score(make_cohort):
 
 
 def test_the_terminal_is_told_in_two_lines(shifted):
-    lines = new_site_lines(shifted.summary)
+    lines = list(new_site_lines(shifted.summary))
     assert len(lines) == 2
     assert "at known sites" in lines[0]
     assert "times as large (3 sites left out)" in lines[0]
     assert "of 150." in lines[1]
-    assert new_site_lines({"new_site": None, "new_site_note": "one site only"}) == [
+    assert list(new_site_lines({"new_site": None, "new_site_note": "one site only"})) == [
         "New site: not measured: one site only."
     ]
-    assert new_site_lines({}) == []
+    assert list(new_site_lines({})) == []
 
 
 def test_clipped_predictions_stay_within_the_ages_of_training(make_cohort):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from neurocontrast.data.layouts.folder import FolderLayout
 from neurocontrast.data.layouts.scan import FoundScan, entities_of
 from neurocontrast.data.layouts.tree import Tree, joined_path
 
@@ -13,10 +14,10 @@ __all__ = ["Bids"]
 _FOLDER = r"(?:(?!derivatives/|sourcedata/|code/|phenotype/)([^/]+)/)?sub-[^/]+(?:/ses-[^/]+)?/anat"
 
 
-class Bids:
+class Bids(FolderLayout):
     """Find the T1-weighted images of a BIDS data set, or of several side by side, without those of derivatives."""
 
-    title = "BIDS (raw)"
+    name = "bids"
 
     def find(self, tree: Tree) -> Iterator[FoundScan]:
         """Give every T1-weighted image below ``sub-X/anat`` or ``sub-X/ses-Y/anat``."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from neurocontrast.data.layouts.folder import FolderLayout
 from neurocontrast.data.layouts.scan import FoundScan, entities_of
 from neurocontrast.data.layouts.tree import Tree
 
 __all__ = ["Brainprep"]
 
 
-class Brainprep:
+class Brainprep(FolderLayout):
     """Find the quasi-raw images of brainprep: stripped, corrected for bias, and affinely registered to MNI152."""
 
-    title = "brainprep (quasi-raw)"
+    name = "brainprep"
 
     def find(self, tree: Tree) -> Iterator[FoundScan]:
         """Give every image of the last step of the quasi-raw protocol."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from neurocontrast.data.layouts.folder import FolderLayout
 from neurocontrast.data.layouts.scan import FoundScan, entities_of
 from neurocontrast.data.layouts.tree import Tree
 
@@ -13,10 +14,10 @@ _SESSION = r"(?:.*/)?sub-[^/]+/ses-[^/]+"
 _TISSUES = {"gm": "graymatter", "wm": "whitematter", "csf": "csf"}
 
 
-class Caps:
+class Caps(FolderLayout):
     """Find the affinely registered images, or else the normalised tissue maps, of Clinica."""
 
-    title = "CAPS (Clinica)"
+    name = "caps"
 
     def find(self, tree: Tree) -> Iterator[FoundScan]:
         """Give the images of ``t1_linear``; where there are none, the modulated grey-matter maps."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from neurocontrast.data.layouts.folder import FolderLayout
 from neurocontrast.data.layouts.scan import FoundScan, entities_of
 from neurocontrast.data.layouts.tree import Tree, joined_path
 
@@ -14,10 +15,10 @@ SPACE = "MNI152NLin2009cAsym"
 _FACTS = {"tiv": r"<vol_TIV>\s*\[?([0-9.eE+-]+)", "iqr": r"<IQR>\s*\[?([0-9.eE+-]+)"}
 
 
-class CAT12:
+class CAT12(FolderLayout):
     """Find the grey-matter maps of CAT12, with what else was written for each of them."""
 
-    title = "CAT12"
+    name = "cat12"
 
     def find(self, tree: Tree) -> Iterator[FoundScan]:
         """Give every grey-matter map; IQR is CAT12's grade of the image, lower is better."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from neurocontrast.data.layouts.folder import FolderLayout
 from neurocontrast.data.layouts.scan import FoundScan, entities_of
 from neurocontrast.data.layouts.tree import Tree
 
@@ -12,10 +13,10 @@ __all__ = ["FMRIPrep"]
 _END = "_desc-preproc_T1w.nii"
 
 
-class FMRIPrep:
+class FMRIPrep(FolderLayout):
     """Find the preprocessed images of fMRIPrep or sMRIPrep."""
 
-    title = "fMRIPrep, sMRIPrep"
+    name = "fmriprep"
 
     def find(self, tree: Tree) -> Iterator[FoundScan]:
         """Give every preprocessed image, whole heads whose brain mask is beside them."""

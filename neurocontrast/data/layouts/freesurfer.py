@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from neurocontrast.data.layouts.folder import FolderLayout
 from neurocontrast.data.layouts.scan import FoundScan, entities_of
 from neurocontrast.data.layouts.tree import Tree
 
@@ -14,10 +15,10 @@ _IMAGES = {"brainmask.mgz": "stripped", "norm.mgz": "stripped", "T1.mgz": "prepr
 _TIV = re.compile(r"# Measure EstimatedTotalIntraCranialVol,.*?,\s*([0-9.]+),\s*mm\^3")
 
 
-class FreeSurfer:
+class FreeSurfer(FolderLayout):
     """Find the subjects of a SUBJECTS_DIR: the stripped brain where there is one, else the whole head."""
 
-    title = "FreeSurfer"
+    name = "freesurfer"
 
     def find(self, tree: Tree) -> Iterator[FoundScan]:
         """Give an image for each subject, without templates (``fsaverage``) and longitudinal copies (``X.long.Y``)."""
@@ -33,7 +34,13 @@ class FreeSurfer:
                 mask = tree.first(f"{folder}/brainmask.mgz")
                 stage = _IMAGES[image.rpartition("/")[2]]
                 yield FoundScan(
-                    label, image, session, entities=entities, mask_path=mask, stage=stage, facts=self._facts(tree, parent)
+                    label,
+                    image,
+                    session,
+                    entities=entities,
+                    mask_path=mask,
+                    stage=stage,
+                    facts=self._facts(tree, parent),
                 )
 
     def _facts(self, tree: Tree, subject: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from neurocontrast.data.layouts.folder import FolderLayout
 from neurocontrast.data.layouts.scan import FoundScan
 from neurocontrast.data.layouts.tree import Tree
 
@@ -12,10 +13,10 @@ __all__ = ["Ixi"]
 _HOSPITALS = {"HH": "Hammersmith Hospital", "Guys": "Guy's Hospital", "IOP": "Institute of Psychiatry"}
 
 
-class Ixi:
+class Ixi(FolderLayout):
     """Find the T1-weighted images of IXI; the site is in the name of the file."""
 
-    title = "IXI"
+    name = "ixi"
 
     def find(self, tree: Tree) -> Iterator[FoundScan]:
         """Give every T1-weighted image."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from neurocontrast.data.layouts.folder import FolderLayout
 from neurocontrast.data.layouts.scan import FoundScan
 from neurocontrast.data.layouts.tree import Tree
 
@@ -12,10 +13,10 @@ __all__ = ["OpenBHB"]
 SPACE = "MNI152NLin2009aSym"
 
 
-class OpenBHB:
+class OpenBHB(FolderLayout):
     """Find the arrays of the OpenBHB challenge."""
 
-    title = "OpenBHB"
+    name = "openbhb"
 
     def find(self, tree: Tree) -> Iterator[FoundScan]:
         """Give every array of grey matter (1.5 mm) and every quasi-raw array (1 mm)."""

@@ -26,7 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help=(
         "Contrastive pretraining for 3D brain MRI with the metadata that hospitals already record.\n\n"
-        "The way through: index a folder of scans, check the table of scans, pretrain an encoder, embed scans, evaluate, report."
+        "The way through: index or check scans, pretrain an encoder, embed scans, evaluate, report."
     ),
 )
 for command in (simulate, index, images, check, pretrain, embed, evaluate, predict, explain, report, compare, doctor):

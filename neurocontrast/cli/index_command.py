@@ -42,8 +42,8 @@ def index(
 ) -> None:
     """Find the scans of a BIDS tree, fMRIPrep, CAT12, FreeSurfer, Clinica, OpenBHB, brainprep or IXI; write one table.
 
-    Ages, sex, site and diagnosis are joined from scans.tsv, sessions.tsv, phenotype/ and participants.tsv, decoded by the
-    JSON files beside them. All problems are listed at once (exit code 2), and nothing is written then.
+    Ages, sex, site and diagnosis are joined from scans.tsv, sessions.tsv, phenotype/ and participants.tsv, decoded by
+    the JSON files beside them. All problems are listed at once (exit code 2), and nothing is written then.
     """
     from neurocontrast import stages
 

@@ -123,25 +123,23 @@ def index_scans(
     _check_files(chosen, tree, check_image, problems, progress)
     known = [join.known_of(scan) for scan in chosen]
     _check_joined(chosen, known, {scan.person for scan in scans}, join, problems)
-    of_session = Counter((scan.person, scan.session) for scan in chosen)
-    rows = [
-        _row(scan, each, tree, name, site_from, keep, alone=of_session[scan.person, scan.session] == 1)
-        for scan, each in zip(chosen, known, strict=True)
-    ]
     if problems.found and not skip:
         problems.hint("--skip leaves out the scans with problems, and index.json says which.")
         problems.raise_if_any()
     bad = {problem.name for problem in problems.found}
     index.left_out += [(problem.name, problem.text) for problem in problems.found]
-    index.tables = [
-        table.source for dataset in sorted({scan.dataset for scan in scans}) for table in join.general(dataset)
+    datasets = sorted({scan.dataset for scan in scans})
+    index.tables = [table.source for dataset in datasets for table in join.general(dataset)]
+    of_session = Counter((scan.person, scan.session) for scan in chosen)
+    rows = [
+        _row(scan, each, tree, name, site_from, keep, alone=of_session[scan.person, scan.session] == 1)
+        for scan, each in zip(chosen, known, strict=True)
+        if scan.name not in bad
     ]
-    index.table = pd.DataFrame([row for scan, row in zip(chosen, rows, strict=True) if scan.name not in bad])
-    if index.table.empty:
-        raise DataError(
-            f"{root}: no scan is left. {len(index.left_out)} were left out; the first: {index.left_out[0]}."
-        )
-    index.table = index.table.reindex(columns=[*COLUMNS, *keep]).fillna("")
+    if not rows:
+        what, reason = index.left_out[0]
+        raise DataError(f"{root}: no scan is left; {len(index.left_out)} were left out, such as {what}: {reason}.")
+    index.table = pd.DataFrame(rows, columns=[*COLUMNS, *keep]).fillna("")
     return index
 
 

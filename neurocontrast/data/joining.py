@@ -89,7 +89,7 @@ class Join:
     def sessions_of(self, scan: FoundScan) -> set[str]:
         """Return the sessions that tables have for the person of a scan."""
         tables = [*self.general(scan.dataset), *self._of_subject(scan)]
-        return {session for table in tables for subject, session in table.rows if subject == scan.subject and session}
+        return {session for table in tables for session in table.sessions.get(scan.subject, ())}
 
     @staticmethod
     def _contradicts(name: str, one: str, other: str, *, alike: bool) -> bool:

@@ -44,14 +44,13 @@ class Phenotype:
         Path of the table below the root, or its name.
     rows : dict of tuple of str to dict of str to str
         Cells by (subject, session); the session is "" in rows that hold for every session.
+    sessions : dict of str to set of str
+        Sessions by subject.
     """
 
     source: str
     rows: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
-
-    def cells_of(self, subject: str, session: str) -> Mapping[str, str]:
-        """Return what the table says of a scan: the row of its session, completed by that of every session."""
-        return {**self.rows.get((subject, ""), {}), **self.rows.get((subject, session), {})}
+    sessions: dict[str, set[str]] = field(default_factory=dict)
 
 
 def read_cells(path: Path) -> tuple[dict[str, list[str]], list[int]]:
@@ -125,6 +124,8 @@ def read_phenotype(
                 problems.add(f"{where}: found {shown(table[name][row])}; {decoded.rule}", line=line)
             elif decoded:
                 cells[known] = decoded
+        if key[1]:
+            phenotype.sessions.setdefault(person, set()).add(key[1])
         before = phenotype.rows.setdefault(key, cells)
         if before is not cells:
             _merge(before, cells, person, phenotype.source, line, problems)
@@ -158,7 +159,7 @@ def _identifiers(table: Mapping[str, list[str]], path: Path, id_column: str | No
 
 def _first_of(table: Mapping[str, list[str]], names: Sequence[str]) -> str:
     """Return the first column with one of the names, in any case and without the codes in brackets, or ""."""
-    by_name = {_CODES_IN_NAME.sub("", column).strip().lower(): column for column in reversed(table)}
+    by_name = {_CODES_IN_NAME.sub("", column).strip().lower(): column for column in reversed(list(table))}
     return next((by_name[name] for name in names if name in by_name), "")
 
 

@@ -58,8 +58,8 @@ def index(
     out : path, default="participants.tsv"
         Table to write; ``index.json`` is written beside it.
     layout : str, default="auto"
-        ``bids``, ``fmriprep``, ``cat12``, ``freesurfer``, ``caps``, ``openbhb``, ``brainprep`` or ``ixi``; ``auto`` is the
-        only one whose images are there.
+        ``bids``, ``fmriprep``, ``cat12``, ``freesurfer``, ``caps``, ``openbhb``, ``brainprep`` or ``ixi``;
+        ``auto`` is the only one whose images are there.
     phenotypes : sequence of path
         Further tables of people: ``.tsv``, ``.csv`` or ``.xlsx``.
     id_column : str, optional

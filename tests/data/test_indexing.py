@@ -2,6 +2,7 @@
 
 import json
 
+import pandas as pd
 import pytest
 
 from neurocontrast.data import read_cohort
@@ -218,6 +219,24 @@ def test_clinica_openbhb_brainprep_and_ixi(tmp_path):
     found, _ = made(ixi, tmp_path, phenotypes=[ixi / "IXI.csv"], overwrite=True)
     row = found["sub-IXI012", ""]
     assert (row["sex"], row["age"], row["site"]) == ("M", 38.78, "Hammersmith Hospital")
+
+
+def test_an_excel_sheet_is_a_table_of_people(bids, tmp_path):
+    sheet = pd.DataFrame({"Subject": ["01", "02"], "Age": [31, 52], "Gender": ["f", "m"], "Education": [12, 16]})
+    sheet.to_excel(tmp_path / "people.xlsx", index=False)
+    (bids / "participants.tsv").unlink()
+    found, record = made(bids, tmp_path, phenotypes=[tmp_path / "people.xlsx"], id_column="Subject", keep=["Education"])
+    assert (found["sub-02", ""]["age"], found["sub-02", ""]["sex"], found["sub-02", ""]["Education"]) == (52, "M", 16)
+    assert record["tables"] == ["people.xlsx"]
+    (tmp_path / "people.xlsx").write_text("no workbook")
+    with pytest.raises(DataError, match=r"people.xlsx: not readable as an Excel workbook"):
+        made(bids, tmp_path, phenotypes=[tmp_path / "people.xlsx"], overwrite=True)
+
+
+def test_a_folder_is_read_as_a_cohort_by_its_layout(bids):
+    cohort = read_cohort(bids, layout="bids")
+    assert len(cohort) == 3
+    assert cohort.table["age"].tolist() == [30.5, 30.5, 89]
 
 
 def test_wrong_options_are_named(bids, tmp_path):

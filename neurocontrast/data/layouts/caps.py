@@ -37,4 +37,14 @@ class Caps(FolderLayout):
             entities = entities_of(path.rpartition("/")[2])
             subject, session, _ = entities.pop("sub"), entities.pop("ses"), entities.pop("segm")
             maps = {key: tree.first(path.replace("graymatter", tissue)) for key, tissue in _TISSUES.items()}
-            yield FoundScan(subject, path, session, entities=entities, space=entities["space"], stage="tissue", **maps)
+            yield FoundScan(
+                subject,
+                path,
+                session,
+                entities=entities,
+                gm=maps["gm"],
+                wm=maps["wm"],
+                csf=maps["csf"],
+                space=entities["space"],
+                stage="tissue",
+            )

@@ -28,14 +28,15 @@ class CAT12(FolderLayout):
             subject, session = entities.pop("sub", "") or stem, entities.pop("ses", "")
             beside = {key: joined_path(folder, f"{prefix}{stem}{end}") for key, prefix in _PREFIXES.items()}
             found = {key: each if tree.has(each) else "" for key, each in beside.items()}
-            head = found.pop("head")
+            head = found["head"]
             yield FoundScan(
                 subject,
                 head or path,
                 session,
                 entities=entities,
                 gm=path,
-                **found,
+                wm=found["wm"],
+                csf=found["csf"],
                 space=SPACE,
                 stage="preprocessed" if head else "tissue",
                 facts=self._facts(tree, folder, stem),

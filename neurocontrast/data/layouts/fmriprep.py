@@ -38,5 +38,7 @@ class FMRIPrep(FolderLayout):
                 mask_path=mask,
                 space=entities["space"],
                 stage="preprocessed",
-                **tissue,
+                gm=tissue["gm"],
+                wm=tissue["wm"],
+                csf=tissue["csf"],
             )

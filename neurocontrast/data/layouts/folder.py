@@ -10,6 +10,7 @@ from typing import ClassVar
 from neurocontrast.data.layouts import Listing
 from neurocontrast.data.layouts.scan import FoundScan
 from neurocontrast.data.layouts.tree import Tree
+from neurocontrast.lazy import load
 
 __all__ = ["FolderLayout"]
 
@@ -31,8 +32,6 @@ class FolderLayout(ABC):
 
     def read(self, source: Path) -> Listing:
         """List the scans of a folder with what its tables say of them, by the defaults of `index_scans`."""
-        from neurocontrast.data.indexing import index_scans
-
-        table = index_scans(source, layout=self.name).table
+        table = load("neurocontrast.data.indexing:index_scans")(source, layout=self.name).table
         columns = {str(name): table[name].tolist() for name in table}
         return Listing(source, columns, list(range(1, len(table) + 1)), source)

@@ -33,10 +33,11 @@ AGE_ASSOCIATION = 0.15
 
 @dataclass(frozen=True)
 class Notice:
-    """A warning of an evaluation: a code for machines, a message for people."""
+    """A warning of an evaluation: a code for machines, a message, and what the message means for a reader."""
 
     code: str
     message: str
+    explanation: str = ""
 
 
 def look_at_cohort(table: pd.DataFrame, target: Target, *, min_site_n: int) -> list[Notice]:

@@ -59,9 +59,7 @@ def images(
         Path | None, typer.Option(help="Folder or archive (.tar, .tar.gz, .tar.xz, .zip) of its files.")
     ] = None,
     size: Annotated[int | None, typer.Option(help="Scale and crop every image to so many pixels.")] = None,
-    background: Annotated[
-        str | None, typer.Option(help="random (ColorMNIST) or uniform: colours behind grey pictures.")
-    ] = None,
+    background: Annotated[str | None, typer.Option(help="random: ColorMNIST's colours behind grey pictures.")] = None,
     n_train: Annotated[int | None, typer.Option(help="Keep so many training images.")] = None,
     n_validation: Annotated[int | None, typer.Option(help="Keep so many for validation.")] = None,
     n_test: Annotated[int | None, typer.Option(help="Keep so many test images.")] = None,
@@ -74,7 +72,7 @@ def images(
 ) -> None:
     """Prepare a data set of natural images: one file of bytes and a table with one row an image.
 
-    Splits, attributes, vectors and clusters are chosen in the section 'images' of the configuration, or by --set.
+    Splits, attributes and clusters are chosen in the section 'images' of the configuration, or by --set.
     """
     from neurocontrast import stages
 

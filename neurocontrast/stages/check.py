@@ -11,11 +11,11 @@ import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, inspect_cohort
 from neurocontrast.data.fitting import fit_preprocessing
-from neurocontrast.data.images.paths import is_image_path
-from neurocontrast.data.images.quality import inspect_images
-from neurocontrast.data.images.splitting import SPLITS
+from neurocontrast.data.natural.checking import inspect_images
+from neurocontrast.data.natural.splitting import SPLITS
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
+from neurocontrast.data.store import is_image_path
 from neurocontrast.exceptions import DataError
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.stages.kinds.kind import check_kind

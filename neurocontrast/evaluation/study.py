@@ -20,27 +20,28 @@ from neurocontrast.evaluation.panels.external import External
 from neurocontrast.evaluation.panels.outlyingness import training_distribution
 from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.results import describe_split, look_at_results, study_summary
+from neurocontrast.evaluation.schema import Evaluation
 from neurocontrast.evaluation.splits.files import split_table
 from neurocontrast.evaluation.summaries import fold_table, metric_summary
 from neurocontrast.evaluation.tables import cohort_table, draw_map, example_scans, map_table, prediction_table
 from neurocontrast.evaluation.voxels import N_COMPONENTS, look_at_voxels, voxel_p_values
 from neurocontrast.progress import SILENT, Progress
 
-__all__ = ["Evaluation", "Study", "plan_study", "run_study"]
+__all__ = ["Study", "StudyResult", "plan_study", "run_study"]
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """Result of an evaluation: a JSON-ready summary, tables by name, and the probe fitted on all scans."""
+class StudyResult:
+    """What a study found: the content of ``evaluation.json``, tables by name, and the probe fitted on all scans."""
 
-    summary: dict[str, Any]
+    evaluation: Evaluation
     tables: dict[str, pd.DataFrame]
     probe: FittedProbe | None = None
 
 
 def run_study(
     study: Study, *, external: External | None = None, encoder: str | None = None, progress: Progress = SILENT
-) -> Evaluation:
+) -> StudyResult:
     """Fit the probes, and compute every table and figure of an evaluation.
 
     Parameters
@@ -67,8 +68,15 @@ def run_study(
     if study.voxels is not None:
         notices += look_at_voxels(figures, study.target.metric_names[0])
     probe = _stored_probe(study, models["embedding"], encoder, inside)
-    figures, tables = figures | found.summary, tables | found.tables
-    return Evaluation(study_summary(study, models, figures, notices), tables, probe)
+    figures, tables = figures | _panel_sections(found.summary), tables | found.tables
+    return StudyResult(study_summary(study, models, figures, notices), tables, probe)
+
+
+def _panel_sections(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return what panels found under the keys of evaluation.json; what has no key of its own stands in ``panels``."""
+    known = {key: value for key, value in summary.items() if key in Evaluation.model_fields}
+    others = {key: value for key, value in summary.items() if key not in known}
+    return known | ({"panels": others} if others else {})
 
 
 def _voxel_figures(study: Study, figures: dict[str, Any], folds: pd.DataFrame) -> dict[str, Any]:

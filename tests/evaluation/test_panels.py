@@ -8,7 +8,7 @@ from neurocontrast.exceptions import ConfigError
 PANEL = """
 import pandas as pd
 
-from neurocontrast.evaluation.notices import Notice
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.panels import Findings, Panel
 from neurocontrast.exceptions import ConfigError
 
@@ -36,8 +36,8 @@ def test_a_new_panel_is_one_new_file(make_cohort, tmp_path, monkeypatch):
     cohort = make_cohort(60)
     result = run_study(plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST)))
     assert result.tables["headcount"]["n"].sum() == 60
-    assert result.summary["headcount"] >= 2  # what earlier panels found is at hand
-    (warning,) = [each for each in result.summary["warnings"] if each["code"] == "headcount"]
-    assert warning["message"] == "2 classes of ['baseline', 'embedding']"
+    assert result.evaluation.panels["headcount"] >= 2  # what earlier panels found is at hand
+    (warning,) = [each for each in result.evaluation.warnings if each.code == "headcount"]
+    assert warning.message == "2 classes of ['baseline', 'embedding']"
     with pytest.raises(ConfigError, match="headcount: counts classes"):
         plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST, target="age"))

@@ -16,9 +16,10 @@ from neurocontrast.evaluation.designs import choose_covariates, kept_columns
 from neurocontrast.evaluation.draws import draw_subjects
 from neurocontrast.evaluation.fitting import features_design
 from neurocontrast.evaluation.intervals import Resamples
-from neurocontrast.evaluation.notices import SITE_ASSOCIATION, Notice
+from neurocontrast.evaluation.notices import SITE_ASSOCIATION
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split, leave_site_out, stratified
 from neurocontrast.evaluation.table import cell_texts, is_number
 from neurocontrast.evaluation.target import MAX_CLASSES as MAX_LEVELS

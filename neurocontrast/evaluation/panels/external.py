@@ -19,12 +19,13 @@ from neurocontrast.evaluation.fixed import look_at_twins
 from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
-from neurocontrast.evaluation.notices import Notice
+from neurocontrast.evaluation.notices import NO_BASELINE
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.groups import site_table
 from neurocontrast.evaluation.panels.outlyingness import measure_external
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.significance import delong_interval, delong_test
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.table import check_rows, is_number, row_names, select_rows, tidy_table
@@ -45,7 +46,6 @@ _SHARED = (
 )
 _TWINS = "The same image on both sides is learned by heart: the figures of the external test set may be too good."
 _ENCODERS = "If the encoders differ, the figures of the external test set mean nothing."
-_NO_BASELINE = "Without a full baseline nobody can say what the scan adds to what was known without it."
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def plan_external(
     names, dropped = _covariates(study, chosen)
     notices += [*found, *leaks]
     notices += [
-        Notice("external_baseline", f"test: the baseline goes without {text}.", _NO_BASELINE) for text in dropped
+        Notice("external_baseline", f"test: the baseline goes without {text}.", NO_BASELINE) for text in dropped
     ]
     excluded = {"not selected by where": len(tidy) - len(kept), f"{target.name} missing": int((~present).sum())}
     excluded = {why: n for why, n in excluded.items() if n}

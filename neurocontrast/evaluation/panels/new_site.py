@@ -22,11 +22,11 @@ from neurocontrast.evaluation.metrics import (
     explain_undefined,
     finite_or_none,
 )
-from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.confounds import site_reading
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probes import Design
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics
 from neurocontrast.exceptions import one_of

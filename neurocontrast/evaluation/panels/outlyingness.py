@@ -19,10 +19,10 @@ from neurocontrast.evaluation.distribution import (
 )
 from neurocontrast.evaluation.draws import draw_subjects
 from neurocontrast.evaluation.fitting import features_design
-from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.new_site import plan_sites_left_out
 from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.table import NO_SITE, cell_texts
 from neurocontrast.seeds import derive_seed

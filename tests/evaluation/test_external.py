@@ -8,8 +8,9 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from neurocontrast.evaluation import EvaluationSettings, plan_external, plan_study, run_study
-from neurocontrast.evaluation.external_results import run_external
 from neurocontrast.evaluation.fitted import fit_on_all
+from neurocontrast.evaluation.panels import PanelInputs
+from neurocontrast.evaluation.panels.external import PANEL
 from neurocontrast.evaluation.significance import delong_interval, delong_test
 from neurocontrast.exceptions import DataError, LeakageError
 from neurocontrast.provenance import subject_digest
@@ -37,9 +38,8 @@ def run(training, test, *, info=RUN, test_info=RUN, **options):
     options = {"test": "others.parquet", **options}
     study = plan_study(*training, settings=EvaluationSettings(**{**FAST, **options}), info=info)
     external = plan_external(study, *test, info=test_info, training_info=info)
-    tested = run_external(external)
-    summary, tables = tested.summary, tested.tables
-    return summary, tables, external
+    found = PANEL.run(PanelInputs(study, {}, external))
+    return found.summary["external"], found.tables, external
 
 
 def codes(external) -> set[str]:
@@ -81,9 +81,9 @@ def test_what_is_tested_externally_changes_nothing_of_the_cross_validation(make_
     alone = run_study(study)
     external = plan_external(study, *with_shared(test), info=RUN, training_info=RUN)
     result = run_study(study, external=external)
-    assert alone.summary["external"] is None
-    assert result.summary["metrics"] == alone.summary["metrics"]
-    assert any("training table too" in warning["message"] for warning in result.summary["warnings"])
+    assert alone.evaluation.content()["external"] is None
+    assert result.evaluation.content()["metrics"] == alone.evaluation.content()["metrics"]
+    assert any("training table too" in warning["message"] for warning in result.evaluation.content()["warnings"])
     scores = result.tables["external_predictions"]["y_score"]
     np.testing.assert_allclose(scores, result.probe.predict(test[1]), atol=1e-6)
     pd.testing.assert_frame_equal(result.tables["predictions"], alone.tables["predictions"])

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.similarity import class_cosines, nearest_cosines, unit_rows
+from neurocontrast.evaluation.panels.similarity import class_cosines, nearest_cosines, unit_rows
 from neurocontrast.exceptions import ConfigError
 
 
@@ -34,7 +34,7 @@ def test_means_and_nearest_equal_a_naive_double_loop():
 def test_blocks_change_nothing(monkeypatch):
     tested, trained = _rows(19, 4, 2), _rows(31, 4, 3)
     whole = nearest_cosines(*tested, *trained, n_classes=4)
-    monkeypatch.setattr("neurocontrast.evaluation.similarity.BLOCK", 4)
+    monkeypatch.setattr("neurocontrast.evaluation.panels.similarity.BLOCK", 4)
     np.testing.assert_allclose(nearest_cosines(*tested, *trained, n_classes=4), whole, atol=1e-6)
 
 
@@ -78,7 +78,7 @@ def test_an_evaluation_tells_separate_classes_from_mixed_ones():
     noise = random.normal(0, 0.2, (60, 4))
     apart = run_study(_study(labels, noise + np.eye(4)[np.arange(60) % 3]))
     mixed = run_study(_study(labels, noise + 1.0))
-    found, other = apart.summary["similarity"], mixed.summary["similarity"]
+    found, other = apart.evaluation.content()["similarity"], mixed.evaluation.content()["similarity"]
     assert found["n"] == 60
     assert found["n_folds"] == 2
     assert found["n_reference"] == 30

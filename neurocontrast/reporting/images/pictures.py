@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from neurocontrast.data.images import is_image_path, split_image_path
+from neurocontrast.data.store import is_image_path, split_image_path
 
 __all__ = ["LARGEST_SIDE", "read_pictures", "store_of"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from neurocontrast.cli.output import Result, show_table
 
 if TYPE_CHECKING:
     from neurocontrast.evaluation import External, Study
+    from neurocontrast.evaluation.schema import Estimate, Evaluation, NewSite
 
 __all__ = [
     "cohort_result",
@@ -66,21 +67,23 @@ def embeddings_result(path: Path) -> Result:
 
 def evaluation_result(folder: Path) -> Result:
     """Return an evaluation's first metric, beside those of the covariates and of the voxels, and the warnings."""
-    summary = _read(folder / "evaluation.json")
-    metric = next(iter(summary["metrics"]), None)
-    sources = {"embedding": "metrics", "covariates only": "baseline", "voxels": "voxels"}
-    found = {
-        name: {"value": _point(figures), "interval": figures.get("interval")}
-        for name, key in sources.items()
-        if metric and (figures := (summary.get(key) or {}).get(metric))
+    from neurocontrast.evaluation.schema import read_evaluation
+
+    read = read_evaluation(folder)
+    metric = next(iter(read.metrics), "")
+    sources = {"embedding": read.metrics, "covariates only": read.baseline, "voxels": read.voxels}
+    found: dict[str, dict[str, Any]] = {
+        name: {"value": each.mean if each.pooled is None else each.pooled, "interval": each.interval}
+        for name, section in sources.items()
+        if (each := section.get(metric)) is not None
     }
-    level = (summary.get("bootstrap") or {}).get("confidence_level", 0.95)
+    level = read.bootstrap.level or 0.95
     rows = [{"": name, f"{metric} [{level:.0%} interval]": _figure(**each)} for name, each in found.items()]
-    n = len(summary["warnings"])
+    n = len(read.warnings)
     warnings = [f"{n} warning{'' if n == 1 else 's'}: read them in the report."] if n else []
-    facts = {"target": summary["target"], "metric": metric, "models": found, "n_warnings": n}
-    notes = [*new_site_lines(summary), *warnings, f"Next: neurocontrast report {folder}"]
-    return Result(facts, f"{summary['target']}, {summary['splits']}", pd.DataFrame(rows), notes, folder)
+    facts = {"target": read.target, "metric": metric, "models": found, "n_warnings": n}
+    notes = [*new_site_lines(read), *warnings, f"Next: neurocontrast report {folder}"]
+    return Result(facts, f"{read.target}, {read.splits}", pd.DataFrame(rows), notes, folder)
 
 
 def prediction_result(path: Path) -> Result:
@@ -146,33 +149,33 @@ def show_plan(study: Study, external: External | None) -> None:
         show_table(cohort_table(tested, external.study.target.subset(rows)), title=title, more="sites")
 
 
-def new_site_lines(summary: Mapping[str, Any]) -> Iterator[str]:
+def new_site_lines(evaluation: Evaluation) -> Iterator[str]:
     """Yield lines about unseen sites and scans outside; none about what was not asked for."""
-    block = summary.get("new_site")
+    block = evaluation.new_site
     if block is not None:
-        yield from (_error_line(block, model) for model in block["models"] if model != "baseline")
-    elif summary.get("new_site_note") and summary.get("splits") != "fixed":
-        yield f"New site: not measured: {summary['new_site_note']}."
-    external = summary.get("external") or {}
-    for name, found in (("Scans", summary.get("outlyingness")), ("External scans", external.get("outlyingness"))):
-        if found:
-            yield f"{name} outside the training distribution: {found['n_outside']} of {found['n']}."
+        yield from (_error_line(block, model) for model in block.models if model != "baseline")
+    elif evaluation.new_site_note and evaluation.splits != "fixed":
+        yield f"New site: not measured: {evaluation.new_site_note}."
+    external = None if evaluation.external is None else evaluation.external.outlyingness
+    for name, found in (("Scans", evaluation.outlyingness), ("External scans", external)):
+        if found is not None:
+            yield f"{name} outside the training distribution: {found.n_outside} of {found.n}."
 
 
-def _error_line(block: Mapping[str, Any], model: str) -> str:
-    metric = block["metric"]
-    home, unseen = (block[where][model][metric] for where in ("home", "unseen"))
+def _error_line(block: NewSite, model: str) -> str:
+    metric = block.metric or ""
+    home, unseen = block.home[model][metric], block.unseen[model][metric]
     named = metric if model == "embedding" else f"{metric} {model}"
     line = f"New site: {named} {_ends(home)} at known sites, {_ends(unseen)} at unseen ones"
     error = _CLOSE.get(metric, metric)
-    ratio = block["ratio"][model].get(error)
-    if ratio is not None and ratio["value"] is not None:
+    ratio = block.ratio[model].get(error)
+    if ratio is not None and ratio.value is not None:
         line += f"; {'' if error == metric else f'{error} '}{_ends(ratio)} times as large"
-    return f"{line} ({block['n_sites']} sites left out)."
+    return f"{line} ({block.n_sites} sites left out)."
 
 
-def _ends(figure: Mapping[str, Any]) -> str:
-    return _figure(figure["value"], [figure["low"], figure["high"]])
+def _ends(figure: Estimate) -> str:
+    return _figure(figure.value, [figure.low, figure.high])
 
 
 def _figure(value: float | None, interval: Sequence[float | None] | None) -> str:
@@ -180,11 +183,6 @@ def _figure(value: float | None, interval: Sequence[float | None] | None) -> str
         return "not defined"
     low, high = interval or (None, None)
     return f"{value:.3g}" if low is None or high is None or low != low else f"{value:.3g} [{low:.3g}, {high:.3g}]"
-
-
-def _point(figures: Mapping[str, Any]) -> float | None:
-    pooled: float | None = figures.get("pooled")
-    return figures.get("mean") if pooled is None else pooled
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.designs import kept_columns
-from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.probes import MIN_INNER_SITES, site_inner_folds
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.table import IDENTIFIERS, cell_texts, is_number
@@ -127,7 +127,8 @@ def look_at_adjustment(
             f"inner_splits=leave-site-out: {short} of {len(splits)} training folds have fewer than {MIN_INNER_SITES} "
             "sites that can be left out with every class to fit on; their inner folds are dealt by subject instead."
         )
-        found.append(Notice("inner_splits_dealt", text))
+        explanation = "There the penalty was chosen for people of known sites, as it is by default."
+        found.append(Notice("inner_splits_dealt", text, explanation))
     return found
 
 
@@ -141,12 +142,16 @@ def _look_at_recentring(table: pd.DataFrame, target: Target, settings: Evaluatio
         + f"A true difference of sites in {target.name} is taken out too, and no unlabelled scan can tell it from a "
         f"scanner's: predictions at a new site lie around the training mean. {_site_means(table, target)}"
     )
-    found = [Notice("recentred", text)]
+    explanation = (
+        "The figures hold for batches of scans of a site, not for a scan that comes alone, and a site whose people "
+        "differ from the others is made to look like them."
+    )
+    found = [Notice("recentred", text, explanation)]
     counts = table.groupby("site")["subject_id"].nunique()
     few = [f"{site} {n}" for site, n in counts.items() if n < FEW_SUBJECTS]
     if few:
         text = f"fewer than {FEW_SUBJECTS} subjects at {', '.join(few[:8])}: their mean is mostly theirs."
-        found.append(Notice("recentred_small_site", f"recentre=site: {text}"))
+        found.append(Notice("recentred_small_site", f"recentre=site: {text}", explanation))
     return found
 
 

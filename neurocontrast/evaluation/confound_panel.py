@@ -26,9 +26,10 @@ from neurocontrast.evaluation.dependence import (
 )
 from neurocontrast.evaluation.designs import kept_columns
 from neurocontrast.evaluation.fitting import features_design
-from neurocontrast.evaluation.notices import SITE_ASSOCIATION, Notice
+from neurocontrast.evaluation.notices import SITE_ASSOCIATION
 from neurocontrast.evaluation.openbhb import openbhb_score
 from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.table import cell_texts, is_number
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_generator
@@ -141,7 +142,10 @@ def look_at_confounds(study: Study, readings: pd.DataFrame) -> list[Notice]:
         )
     else:
         told += " Whether that carries the result, splits=leave-site-out tells."
-    return [Notice("site_predictable", told)]
+    explanation = (
+        "A model can use the scanner where sites differ in the target. See Confounds, and the result site by site."
+    )
+    return [Notice("site_predictable", told, explanation)]
 
 
 def site_reading(readings: pd.DataFrame | None) -> pd.Series | None:

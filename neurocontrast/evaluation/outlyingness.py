@@ -21,8 +21,8 @@ from neurocontrast.evaluation.distribution import (
     neighbour_percentiles,
 )
 from neurocontrast.evaluation.fitting import features_design
-from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.table import NO_SITE, cell_texts
 from neurocontrast.progress import Progress
@@ -249,4 +249,8 @@ def _summary(table: pd.DataFrame, study: Study, reference: str, why_not: list[st
 
 def _look_at(summary: dict[str, Any], code: str, prefix: str = "") -> list[Notice]:
     found = outside_message(summary["n_outside"], summary["n"], summary["threshold_percentile"], summary["by_site"])
-    return [] if found is None else [Notice(code, prefix + found)]
+    explanation = (
+        "Do not trust the number for these scans: the model gives one wherever they lie, but it learned from nothing "
+        "like them. They count in the figures below. See “Scans unlike those it learned from”."
+    )
+    return [] if found is None else [Notice(code, prefix + found, explanation)]

@@ -17,7 +17,7 @@ def test_an_evaluation_ends_with_its_metric_beside_the_baselines(study):
     summary = json.loads((study.folder / "EVAL" / "evaluation.json").read_text(encoding="utf-8"))
     found = evaluation_result(study.folder / "EVAL")
     assert found.facts["models"]["embedding"]["value"] == summary["metrics"]["auc"]["pooled"]
-    assert found.facts["models"]["covariates only"]["interval"] == summary["baseline"]["auc"]["interval"]
+    assert list(found.facts["models"]["covariates only"]["interval"]) == summary["baseline"]["auc"]["interval"]
     assert found.facts["n_warnings"] == len(summary["warnings"])
     low, high = summary["metrics"]["auc"]["interval"]
     assert f"[{low:.3g}, {high:.3g}]" in found.table.to_string()

@@ -23,7 +23,7 @@ def plan(cohort, **options):
 
 
 def auc(cohort, **options) -> float:
-    return run_study(plan(cohort, **options)).summary["metrics"]["auc_within_fold"]["pooled"]
+    return run_study(plan(cohort, **options)).evaluation.content()["metrics"]["auc_within_fold"]["pooled"]
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_a_label_that_is_only_the_site_is_gone_with_the_site(coded_by_site):
 def test_what_is_in_the_brain_stays(make_cohort):
     cohort = make_cohort(180, site=2.0)
     assert auc(cohort, harmonise="combat") > 0.9
-    age = run_study(plan(make_cohort(150, age=2.0, site=1.0), target="age", harmonise="combat")).summary
+    age = run_study(plan(make_cohort(150, age=2.0, site=1.0), target="age", harmonise="combat")).evaluation.content()
     assert age["metrics"]["r2"]["pooled"] > 0.6
     assert age["confounds"]["harmonise_preserve"] == ["sex"]
 
@@ -98,9 +98,9 @@ def test_what_is_in_the_brain_stays(make_cohort):
 def test_how_features_were_adjusted_is_written_and_no_probe_is_stored(make_cohort):
     result = run_study(plan(make_cohort(90), harmonise="combat", residualise=("sex",)))
     assert result.probe is None
-    assert result.summary["confounds"]["harmonise"] == "combat"
-    assert result.summary["confounds"]["harmonise_preserve"] == ["age", "sex"]
-    assert result.summary["confounds"]["residualise"] == ["sex"]
+    assert result.evaluation.content()["confounds"]["harmonise"] == "combat"
+    assert result.evaluation.content()["confounds"]["harmonise_preserve"] == ["age", "sex"]
+    assert result.evaluation.content()["confounds"]["residualise"] == ["sex"]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def evaluate(table, features, **options):
 
 
 def mae_of(result, where, model="embedding"):
-    return result.summary["new_site"][where][model]["mae"]["value"]
+    return result.evaluation.content()["new_site"][where][model]["mae"]["value"]
 
 
 def test_a_shift_of_the_features_is_undone_at_a_site_that_was_never_seen():
@@ -59,7 +59,7 @@ def test_a_shift_of_the_features_is_undone_at_a_site_that_was_never_seen():
     assert mae_of(result, "home") < 3.5
     assert mae_of(result, "unseen") > 2 * mae_of(result, "home")
     assert mae_of(result, "unseen", "recentred") < 1.4 * mae_of(result, "home")
-    assert result.summary["new_site"]["models"] == ["embedding", "recentred", "baseline"]
+    assert result.evaluation.content()["new_site"]["models"] == ["embedding", "recentred", "baseline"]
 
 
 def test_without_a_shift_recentring_costs_little():
@@ -73,7 +73,7 @@ def test_a_true_difference_in_the_target_is_lost_and_the_notice_has_the_numbers(
     last = result.tables["new_sites"].set_index(["site", "model"]).loc["s3"]
     assert abs(last.loc["embedding", "bias"]) < 8
     assert last.loc["recentred", "bias"] == pytest.approx(-25, abs=6)
-    told = next(each["message"] for each in result.summary["warnings"] if each["code"] == "recentred")
+    told = next(each["message"] for each in result.evaluation.content()["warnings"] if each["code"] == "recentred")
     assert "transductive" in told
     assert f"{table.loc[table['site'] == 's3', 'age'].mean():.1f} at s3" in told
 
@@ -180,4 +180,4 @@ def test_a_scan_without_a_site_cannot_be_recentred():
 
 def test_permutations_go_through_the_same_procedure():
     result = evaluate(*scans(90, n_sites=3), recentre="site", n_permutations=9, n_folds=3, new_site=False)
-    assert result.summary["permutation"]["p_values"]["mae"] == pytest.approx(0.1)
+    assert result.evaluation.content()["permutation"]["p_values"]["mae"] == pytest.approx(0.1)

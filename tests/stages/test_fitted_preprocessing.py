@@ -14,8 +14,7 @@ from neurocontrast.data import fit_preprocessing, read_cohort, split_by_subject
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, DataError
-from neurocontrast.stages import check
-from neurocontrast.stages import brain_volumes
+from neurocontrast.stages import brain_volumes, check
 from neurocontrast.transforms import Preprocessing, load_volume
 
 ASKED = ("data.normalise=histogram", "data.common_view=cohort", "data.erode_mm=10", "data.cache_dtype=float32")

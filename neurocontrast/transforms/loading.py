@@ -73,7 +73,8 @@ class LoadScand(MapTransform):
     """Load scans, and refuse by name what is no usable volume.
 
     A ``.nii``, ``.nii.gz``, ``.mgz`` or ``.npy`` file becomes a `monai.data.MetaTensor` of shape (1, D, H, W),
-    float32, with its axes as they are stored and the affine of its header. Axes of length 1 before or behind the volume are dropped.
+    float32, with its axes as they are stored and the affine of its header. Axes of length 1 before or behind the
+    volume are dropped.
 
     Parameters
     ----------

@@ -20,8 +20,8 @@ from neurocontrast.files import check_writable
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.stages.kinds import Kind, intake_of_run, kind_of_run
+from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
 from neurocontrast.stages.run_folder import read_metrics, read_provenance, read_simulation
-from neurocontrast.stages.sharing import after_first, is_run_elsewhere, sharing
 
 __all__ = ["embed"]
 

@@ -26,7 +26,7 @@ from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator
 from neurocontrast.stages.kinds import intake_of_run, volumes_of_run
 from neurocontrast.stages.kinds.volumes import VolumeIntake
-from neurocontrast.stages.sharing import after_first, is_run_elsewhere, sharing
+from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
 from neurocontrast.transforms.grids import Grid
 
 __all__ = ["explain"]

@@ -20,6 +20,7 @@ from neurocontrast.files import digest_of_file
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.stages.kinds import Kind, kind_of
 from neurocontrast.stages.preparation import Parts, prepare
+from neurocontrast.stages.processes import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.stages.run_folder import (
     check_can_continue,
     check_new,
@@ -30,7 +31,6 @@ from neurocontrast.stages.run_folder import (
     start_run,
 )
 from neurocontrast.stages.run_lock import hold
-from neurocontrast.stages.sharing import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.training import accelerator_of, check_loggers, fit, launch
 from neurocontrast.training.distributed import leave
 from neurocontrast.training.interruption import suspending

@@ -18,7 +18,7 @@ from neurocontrast.data.quality import doubts_about, doubts_about_images, inspec
 from neurocontrast.data.store import is_image_path
 from neurocontrast.exceptions import DataError
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.stages.kinds.kind import check_kind
+from neurocontrast.stages.image_source import check_kind
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["CheckReport", "check", "summarise"]

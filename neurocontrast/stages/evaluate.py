@@ -77,9 +77,8 @@ def evaluate(
     Path
         The folder: ``evaluation.json``, ``predictions.tsv``, ``folds.tsv``, ``sites.tsv`` and more.
     """
-    given = (
-        ({} if settings is None else settings.model_dump()) | ({} if target is None else {"target": target}) | options
-    )
+    given = options if target is None else {**options, "target": target}
+    given = given if settings is None else {**settings.model_dump(), **given}
     chosen = settings_from(EvaluationSettings, given, source="evaluation")
     folder = Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")

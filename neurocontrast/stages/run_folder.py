@@ -16,7 +16,7 @@ from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import check_writable, write_json
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
-from neurocontrast.stages.kinds import Intake
+from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.stages.run_lock import LOCK
 from neurocontrast.training.state import epochs_of, newest_checkpoint
 
@@ -176,8 +176,8 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     return content
 
 
-def read_preprocessing(folder: Path, intake: Intake) -> Intake | None:
-    """Return an intake with what a run has fitted its own to when it began; None for a run that fitted nothing."""
+def read_preprocessing(folder: Path, source: ImageSource) -> ImageSource | None:
+    """Return a source with the preprocessing that a run fitted when it began; None for a run that recorded none."""
     contract = read_provenance(folder).get("preprocessing")
     if contract is None:
         return None
@@ -185,7 +185,7 @@ def read_preprocessing(folder: Path, intake: Intake) -> Intake | None:
     if not isinstance(contract, dict):
         raise CheckpointError(f"{path}: 'preprocessing' must be a section of keys. Copy the run again.")
     try:
-        return intake.as_it_was(contract)
+        return source.as_in_run({"preprocessing": contract})
     except DataError as error:
         raise CheckpointError(f"{path}: {error}") from error
 

@@ -11,7 +11,6 @@ import pandas as pd
 import yaml
 from sklearn.base import BaseEstimator
 
-from neurocontrast.config.messages import settings_from
 from neurocontrast.embedding.table import Embeddings, read_embeddings
 from neurocontrast.evaluation import (
     EvaluationSettings,
@@ -32,6 +31,7 @@ from neurocontrast.evaluation.settings import PROBES
 from neurocontrast.files import atomic_folder, check_output_folder, digest_of_file, write_json, write_table, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.settings import settings_from
 from neurocontrast.stages.voxels import with_voxels
 
 __all__ = ["evaluate"]

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from neurocontrast.config.messages import settings_from
 from neurocontrast.data.simulation import SimulationSettings, write_cohort
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.settings import settings_from
 
 __all__ = ["simulate"]
 

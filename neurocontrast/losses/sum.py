@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Self
 
+from pydantic import Field, PlainValidator, ValidationInfo, model_validator
 from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.kernels import Kernel, Kind, Metadata
-from neurocontrast.losses.objective import Objective, check_number
+from neurocontrast.losses.objective import LossSettings, Objective
+from neurocontrast.losses.registry import read_objective
+from neurocontrast.settings import NonNegative
 
 __all__ = ["SumOfObjectives"]
+
+_Name = Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")]
+
+
+def _single(given: Any, info: ValidationInfo) -> Any:
+    return read_objective(given, from_json=info.mode == "json", sums=False)
 
 
 class SumOfObjectives(nn.Module):
@@ -41,6 +52,22 @@ class SumOfObjectives(nn.Module):
     ['age', 'site']
     """
 
+    class Settings(LossSettings):
+        """The keys of a configuration."""
+
+        objectives: Annotated[dict[_Name, Annotated[Any, PlainValidator(_single)]], Field(min_length=1)]
+        weights: dict[str, NonNegative] = Field(default_factory=dict)
+
+        @model_validator(mode="after")
+        def _known(self) -> Self:
+            for name in self.weights:
+                if name not in self.objectives:
+                    raise ValueError(
+                        f"weights must be by the objectives' names, {one_of(self.objectives)}, got '{name}'."
+                        f"{suggestion(name, self.objectives)}"
+                    )
+            return self
+
     def __init__(self, objectives: Mapping[str, Objective], *, weights: Mapping[str, float] | None = None) -> None:
         super().__init__()
         weights = weights or {}
@@ -58,9 +85,10 @@ class SumOfObjectives(nn.Module):
                     f"{suggestion(name, objectives)}"
                 )
         self.objectives = nn.ModuleDict(objectives)
-        self.weights = {
-            name: check_number(f"weights['{name}']", weights.get(name, 1.0), at_least=0.0) for name in objectives
-        }
+        self.weights = {name: float(weights.get(name, 1.0)) for name in objectives}
+        for name, weight in self.weights.items():
+            if not 0 <= weight < math.inf:
+                raise ConfigError(f"weights['{name}'] must be a number of at least 0, got {weight!r}.")
         _ = self.columns
 
     @property

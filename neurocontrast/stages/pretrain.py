@@ -17,9 +17,11 @@ from neurocontrast.data import Cohort
 from neurocontrast.encoders import save_encoder
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import digest_of_file
+from neurocontrast.losses.registry import describe_objective
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.stages.preparation import Parts, prepare
+from neurocontrast.stages.processes import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.stages.run_folder import (
     check_can_continue,
     check_new,
@@ -30,7 +32,6 @@ from neurocontrast.stages.run_folder import (
     start_run,
 )
 from neurocontrast.stages.run_lock import hold
-from neurocontrast.stages.sharing import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.stages.sources import source_of
 from neurocontrast.training import accelerator_of, check_loggers, fit, launch
 from neurocontrast.training.distributed import leave
@@ -280,7 +281,7 @@ def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
     return {
         **parts.source.contract(),
         "augment": settings.augment.model_dump(mode="json"),
-        "objective": settings.objective.model_dump(mode="json"),
+        "objective": describe_objective(settings.objective),
         "seed": settings.seed,
         "epochs": settings.training.epochs,
         "n_training_scans": len(parts.data.training_rows),

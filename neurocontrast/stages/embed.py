@@ -20,8 +20,8 @@ from neurocontrast.files import check_writable
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.stages.image_source import ImageSource
+from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
 from neurocontrast.stages.run_folder import read_metrics, read_provenance, read_simulation
-from neurocontrast.stages.sharing import after_first, is_run_elsewhere, sharing
 from neurocontrast.stages.sources import source_of_run
 
 __all__ = ["embed"]

@@ -25,7 +25,7 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator
 from neurocontrast.stages.brain_volumes import BrainVolumes
-from neurocontrast.stages.sharing import after_first, is_run_elsewhere, sharing
+from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
 from neurocontrast.stages.sources import brains_of_run
 from neurocontrast.transforms.grids import Grid
 

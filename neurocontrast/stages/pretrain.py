@@ -21,6 +21,7 @@ from neurocontrast.losses.registry import describe_objective
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.stages.preparation import Parts, prepare
+from neurocontrast.stages.processes import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.stages.run_folder import (
     check_can_continue,
     check_new,
@@ -31,7 +32,6 @@ from neurocontrast.stages.run_folder import (
     start_run,
 )
 from neurocontrast.stages.run_lock import hold
-from neurocontrast.stages.sharing import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.stages.sources import source_of
 from neurocontrast.training import accelerator_of, check_loggers, fit, launch
 from neurocontrast.training.distributed import leave

@@ -39,7 +39,7 @@ from neurocontrast.evaluation.splits import (
     splits_from_cv,
     stratified,
 )
-from neurocontrast.evaluation.splits.files import splits_from_table
+from neurocontrast.evaluation.splits.by_file import splits_from_table
 from neurocontrast.evaluation.table import row_names
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.units import Units, choose_units

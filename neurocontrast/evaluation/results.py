@@ -16,7 +16,7 @@ from neurocontrast.evaluation.own_estimator import describe_own
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.schema import Evaluation, Notice, compose_evaluation
 from neurocontrast.evaluation.splits import parts_of
-from neurocontrast.evaluation.splits.files import split_table
+from neurocontrast.evaluation.splits.by_file import split_table
 from neurocontrast.files import digest_of
 
 __all__ = ["describe_split", "look_at_results", "study_summary"]

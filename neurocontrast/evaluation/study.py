@@ -27,7 +27,7 @@ from neurocontrast.evaluation.results import describe_split, look_at_results, st
 from neurocontrast.evaluation.schema import Evaluation
 from neurocontrast.evaluation.sensitive import read_sensitive
 from neurocontrast.evaluation.similarity import measure_similarity
-from neurocontrast.evaluation.splits.files import split_table
+from neurocontrast.evaluation.splits.by_file import split_table
 from neurocontrast.evaluation.summaries import fold_table, metric_summary
 from neurocontrast.evaluation.tables import cohort_table, draw_map, example_scans, map_table, prediction_table
 from neurocontrast.evaluation.voxels import N_COMPONENTS, look_at_voxels, voxel_p_values

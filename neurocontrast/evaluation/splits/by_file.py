@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.splits.fold import Split, parts_of
+from neurocontrast.evaluation.splits.split import Split, parts_of
 from neurocontrast.evaluation.table import cell_texts, row_names
 from neurocontrast.exceptions import DataError, LeakageError, one_of, suggestion
 

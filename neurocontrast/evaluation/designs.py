@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import clone
 
-from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.rows import cell_texts
+from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.transformers import ComBat, CovariateEncoder, Residualiser, SiteRecentring
 from neurocontrast.evaluation.transformers.side_columns import SideColumnTransformer
@@ -50,7 +50,7 @@ class FeatureDesign:
     """The embedding; `steps` are fitted on the training rows alone, in inner folds too, and see no label."""
 
     features: npt.NDArray[np.floating]
-    table: pd.DataFrame
+    table: pd.DataFrame = field(default_factory=pd.DataFrame)
     steps: tuple[SideColumnTransformer, ...] = ()
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:

@@ -47,8 +47,7 @@ def import_estimator(path: str) -> BaseEstimator:
 
 
 def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
-    """Return an estimator from an instance, a class, or a function of no argument that makes one.
-    """
+    """Return an estimator from an instance, a class, or a function of no argument that makes one."""
     made = given
     if isinstance(given, type) or (callable(given) and not hasattr(given, "fit")):
         try:
@@ -71,8 +70,7 @@ def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
 
 
 def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str) -> None:
-    """Refuse a regressor for classes, a classifier for numbers, and a classifier that gives nothing to rank by.
-    """
+    """Refuse a regressor for classes, a classifier for numbers, and a classifier that gives nothing to rank by."""
     name, kind = describe_own(estimator)[0], _kind(estimator)
     continuous = target.kind == "continuous"
     if continuous and kind not in (None, "regressor"):
@@ -118,5 +116,6 @@ def _kind(estimator: BaseEstimator) -> str | None:
 
 
 def shorten(error: Exception) -> str:
+    """Return an error on one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:300]}{' …' if len(text) > 300 else ''}"

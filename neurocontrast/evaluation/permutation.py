@@ -5,7 +5,7 @@ the site, labels say nothing of the features", although folds were dealt by labe
 changes neither who is in which fold nor how many of each class are, so the dealt folds are as probable for the
 exchanged labels as for the true ones (a restricted permutation test, conditional on the folds). All permutations then
 share their training sets, and with these standardisation, axes and matrix products, which makes a thousand of them
-cheap. Where sites are too small for that, folds are dealt anew for labels exchanged within site: exact as well, and slow.
+cheap. Where sites are too small for that, folds are dealt anew for labels exchanged within site: exact too, and slow.
 """
 
 from __future__ import annotations

@@ -306,7 +306,7 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
         others = [name for name in probe_names() if getattr(get_probe(name), fits)]
         raise ConfigError(
             f"probe: '{settings.probe}' is not for a {kind} target, and '{target.name}' is {kind}. Use "
-            f"{', '.join(others)}, or auto."
+            f"{', '.join(others[:-1])} or {others[-1]}, or auto."
         )
     if settings.clip and not continuous:
         raise ConfigError(f"clip: is for numbers, and '{target.name}' has classes. Leave clip out.")

@@ -45,6 +45,7 @@ MIN_STORED_SUBJECTS = 5
 _DESCRIPTION, _ARRAYS = "probe.json", "probe.npz"
 _FORMAT, _FORMAT_RECENTRED = 1, 2
 """The second, so that an earlier version does not apply a recentred probe to features as they are."""
+_LINEAR = ("mean", "scale", "coefficients", "intercept", "shares")
 _GEOMETRY = ("centres", "scale", "axes", "variances", "remainder", "usual")
 
 
@@ -175,7 +176,7 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     recompute them.
     """
     folder = Path(folder)
-    arrays = {name: getattr(probe, name) for name in ("mean", "scale", "coefficients", "intercept", "shares")}
+    arrays = {name: getattr(probe, name) for name in _LINEAR}
     parts: dict[str, Any] = {}
     if probe.platt is not None:
         arrays |= {"platt_slope": np.array(probe.platt[0]), "platt_biases": probe.platt[1]}
@@ -273,14 +274,10 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
         q = len(columns)
         shapes = {"shifts": (len(sites), p), "centre": (p,), "scale": (p,), "coefficients": (q, p), "means": (q,)}
         recentring = restore_recentring(sites, _part(arrays, "recentring", shapes, folder, "recentring"), columns)
-    return FittedProbe(
-        **{name: getattr(about, name) for name in ("name", "target", "kind", "classes", "strength", "threshold",
-                                                   "encoder", "trained_on", "n_scans", "limits")},
-        **{name: arrays[name] for name in ("mean", "scale", "coefficients", "intercept", "shares")},
-        platt=(float(arrays["platt_slope"]), arrays["platt_biases"]) if "platt_slope" in arrays else None,
-        recentring=recentring,
-        distribution=distribution,
-    )  # fmt: skip
+    stored: dict[str, Any] = {name: arrays[name] for name in _LINEAR}
+    stored |= about.model_dump(exclude={"format", "arrays", "distribution", "recentring"})
+    platt = (float(arrays["platt_slope"]), arrays["platt_biases"]) if "platt_slope" in arrays else None
+    return FittedProbe(**stored, platt=platt, recentring=recentring, distribution=distribution)
 
 
 def _recentring(study: Study) -> SiteRecentring | None:

@@ -92,9 +92,7 @@ def inner_folds(
     return _teachable(target, train, [(train[fold_of != fold], train[fold_of == fold]) for fold in range(n_folds)])
 
 
-def site_inner_folds(
-    target: Target, train: Rows, subjects: Texts, sites: Texts
-) -> list[tuple[Rows, Rows]]:
+def site_inner_folds(target: Target, train: Rows, subjects: Texts, sites: Texts) -> list[tuple[Rows, Rows]]:
     """Split training rows so that each fold tries the penalty on sites that it has not fitted; none from too few.
 
     Ten groups of sites where there are more. A subject that was at a site of the group too is not fitted on. From

@@ -12,8 +12,8 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state, column_or_1d, indexable
 from sklearn.utils.multiclass import type_of_target
 
-from neurocontrast.evaluation.splits.split import Split
 from neurocontrast.evaluation.rows import NO_SITE, cell_texts
+from neurocontrast.evaluation.splits.split import Split
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_generator
@@ -108,7 +108,7 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
             raise DataError("y: SiteStratifiedGroupKFold needs the target of each row, found None.")
         indexable(X, y, groups, sites)
         values = column_or_1d(y)
-        owners, places = _subjects_and_sites(groups, sites, splitter=type(self).__name__)
+        owners, places = subjects_and_sites(groups, sites, splitter=type(self).__name__)
         n_subjects = len(set(owners))
         if n_subjects < self.n_splits:
             raise DataError(f"n_splits: {self.n_splits} folds need as many subjects, found {n_subjects}.")
@@ -167,7 +167,7 @@ class LeaveSiteOut(BaseCrossValidator):
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None) -> int:
         """Return the number of sites; `X` and `y` are not looked at."""
         del X, y
-        return len(set(_subjects_and_sites(groups, sites, splitter=type(self).__name__)[1]))
+        return len(set(subjects_and_sites(groups, sites, splitter=type(self).__name__)[1]))
 
     def split(self, X: Any, y: Any = None, groups: Any = None, sites: Any = None) -> Iterator[tuple[Rows, Rows]]:
         """Yield the rows of training and of test, site after site.
@@ -187,7 +187,7 @@ class LeaveSiteOut(BaseCrossValidator):
             If a row has no subject or no site (it could belong to the site held out), or there is one site only.
         """
         indexable(X, y, groups, sites)
-        owners, places = _subjects_and_sites(groups, sites, splitter=type(self).__name__)
+        owners, places = subjects_and_sites(groups, sites, splitter=type(self).__name__)
         for split in leave_site_out(places, owners, names=[f"row {row}" for row in range(len(owners))]):
             yield split.train, split.test
 
@@ -280,7 +280,7 @@ def group_sites(places: npt.NDArray[np.generic], n_groups: int) -> Rows:
     return group_of[np.searchsorted(names, places)]
 
 
-def _subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[npt.NDArray[np.object_], list[str | None]]:
+def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[npt.NDArray[np.object_], list[str | None]]:
     """Return the subject of each row, and its site or None where that is missing."""
     if groups is None:
         raise DataError(

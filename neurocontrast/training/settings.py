@@ -26,7 +26,7 @@ class TrainingSettings(Settings):
         Scans a batch, at most: an epoch's scans are divided into batches of nearly equal size.
     micro_batch_size : int or None
         Scans that pass the encoder together; the loss is still that of the whole batch, and so is its
-        gradient (see ``training/largebatch.py``). Memory depends on this, not on `batch_size`; time
+        gradient (see ``training/steps.py``). Memory depends on this, not on `batch_size`; time
         grows by a third to a half. None: the whole batch at once.
     sampling : {'shuffle', 'site-balanced', 'metadata-balanced'}
         Which scans make a batch. ``shuffle``: each once an epoch, in random order. ``site-balanced``: as

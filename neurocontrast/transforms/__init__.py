@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.checks import CheckFieldOfViewd, CheckVariesd
     from neurocontrast.transforms.compose import brain_transforms, load_volume
     from neurocontrast.transforms.described import build_transforms
-    from neurocontrast.transforms.loading import IsalNibabelReader, LoadScand
+    from neurocontrast.transforms.loading import LoadScand
     from neurocontrast.transforms.natural.settings import ImageAugmentSettings
     from neurocontrast.transforms.natural.views import RandImageViewd
     from neurocontrast.transforms.normalising import (
@@ -41,7 +41,7 @@ _PLACES = {
     "brain": ["KeepBraind", "MarkBraind"],
     "checks": ["CheckFieldOfViewd", "CheckVariesd"],
     "compose": ["brain_transforms", "load_volume"],
-    "loading": ["IsalNibabelReader", "LoadScand"],
+    "loading": ["LoadScand"],
     "natural.settings": ["ImageAugmentSettings"],
     "natural.views": ["RandImageViewd"],
     "normalising": [

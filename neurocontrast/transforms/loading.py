@@ -1,4 +1,4 @@
-"""Scans from files: one reader, which refuses by name what is no usable volume, for MONAI's loader and for ours."""
+"""Scans from files: one reader, which refuses by name what is no usable volume."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 import math
 import os
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,13 @@ import numpy as np
 import numpy.typing as npt
 from isal import igzip, isal_zlib
 from monai.config import KeysCollection
-from monai.data import NibabelReader
-from monai.utils import ensure_tuple
 from nibabel.affines import voxel_sizes
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.transforms.images import EachImage, centred, in_memory_order, times, to_image
 from neurocontrast.transforms.preprocessing import N_VOXELS_MIN, SPACING_LIMITS_MM
 
-__all__ = ["IsalNibabelReader", "LoadScand", "Scan", "ScanHeader", "read_scan", "read_scan_header"]
+__all__ = ["LoadScand", "Scan", "ScanHeader", "read_scan", "read_scan_header"]
 
 _GZIP = b"\x1f\x8b"
 _TILT_WARNED_DEGREES = 20.0
@@ -37,35 +34,6 @@ _NIFTI = {
     for order in ("little", "big")
     for size, of_version in ((348, nib.Nifti1Image), (540, nib.Nifti2Image))
 }
-
-
-class IsalNibabelReader(NibabelReader):
-    """Read NIfTI files as MONAI's `NibabelReader` does, decompressing ``.nii.gz`` with ISA-L.
-
-    Voxels, metadata and parameters are those of `NibabelReader`. The whole file is decompressed at once, so that its
-    checksum is verified.
-
-    Raises
-    ------
-    DataError
-        Where a file is empty or not a NIfTI image.
-
-    Examples
-    --------
-    >>> from monai.transforms import LoadImaged
-    >>> load = LoadImaged("image", reader=IsalNibabelReader, ensure_channel_first=True)
-    """
-
-    def read(self, data: Any, **kwargs: Any) -> Any:
-        """Return the nibabel image of a file, or a list of those of several files."""
-        self.filenames: Sequence[Any] = ensure_tuple(data)
-        images = [self._read_one(str(name), **{**self.kwargs, **kwargs}) for name in self.filenames]
-        return images if len(images) > 1 else images[0]
-
-    def _read_one(self, name: str, **kwargs: Any) -> Any:
-        with open(name, "rb") as stream:
-            is_compressed = stream.read(len(_GZIP)) == _GZIP
-        return _nifti(name) if is_compressed and not kwargs and not self.to_gpu else nib.load(name, **kwargs)
 
 
 class LoadScand(EachImage):

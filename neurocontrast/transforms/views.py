@@ -80,7 +80,6 @@ class TwoViews:
             ) from error
         self.seed = seed
         self._batch = self.transform.batch if isinstance(self.transform, BatchTransform) else None
-        self._state = np.random.RandomState()
         self._tried = False
 
     def __call__(self, images: Tensor, names: Sequence[str], *, epoch: int) -> tuple[Tensor, Tensor]:
@@ -156,11 +155,8 @@ class TwoViews:
             made.copy_(found.clone() if shared else found)
 
     def _seeded(self, seed: int) -> Any:
-        """Return the transform in the state that ``set_random_state(seed=seed)`` leaves."""
-        if isinstance(self.transform, Compose):
-            self._state.seed(seed % MAX_SEED)  # a new one, which `seed` would make, takes sixty times as long
-            self.transform.set_random_state(state=self._state)
-        elif hasattr(self.transform, "set_random_state"):
+        """Return the transform, seeded where it has any randomness."""
+        if hasattr(self.transform, "set_random_state"):
             self.transform.set_random_state(seed=seed % MAX_SEED)
         return self.transform
 
@@ -187,7 +183,7 @@ class TwoViews:
                 return
 
     def _trace(self, image: Tensor, seed: int) -> list[tuple[str, Tensor | None]]:
-        """Return what each step of the transform makes of an image, up to the one that fails."""
+        """Return the name of each step of the transform and what it makes of an image, up to a step that fails."""
         if self._batch is not None:
             return [(_name(self.transform), self._batch(image[None], [seed])[0])]
         data: Any = {_KEY: _plain(image)}

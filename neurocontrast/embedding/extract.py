@@ -80,7 +80,7 @@ def extract_features(
 
 @contextmanager
 def _quick_layout(encoder: Encoder | ContrastiveModel, device: torch.device) -> Iterator[None]:
-    """Lay the weights out on a CPU as is quickest where nothing is trained; the encoder knows (`Features`)."""
+    """Lay the weights out on a CPU as is quickest where nothing is trained."""
     if device.type != "cpu":
         yield
         return

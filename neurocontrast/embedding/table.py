@@ -39,16 +39,8 @@ def write_embeddings(
 ) -> None:
     """Write a Parquet file atomically: identifiers, metadata, then ``feature_0000`` ….
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    metadata : DataFrame
-        One row a scan.
-    features : ndarray (n, d)
-        In the same order; must be finite.
-    info : mapping
-        JSON-ready; kept in the file's schema under ``neurocontrast``.
+    `metadata` and `features` (n, d), which must be finite, have one row a scan. `info` is JSON-ready, and is kept in
+    the file's schema under ``neurocontrast``.
     """
     if features.ndim != 2 or len(features) != len(metadata):
         raise DataError(f"features must have one row for each of {len(metadata)} scans, got shape {features.shape}.")

@@ -32,18 +32,9 @@ def save_encoder(
 ) -> None:
     """Write ``encoder.safetensors`` and ``head.safetensors``, then ``encoder.json``, each atomically.
 
-    The JSON is written last and holds the digests of the weights, so a folder with all files is a finished one.
-
-    Parameters
-    ----------
-    folder : path
-        Where to write.
-    encoder : Encoder
-        The network; its settings and number of features are recorded.
-    contract : mapping
-        What else whoever loads it must know: `preprocessing`, `batchnorm`, `provenance` …
-    head : torch.nn.Module, optional
-        The projection head that the encoder's settings describe, for embedding after it.
+    The JSON is written last and holds the digests of the weights, so a folder with all files is a finished one. It
+    records the encoder's settings and the `contract`: what else must be known to use the encoder, such as its
+    `preprocessing`. The head is the projection head that the encoder's settings describe.
     """
     folder = Path(folder)
     parts = {"weights": _write_tensors(folder / WEIGHTS, encoder)}

@@ -29,14 +29,12 @@ class CheckFieldOfViewd(EachImage):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are images (C, D, H, W).
     shape : sequence of 3 int
         Voxels of the box along the axes to the right, to the front and upwards.
     spacing_mm : float or None
         Voxel size of the box; None for the image's own.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     Raises
     ------
@@ -112,10 +110,8 @@ class CheckVariesd(EachImage):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are images (C, D, H, W).
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Transforms as plain text: built from a description without running code that a file chooses, and told apart.
+"""Transforms as plain text: built from a description without running code that a file chooses, and compared.
 
 A description is a list of ``{"_target_": "monai.transforms.RandFlipd", "keys": ["image"], "prob": 0.5}``, as
 `monai.bundle.ConfigParser` reads them. A run folder may come from a stranger, so only classes of ``monai.transforms``
@@ -143,19 +143,12 @@ def _built(value: Any) -> Any:
 class DescribedTransforms:
     """Transforms of a user, which a cache keeps apart by the description of each.
 
-    Parameters
-    ----------
-    transforms : Compose
-        From ``{"image": path}`` to ``{"image": MetaTensor (C, D, H, W)}``; none of them random.
-    image_shape : tuple of int
-        The shape of every image they make, (C, D, H, W).
-    targets : list of mapping, optional
-        The description that they were built from (`build_transforms`). Without one they are described by their
-        attributes, and whoever loads the contract must have the same transforms at hand.
+    Transforms without the `targets` that they were built from (`build_transforms`) are described by their attributes,
+    and whoever loads the contract must have the same transforms at hand.
     """
 
-    transforms: Compose
-    image_shape: tuple[int, ...]
+    transforms: Compose  # from {"image": path} to {"image": MetaTensor (C, D, H, W)}; none of them random
+    image_shape: tuple[int, ...]  # of every image they make, (C, D, H, W)
     targets: Description | None = None
     unfitted: ClassVar[tuple[str, ...]] = ()
 
@@ -172,15 +165,8 @@ class DescribedTransforms:
     def from_contract(cls, contract: Mapping[str, Any], given: Compose | None = None) -> DescribedTransforms:
         """Return the transforms of what `contract` returned, perhaps from a file of a stranger.
 
-        The transforms themselves must be `given` where the contract has no targets to build them from.
-
-        Raises
-        ------
-        DataError
-            For another version of the transforms of this package, a damaged contract, transforms that must be given
-            and are not, or are others than the contract describes.
-        ConfigError
-            For targets that `build_transforms` refuses.
+        The transforms themselves must be `given` where the contract has no targets to build them from. A DataError
+        refuses a damaged contract, another version, and other transforms than the contract describes.
         """
         check_version(contract)
         shape, targets = contract.get("image_shape"), contract.get("targets")

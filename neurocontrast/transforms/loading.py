@@ -45,13 +45,11 @@ class LoadScand(EachImage):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are paths.
     spacing_mm : float
         Voxel size of a ``.npy`` array, which has no header; its axes are taken to be in RAS order, and its centre to
         be the origin.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     Raises
     ------

@@ -62,10 +62,8 @@ class ZScored(NormalizeIntensityd):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are images (C, D, H, W); the channels are taken together.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     Raises
     ------
@@ -107,12 +105,10 @@ class ZScoreBraind(_InsideBraind):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
     mask_key : str or None
         Item that is the brain's mask; None takes the voxels that are not 0.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     Examples
     --------
@@ -134,12 +130,10 @@ class ScaleByWhiteMatterd(_InsideBraind):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are skull-stripped T1-weighted images (C, D, H, W); each channel is treated by itself.
     mask_key : str or None
         Item that is the brain's mask; None takes the voxels that are not 0.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     Raises
     ------
@@ -162,14 +156,12 @@ class ScaleByBrainPercentilesd(_InsideBraind):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
     percentiles : tuple of float
         The two.
     mask_key : str or None
         Item that is the brain's mask; None takes the voxels that are not 0.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     Examples
     --------
@@ -204,7 +196,7 @@ class MatchHistogramd(ScaleByBrainPercentilesd):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
     landmarks : sequence of float
         Eleven intensities that do not fall: the cohort's, as `standard_landmarks` fits them.
@@ -212,8 +204,6 @@ class MatchHistogramd(ScaleByBrainPercentilesd):
         The outer two landmarks; the others are each tenth percentile.
     mask_key : str or None
         Item that is the brain's mask; None takes the voxels that are not 0.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     References
     ----------

@@ -90,10 +90,8 @@ class ToSignald(MapTransform):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         The volumes (channels, D, H, W), as in every dictionary transform of MONAI.
-    allow_missing_keys : bool
-        Whether a key that the dictionary lacks is passed over.
     at_once : bool
         Whether the signal is made here, as transforms of MONAI need it; otherwise by the first of this package's
         transforms that is applied, so that a volume which none of them changes stays as it was, bit for bit.
@@ -128,10 +126,8 @@ class FromSignald(MapTransform):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         The signals, each of which `ToSignald` made.
-    allow_missing_keys : bool
-        Whether a key that the dictionary lacks is passed over.
 
     Examples
     --------

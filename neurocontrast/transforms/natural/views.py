@@ -36,12 +36,10 @@ class RandImageViewd(Randomizable, MapTransform):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Where images (3, H, W) are in a dictionary: RGB, uint8 or floating-point in [0, 1].
     settings : ImageAugmentSettings, optional
         The operations; by default SupCon's.
-    allow_missing_keys : bool
-        Whether a key that the dictionary lacks is passed over.
 
     Raises
     ------
@@ -85,25 +83,7 @@ class RandImageViewd(Randomizable, MapTransform):
 
     @torch.no_grad()
     def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
-        """Return a view of each image, as a new tensor.
-
-        Parameters
-        ----------
-        images : Tensor, shape (b, 3, H, W)
-            RGB: uint8, or floating-point in [0, 1].
-        seeds : sequence of int, shape (b,)
-            What each image's view is drawn from, besides the image.
-
-        Returns
-        -------
-        Tensor, shape (b, 3, H, W)
-            float32 in [0, 1], not standardised.
-
-        Raises
-        ------
-        DataError
-            For another shape, type or range.
-        """
+        """Return a view of each image (b, 3, H, W), drawn from its seed, as a new float32 tensor in [0, 1]."""
         _check(images, len(seeds))
         drawn = draw_image_views(self.settings, seeds, size=(images.shape[2], images.shape[3]))
         at_once = _VALUES_AT_ONCE.get(images.device.type, _VALUES_AT_ONCE_ELSEWHERE)

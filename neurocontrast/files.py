@@ -34,9 +34,8 @@ __all__ = [
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary path beside `path` to write to; rename it to `path` on success.
 
-    On any error the temporary file is removed and an existing `path` stays as it was.
-    The temporary file is in the same folder, so the rename is atomic, and keeps the
-    final name's ending, since many writers choose their format by it.
+    On any error the temporary file is removed and an existing `path` stays as it was. The temporary name keeps the
+    ending, since many writers choose their format by it.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -56,20 +55,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> None:
-    """Refuse, before any work is done, an output that could not be written in the end.
-
-    Parameters
-    ----------
-    path : path
-        File or folder that is to be written; what is missing above it would be made.
-    parameter : str
-        What gave the path, for the message.
-
-    Raises
-    ------
-    ConfigError
-        Naming the folder in which nothing can be written, and why.
-    """
+    """Refuse, before any work is done, a file or folder that could not be written; `parameter` is for the message."""
     target = Path(path).absolute()
     there = target if target.is_dir() else next(parent for parent in target.parents if os.access(parent, os.F_OK))
     try:
@@ -85,21 +71,8 @@ def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> N
 def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str) -> None:
     """Refuse a folder that must not be written: a file, or one that holds something already.
 
-    Parameters
-    ----------
-    folder : Path
-        Where the output would go.
-    overwrite : bool
-        Whether an earlier output of the same kind may be replaced.
-    marker : str
-        File by which such an output is recognised; nothing else is ever replaced.
-    what : str
-        What the output is, for the message: "an evaluation".
-
-    Raises
-    ------
-    ConfigError
-        Saying what is there and what to do.
+    With `overwrite`, an earlier output of the same kind may be replaced, which is known by the file `marker`. `what` is
+    the kind for the message: "an evaluation".
     """
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ConfigError(f"out: '{folder}' must be a folder, and is something else. Give another path.")

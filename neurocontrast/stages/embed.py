@@ -16,7 +16,7 @@ from neurocontrast.data.batches import Images
 from neurocontrast.embedding import extract_features, write_embeddings
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import check_writable
+from neurocontrast.files import check_output_file
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
@@ -59,7 +59,8 @@ def embed(
     Path
         The file.
     """
-    target = _check_target(Path(out), overwrite=overwrite)
+    target = Path(out)
+    check_output_file(target, ".parquet", overwrite=overwrite)
     settings = as_config({} if config is None else config)
     arguments: dict[str, Any] = {"run": run, "participants": participants, "out": out, "images_root": images_root}
     arguments |= {"config": settings.model_dump(mode="json"), "overwrite": overwrite}
@@ -117,15 +118,6 @@ def _prepare(
 
 def _flow_step(step: str, table: pd.DataFrame, reason: str | None) -> dict[str, Any]:
     return {"step": step, "n_scans": len(table), "n_subjects": int(table["subject_id"].nunique()), "reason": reason}
-
-
-def _check_target(out: Path, *, overwrite: bool) -> Path:
-    if out.is_dir() or out.suffix != ".parquet":
-        raise ConfigError(f"out: must be a file that ends in .parquet, got '{out}'.")
-    if out.exists() and not overwrite:
-        raise ConfigError(f"out: '{out}' exists. Give another file, or replace it with --overwrite.")
-    check_writable(out)
-    return out
 
 
 def _describe(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress) -> dict[str, Any]:

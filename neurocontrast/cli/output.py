@@ -76,7 +76,14 @@ class Result:
 
 
 def show_result(result: Result, *, as_json: bool = False) -> None:
-    """Print a result: a table on a terminal, plain lines in a pipe, or JSON; the path comes last."""
+    """Print a result: a table on a terminal, plain lines in a pipe, or JSON; the path comes last.
+
+    Of several processes of a run the first prints.
+    """
+    from neurocontrast.training.launched import launched
+
+    if launched().rank:
+        return
     if as_json:
         path = {} if result.path is None else {"path": str(result.path)}
         print(json.dumps({**result.facts, **path}, indent=2, ensure_ascii=False, default=str))

@@ -77,22 +77,9 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
     processes, and nothing is left behind when the process is killed. The memory of a batch is used
     again for a later one once nothing of the batch is referred to any more.
 
-    Parameters
-    ----------
-    images : Images or ImagesInPlace
-        The dataset.
-    batches : iterable of sequences of int
-        Rows of each batch.
-    n_readers : int
-        Threads that read; 0 reads in the caller's thread.
-
-    Yields
-    ------
-    rows : Tensor (n,), int64
-        The rows of the batch.
-    volumes : Tensor (n, 1, D, H, W)
-        Their images; in the precision they are kept in where the dataset is `ImagesInPlace`
-        (`Encoder` and `TwoViews` widen them on their device).
+    Yields the rows (n,) of a batch and their images (n, 1, D, H, W), in the precision they are kept in where the
+    dataset is `ImagesInPlace` (`Encoder` and `TwoViews` widen them on their device). With 0 readers the caller's
+    thread reads.
     """
     memory = _Memory(images.image_shape, images.image_dtype) if isinstance(images, ImagesInPlace) else None
     if n_readers == 0:
@@ -111,7 +98,7 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
             if not waiting:
                 return
             # Nothing here may refer to the batch while the caller has it: its memory would be kept longer.
-            yield _await(*waiting.popleft())
+            yield _finish(*waiting.popleft())
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -142,8 +129,7 @@ class _Batch:
     """A batch while it is read: straight into its memory, or volume by volume to be stacked."""
 
     def __init__(self, images: Images, rows: Sequence[int], memory: _Memory | None) -> None:
-        self.rows = rows
-        self._images = images
+        self.rows, self._images = rows, images
         self._array = None if memory is None else memory.take(len(rows))
         self._volumes: dict[int, torch.Tensor] = {}
 
@@ -154,20 +140,18 @@ class _Batch:
         return [range(n * part // n_parts, n * (part + 1) // n_parts) for part in range(n_parts)]
 
     def read(self, places: range) -> None:
-        if isinstance(self._images, RowsInPlace) and self._array is not None:
+        if self._array is None:
+            self._volumes |= {place: self._images[int(self.rows[place])]["image"] for place in places}
+        elif isinstance(self._images, RowsInPlace):
             self._images.read_rows_into(self._array[places.start : places.stop], [self.rows[place] for place in places])
-            return
-        for place in places:
-            row = int(self.rows[place])
-            if self._array is not None:
-                assert isinstance(self._images, ImagesInPlace)
-                self._images.read_into(self._array[place], row)
-            else:
-                image = self._images[row]["image"]
-                assert isinstance(image, torch.Tensor)
-                self._volumes[place] = image
+        else:
+            assert isinstance(self._images, ImagesInPlace)
+            for place in places:
+                self._images.read_into(self._array[place], int(self.rows[place]))
 
-    def finish(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def finish(self, pending: Iterable[Future[None]] = ()) -> tuple[torch.Tensor, torch.Tensor]:
+        for future in pending:
+            future.result()
         if self._array is not None:
             return torch.tensor(self.rows), torch.from_numpy(self._array)
         return torch.tensor(self.rows), torch.stack([self._volumes[place] for place in range(len(self.rows))])
@@ -178,7 +162,5 @@ def _read(batch: _Batch) -> tuple[torch.Tensor, torch.Tensor]:
     return batch.finish()
 
 
-def _await(batch: _Batch, pending: list[Future[None]]) -> tuple[torch.Tensor, torch.Tensor]:
-    for future in pending:
-        future.result()
-    return batch.finish()
+def _finish(batch: _Batch, pending: list[Future[None]]) -> tuple[torch.Tensor, torch.Tensor]:
+    return batch.finish(pending)

@@ -13,13 +13,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.crossval import OutOfFold
-from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.metrics import METRICS, RANKED, finite_or_none, top_hits
 from neurocontrast.evaluation.panels.sensitive import error_resamples
 from neurocontrast.evaluation.schema import Evaluation, read_evaluation
 from neurocontrast.evaluation.significance import corrected_resampled_t, delong_test, holm, mcnemar_test
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics
+from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.evaluation.units import choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_seed

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 from scipy.stats import binom
 
-from neurocontrast.reporting.errors import pseudonym
 from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.predictions import name_scans
 
 __all__ = ["SCORES", "Outside", "Score", "SiteOutside", "count_outside", "furthest_outside", "scores_to_draw"]
 
@@ -191,11 +191,5 @@ def furthest_outside(files: EvaluationFiles, *, n: int = 10, show_ids: bool = Fa
     rows = table[table["outside"].astype(bool)].reset_index(drop=True)
     by = [name for name in ("mahalanobis_percentile", "mahalanobis", "knn_distance") if name in rows]
     rows = rows.sort_values(by, ascending=False, kind="stable").head(n) if by else rows.head(n)
-    names = rows.get("participant_id", pd.Series(rows.index.astype(str), index=rows.index)).fillna("")
-    session = rows.get("session", pd.Series("", index=rows.index)).fillna("")
-    key = files.key
-    scans = [
-        f"{name} {visit}".strip() if show_ids else pseudonym(f"{name}\t{visit}", key=key)
-        for name, visit in zip(names, session, strict=True)
-    ]
+    scans = name_scans(files, rows, show_ids=show_ids)
     return rows.assign(scan=scans).reindex(columns=columns).reset_index(drop=True)

@@ -323,9 +323,7 @@ def test_models_of_images_are_compared_by_accuracy_and_fairness(tmp_path, image_
     sections = build_comparison(files)
     page = parse.Page(render_comparison(files, sections))
     assert BRAIN.findall(page.text) == []
-    assert (
-        "supcon is better on these images: top-1 accuracy +3.0 points (+2.0 to +4.0), adjusted p = 0.001." in page.text
-    )
+    assert "supcon is better: top-1 accuracy +3.0 points (+2.0 to +4.0, adjusted p = 0.001)." in page.text
     assert "the same training, validation and test images for every model" in page.text
     assert "McNemar" in page.text
     assert "Nadeau" not in page.text

@@ -13,7 +13,7 @@ import pytest
 from neurocontrast.exceptions import DataError
 from neurocontrast.reporting import SECTIONS, ReportOptions, list_pictures, read_evaluation, render_page
 from neurocontrast.reporting.cautions import list_warnings
-from neurocontrast.reporting.figures import draw_new_sites
+from neurocontrast.reporting.figures.scores import draw_new_sites
 from neurocontrast.reporting.methods import write_methods
 from neurocontrast.reporting.new_site_sentences import say_new_site, say_spread
 from neurocontrast.reporting.new_sites import constant_estimate, judge_constant, site_rows

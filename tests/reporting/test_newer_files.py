@@ -14,10 +14,12 @@ import pytest
 from neurocontrast.exceptions import DataError
 from neurocontrast.reporting import SECTIONS, ReportOptions, build_sections, list_pictures, read_evaluation, render_page
 from neurocontrast.reporting.checklists import CLAIM, TRIPOD
-from neurocontrast.reporting.figures import count_confusion, draw_flow, list_steps, read_map, share_outside
+from neurocontrast.reporting.figures.flow import draw_flow, list_steps
+from neurocontrast.reporting.figures.volumes import read_map, share_outside
 from neurocontrast.reporting.folder import external_part
 from neurocontrast.reporting.inputs import INPUTS
 from neurocontrast.reporting.naming import threshold_text
+from neurocontrast.reporting.predictions import count_confusion
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import pytest
 from neurocontrast.exceptions import DataError
 from neurocontrast.reporting import SECTIONS, ReportOptions, list_pictures, read_evaluation, render_page
 from neurocontrast.reporting.cautions import list_warnings
-from neurocontrast.reporting.errors import worst_errors
 from neurocontrast.reporting.folder import external_part
 from neurocontrast.reporting.outlyingness import Outside, SiteOutside, count_outside, furthest_outside
+from neurocontrast.reporting.predictions import worst_errors
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.reporting import ReportOptions, read_evaluation
-from neurocontrast.reporting.figures.similarity import cosine_matrix, draw_class_cosines, draw_nearest_cosines
+from neurocontrast.reporting.figures.matrices import cosine_matrix, draw_class_cosines, draw_nearest_cosines
 from neurocontrast.reporting.sections.similarity import build_similarity
 
 BLOCK = {

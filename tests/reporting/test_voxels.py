@@ -9,7 +9,7 @@ import pytest
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.reporting import ReportOptions, build_sections, read_evaluation, render_page
-from neurocontrast.reporting.figures import draw_headline
+from neurocontrast.reporting.figures.scores import draw_headline
 from neurocontrast.reporting.folder import external_part
 from neurocontrast.reporting.methods import write_methods
 from neurocontrast.reporting.naming import splits_text

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.reporting.figures.confusion import count_confusion, decisions
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.pooling import tested_rows
+from neurocontrast.reporting.predictions import count_confusion, decisions, tested_rows
 
 __all__ = ["N_BINS", "Reliability", "confused_pairs", "given_answers", "measure_reliability"]
 

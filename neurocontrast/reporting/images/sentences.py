@@ -13,39 +13,20 @@ from neurocontrast.reporting.metrics import (
     choose_headline,
     describe_metric,
     interval_text,
+    metric_range,
+    metric_text,
     number_text,
     point_estimate,
 )
 from neurocontrast.reporting.naming import join_words, probe_text, value_text
 
 __all__ = [
-    "SHARES",
     "design_text",
-    "metric_range",
-    "metric_text",
     "probe_details",
     "say_for_reviewer",
     "say_plainly",
     "say_sensitive",
 ]
-
-SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "sensitivity", "specificity"})
-"""Metrics that are written in per cent, as the field does."""
-
-
-def metric_text(key: str, value: float | None, *, digits: int = 1) -> str:
-    """Write a value of a metric: accuracies in per cent, others as they are."""
-    if key in SHARES and value is not None:
-        return f"{number_text(value * 100, digits=digits)}%"
-    return number_text(value)
-
-
-def metric_range(key: str, interval: Any) -> str:
-    """Write an interval of a metric: "90.8 to 92.0%"; a dash where there is none."""
-    if key in SHARES and interval:
-        text = interval_text([end * 100 for end in interval], digits=1)
-        return f"{text}%" if text[-1].isdigit() else text
-    return interval_text(interval)
 
 
 def design_text(files: EvaluationFiles) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nibabel.filebasedimages import ImageFileError
 
 from neurocontrast.reporting.blocks import Block, Cell, Facts, Items, Paragraph, Pictures, Section, Table
-from neurocontrast.reporting.figures import draw_brain, read_map, share_outside
+from neurocontrast.reporting.figures.volumes import draw_brain, read_map, share_outside
 from neurocontrast.reporting.folder import EvaluationFiles, Explanation
 from neurocontrast.reporting.inputs import missing_note
 from neurocontrast.reporting.naming import value_text

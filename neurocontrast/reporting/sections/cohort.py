@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from neurocontrast.reporting.blocks import Block, Cell, Facts, Paragraph, Pictures, Section, Table
-from neurocontrast.reporting.figures import draw_flow, list_steps
+from neurocontrast.reporting.figures.flow import draw_flow, list_steps
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.tables import count_cell, table_cohort

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from neurocontrast.reporting.blocks import Block, Cell, Facts, Paragraph, Pictures, Section, Table
-from neurocontrast.reporting.figures import confound_metrics, draw_confounds, draw_dependence
+from neurocontrast.reporting.figures.scores import confound_metrics, draw_confounds, draw_dependence
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.inputs import missing_note
 from neurocontrast.reporting.metrics import DASH, describe_metric, interval_text, number_text

@@ -8,7 +8,9 @@ import pandas as pd
 from nibabel.filebasedimages import ImageFileError
 
 from neurocontrast.reporting.blocks import Block, Paragraph, Pictures, Section
-from neurocontrast.reporting.figures import MAPS, draw_map, draw_scan, draw_training, list_map_columns, list_terms
+from neurocontrast.reporting.figures.points import MAPS, draw_map, list_map_columns
+from neurocontrast.reporting.figures.training import draw_training, list_terms
+from neurocontrast.reporting.figures.volumes import draw_scan
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.naming import objective_text
 from neurocontrast.reporting.options import ReportOptions

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from neurocontrast.reporting.blocks import Block, Facts, Items, Paragraph, Pictures, Section
-from neurocontrast.reporting.figures import draw_confusion, draw_predicted
+from neurocontrast.reporting.figures.matrices import draw_confusion
+from neurocontrast.reporting.figures.points import draw_predicted
 from neurocontrast.reporting.folder import EvaluationFiles, external_part
 from neurocontrast.reporting.inputs import missing_note
 from neurocontrast.reporting.new_sites import recentred
@@ -38,11 +39,13 @@ def build_external(files: EvaluationFiles, options: ReportOptions) -> Section:
     if files.external_predictions is None:
         blocks.append(Paragraph("external_predictions.tsv is absent: no curve can be drawn.", role="note"))
     else:
-        blocks.append(Pictures([_renamed(picture) for picture in _pictures(part)]))
-        blocks += _sites(part)
+        drawn = [draw_predicted(part)] if part.kind == "continuous" else [*list_curves(part), draw_confusion(part)]
+        sites = Paragraph("external_sites.tsv is absent: no site can be shown.", role="note")
+        strata = [sites] if part.sites.empty else strata_blocks(part, site_strata(part, file="external_sites.tsv"))
+        blocks += [Pictures(drawn), *strata]
     blocks += _outside(part, options)
     lead = "People who had no part in any choice: one probe, fitted on all scans above, applied to them once."
-    return Section("external", title, blocks, lead=lead)
+    return Section("external", title, [_renamed(block) for block in blocks], lead=lead)
 
 
 def _facts(about: dict) -> list[tuple[str, str]]:
@@ -53,39 +56,29 @@ def _facts(about: dict) -> list[tuple[str, str]]:
         facts.append(("Called positive from", f"{about['threshold']:.3f}"))
     if about.get("digest"):
         facts.append(("Digest", str(about["digest"])[:16] + "…"))
-    overlap = about.get("n_overlap")
-    if overlap is not None:
-        facts.append(("Subjects seen before (pretraining, cross-validation)", f"{overlap:,}"))
+    if about.get("n_overlap") is not None:
+        facts.append(("Subjects seen before (pretraining, cross-validation)", f"{about['n_overlap']:,}"))
     return facts
-
-
-def _pictures(part: EvaluationFiles) -> list[Picture]:
-    if part.kind == "continuous":
-        return [draw_predicted(part)]
-    return [*list_curves(part), draw_confusion(part)]
-
-
-def _sites(part: EvaluationFiles) -> list[Block]:
-    if part.sites.empty:
-        return [Paragraph("external_sites.tsv is absent: no site can be shown.", role="note")]
-    blocks = strata_blocks(part, site_strata(part, file="external_sites.tsv"))
-    return [_renamed_all(block) for block in blocks]
 
 
 def _outside(part: EvaluationFiles, options: ReportOptions) -> list[Block]:
     counted = count_outside(part)
     if counted is None:
         return [Paragraph(missing_note("external_outlyingness"), role="note")]
-    pictures = [_renamed(picture) for picture in outlyingness_pictures(part)]
+    pictures = outlyingness_pictures(part)
     blocks = outlyingness_blocks(part, options, counted, title="External scans unlike those it learned from")
     return [blocks[0], *([Pictures(pictures)] if pictures else []), *blocks[1:]]
 
 
-def _renamed_all(block: Block) -> Block:
-    return Pictures([_renamed(picture) for picture in block.pictures]) if isinstance(block, Pictures) else block
+def _renamed(block: Block) -> Block:
+    """Say in the names, captions and texts of figures that they are of the external test set."""
+    return replace(block, pictures=[_rename(each) for each in block.pictures]) if isinstance(block, Pictures) else block
 
 
-def _renamed(picture: Picture) -> Picture:
-    alt = "External test set. " + picture.alt.replace("out-of-fold ", "")
-    caption = picture.caption.replace("Out-of-fold prediction", "Prediction").replace("out-of-fold ", "")
-    return replace(picture, name=f"external_{picture.name}", alt=alt, caption=f"External test set. {caption}")
+def _rename(picture: Picture) -> Picture:
+    alt, caption = (
+        text.replace("Out-of-fold prediction", "Prediction").replace("out-of-fold ", "")
+        for text in (picture.alt, picture.caption)
+    )
+    name, start = f"external_{picture.name}", "External test set. "
+    return replace(picture, name=name, alt=start + alt, caption=start + caption)

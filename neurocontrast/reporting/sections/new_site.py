@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from neurocontrast.reporting.blocks import Block, Card, Cards, Items, Paragraph, Pictures, Section
-from neurocontrast.reporting.figures import draw_new_sites
+from neurocontrast.reporting.figures.scores import draw_new_sites
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.inputs import missing_note
 from neurocontrast.reporting.metrics import DASH, chance_level, describe_metric, interval_text, number_text
@@ -14,7 +14,6 @@ from neurocontrast.reporting.new_site_sentences import (
     say_recentred,
     say_spread,
 )
-from neurocontrast.reporting.new_site_tables import table_new_sites, table_pooled_sites
 from neurocontrast.reporting.new_sites import (
     CONSTANT,
     Estimate,
@@ -27,6 +26,7 @@ from neurocontrast.reporting.new_sites import (
 )
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.site_predictability import SitePredictability, site_predictability
+from neurocontrast.reporting.tables import table_new_sites, table_pooled_sites
 
 __all__ = ["build_new_site"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from neurocontrast.reporting.blocks import Block, Cell, Facts, Paragraph, Pictures, Section, Table
-from neurocontrast.reporting.figures import draw_outlyingness
+from neurocontrast.reporting.figures.outlyingness import draw_outlyingness
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.inputs import missing_note
 from neurocontrast.reporting.metrics import DASH, number_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from neurocontrast.reporting.blocks import Block, Card, Cards, Columns, Items, Paragraph, Pictures, Section
 from neurocontrast.reporting.cautions import list_warnings
-from neurocontrast.reporting.figures import draw_headline
+from neurocontrast.reporting.figures.scores import draw_headline
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import (
     DASH,

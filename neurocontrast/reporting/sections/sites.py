@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from neurocontrast.reporting.blocks import Block, Paragraph, Pictures, Section
-from neurocontrast.reporting.figures import draw_forest
+from neurocontrast.reporting.figures.scores import draw_forest
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.inputs import missing_note
 from neurocontrast.reporting.metrics import choose_headline

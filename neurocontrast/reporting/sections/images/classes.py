@@ -5,19 +5,16 @@ from __future__ import annotations
 import pandas as pd
 
 from neurocontrast.reporting.blocks import Block, Cell, Columns, Facts, Paragraph, Pictures, Section, Table
-from neurocontrast.reporting.figures import (
-    draw_confusion,
-    draw_predicted,
-    draw_recalls,
-    draw_reliability,
-    draw_residuals,
-)
-from neurocontrast.reporting.figures.confusion import MAX_CELLS, count_text
+from neurocontrast.reporting.figures.calibration import draw_reliability
+from neurocontrast.reporting.figures.matrices import MAX_CELLS, draw_confusion
+from neurocontrast.reporting.figures.points import draw_predicted, draw_residuals
+from neurocontrast.reporting.figures.scores import draw_recalls
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.images.classes import confused_pairs, given_answers, measure_reliability
 from neurocontrast.reporting.inputs import missing_note
 from neurocontrast.reporting.metrics import DASH
 from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.predictions import count_text
 from neurocontrast.reporting.sections.performance import list_curves
 from neurocontrast.reporting.tables import count_cell
 
@@ -126,5 +123,7 @@ def build_confidence(files: EvaluationFiles, options: ReportOptions) -> Section 
         ("Share that is right", f"{measured.accuracy:.1%}"),
         ("On the whole", f"{'too sure' if gap > 0 else 'not sure enough'} by {abs(gap) * 100:.1f} points"),
     ]
-    blocks = [Columns([Pictures([draw_reliability(measured)])], [Facts(facts, title="In numbers")])]
+    blocks = [
+        Columns([Pictures([draw_reliability(measured.bins, error=measured.error)])], [Facts(facts, title="In numbers")])
+    ]
     return Section("confidence", "Confidence", blocks, lead=lead)

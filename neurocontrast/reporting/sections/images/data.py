@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section
-from neurocontrast.reporting.figures import draw_flow, list_steps
+from neurocontrast.reporting.figures.flow import draw_flow, list_steps
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.images.origin import dataset_name, image_size, parts_of, read_origin, statements
 from neurocontrast.reporting.naming import flatten, shorten_paths

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.reporting.blocks import Block, Paragraph, Pictures, Section
-from neurocontrast.reporting.figures import N_TILES, draw_tiles
+from neurocontrast.reporting.figures.tiles import N_TILES, draw_tiles
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.images.classes import given_answers
 from neurocontrast.reporting.images.pictures import LARGEST_SIDE, read_pictures

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from neurocontrast.reporting.blocks import Block, Card, Cards, Cell, Columns, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.cautions import list_warnings
-from neurocontrast.reporting.figures import draw_accuracies
+from neurocontrast.reporting.figures.scores import draw_accuracies
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.images.sentences import (
-    metric_range,
-    metric_text,
-    say_for_reviewer,
-    say_plainly,
-    say_sensitive,
-)
+from neurocontrast.reporting.images.sentences import say_for_reviewer, say_plainly, say_sensitive
 from neurocontrast.reporting.metrics import (
     DASH,
     chance_level,
     describe_metric,
     interval_text,
     leading_metrics,
+    metric_range,
+    metric_text,
     number_text,
     point_estimate,
 )

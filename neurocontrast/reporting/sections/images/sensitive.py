@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from neurocontrast.reporting.blocks import Block, Cell, Pictures, Section, Table
-from neurocontrast.reporting.figures import draw_sensitive, tabulate_sensitive
+from neurocontrast.reporting.figures.scores import draw_sensitive, tabulate_sensitive
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH, interval_text
 from neurocontrast.reporting.options import ReportOptions

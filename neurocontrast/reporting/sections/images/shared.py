@@ -5,27 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from neurocontrast.reporting.blocks import Pictures, Section
-from neurocontrast.reporting.figures import MAPS, draw_map, draw_training, list_map_columns
+from neurocontrast.reporting.figures.points import MAPS, draw_map, list_map_columns
+from neurocontrast.reporting.figures.training import draw_training
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.pooling import tested_rows
-from neurocontrast.reporting.sections import embedding, performance
+from neurocontrast.reporting.predictions import tested_rows
+from neurocontrast.reporting.sections import embedding
 from neurocontrast.reporting.style import Picture
 
-__all__ = ["build_folds", "build_learning", "build_map", "build_training"]
-
-
-def build_folds(files: EvaluationFiles, options: ReportOptions) -> Section | None:
-    """Build the table of folds; None where there is one test set."""
-    return None if files.fixed else performance.build_folds(files, options)
-
-
-def build_learning(files: EvaluationFiles, options: ReportOptions) -> Section | None:
-    """Build the learning curves; None where none was asked for."""
-    if not files.summary.get("learning_curve"):
-        return None
-    lead = "A curve that still gets better at its right end would gain from more labelled images; a flat one would not."
-    return replace(performance.build_learning(files, options), lead=lead)
+__all__ = ["build_map", "build_training"]
 
 
 def build_map(files: EvaluationFiles, options: ReportOptions) -> Section | None:

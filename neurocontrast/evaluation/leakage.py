@@ -52,7 +52,7 @@ def check_overlap(
 def check_duplicates(
     table: pd.DataFrame, features: npt.NDArray[np.floating], *, allow_overlap: bool = False
 ) -> list[Notice]:
-    """Refuse one image under the names of two subjects (features equal to the last bit), or warn where it is allowed."""
+    """Refuse one image under the names of two subjects, or warn of it where it is allowed."""
     codes = feature_codes(features)
     subjects = table["subject_id"].to_numpy()
     n_subjects = pd.Series(subjects).groupby(codes).nunique()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -25,45 +24,29 @@ class Sweep(NamedTuple):
 
 
 def find_sweep(evaluations: Sequence[Evaluated]) -> Sweep | None:
-    """Return the weight of which the evaluations hold most values, all else of their objectives equal.
-
-    A loss by itself counts as the weighted sum in which it has the weight 1 and the only other part 0.
-    """
-    objectives = {each.name: each.evaluation.objective or {} for each in evaluations}
-    runs = {each.name: {key: (each.evaluation.run or {}).get(key) for key in _SAME} for each in evaluations}
-    sums = [objective for objective in objectives.values() if "objectives" in objective]
-    leaves = {name: _leaves(_as_sum(objective, sums)) for name, objective in objectives.items()}
-    found: dict[tuple[str, str], dict[str, float]] = {}
-    for name, values in leaves.items():
-        for path, weight in values.items():
-            if isinstance(weight, float) and (path.startswith("weights.") or path.endswith("_weight")):
-                rest = {key: value for key, value in values.items() if key != path}
-                same = path, json.dumps([rest, runs[name]], sort_keys=True)
-                found.setdefault(same, {})[name] = weight
-    sweeps = [Sweep(path, weights) for (path, _), weights in found.items() if len(set(weights.values())) > 1]
-    return max(sweeps, key=lambda sweep: (len(set(sweep.weights.values())), len(sweep.weights)), default=None)
-
-
-def _as_sum(objective: Mapping[str, Any], sums: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return an objective with every weight written out; a loss by itself as the sum that it is a part of."""
-    if "objectives" in objective:
-        return {**objective, "weights": dict.fromkeys(objective["objectives"], 1.0) | (objective.get("weights") or {})}
-    for other in sums:
-        parts, weights = other["objectives"], other.get("weights") or {}
-        for name, part in parts.items():
-            if len(parts) == 2 and part == objective and weights.get(name, 1.0) == 1.0:
-                return {**other, "weights": {each: float(each == name) for each in parts}}
-    return objective
+    """Return the one weight in which the objectives of the trained models differ; None where they differ otherwise."""
+    trained = {each.name: each.evaluation for each in evaluations if each.evaluation.objective}
+    leaves = {
+        name: _leaves({"objective": evaluation.objective, **{key: (evaluation.run or {}).get(key) for key in _SAME}})
+        for name, evaluation in trained.items()
+    }
+    first = next(iter(leaves.values()), {})
+    differing = [
+        key
+        for key in dict.fromkeys(key for values in leaves.values() for key in values)
+        if any(values.get(key) != first.get(key) for values in leaves.values())
+    ]
+    path = differing[0].removeprefix("objective.") if len(differing) == 1 else ""
+    if not (path.startswith("weights.") or path.endswith("_weight")):
+        return None
+    # A part of a sum whose weight is not written has the weight 1.
+    return Sweep(path, {name: float(values.get(differing[0], 1.0)) for name, values in leaves.items()})
 
 
 def _leaves(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in content.items():
-        if isinstance(value, Mapping):
-            found |= _leaves(value, f"{prefix}{key}.")
-        else:
-            number = isinstance(value, int) and not isinstance(value, bool)
-            found[f"{prefix}{key}"] = float(value) if number else value
+        found |= _leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
     return found
 
 

@@ -46,12 +46,6 @@ def test_a_weight_that_is_not_written_is_one():
     assert sweep.weights == {"a": 1.0, "b": 0.1}
 
 
-def test_the_loss_by_itself_is_the_sum_without_the_other_part():
-    sweep = find_sweep([evaluated("alone", MAIN), evaluated("b", summed({"main": 1.0, "fair": 0.3}))])
-    assert sweep.weights == {"alone": 0.0, "b": 0.3}
-    assert find_sweep([evaluated("alone", MAIN), evaluated("b", summed({"main": 2.0, "fair": 0.3}))]) is None
-
-
 def test_the_weight_of_uniformity():
     runs = [evaluated(f"u{w}", MAIN | {"uniformity_weight": w}) for w in (0.5, 1.0, 2.0)]
     assert find_sweep(runs).name == "uniformity_weight"
@@ -70,13 +64,6 @@ def test_the_weight_of_uniformity():
 )
 def test_what_differs_otherwise_is_no_curve(other):
     assert find_sweep([evaluated("a", summed({"fair": 0.1})), other]) is None
-
-
-def test_of_two_weights_the_one_with_more_values():
-    runs = [evaluated(f"f{w}", summed({"fair": w})) for w in (0.1, 0.3, 1.0)]
-    runs.append(evaluated("m", summed({"fair": 1.0, "main": 3.0})))
-    sweep = find_sweep(runs)
-    assert (sweep.name, set(sweep.weights)) == ("weights.fair", {"f0.1", "f0.3", "f1.0"})
 
 
 def block(unseen: float) -> dict:

@@ -14,12 +14,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.crossval import OutOfFold
-from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.metrics import METRICS, RANKED
 from neurocontrast.evaluation.paired import paired_test, sensitive_comparison
 from neurocontrast.evaluation.significance import corrected_resampled_t, holm
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics, pooled_metrics
+from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, pooled_metrics
 from neurocontrast.evaluation.units import choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_seed

@@ -12,7 +12,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from neurocontrast.evaluation.table import cell_texts, is_number
+from neurocontrast.evaluation.rows import cell_texts, is_number
 
 __all__ = ["CovariateEncoder"]
 

@@ -16,7 +16,7 @@ from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.adjustment import FEW_SUBJECTS
 from neurocontrast.evaluation.encoders import check_same_encoder, encoder_digest
 from neurocontrast.evaluation.panels.outlyingness import outside_by_site, outside_message
-from neurocontrast.evaluation.table import check_rows, tidy_table
+from neurocontrast.evaluation.rows import check_rows, tidy_table
 from neurocontrast.evaluation.transformers.recentring import recentre_table
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, digest_of_file, write_json, write_table

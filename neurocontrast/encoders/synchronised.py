@@ -8,10 +8,9 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from neurocontrast.collectives import is_distributed
+from neurocontrast.collectives import is_distributed, sum_over_processes
 
 __all__ = ["SynchronisedBatchNorm", "is_synchronised", "synchronise"]
 
@@ -35,10 +34,9 @@ class SynchronisedBatchNorm(_BatchNorm):
         exact = input if input.dtype == torch.float64 else input.float()
         n_values = exact.new_tensor(input.numel() // input.shape[1])
         dist.all_reduce(n_values)
-        # PyTorch's own all_reduce is differentiated as the sum over processes of the losses it leads to.
-        mean = all_reduce(exact.sum(dims)) / n_values
+        mean = sum_over_processes(exact.sum(dims)) / n_values
         centred = exact - mean.view(of_channels)
-        variance = all_reduce(centred.square().sum(dims)) / n_values
+        variance = sum_over_processes(centred.square().sum(dims)) / n_values
         normalised = centred * (variance + self.eps).rsqrt().view(of_channels)
         if self.affine:
             normalised = normalised * self.weight.view(of_channels) + self.bias.view(of_channels)

@@ -35,19 +35,17 @@ from torch import Tensor
 from neurocontrast.encoders import EncoderSettings, build_model
 from neurocontrast.losses import NTXent
 from neurocontrast.seeds import derive_generator, derive_uniforms
-from neurocontrast.transforms import (
+from neurocontrast.transforms import ImageAugmentSettings, RandImageViewd, TwoViews
+from neurocontrast.transforms.natural import operations as image_operations
+from neurocontrast.transforms.natural.settings import (
     ColourJitterSettings,
     GrayscaleSettings,
     ImageAffineSettings,
-    ImageAugmentSettings,
     ImageBlurSettings,
     ImageFlipSettings,
     PadCropSettings,
-    RandImageViewd,
     ResizedCropSettings,
-    TwoViews,
 )
-from neurocontrast.transforms.natural import operations as image_operations
 
 Timed = Callable[[int], object]
 JITTER = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}

@@ -62,8 +62,8 @@ def make_study(arguments: argparse.Namespace, **options: Any) -> Study:
 
 
 def run_whole(arguments: argparse.Namespace) -> dict[str, Any]:
-    summary = run_study(make_study(arguments)).summary
-    return {"accuracy": summary["metrics"]["accuracy"]["pooled"], "chosen": summary["probe"]["strength"]}
+    found = run_study(make_study(arguments)).evaluation
+    return {"accuracy": found.metrics["accuracy"].pooled, "chosen": found.probe.strength}
 
 
 def run_probe(arguments: argparse.Namespace, probe: str) -> dict[str, Any]:

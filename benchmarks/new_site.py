@@ -32,7 +32,7 @@ from new_site_variants import CONFIGS, VARIANTS
 from sklearn.decomposition import PCA
 
 import neurocontrast
-from neurocontrast.cli.progress import console_progress
+from neurocontrast.cli.output import console_progress
 from neurocontrast.data.fitting import fit_preprocessing
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.embedding.table import read_embeddings

@@ -33,7 +33,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import neurocontrast
-from neurocontrast.cli.progress import console_progress
+from neurocontrast.cli.output import console_progress
 from neurocontrast.data.cache import VolumeCache
 from neurocontrast.embedding.table import read_embeddings, write_embeddings
 from neurocontrast.transforms.preprocessing import Preprocessing

@@ -38,8 +38,8 @@ estimators = {
     "gradient boosting": HistGradientBoostingClassifier(max_iter=50),
 }
 for name, estimator in estimators.items():
-    found = run_study(plan_study(table, features, settings=settings, estimator=estimator)).summary
-    print(f"{name}: AUC {found['metrics']['auc']['pooled']:.2f}; {found['probe']['estimator'][:60]}")
+    found = run_study(plan_study(table, features, settings=settings, estimator=estimator)).evaluation
+    print(f"{name}: AUC {found.metrics['auc'].pooled:.2f}; {found.probe.estimator[:60]}")
 
 # %% From a file of embeddings, leaving each site out; the folder says what was fitted
 embeddings = Path(tempfile.mkdtemp(prefix="neurocontrast-example-")) / "embeddings.parquet"

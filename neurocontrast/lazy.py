@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-__all__ = ["lazy_exports"]
+__all__ = ["lazy_exports", "load"]
 
 
 def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
@@ -32,3 +32,9 @@ def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[
         return getattr(import_module(f".{module_of[name]}", package), name)
 
     return find
+
+
+def load(place: str) -> Any:
+    """Return what an import path such as ``"package.module:Name"`` leads to."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from neurocontrast.exceptions import ConfigError
 
 __all__ = [
+    "as_duration",
     "as_size",
     "describe_disk",
     "describe_gpus",
@@ -106,3 +107,10 @@ def as_size(n_bytes: float) -> str:
     if n_bytes < 0.1 * 2**20:
         return f"{n_bytes / 2**10:.0f} KiB"
     return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 0.1 * 2**30 else f"{n_bytes / 2**20:.1f} MiB"
+
+
+def as_duration(seconds: float) -> str:
+    """Return a time with its unit: seconds, minutes or hours."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

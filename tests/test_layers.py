@@ -48,8 +48,7 @@ for name in ("losses", "kernels", "training", "embedding", "evaluation"):
     package = importlib.import_module(f"neurocontrast.{name}")
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
-# The package images itself is loaded with the reading of tables, which tells its paths apart.
-kinds = ("cache", "datasets", "fitting", "images.dataset", "simulation")
+kinds = ("cache", "datasets", "fitting", "natural", "simulation")
 forbidden = [f"neurocontrast.data.{kind}" for kind in kinds] + ["neurocontrast.stages", "kornia", "monai", "nibabel"]
 forbidden += [f"neurocontrast.encoders.{name}" for name in ("building", "densenet", "lenet", "lenet5", "resnet")]
 forbidden += ["neurocontrast.transforms"]
@@ -66,7 +65,10 @@ PLANTED = {
     "training/session.py": ("from neurocontrast.transforms.compose import load_volume", "neurocontrast.transforms"),
     "training/loop.py": ("from neurocontrast.transforms.views import TwoViews", "neurocontrast.transforms.views"),
     "losses/core.py": ("from neurocontrast.encoders.resnet import ResNetFeatures", "neurocontrast.encoders.resnet"),
-    "embedding/extract.py": ("from neurocontrast.data.images.store import ImageStore", "neurocontrast.data.images"),
+    "embedding/extract.py": (
+        "from neurocontrast.data.natural.dataset import ImageDataset",
+        "neurocontrast.data.natural.dataset",
+    ),
     "evaluation/metrics.py": ("from neurocontrast.data import CohortDataset", "neurocontrast.data"),
     "training/estimate.py": ("from neurocontrast.encoders import build_model", "neurocontrast.encoders"),
     # By way of something that is allowed.

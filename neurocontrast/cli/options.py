@@ -1,4 +1,4 @@
-"""Options that every command takes, and how they become one configuration."""
+"""Options that several commands share, and how a command's options become one configuration."""
 
 from __future__ import annotations
 
@@ -12,26 +12,44 @@ import typer
 if TYPE_CHECKING:
     from neurocontrast.config import Config
 
-__all__ = ["ConfigOption", "OverwriteOption", "QuietOption", "SetOption", "resolve"]
+__all__ = [
+    "ConfigOption",
+    "Evaluated",
+    "ImagesRoot",
+    "JsonOption",
+    "OverwriteOption",
+    "ParticipantsOption",
+    "QuietOption",
+    "RunSettings",
+    "SetOption",
+    "resolve",
+]
 
 ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", metavar="FILE", help="YAML configuration; sections that this command does not use are ignored."
-    ),
+    Path | None, typer.Option("--config", metavar="FILE", help="YAML configuration; unused sections are ignored.")
 ]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one key, e.g. training.epochs=10; may be repeated."),
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")]
-OverwriteOption = Annotated[
-    bool, typer.Option("--overwrite", help="Replace what an earlier run of this command wrote.")
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress: errors and the result only.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
+OverwriteOption = Annotated[bool, typer.Option(help="Replace what an earlier run of this command wrote.")]
+ParticipantsOption = Annotated[Path, typer.Option(metavar="PARTICIPANTS.tsv", help="Table with one row a scan.")]
+RunSettings = Annotated[
+    Path | None,
+    typer.Option("--participants", metavar="PARTICIPANTS.tsv", help="Same as --set data.participants=..."),
 ]
+ImagesRoot = Annotated[
+    Path | None, typer.Option(help="Folder that relative image paths start from (default: the table's).")
+]
+Evaluated = Annotated[Path, typer.Argument(metavar="EVAL", help="Evaluation directory of `evaluate`.")]
 
 
-def resolve(config: Path | None, overrides: list[str] | None, flags: Mapping[str, Any]) -> Config:
-    """Return the configuration: the file, then ``--set``, then the command's own flags.
+def resolve(
+    config: Path | None, overrides: list[str] | None, section: str | None = None, given: Mapping[str, Any] | None = None
+) -> Config:
+    """Return the configuration: the file, then ``--set``, then the command's own options.
 
     Parameters
     ----------
@@ -39,10 +57,19 @@ def resolve(config: Path | None, overrides: list[str] | None, flags: Mapping[str
         YAML file; None for the defaults.
     overrides : list of str or None
         ``dotted.key=value`` as given to ``--set``.
-    flags : mapping of str to value
-        Dotted key of each of the command's own options; None means not given.
+    section : str, optional
+        Section of the configuration that the command's own options belong to.
+    given : mapping, optional
+        The command's arguments. Those that are keys of the section and not None are used.
     """
-    from neurocontrast.config import load_config
+    from neurocontrast.config import Config, load_config
 
-    given = [f"{key}={json.dumps(value)}" for key, value in flags.items() if value is not None]
-    return load_config(config, [*(overrides or ()), *given])
+    given = given or {}
+    # A section of two kinds, such as data, has no fields of its own: all that is given belongs to it.
+    fields = getattr(Config.model_fields[section].annotation, "model_fields", given) if section else ()
+    flags = [
+        f"{section}.{name}={json.dumps(value, default=str)}"
+        for name, value in given.items()
+        if value is not None and name in fields
+    ]
+    return load_config(config, [*(overrides or ()), *flags])

@@ -28,6 +28,16 @@ _PATHS = (
     ("images", "attributes"),
 )
 
+_ANY = object()
+_RETIRED: dict[str, Any] = {
+    "training.strategy": _ANY,
+    "images.vectors": {},
+    "images.unmatched": "error",
+    "images.classes": None,
+    "images.clusters.vector": None,
+}
+"""Keys of earlier versions → the value with which a key did nothing: files that hold that value are still read."""
+
 
 def load_config(path: str | os.PathLike[str] | None = None, overrides: Sequence[str] = ()) -> Config:
     """Load a configuration file and apply overrides.
@@ -144,12 +154,23 @@ def _validate(content: dict[str, Any], *, source: str) -> Config:
         raise ConfigError(f"{source}: not a tree of keys and values ({error}); a part must not hold itself.") from None
     # `training:` with nothing below it is an empty section; an objective is never meant to be empty.
     plain = {key: value for key, value in plain.items() if value is not None or key == "objective"}
+    for key, idle in _RETIRED.items():
+        _drop(plain, key.split("."), idle)
     try:
         return Config.model_validate_json(json.dumps(with_defaults_of_kind(plain)), strict=True)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     except pydantic.ValidationError as error:
         raise problems_of(error, Config, source=source) from None
+
+
+def _drop(content: Any, place: list[str], idle: Any) -> None:
+    """Remove a key where the value is `idle`."""
+    *above, last = place
+    for key in above:
+        content = content.get(key) if isinstance(content, dict) else None
+    if isinstance(content, dict) and last in content and idle in (content[last], _ANY):
+        del content[last]
 
 
 def _as_json(value: Any) -> Any:

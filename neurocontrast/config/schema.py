@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from neurocontrast.config.data import DataSettings, ImageDataSettings
 from neurocontrast.config.objectives import CategoricalFactor, GaussianFactor, ObjectiveSettings, YAwareSettings
-from neurocontrast.data.images import ImagesSettings
+from neurocontrast.data.natural import ImagesSettings
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.embedding import EmbeddingSettings
 from neurocontrast.encoders import EncoderSettings

@@ -10,8 +10,8 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.data.cache import Prepared, VolumeCache, default_cache_folder
     from neurocontrast.data.datasets import CohortDataset
-    from neurocontrast.data.encoding import encode_metadata
     from neurocontrast.data.fitting import fit_preprocessing
+    from neurocontrast.data.metadata import encode_metadata
     from neurocontrast.data.splits import split_by_subject
 
 __all__ = [
@@ -33,7 +33,7 @@ __getattr__ = lazy_exports(
     {
         "cache": ["Prepared", "VolumeCache", "default_cache_folder"],
         "datasets": ["CohortDataset"],
-        "encoding": ["encode_metadata"],
+        "metadata": ["encode_metadata"],
         "fitting": ["fit_preprocessing"],
         "splits": ["split_by_subject"],
     },

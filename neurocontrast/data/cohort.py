@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.assemble import assemble
-from neurocontrast.data.columns import Refusal, as_sex, is_missing, number_of, text_of
+from neurocontrast.data.columns import Refusal, as_sex, is_missing, no_column, number_of, text_of
+from neurocontrast.data.layouts import layout_named
 from neurocontrast.data.problems import Problems, shown
-from neurocontrast.data.tsv import read_text_table
+from neurocontrast.data.validation import convert
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.files import digest_of
 from neurocontrast.provenance import subject_digest
@@ -82,14 +82,14 @@ class Cohort:
         keep = np.ones(len(self.table), dtype=bool)
         for column, values in where.items():
             if column not in self.table:
-                raise DataError(_no_column(self.source.name, column, self.table.columns))
+                raise DataError(no_column(self.source.name, column, self.table.columns))
             texts = self.table[column].map(text_of)
             allowed = sorted(set(texts))
             chosen = {_canonical(column, value) for value in ([values] if isinstance(values, str) else values)}
             for value in sorted(chosen.difference(allowed)):
                 raise DataError(
                     f"{self.source.name}: column '{column}' has no value {shown(value or 'n/a')}."
-                    f"{suggestion(value, allowed)} It has: {_some(text or 'n/a' for text in allowed)}."
+                    f"{suggestion(value, allowed)} It has: {one_of(text or 'n/a' for text in allowed[:30])}."
                 )
             keep &= texts.isin(chosen).to_numpy()
         if not keep.any():
@@ -139,6 +139,7 @@ def read_cohort(
     *,
     images_root: str | Path | None = None,
     images_pattern: str | None = None,
+    layout: str = "table",
     check_images: bool = True,
     required: Mapping[str, Kind] | Sequence[str] = (),
 ) -> Cohort:
@@ -150,12 +151,14 @@ def read_cohort(
     Parameters
     ----------
     participants : path
-        Tab-separated table, or comma-separated when its name ends in ``.csv``.
+        Tab-separated table, or comma-separated when its name ends in ``.csv``; for another layout, a folder of scans.
     images_root : path, optional
         Folder that relative image paths start from; by default the table's own.
     images_pattern : str, optional
         Where the table has no column ``path``: the path of every image, with columns in
         braces, for instance ``"{participant_id}/anat/{participant_id}_T1w.nii.gz"``.
+    layout : str
+        How scans and what is known of them lie on the disk: a name in `neurocontrast.data.layouts.LAYOUTS`.
     check_images : bool
         Whether every image file must be there. The images are not opened.
     required : mapping of str to {"continuous", "categorical"}, or sequence of str
@@ -175,6 +178,7 @@ def read_cohort(
         participants,
         images_root=images_root,
         images_pattern=images_pattern,
+        layout=layout,
         check_images=check_images,
         required=required,
     )
@@ -187,6 +191,7 @@ def inspect_cohort(
     *,
     images_root: str | Path | None = None,
     images_pattern: str | None = None,
+    layout: str = "table",
     check_images: bool = True,
     required: Mapping[str, Kind] | Sequence[str] = (),
 ) -> Inspection:
@@ -197,17 +202,17 @@ def inspect_cohort(
     DataError
         Where the file is no table, or lacks the columns without which no row can be named.
     """
-    text = read_text_table(participants)
-    root = Path(images_root).expanduser() if images_root is not None else text.source.parent
+    listing = layout_named(layout).read(Path(participants).expanduser())
+    root = Path(images_root).expanduser() if images_root is not None else listing.root
     if images_root is not None and not root.is_dir():
         raise DataError(f"images_root: there is no folder {shown(root, 200)}.")
     root = root.absolute()
-    problems = Problems(text.source.name)
-    table, warnings = assemble(
-        text, root=root, images_pattern=images_pattern, check_images=check_images, problems=problems
+    problems = Problems(listing.source.name)
+    table, warnings = convert(
+        listing, root=root, images_pattern=images_pattern, check_images=check_images, problems=problems
     )
-    _check_required(table, required, problems, text.lines)
-    return Inspection(Cohort(table, text.source, root, tuple(warnings)), problems, text.lines)
+    _check_required(table, required, problems, listing.lines)
+    return Inspection(Cohort(table, listing.source, root, tuple(warnings)), problems, listing.lines)
 
 
 def _check_required(
@@ -217,7 +222,7 @@ def _check_required(
     already = {(problem.line, problem.column) for problem in problems.found}
     for column, kind in kinds.items():
         if column not in table:
-            problems.add(_no_column("the table", column, table.columns))
+            problems.add(no_column("the table", column, table.columns))
             continue
         values = table[column]
         numeric = values.dtype == np.float64
@@ -242,17 +247,6 @@ def _unusable(values: pd.Series, kind: Kind | None) -> npt.NDArray[np.bool_]:
 
 def _is_number(value: object) -> bool:
     return number_of(text_of(value)) is not None
-
-
-def _no_column(where: str, column: str, columns: Sequence[str] | pd.Index) -> str:
-    others = [str(name) for name in columns if name != "path"]
-    return f"{where} has no column '{column}'.{suggestion(column, others)} It has: {_some(others)}."
-
-
-def _some(names: object, n_shown: int = 30) -> str:
-    listed = [str(name) for name in names]  # type: ignore[attr-defined]
-    more = f" … and {len(listed) - n_shown} more" if len(listed) > n_shown else ""
-    return one_of(listed[:n_shown]) + more
 
 
 def _canonical(column: str, value: object) -> str:

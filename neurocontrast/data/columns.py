@@ -1,33 +1,32 @@
-"""How the text of a cell becomes a value: one stated rule for each column."""
+"""Cells of text as values, by one stated rule for each column; columns by name and pattern."""
 
 from __future__ import annotations
 
+import fnmatch
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from neurocontrast.data.problems import Problems, shown
+from neurocontrast.exceptions import DataError, one_of, suggestion
 
 __all__ = [
     "AGE_LIMITS",
+    "RULES",
     "Refusal",
     "as_age",
     "as_sex",
-    "as_text",
-    "convert_column",
     "is_missing",
     "is_numeric",
+    "matching_columns",
+    "no_column",
     "number_of",
     "text_of",
 ]
 
 AGE_LIMITS = (0.0, 120.0)
-"""The ages, in years, that a table may hold."""
-
 _MISSING = frozenset({"", "n/a", "na", "nan", "null", "#n/a"})
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
@@ -89,34 +88,8 @@ def as_sex(cell: str) -> str | Refusal:
     return Refusal("sex is M, F, male, female, 1 (male), 2 (female) or n/a", hint)
 
 
-def as_text(cell: str) -> str | Refusal:
-    """Return the cell as it stands."""
-    return cell
-
-
-def convert_column(
-    cells: Sequence[str],
-    convert: Callable[[str], object],
-    *,
-    column: str,
-    problems: Problems,
-    lines: Sequence[int],
-    names: Sequence[str],
-) -> list[Any]:
-    """Convert the cells of a column; missing ones become NaN and refused ones become problems."""
-    by_cell: dict[str, object] = {cell: float("nan") if is_missing(cell) else convert(cell) for cell in set(cells)}
-    values: list[object] = []
-    for position, cell in enumerate(cells):
-        value = by_cell[cell]
-        if isinstance(value, Refusal):
-            problems.add(
-                f"found {shown(cell)}; {value.rule}", column=column, line=lines[position], name=names[position]
-            )
-            if value.hint:
-                problems.hint(value.hint)
-            value = float("nan")
-        values.append(value)
-    return values
+RULES: dict[str, Callable[[str], object]] = {"age": as_age, "sex": as_sex, "site": str, "diagnosis": str}
+"""Columns with a fixed meaning, and how a cell becomes a value."""
 
 
 def text_of(value: object) -> str:
@@ -126,3 +99,24 @@ def text_of(value: object) -> str:
             return ""
         return str(int(value)) if float(value).is_integer() else repr(float(value))
     return "" if value is None or value is pd.NA else str(value)
+
+
+def no_column(where: str, column: str, columns: Iterable[object]) -> str:
+    """Return the message for a column that `where` does not have, with the columns that are there."""
+    others = [str(name) for name in columns if name != "path"]
+    more = f" … and {len(others) - 30} more" if len(others) > 30 else ""
+    return f"{where} has no column '{column}'.{suggestion(column, others)} It has: {one_of(others[:30])}{more}."
+
+
+def matching_columns(patterns: Sequence[str], columns: Sequence[str], *, key: str) -> list[str]:
+    """Return the columns that patterns name, each once, a pattern's own in the order of `columns`.
+
+    A pattern that names none is a `DataError`; `key` says where the pattern stands.
+    """
+    chosen: dict[str, None] = {}
+    for pattern in patterns:
+        names = [pattern] if pattern in columns else [name for name in columns if fnmatch.fnmatchcase(name, pattern)]
+        if not names:
+            raise DataError(f"{key}: {no_column('the table', pattern, columns)}")
+        chosen |= dict.fromkeys(names)
+    return list(chosen)

@@ -17,9 +17,9 @@ from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.compose import apply
-from neurocontrast.transforms.loading import LoadScand
+from neurocontrast.transforms.images import in_memory_order
+from neurocontrast.transforms.loading import LoadScand, ScanHeader, read_scan_header
 from neurocontrast.transforms.preprocessing import Preprocessing
-from neurocontrast.transforms.reading import ScanHeader, in_memory_order, read_scan_header
 
 __all__ = ["Finding", "doubts_about", "doubts_about_images", "inspect_scan", "inspect_scans"]
 

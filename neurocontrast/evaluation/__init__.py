@@ -8,10 +8,11 @@ and writes the files.
 from neurocontrast.evaluation.external import External, plan_external
 from neurocontrast.evaluation.fitted import FittedProbe
 from neurocontrast.evaluation.probe_files import load_probe, save_probe
+from neurocontrast.evaluation.schema import Evaluation, Notice, read_evaluation
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import LeaveSiteOut, SiteStratifiedGroupKFold
 from neurocontrast.evaluation.splits.files import read_split_file
-from neurocontrast.evaluation.study import Evaluation, Study, plan_study, run_study
+from neurocontrast.evaluation.study import Study, StudyResult, plan_study, run_study
 from neurocontrast.evaluation.transformers import ComBat, CovariateEncoder, Residualiser, SiteRecentring
 
 __all__ = [
@@ -22,13 +23,16 @@ __all__ = [
     "External",
     "FittedProbe",
     "LeaveSiteOut",
+    "Notice",
     "Residualiser",
     "SiteRecentring",
     "SiteStratifiedGroupKFold",
     "Study",
+    "StudyResult",
     "load_probe",
     "plan_external",
     "plan_study",
+    "read_evaluation",
     "read_split_file",
     "run_study",
     "save_probe",

@@ -1,100 +1,40 @@
-"""Features without what site or covariates explain of them: estimated in training folds, applied to test folds."""
+"""Harmonising, residualising, recentring and inner folds by site: what they need, and what to warn of."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.covariates import choose_covariates
+from neurocontrast.evaluation.designs import kept_columns
+from neurocontrast.evaluation.probes import MIN_INNER_SITES, site_inner_folds
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.table import IDENTIFIERS, cell_texts, is_number
-from neurocontrast.evaluation.transformers import ComBat, Residualiser
+from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.transformers.combat import MIN_SITE_SCANS
-from neurocontrast.evaluation.transformers.side_columns import SideColumnTransformer
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
-__all__ = ["AdjustedDesign", "check_adjustment", "choose_preserved"]
+__all__ = ["FEW_SUBJECTS", "check_adjustment", "look_at_adjustment"]
 
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
-
-
-@dataclass(frozen=True, eq=False)
-class AdjustedDesign:
-    """Matrices of an embedding, harmonised between sites and freed of covariates on request.
-
-    Everything is estimated on the training rows alone, in inner folds too; test rows get
-    what was learned of their site and of their covariates. No label is ever looked at.
-
-    Attributes
-    ----------
-    features : array (n, p)
-        Of all scans.
-    table : DataFrame
-        Their metadata.
-    harmonise : {"none", "combat"}
-        Whether ComBat comes first.
-    preserve, residuals_of : tuple of str
-        Columns whose effect ComBat keeps; columns whose linear effect is taken out afterwards.
-    """
-
-    features: npt.NDArray[np.floating]
-    table: pd.DataFrame
-    harmonise: str = "none"
-    preserve: tuple[str, ...] = ()
-    residuals_of: tuple[str, ...] = ()
-
-    def transformers(self) -> list[SideColumnTransformer]:
-        """Return the steps, not fitted yet."""
-        steps: list[SideColumnTransformer] = []
-        if self.harmonise == "combat":
-            steps.append(ComBat("site", preserve=self.preserve, handle_unknown="ignore"))
-        if self.residuals_of:
-            steps.append(Residualiser(self.residuals_of))
-        return steps
-
-    def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
-        """Return the matrices of training and test rows."""
-        x_train, x_test = (self.features[rows].astype(np.float64) for rows in (train, test))
-        train_side, test_side = self.table.iloc[train], self.table.iloc[test]
-        for step in self.transformers():
-            known = step.encode(train_side, learn=True)
-            step.estimate(x_train, *known)
-            x_train = step.adjust(x_train, *known)
-            x_test = step.adjust(x_test, *step.encode(test_side, learn=False))
-        return x_train, x_test
-
-
-def choose_preserved(table: pd.DataFrame, settings: EvaluationSettings, *, target: str) -> tuple[str, ...]:
-    """Return the covariates whose effect ComBat keeps: those that are there and vary, never the target."""
-    if settings.harmonise == "none":
-        return ()
-    return choose_covariates(table, settings.harmonise_preserve, target=target, sites_held_out=True)[0]
+FEW_SUBJECTS = 10
+"""The mean of a site with fewer subjects is mostly these people, not the site: warned about."""
 
 
 def check_adjustment(
     table: pd.DataFrame, settings: EvaluationSettings, splits: Sequence[Split], *, target: str
 ) -> None:
-    """Refuse what cannot be adjusted for inside folds.
-
-    Raises
-    ------
-    ConfigError, DataError
-        For an unseen or missing site, a column that is absent, and anything that would take the
-        target itself out of the features.
-    """
+    """Refuse adjustments that need a site or a column that is not there, or that take out the target itself."""
     if settings.test is not None and (settings.harmonise != "none" or settings.residualise):
         raise ConfigError(
             "test: what harmonise and residualise estimate belongs to the scans of the evaluation and is not applied "
             "to an external test set. Leave test out, or set harmonise=none and residualise=[]."
         )
     if settings.harmonise == "combat":
-        _check_sites(table, splits, target)
+        _check_combat(table, splits, target)
         for name in settings.harmonise_preserve:
             _check_column(table, name, "harmonise_preserve")
     for name in settings.residualise:
@@ -106,6 +46,10 @@ def check_adjustment(
                 "residualise: the effect of a site that is held out cannot be estimated. Leave 'site' out of "
                 "residualise, or use splits=stratified."
             )
+    if settings.inner_splits == "leave-site-out" and target == "site":
+        raise ConfigError("inner_splits: a site that is left out cannot be predicted. Use inner_splits=stratified.")
+    if settings.recentre != "none":
+        _check_recentring(table, settings, target)
 
 
 def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
@@ -123,7 +67,7 @@ def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
         )
 
 
-def _check_sites(table: pd.DataFrame, splits: Sequence[Split], target: str) -> None:
+def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> None:
     if target == "site":
         raise ConfigError("harmonise: 'combat' takes out what target=site would be predicted from. Use harmonise=none.")
     missing = int(table["site"].isna().sum())
@@ -135,12 +79,8 @@ def _check_sites(table: pd.DataFrame, splits: Sequence[Split], target: str) -> N
     sites = table["site"].to_numpy(dtype=object)
     if len(set(sites)) < 2:
         raise DataError(f"harmonise: all scans are of the site '{sites[0]}'; there is nothing to harmonise.")
-    short: dict[str, int] = {}
-    for split in splits:
-        for site in set(sites[split.test]):
-            n = int((sites[split.train] == site).sum())
-            if n < MIN_SITE_SCANS:
-                short[site] = min(n, short.get(site, n))
+    counts = [(site, int((sites[split.train] == site).sum())) for split in splits for site in set(sites[split.test])]
+    short = dict(sorted((each for each in counts if each[1] < MIN_SITE_SCANS), reverse=True))
     if short:
         held_out = any(split.held_out_site is not None for split in splits)
         listed = ", ".join(f"'{site}' {n}" for site, n in sorted(short.items())[:8])
@@ -150,3 +90,83 @@ def _check_sites(table: pd.DataFrame, splits: Sequence[Split], target: str) -> N
             f"site cannot be harmonised. While tested, some have fewer in training: {listed}. Use {instead}, or "
             "harmonise=none."
         )
+
+
+def _check_recentring(table: pd.DataFrame, settings: EvaluationSettings, target: str) -> None:
+    if target == "site":
+        raise ConfigError("recentre: 'site' takes out what target=site would be predicted from. Use recentre=none.")
+    if settings.harmonise != "none" or "site" in settings.residualise:
+        other = "harmonise=combat" if settings.harmonise != "none" else "residualise=[site]"
+        raise ConfigError(f"recentre: {other} takes the shifts of sites out already. Use one of the two.")
+    for name in settings.recentre_preserve:
+        if name in IDENTIFIERS or name == "site" or (name not in table and name not in ("age", "sex")):
+            choices = [str(column) for column in table.columns if column not in (*IDENTIFIERS, "site")]
+            raise ConfigError(
+                f"recentre_preserve: '{name}' is no column in which recentred sites could differ."
+                f"{suggestion(name, choices)} Choose of {one_of(choices[:30])}."
+            )
+    missing = int(table["site"].isna().sum())
+    if missing:
+        raise DataError(
+            f"recentre: {missing} of {len(table)} scans have no site, and each needs one to be recentred by. Fill in "
+            "their site, drop them with where, or use recentre=none."
+        )
+
+
+def look_at_adjustment(
+    table: pd.DataFrame, target: Target, splits: Sequence[Split], settings: EvaluationSettings
+) -> list[Notice]:
+    """Return warnings of recentring, and of training folds whose inner folds cannot leave sites out."""
+    found = [] if settings.recentre == "none" else _look_at_recentring(table, target, settings)
+    if settings.inner_splits == "stratified":
+        return found
+    subjects, sites = table["subject_id"].to_numpy(dtype=object), table["site"].to_numpy(dtype=object)
+    short = sum(not site_inner_folds(target, split.train, subjects, sites) for split in splits)
+    if short:
+        text = (
+            f"inner_splits=leave-site-out: {short} of {len(splits)} training folds have fewer than {MIN_INNER_SITES} "
+            "sites that can be left out with every class to fit on; their inner folds are dealt by subject instead."
+        )
+        explanation = "There the penalty was chosen for people of known sites, as it is by default."
+        found.append(Notice("inner_splits_dealt", text, explanation))
+    return found
+
+
+def _look_at_recentring(table: pd.DataFrame, target: Target, settings: EvaluationSettings) -> list[Notice]:
+    """Say that recentring is transductive, and, in numbers, what of the target it takes out with the site."""
+    kept = kept_columns(table, settings, by="recentre", target=target.name)
+    text = (
+        "recentre=site: each site's features are moved to a common centre, a site that a probe has not seen by its own "
+        "unlabelled scans (transductive: a prediction depends on the other scans of its site). "
+        + (f"Differences in {one_of(kept)} are kept. " if kept else "")
+        + f"A true difference of sites in {target.name} is taken out too, and no unlabelled scan can tell it from a "
+        f"scanner's: predictions at a new site lie around the training mean. {_site_means(table, target)}"
+    )
+    explanation = (
+        "The figures hold for batches of scans of a site, not for a scan that comes alone, and a site whose people "
+        "differ from the others is made to look like them."
+    )
+    found = [Notice("recentred", text, explanation)]
+    counts = table.groupby("site")["subject_id"].nunique()
+    few = [f"{site} {n}" for site, n in counts.items() if n < FEW_SUBJECTS]
+    if few:
+        text = f"fewer than {FEW_SUBJECTS} subjects at {', '.join(few[:8])}: their mean is mostly theirs."
+        found.append(Notice("recentred_small_site", f"recentre=site: {text}", explanation))
+    return found
+
+
+def _site_means(table: pd.DataFrame, target: Target) -> str:
+    """Return the target at each site, or of many sites at the two that differ most."""
+    code = 0
+    values: npt.NDArray[np.float64] = target.values.astype(float)
+    if target.kind != "continuous":
+        code = 1 if target.kind == "binary" else int(np.bincount(target.values).argmax())
+        values = (target.values == code).astype(float)
+    means = pd.Series(values).groupby(table["site"].to_numpy(dtype=object), sort=True).mean()
+    named = means if len(means) <= 4 else means.sort_values(kind="stable").iloc[[0, -1]]
+    if target.kind == "continuous":
+        shown = ", ".join(f"{mean:.1f} at {site}" for site, mean in named.items())
+        return f"Mean {target.name} here: {shown} (standard deviation of the sites' means {means.std(ddof=0):.1f})."
+    return (
+        f"Share of {target.classes[code]} here: {', '.join(f'{mean:.0%} at {site}' for site, mean in named.items())}."
+    )

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.adjustment import AdjustedDesign, choose_preserved
 from neurocontrast.evaluation.confounding import cramers_v
 from neurocontrast.evaluation.confounds import (
     ConfoundProbes,
@@ -25,11 +24,12 @@ from neurocontrast.evaluation.dependence import (
     embedding_kernel,
     number_factor,
 )
-from neurocontrast.evaluation.notices import SITE_ASSOCIATION, Notice
+from neurocontrast.evaluation.designs import kept_columns
+from neurocontrast.evaluation.fitting import features_design
+from neurocontrast.evaluation.notices import SITE_ASSOCIATION
 from neurocontrast.evaluation.openbhb import openbhb_score
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.probes import Design
-from neurocontrast.evaluation.recentring import RecentredDesign, choose_kept
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.table import cell_texts, is_number
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_generator
@@ -61,7 +61,7 @@ def run_confound_panel(study: Study, progress: Progress) -> ConfoundPanel:
     settings, target = study.settings, study.target
     summary: dict[str, Any] = {
         "harmonise": settings.harmonise,
-        "harmonise_preserve": list(choose_preserved(study.table, settings, target=target.name)),
+        "harmonise_preserve": list(kept_columns(study.table, settings, by="harmonise", target=target.name)),
         "residualise": list(settings.residualise),
         "openbhb": None,
         "openbhb_reason": "not asked for (confounds=false)",
@@ -69,7 +69,11 @@ def run_confound_panel(study: Study, progress: Progress) -> ConfoundPanel:
     if not settings.confounds:
         return ConfoundPanel(summary, {}, [])
     probes = ConfoundProbes(
-        study.table, lambda column: _design(study, column), study.subjects, study.units.labels, settings
+        study.table,
+        lambda column: features_design(study, predicted=column),
+        study.subjects,
+        study.units.labels,
+        settings,
     )
     among = study.splits[0].test if study.fixed else None  # pretraining has seen the others
     n_parts = len(confound_columns(study.table, target, settings)) * (1 + len(classes_apart(target)))
@@ -138,7 +142,10 @@ def look_at_confounds(study: Study, readings: pd.DataFrame) -> list[Notice]:
         )
     else:
         told += " Whether that carries the result, splits=leave-site-out tells."
-    return [Notice("site_predictable", told)]
+    explanation = (
+        "A model can use the scanner where sites differ in the target. See Confounds, and the result site by site."
+    )
+    return [Notice("site_predictable", told, explanation)]
 
 
 def site_reading(readings: pd.DataFrame | None) -> pd.Series | None:
@@ -154,18 +161,6 @@ def _site_association(study: Study) -> float:
         return 0.0
     known = study.table["site"].notna().to_numpy() & ~study.table["subject_id"].duplicated().to_numpy()
     return cramers_v(study.target.values[known], study.table["site"][known].to_numpy(dtype=object))
-
-
-def _design(study: Study, column: str) -> Design:
-    """Return the features as the probe gets them, but nothing keeps what is now to be predicted."""
-    preserve = choose_preserved(study.table, study.settings, target=study.target.name)
-    kept = tuple(name for name in preserve if name != column)
-    settings, table = study.settings, study.table
-    options = (study.features, table, settings.harmonise, kept, settings.residualise)
-    if settings.recentre == "none":
-        return AdjustedDesign(*options)
-    keep = choose_kept(table, settings, target=study.target.name)
-    return RecentredDesign(*options, tuple(name for name in keep if name != column))
 
 
 def _factor(study: Study, column: str, rows: Rows) -> tuple[Floats | None, Rows]:

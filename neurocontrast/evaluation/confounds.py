@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.covariates import choose_covariates
 from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
+from neurocontrast.evaluation.designs import choose_covariates
 from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.metrics import finite_or_none
 from neurocontrast.evaluation.probes import Design

@@ -13,8 +13,9 @@ import pandas as pd
 from neurocontrast.evaluation.encoders import check_same_encoder, encoder_digest
 from neurocontrast.evaluation.fixed import look_at_twins
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
-from neurocontrast.evaluation.notices import Notice
+from neurocontrast.evaluation.notices import NO_BASELINE
 from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.table import check_rows, is_number, row_names, select_rows, tidy_table
 from neurocontrast.evaluation.target import Target, encode_target
@@ -22,6 +23,9 @@ from neurocontrast.evaluation.units import choose_units
 from neurocontrast.exceptions import DataError, LeakageError, one_of
 
 __all__ = ["External", "plan_external"]
+
+_ENCODERS = "If the encoders differ, the figures of the external test set mean nothing."
+_TWINS = "The same image on both sides is learned by heart: the figures of the external test set may be too good."
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,9 @@ def plan_external(
     joined = _join(study, chosen, np.asarray(features[rows]), target)
     notices += _twins(joined, study)
     names, dropped = _covariates(study, chosen)
-    notices += [Notice("external_baseline", f"test: the baseline goes without {text}.") for text in dropped]
+    notices += [
+        Notice("external_baseline", f"test: the baseline goes without {text}.", NO_BASELINE) for text in dropped
+    ]
     excluded = {"not selected by where": len(tidy) - len(kept), f"{target.name} missing": int((~present).sum())}
     return External(
         replace(joined, covariates=names), {why: n for why, n in excluded.items() if n}, shared + n_overlap, notices
@@ -116,7 +122,7 @@ def _check_encoder(
         parameter="test",
         what="the probe",
     )
-    return [] if doubt is None else [Notice("encoder_unknown", doubt)]
+    return [] if doubt is None else [Notice("encoder_unknown", doubt, _ENCODERS)]
 
 
 def _select(tidy: pd.DataFrame, study: Study) -> npt.NDArray[np.bool_]:
@@ -135,7 +141,7 @@ def _check_pretraining(
         n, found = check_overlap(chosen, info, allow_overlap=allow_overlap)
     except LeakageError as error:
         raise LeakageError(f"test: {error}") from None
-    return n, [Notice(f"external_{notice.code}", f"test: {notice.message}") for notice in found]
+    return n, [Notice(f"external_{notice.code}", f"test: {notice.message}", notice.explanation) for notice in found]
 
 
 def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[int, list[Notice]]:
@@ -151,7 +157,14 @@ def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[int, list[Notice]
             "or where; to test on them all the same, and have the report say so, set allow_overlap=true "
             "(--allow-overlap)."
         )
-    return len(both), [Notice("external_shared_subjects", f"{text} (allowed on request): the figures flatter.")]
+    return len(both), [
+        Notice(
+            "external_shared_subjects",
+            f"{text} (allowed on request): the figures flatter.",
+            "The model has already seen these people. Its features can fit them better than anybody new, so the "
+            "figures of the external test set may be too good.",
+        )
+    ]
 
 
 def _join(study: Study, chosen: pd.DataFrame, features: npt.NDArray[np.floating], target: Target) -> Study:
@@ -167,14 +180,16 @@ def _join(study: Study, chosen: pd.DataFrame, features: npt.NDArray[np.floating]
 
 def _twins(joined: Study, study: Study) -> list[Notice]:
     if study.fixed:
-        return [Notice("external_duplicates", f"test: {each.message}")
-                for each in look_at_twins(joined.features, joined.splits[0])[1]]  # fmt: skip
+        found = look_at_twins(joined.features, joined.splits[0])[1]
+        return [Notice("external_duplicates", f"test: {each.message}", _TWINS) for each in found]
     try:
         found = check_duplicates(joined.table, joined.features, allow_overlap=study.settings.allow_overlap)
     except LeakageError as error:
         raise LeakageError(f"test: {error}") from None
     known = {notice.message for notice in study.notices}
-    return [Notice("external_duplicates", f"test: {each.message}") for each in found if each.message not in known]
+    return [
+        Notice("external_duplicates", f"test: {each.message}", _TWINS) for each in found if each.message not in known
+    ]
 
 
 def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], list[str]]:

@@ -18,9 +18,9 @@ from neurocontrast.evaluation.fitting import study_designs
 from neurocontrast.evaluation.groups import site_table
 from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
-from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.outlyingness import measure_external
 from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.significance import delong_interval, delong_test
 from neurocontrast.evaluation.tables import prediction_table
 from neurocontrast.evaluation.target import Target

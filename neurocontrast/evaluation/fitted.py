@@ -18,15 +18,17 @@ from neurocontrast.evaluation.fitting import features_design
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probe_kinds import Decided, fit_model, value_range
-from neurocontrast.evaluation.probes import Design
-from neurocontrast.evaluation.recentring import RecentredDesign, Recentring, learn_recentring
 from neurocontrast.evaluation.target import Kind, Target
+from neurocontrast.evaluation.transformers import SiteRecentring
 from neurocontrast.provenance import subject_digest
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["FittedProbe", "Platt", "final_seed", "fit_on_all", "why_not_stored"]
 
 Floats = npt.NDArray[np.float64]
+
+MIN_STORED_SUBJECTS = 5
+"""Shifts of training sites with fewer subjects do not leave the evaluation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +85,7 @@ class FittedProbe:
         That it was fitted on.
     limits : pair of float or None
         Between which its numbers are kept.
-    recentring : Recentring or None
+    recentring : SiteRecentring or None
         What has to be done to features before it can be applied.
     distribution : TrainingDistribution or None
         Where the scans lie that it was fitted on, as it gets them.
@@ -105,7 +107,7 @@ class FittedProbe:
     trained_on: frozenset[str] = field(default_factory=frozenset)
     n_scans: int = 0
     limits: tuple[float, float] | None = None
-    recentring: Recentring | None = None
+    recentring: SiteRecentring | None = None
     distribution: TrainingDistribution | None = None
 
     @property
@@ -191,7 +193,7 @@ def fit_on_all(
         trained_on=frozenset(subject_digest(subject) for subject in set(study.subjects[rows])),
         n_scans=len(rows),
         limits=value_range(target, rows) if settings.clip else None,
-        recentring=_recentring(study, design),
+        recentring=_recentring(study),
         distribution=None if isinstance(distribution, str) else distribution,
         **_arrays(model.model),
     )
@@ -204,10 +206,16 @@ def _shares(target: Target) -> Floats:
     return np.bincount(target.values, minlength=len(target.classes)) / len(target.values)
 
 
-def _recentring(study: Study, design: Design) -> Recentring | None:
-    if not isinstance(design, RecentredDesign):
+def _recentring(study: Study) -> SiteRecentring | None:
+    """Return the recentring of all scans, without the shifts of small sites: these are nearly those of a person."""
+    recentring = features_design(study).recentring
+    if recentring is None:
         return None
-    return learn_recentring(study.table, study.features, design.keep)
+    recentring.estimate(study.features.astype(np.float64), *recentring.encode(study.table, learn=True))
+    counts = study.table.groupby("site")["subject_id"].nunique()
+    kept = (counts.loc[recentring.sites_] >= MIN_STORED_SUBJECTS).to_numpy()
+    recentring.sites_, recentring.shifts_ = recentring.sites_[kept], recentring.shifts_[kept]
+    return recentring
 
 
 def _arrays(model: Any) -> dict[str, Any]:

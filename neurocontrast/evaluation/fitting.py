@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from neurocontrast.evaluation.adjustment import AdjustedDesign, choose_preserved
-from neurocontrast.evaluation.covariates import CovariateDesign
 from neurocontrast.evaluation.crossval import OutOfFold, constant_predictions, cross_validate
+from neurocontrast.evaluation.designs import CovariateDesign, FeatureDesign, adjustments
 from neurocontrast.evaluation.metrics import finite_or_none
 from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.planning import Study, deal_folds
 from neurocontrast.evaluation.probes import Design
-from neurocontrast.evaluation.recentring import RecentredDesign, choose_kept
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.voxels import ComponentsDesign
@@ -24,48 +18,18 @@ from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
 
 __all__ = [
-    "FeatureDesign",
     "features_design",
     "permutation_summary",
-    "plain_design",
     "predict_out_of_fold",
     "study_designs",
 ]
 
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
-
-@dataclass(frozen=True)
-class FeatureDesign:
-    """Features as they are: nothing is estimated."""
-
-    features: npt.NDArray[np.floating]
-
-    def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
-        """Return the matrices of training and test rows."""
-        return self.features[train].astype(np.float64), self.features[test].astype(np.float64)
-
-
-def features_design(study: Study) -> Design:
-    """Return the design of the embedding, adjusted and recentred in every training fold where that was asked for."""
-    if study.settings.recentre == "none":
-        return plain_design(study)
-    keep = choose_kept(study.table, study.settings, target=study.target.name)
-    return RecentredDesign(study.features, study.table, **_adjustment(study), keep=keep)
-
-
-def plain_design(study: Study) -> Design:
-    """Return the design of the embedding, not recentred."""
-    if not study.adjusted:
-        return FeatureDesign(study.features)
-    return AdjustedDesign(study.features, study.table, **_adjustment(study))
-
-
-def _adjustment(study: Study) -> dict[str, Any]:
-    settings = study.settings
-    preserve = choose_preserved(study.table, settings, target=study.target.name)
-    return {"harmonise": settings.harmonise, "preserve": preserve, "residuals_of": settings.residualise}
+def features_design(study: Study, *, recentre: bool = True, predicted: str = "") -> FeatureDesign:
+    """Return the design of the embedding, adjusted as the settings say; nothing keeps the column `predicted`."""
+    settings, target = study.settings, study.target.name
+    steps = adjustments(study.table, settings, target=target, recentre=recentre, predicted=predicted)
+    return FeatureDesign(study.features, study.table, steps)
 
 
 def study_designs(study: Study) -> dict[str, Design]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.leakage import feature_codes
-from neurocontrast.evaluation.notices import Notice
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split, parts_of
 from neurocontrast.evaluation.table import cell_texts, row_names
 from neurocontrast.evaluation.target import Target
@@ -101,7 +101,11 @@ def look_at_fixed(split: Split, target: Target) -> list[Notice]:
         if lacking:
             names = one_of(target.classes[code] for code in lacking[:10]) + (" …" if len(lacking) > 10 else "")
             found.append(
-                Notice("class_untested", f"No row of test has {names}: nothing is known of how well it is told.")
+                Notice(
+                    "class_untested",
+                    f"No row of test has {names}: nothing is known of how well it is told.",
+                    "Nothing is known of these classes; balanced accuracy is of the others.",
+                )
             )
     if not len(parts["validation"]):
         found.append(
@@ -109,6 +113,7 @@ def look_at_fixed(split: Split, target: Target) -> list[Notice]:
                 "no_validation",
                 "There are no validation rows: a fifth of the rows of train, drawn at random, takes their place to "
                 "choose the penalty.",
+                "The strength of the probe's penalty was chosen within the training images instead.",
             )
         )
     return found
@@ -132,7 +137,13 @@ def check_seen(
     parts = parts_of(split)
     if digests is None:
         text = "The embeddings do not say what was in pretraining: whether it has seen rows of test is not known."
-        return dict.fromkeys(PARTS), [Notice("overlap_unknown", text)]
+        return dict.fromkeys(PARTS), [
+            Notice(
+                "overlap_unknown",
+                text,
+                "If some of the test images were in pretraining, the figures below may be too good.",
+            )
+        ]
     seen, subjects = set(digests), table["subject_id"].to_numpy(dtype=object)
     known = {name: np.array([subject_digest(each) in seen for each in subjects[rows]], dtype=bool)
              for name, rows in parts.items()}  # fmt: skip
@@ -148,13 +159,19 @@ def check_seen(
                 "(data.where: {split: [train]}), correct the split column, or, to evaluate all the same and have the "
                 "report say so, set allow_overlap=true (--allow-overlap)."
             )
-        notices.append(Notice("pretraining_overlap", f"{text} (allowed on request): the figures flatter the encoder."))
+        explanation = "The encoder has already seen these images, so the figures below may be too good."
+        text += " (allowed on request): the figures flatter the encoder."
+        notices.append(Notice("pretraining_overlap", text, explanation))
     if n_validation:
         text = (
             f"{n_validation} of {len(parts['validation'])} validation rows were in pretraining. No figure of test "
             "gains by it; but they look easier to the probe than new rows, and its penalty can be chosen too weak."
         )
-        notices.append(Notice("validation_pretrained", text))
+        explanation = (
+            "What was chosen on these images was chosen on images that the encoder knows, so the choice may not be the "
+            "best for new ones. The figures of the test images are not touched by it."
+        )
+        notices.append(Notice("validation_pretrained", text, explanation))
     return counts, notices
 
 
@@ -171,7 +188,8 @@ def look_at_twins(features: npt.NDArray[np.floating], split: Split) -> tuple[int
         f"{len(twins)} of {len(split.test)} rows of test have the features of a row of train or validation to the last "
         "bit: one image stands in both. Official sets have a few; many would flatter every figure."
     )
-    return len(twins), [Notice("duplicate_overlap", text)]
+    explanation = "The same image on both sides is learned by heart, not recognised: the figures below may be too good."
+    return len(twins), [Notice("duplicate_overlap", text, explanation)]
 
 
 def _check_values(table: pd.DataFrame, column: str, texts: npt.NDArray[np.object_]) -> None:

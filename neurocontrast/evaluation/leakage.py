@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.notices import Notice
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.exceptions import LeakageError
 from neurocontrast.provenance import subject_digest
 
@@ -35,6 +35,7 @@ def check_overlap(
             Notice(
                 "overlap_unknown",
                 "The embeddings do not say who was in pretraining: whether a subject was in both could not be checked.",
+                "If some of them were in pretraining, the figures below may be too good.",
             )
         ]
     seen = set(digests)
@@ -55,6 +56,8 @@ def check_overlap(
             "pretraining_overlap",
             f"{len(both)} of {len(subjects)} subjects were also in the pretraining cohort (allowed on request): the "
             "encoder has seen them, and the figures may flatter it.",
+            "The encoder has already seen these people. Its features can fit them better than anybody new, so the "
+            "figures below may be too good.",
         )
     ]
 
@@ -81,7 +84,14 @@ def check_duplicates(
         f"{', '.join(pairs)}{' …' if len(shared) > 5 else ''}"
     )
     if allow_overlap:
-        return [Notice("duplicate_overlap", f"{text}. They can stand on both sides of a fold (allowed on request).")]
+        return [
+            Notice(
+                "duplicate_overlap",
+                f"{text}. They can stand on both sides of a fold (allowed on request).",
+                "The same image on both sides of a fold is learned by heart, not understood: the figures below may be "
+                "too good.",
+            )
+        ]
     raise LeakageError(
         f"{text}. They could stand on both sides of a fold. Give them one subject_id or leave one out; to evaluate all "
         "the same, set allow_overlap=true (--allow-overlap)."

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.covariates import CovariateDesign, choose_covariates
 from neurocontrast.evaluation.crossval import OutOfFold, constant_predictions, cross_validate
-from neurocontrast.evaluation.fitting import features_design, plain_design
+from neurocontrast.evaluation.designs import CovariateDesign, choose_covariates
+from neurocontrast.evaluation.fitting import features_design
 from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.leaving_sites import SitesLeftOut, plan_sites_left_out
 from neurocontrast.evaluation.metrics import (
@@ -24,9 +24,9 @@ from neurocontrast.evaluation.metrics import (
     explain_undefined,
     finite_or_none,
 )
-from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probes import Design
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, pooled_metrics
 from neurocontrast.progress import Progress
@@ -95,7 +95,7 @@ def measure_new_sites(study: Study, models: Models, site_reading: pd.Series | No
 def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> tuple[Models, Models]:
     """Return predictions of every model at home and unseen: ``embedding`` as it is, ``recentred`` where asked for."""
     names = choose_covariates(study.table, study.settings.covariates, target=study.target.name, sites_held_out=True)[0]
-    designs: dict[str, Design] = {"embedding": plain_design(study)}
+    designs: dict[str, Design] = {"embedding": features_design(study, recentre=False)}
     home = {"embedding": models["embedding"]}
     recentred = study.settings.recentre != "none"
     if recentred:
@@ -112,7 +112,9 @@ def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progres
             advance=task.advance,
         )
         if recentred:
-            home["embedding"] = fit(plain_design(study), splits=study.splits, estimator=study.estimator)
+            home["embedding"] = fit(
+                features_design(study, recentre=False), splits=study.splits, estimator=study.estimator
+            )
         unseen = {
             name: fit(design, splits=plan.splits, estimator=study.estimator_of(name))
             for name, design in designs.items()
@@ -264,14 +266,22 @@ def _look_at(summary: Mapping[str, Any], skipped: Sequence[Mapping[str, str]]) -
             f"people when their site is known: {ratio['value']:.2f} times as much ({ratio['low']:.2f} to "
             f"{ratio['high']:.2f}). The other figures are of known sites: do not expect them at another hospital."
         )
-        found.append(Notice("new_site_worse", told))
+        explanation = (
+            "The result below is of sites that were trained on. At another scanner expect the error of unseen sites, "
+            "or a larger one. See “At a site it has not seen”."
+        )
+        found.append(Notice("new_site_worse", told, explanation))
     if gain["value"] is not None and (gain["value"] >= 0 if gain["high"] is None else gain["high"] >= 0):
         usual = "median" if name == "mae" else "prevalence"
         told = (
             f"At sites that the probe has not seen its {shown} ({unseen:.3g}) is not shown to be below that of the "
             f"other sites' {usual} ({constant:.3g}), which needs no scan."
         )
-        found.append(Notice("new_site_no_better_than_constant", told))
+        explanation = (
+            "At a scanner that was not trained on, do not trust the number: as far as these data tell, a guess without "
+            "the scan serves as well. See “At a site it has not seen”."
+        )
+        found.append(Notice("new_site_no_better_than_constant", told, explanation))
     return found + _skipped(skipped)
 
 
@@ -280,4 +290,5 @@ def _skipped(skipped: Sequence[Mapping[str, str]]) -> list[Notice]:
         return []
     listed = "; ".join(f"{each['site']}: {each['why']}" for each in skipped[:8])
     more = f"; and {len(skipped) - 8} more" if len(skipped) > 8 else ""
-    return [Notice("new_site_skipped", f"{len(skipped)} sites were not left out ({listed}{more}).")]
+    explanation = "What the model does there, were the site new to it, is not known."
+    return [Notice("new_site_skipped", f"{len(skipped)} sites were not left out ({listed}{more}).", explanation)]

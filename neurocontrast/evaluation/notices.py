@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.confounding import cramers_v, standardised_difference, variance_explained
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.table import NO_SITE, cell_texts
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import one_of
 
-__all__ = ["Notice", "look_at_cohort", "look_at_covariates", "look_at_missing", "look_at_splits"]
+__all__ = ["look_at_cohort", "look_at_covariates", "look_at_missing", "look_at_splits"]
 
 FEW_SUBJECTS = 20
 """A class with fewer subjects is warned about."""
@@ -29,14 +29,13 @@ AGE_DIFFERENCE = 0.3
 """Difference of mean ages between two classes, in pooled standard deviations."""
 AGE_ASSOCIATION = 0.15
 """Root of the variance of age that several classes explain, corrected for chance; of two, 0.3 standard deviations."""
-
-
-@dataclass(frozen=True)
-class Notice:
-    """A warning of an evaluation: a code for machines, a message for people."""
-
-    code: str
-    message: str
+_FEW = "With so few, chance alone moves the result a lot. Read the interval, not the point."
+_CONFOUNDED = (
+    "Where {what} and target go together, a model that reads {what} off the scan looks as if it had read the target. "
+    "Compare with the baseline, which knows {what} and nothing of the scan."
+)
+_NO_SITES = "Differences between scanners cannot be told apart from differences between people there."
+NO_BASELINE = "Without a full baseline nobody can say what the scan adds to what was known without it."
 
 
 def look_at_cohort(table: pd.DataFrame, target: Target, *, min_site_n: int) -> list[Notice]:
@@ -56,11 +55,12 @@ def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[
             Notice(
                 "baseline_empty",
                 f"The baseline has no covariate ({reasons}): it predicts the average of its training scans.",
+                NO_BASELINE,
             )
         ]
     if lacking:
         reasons = "; ".join(f"{name} {why}" for name, why in lacking.items())
-        return [Notice("baseline_incomplete", f"The baseline uses {one_of(used)} only: {reasons}.")]
+        return [Notice("baseline_incomplete", f"The baseline uses {one_of(used)} only: {reasons}.", NO_BASELINE)]
     return []
 
 
@@ -68,7 +68,13 @@ def look_at_missing(target: str, n_missing: int) -> list[Notice]:
     """Return the warning that scans without a target are left out."""
     if not n_missing:
         return []
-    return [Notice("excluded_missing_target", f"{n_missing} scans have no {target} and are left out.")]
+    return [
+        Notice(
+            "excluded_missing_target",
+            f"{n_missing} scans have no {target} and are left out.",
+            "They are in no figure below. If they differ from the others, the result holds for a selected group.",
+        )
+    ]
 
 
 def look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]) -> list[Notice]:
@@ -84,13 +90,18 @@ def look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArra
                     "single_class_fold",
                     f"{len(names)} test folds have one class only ({', '.join(names[:5])}): no AUC there; "
                     "they count in the pooled figures. Give fewer folds, or let splits=stratified deal them.",
+                    "The mean over folds leaves these folds out; the pooled figures hold all scans.",
                 )
             )
         found += _unseen_classes(splits, target)
     untested = np.setdiff1d(np.arange(len(subjects)), np.concatenate([split.test for split in splits]))
     if len(untested):
         found.append(
-            Notice("fold_untested", f"{len(untested)} of {len(subjects)} scans are trained on only, as the folds say.")
+            Notice(
+                "fold_untested",
+                f"{len(untested)} of {len(subjects)} scans are trained on only, as the folds say.",
+                "They are in no figure of the result, but shaped the models.",
+            )
         )
     sat_out = {
         owner
@@ -104,6 +115,7 @@ def look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArra
                 "site_shared_subjects",
                 f"{len(sat_out)} subjects were scanned at several sites: while one of their sites is held out, none of "
                 "their scans is trained on.",
+                "Their other scans are left out of training, so that nobody is recognised again.",
             )
         )
     return found
@@ -117,6 +129,7 @@ def _unseen_classes(splits: Sequence[Split], target: Target) -> Iterable[Notice]
                 "fold_unseen_class",
                 f"When {_where(split)}, {one_of(target.classes[code] for code in unseen)} is in no training scan and "
                 "cannot be predicted there.",
+                "No model can name a class that it was never shown; what belongs to it counts as an error.",
             )
 
 
@@ -128,7 +141,7 @@ def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
     subjects = table["subject_id"]
     if target.kind == "continuous":
         if subjects.nunique() < 2 * FEW_SUBJECTS:
-            yield Notice("few_subjects", f"Only {subjects.nunique()} subjects: intervals are wide.")
+            yield Notice("few_subjects", f"Only {subjects.nunique()} subjects: intervals are wide.", _FEW)
         return
     counts = {name: subjects[target.values == code].nunique() for code, name in enumerate(target.classes)}
     few = ", ".join(f"'{name}' has {n}" for name, n in counts.items() if n < FEW_SUBJECTS)
@@ -136,6 +149,7 @@ def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
         yield Notice(
             "few_subjects",
             f"Classes with fewer than {FEW_SUBJECTS} subjects: {few}. Intervals are wide: read them, not the values.",
+            _FEW,
         )
     shares = np.bincount(target.values, minlength=len(target.classes)) / len(target.values)
     if target.kind == "binary" and shares.min() < RARE_SHARE:
@@ -145,6 +159,7 @@ def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
             f"'{rare}' is {shares.min():.0%} of the scans: at the threshold 0.5 a probe tends to name the other class, "
             "which lowers balanced accuracy. AUC does not depend on the threshold; evaluation.threshold=prevalence "
             "moves it.",
+            "Where one class is rare, accuracy looks high for a model that never names it; balanced accuracy does not.",
         )
     owners = pd.Series(target.values).groupby(subjects.to_numpy()).nunique()
     if (owners > 1).any():
@@ -152,6 +167,7 @@ def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
             "changing_class",
             f"{int((owners > 1).sum())} subjects have sessions of different classes; they are dealt to folds by the "
             "rarest of them.",
+            "Their scans stay in one fold together, so that nobody is recognised again.",
         )
 
 
@@ -160,16 +176,23 @@ def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Not
         return
     n_missing = int(table["site"].isna().sum())
     if n_missing == len(table):
-        yield Notice("site_missing", "No scan has a site: nothing can be said about differences between sites.")
+        message = "No scan has a site: nothing can be said about differences between sites."
+        yield Notice("site_missing", message, _NO_SITES)
         return
     if n_missing:
         yield Notice(
-            "site_missing", f"{n_missing} of {len(table)} scans have no site; they form the group '{NO_SITE}'."
+            "site_missing",
+            f"{n_missing} of {len(table)} scans have no site; they form the group '{NO_SITE}'.",
+            _NO_SITES,
         )
     sites = table["site"].fillna(NO_SITE)
     sizes = table["subject_id"].groupby(sites).nunique()
     if len(sizes) == 1:
-        yield Notice("single_site", f"All scans are of the site '{sizes.index[0]}': results need not hold at another.")
+        yield Notice(
+            "single_site",
+            f"All scans are of the site '{sizes.index[0]}': results need not hold at another.",
+            "Nothing here tells whether the result would hold at another scanner.",
+        )
         return
     small = [f"'{site}' ({n})" for site, n in sizes.items() if n < min_site_n]
     if small:
@@ -177,6 +200,7 @@ def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Not
             "small_site",
             f"Sites with fewer than {min_site_n} subjects: {_listed(small)}. Their own figures have no interval and "
             "say little; leave them out with where, or read the pooled figures.",
+            _FEW,
         )
     if target.kind == "continuous":
         return
@@ -191,6 +215,8 @@ def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Not
             "single_class_site",
             f"{len(single)} of {len(sizes)} sites have one class only: {named}. There AUC and balanced accuracy are "
             "not defined, and a probe that recognises the site recognises the class.",
+            "A site where everybody has the same label says nothing about telling labels apart, and rewards a model "
+            "that has merely learned to recognise the site.",
         )
 
 
@@ -212,6 +238,7 @@ def _site_association(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
             f"Site is confounded with {target.name} ({measure} {strength:.2f} > {SITE_ASSOCIATION}): {means} "
             f"({_unlike_sites(target, known, sites)}). A probe can score by recognising the scanner. Compare with the "
             "baseline, and with splits=leave-site-out; keep sites that have every class with where.",
+            _CONFOUNDED.format(what="site"),
         )
 
 
@@ -254,6 +281,7 @@ def _age(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
             "age_imbalance",
             f"Classes differ in age ({measure}; means {means}): what looks like {target.name} can be age. Compare with "
             "the baseline.",
+            _CONFOUNDED.format(what="age"),
         )
 
 
@@ -269,6 +297,7 @@ def _sex(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
             "sex_imbalance",
             f"Classes differ in sex (bias-corrected Cramér's V {strength:.2f} > {SEX_ASSOCIATION}): what looks like "
             f"{target.name} can be sex. Compare with the baseline.",
+            _CONFOUNDED.format(what="sex"),
         )
 
 

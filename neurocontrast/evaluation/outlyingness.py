@@ -12,6 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from neurocontrast.evaluation.confounds import draw_subjects
+from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.distribution import (
     MAX_AXES,
     N_NEIGHBOURS,
@@ -19,10 +20,9 @@ from neurocontrast.evaluation.distribution import (
     fit_distribution,
     neighbour_percentiles,
 )
-from neurocontrast.evaluation.fitting import FeatureDesign, features_design
-from neurocontrast.evaluation.notices import Notice
+from neurocontrast.evaluation.fitting import features_design
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.probes import Design
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.table import NO_SITE, cell_texts
 from neurocontrast.progress import Progress
@@ -154,7 +154,7 @@ def outside_message(n_outside: int, n: int, threshold: float, by_site: Sequence[
 
 
 def _score_splits(
-    study: Study, design: Design, splits: Sequence[Split], advance: Any
+    study: Study, design: FeatureDesign, splits: Sequence[Split], advance: Any
 ) -> tuple[dict[str, npt.NDArray[np.float64]], list[str]]:
     scores, why_not = _empty(len(study.table)), []
     for split in splits:
@@ -168,10 +168,12 @@ def _score_splits(
     return scores, why_not
 
 
-def _matrices(study: Study, design: Design, split: Split) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _matrices(
+    study: Study, design: FeatureDesign, split: Split
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return the features of the training scans that are drawn to say where all lie, and of the test scans."""
     kept, _ = _reference(study, split)
-    if isinstance(design, FeatureDesign):  # it estimates nothing, so the other training scans need not be copied
+    if not design.steps:  # it estimates nothing, so the other training scans need not be copied
         return design(split.train[kept], split.test)
     x_train, x_test = design(split.train, split.test)
     return x_train[kept], x_test
@@ -247,4 +249,8 @@ def _summary(table: pd.DataFrame, study: Study, reference: str, why_not: list[st
 
 def _look_at(summary: dict[str, Any], code: str, prefix: str = "") -> list[Notice]:
     found = outside_message(summary["n_outside"], summary["n"], summary["threshold_percentile"], summary["by_site"])
-    return [] if found is None else [Notice(code, prefix + found)]
+    explanation = (
+        "Do not trust the number for these scans: the model gives one wherever they lie, but it learned from nothing "
+        "like them. They count in the figures below. See “Scans unlike those it learned from”."
+    )
+    return [] if found is None else [Notice(code, prefix + found, explanation)]

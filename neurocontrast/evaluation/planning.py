@@ -11,13 +11,12 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from neurocontrast.evaluation.adjustment import check_adjustment
-from neurocontrast.evaluation.covariates import CovariateDesign, choose_covariates
+from neurocontrast.evaluation.adjustment import check_adjustment, look_at_adjustment
+from neurocontrast.evaluation.designs import CovariateDesign, choose_covariates
 from neurocontrast.evaluation.draws import check_train_sizes
 from neurocontrast.evaluation.fixed import check_fixed, check_seen, fixed_split, look_at_fixed, look_at_twins
-from neurocontrast.evaluation.generalisation import check_generalisation, look_at_inner_splits, look_at_recentring
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
-from neurocontrast.evaluation.notices import Notice, look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
+from neurocontrast.evaluation.notices import look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
 from neurocontrast.evaluation.own_estimator import (
     EstimatorError,
     as_estimator,
@@ -28,6 +27,7 @@ from neurocontrast.evaluation.own_estimator import (
 )
 from neurocontrast.evaluation.probe_kinds import probe_name
 from neurocontrast.evaluation.scans import Scans, choose_scans
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.sensitive import choose_sensitive
 from neurocontrast.evaluation.settings import PROBES, EvaluationSettings
 from neurocontrast.evaluation.splits import (
@@ -250,7 +250,9 @@ def _try_baseline(study: Study, estimator: BaseEstimator) -> list[Notice]:
         text = (
             f"The baseline has the default probe, since the estimator does not fit its {len(names)} columns: {error}."
         )
-        return [Notice("baseline_default", text)]
+        return [
+            Notice("baseline_default", text, "The increment compares two kinds of probe, not only two kinds of input.")
+        ]
     return []
 
 
@@ -261,7 +263,7 @@ def _look_at_scores(target: Target, estimator: BaseEstimator) -> list[Notice]:
         f"{describe_own(estimator)[0]} has decision values and no probabilities (no predict_proba): scans are ranked "
         "by these and assigned to classes by its predict, and Brier score, log-loss and calibration are left out."
     )
-    return [Notice("no_probabilities", text)]
+    return [Notice("no_probabilities", text, "Whether the scores are right as probabilities is not known.")]
 
 
 def _check_fixed_leaks(study: Study, info: Mapping[str, Any]) -> Study:
@@ -292,7 +294,6 @@ def _with_folds(scans: Scans, settings: EvaluationSettings, split_rows: pd.DataF
     splits = _make_splits(scans, settings, split_rows, cv)
     check_train_sizes(chosen, target, splits, settings)
     check_adjustment(chosen, settings, splits, target=target.name)
-    check_generalisation(chosen, settings, target=target.name)
     leaving = any(split.held_out_site is not None for split in splits)
     names, dropped = choose_covariates(chosen, settings.covariates, target=settings.target, sites_held_out=leaving)
     subjects, sites = chosen["subject_id"].to_numpy(dtype=object), list(chosen["site"])
@@ -302,8 +303,7 @@ def _with_folds(scans: Scans, settings: EvaluationSettings, split_rows: pd.DataF
         *look_at_cohort(chosen, target, min_site_n=settings.min_site_n),
         *look_at_splits(splits, target, subjects),
         *look_at_covariates(names, dropped),
-        *look_at_recentring(chosen, target, settings),
-        *look_at_inner_splits(chosen, target, splits, settings),
+        *look_at_adjustment(chosen, target, splits, settings),
         *look_at_missing(settings.target, scans.excluded.get(f"{settings.target} missing", 0)),
         *units.notices,
     ]

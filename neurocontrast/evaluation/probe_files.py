@@ -13,7 +13,12 @@ import numpy as np
 
 from neurocontrast.evaluation.distribution import LEVELS, TrainingDistribution
 from neurocontrast.evaluation.fitted import FittedProbe, Platt
-from neurocontrast.evaluation.recentring import Recentring, SiteShifts
+from neurocontrast.evaluation.transformers.recentring import (
+    ARRAYS,
+    SiteRecentring,
+    describe_recentring,
+    restore_recentring,
+)
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.files import atomic_path, digest_of_file, write_json
 from neurocontrast.provenance import version
@@ -27,7 +32,6 @@ _DESCRIPTION, _ARRAYS = "probe.json", "probe.npz"
 _FORMAT, _FORMAT_RECENTRED = 1, 2
 """The second, so that an earlier version does not apply a recentred probe to features as they are."""
 _GEOMETRY = ("centres", "scale", "axes", "variances", "remainder", "usual")
-_SHIFTS = ("shifts", "centre", "scale", "coefficients", "means")
 _TEXTS = ("name", "target")
 _NEEDED = (*_TEXTS, "kind", "classes", "strength", "threshold", "encoder", "trained_on", "n_scans", "arrays")
 
@@ -51,9 +55,10 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
             "k_axes": len(probe.distribution.variances),
         }
     if probe.recentring is not None:
-        shifts = probe.recentring.shifts
-        arrays |= {f"recentring_{name}": getattr(shifts, name) for name in _SHIFTS}
-        described_parts["recentring"] = {"sites": list(shifts.sites), "columns": probe.recentring.columns}
+        recentring = probe.recentring
+        arrays |= {f"recentring_{name}": getattr(recentring, attribute) for name, attribute in ARRAYS.items()}
+        columns = describe_recentring(recentring)
+        described_parts["recentring"] = {"sites": recentring.sites_.tolist(), "columns": columns}
     with atomic_path(folder / _ARRAYS) as temporary:
         np.savez(temporary, **arrays)
     described = {
@@ -112,7 +117,7 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
     )
 
 
-def _read_recentring(described: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path) -> Recentring | None:
+def _read_recentring(described: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path) -> SiteRecentring | None:
     if described["format"] != _FORMAT_RECENTRED:
         return None
     part: Any = described.get("recentring")
@@ -122,7 +127,7 @@ def _read_recentring(described: dict[str, Any], arrays: dict[str, np.ndarray], f
         raise _damaged(folder, "recentring") from error
     p, q = arrays["mean"].size, len(columns)
     shapes = {"shifts": (len(sites), p), "centre": (p,), "scale": (p,), "coefficients": (q, p), "means": (q,)}
-    return Recentring(SiteShifts(sites, **_part(arrays, "recentring", shapes, folder)), columns)
+    return restore_recentring(sites, _part(arrays, "recentring", shapes, folder), columns)
 
 
 def _column(column: dict[str, Any]) -> dict[str, Any]:

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
+from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.estimators import FittedModel, built_in_features, fit_built_in, inner_scores
 from neurocontrast.evaluation.features import FoldFeatures
 from neurocontrast.evaluation.linear import fit_label_vectors, predict_at
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.own_estimator import EstimatorError, describe_own, fit_own, gives_probabilities
 from neurocontrast.evaluation.probes import Design, Pairs, inner_folds, penalty_folds
-from neurocontrast.evaluation.recentring import RecentredDesign
 from neurocontrast.evaluation.settings import PROBES, EvaluationSettings
 from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.evaluation.threads import one_thread
@@ -132,7 +132,7 @@ def fit_and_decide(
     given: dict[str, Any] = {"subjects": subjects, "settings": settings, "seed": seed, "sites": sites}
     if not batched or _one_class_only(target, train):
         return fit_model(design, target, train, test, **given, validation=validation, estimator=estimator)[0]
-    fitted = design.within_sites(target, train) if isinstance(design, RecentredDesign) else target
+    fitted = design.within_sites(target, train) if isinstance(design, FeatureDesign) else target
     pairs = penalty_folds(fitted, train, subjects, settings=settings, seed=seed, sites=sites, validation=validation)
     with one_thread():
         scores, strengths, failed = fit_label_vectors(
@@ -173,7 +173,7 @@ def fit_model(
         Inner folds, where they are not those of `penalty_folds`.
     """
     truth, name = target, probe_name(settings, target.kind)
-    if isinstance(design, RecentredDesign):
+    if isinstance(design, FeatureDesign):
         target = design.within_sites(target, train)
     if _one_class_only(target, train):
         return _one_class(target, train, len(test)), None

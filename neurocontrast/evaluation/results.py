@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.designs import kept_columns
 from neurocontrast.evaluation.estimators import STRENGTH_NAMES, describe_built_in
 from neurocontrast.evaluation.fitted import why_not_stored
 from neurocontrast.evaluation.metrics import finite_or_none
-from neurocontrast.evaluation.notices import Notice
 from neurocontrast.evaluation.own_estimator import describe_own
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.recentring import choose_kept
+from neurocontrast.evaluation.schema import Evaluation, Notice, compose_evaluation
 from neurocontrast.evaluation.splits import parts_of
 from neurocontrast.evaluation.splits.files import split_table
 from neurocontrast.files import digest_of
@@ -32,7 +32,13 @@ def look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold])
     found = []
     failed = sum(model.n_not_converged for model in models.values())
     if failed:
-        found.append(Notice("not_converged", f"{failed} fits stopped before they had converged."))
+        found.append(
+            Notice(
+                "not_converged",
+                f"{failed} fits stopped before they had converged.",
+                "Their coefficients are not the best ones; more scans, a smaller C, or more steps usually help.",
+            )
+        )
     for name, part in (("embedding", "metrics"), ("baseline", "baseline")):
         pooled, within = (figures[part].get(key, {}).get("pooled") for key in ("auc", "auc_within_fold"))
         if pooled is not None and within is not None and abs(pooled - within) > POOLING_GAP:
@@ -42,6 +48,8 @@ def look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold])
                     f"The pooled AUC of the {name} is {pooled:.2f}, but {within:.2f} when scans are compared within "
                     "their fold only: the classes are spread unevenly over folds, and models of different folds have "
                     "different base rates. Read auc_within_fold, of the increment too.",
+                    "Pooling compares scores of models that were fitted on different scans. The AUC within folds does "
+                    "not.",
                 )
             )
     if figures["split"] is None and figures["metrics"].get("auc", {}).get("pooled") == 1.0:
@@ -51,6 +59,7 @@ def look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold])
                 "The embedding tells the classes apart without one error (AUC 1). Scans of people rarely are: look for "
                 "what gives the class away (a scanner, a preprocessing, a label in the image) before believing it. "
                 "There is no interval, since every resample is without an error too.",
+                "Such a figure comes from a leak more often than from a disease.",
             )
         )
     permutation = figures.get("permutation")
@@ -61,6 +70,7 @@ def look_at_results(figures: Mapping[str, Any], models: Mapping[str, OutOfFold])
                 f"A permutation changes the labels of {permutation['share_moved']:.0%} of the scans only, since labels "
                 "are exchanged within site and fold, and few subjects of different labels share both: the permutation "
                 "test can find next to nothing. Larger sites, or fewer folds, give it more to exchange.",
+                "A large permutation p-value is no evidence against the model here.",
             )
         )
     return found
@@ -82,7 +92,7 @@ def _probe_choices(study: Study, model: OutOfFold) -> dict[str, Any]:
         "inner_splits": settings.inner_splits,
         "clip": settings.clip,
         "recentre": settings.recentre,
-        "recentre_preserve": list(choose_kept(study.table, settings, target=study.target.name)),
+        "recentre_preserve": list(kept_columns(study.table, settings, by="recentre", target=study.target.name)),
     }
 
 
@@ -109,8 +119,8 @@ def study_summary(
     models: Mapping[str, OutOfFold],
     figures: Mapping[str, Any],
     notices: list[Notice],
-) -> dict[str, Any]:
-    """Return what evaluation.json holds of a study; `figures` are its metrics and what goes with them."""
+) -> Evaluation:
+    """Return the evaluation of a study; `figures` are its metrics and what goes with them."""
     settings, target = study.settings, study.target
     folds = (
         split_table(study.table, study.splits)
@@ -119,8 +129,7 @@ def study_summary(
         .astype(str)
         .sort_values(["repeat", "participant_id", "session"])
     )
-    return {
-        "format": 1,
+    content = {
         "target": target.name,
         "kind": target.kind,
         "classes": list(target.classes),
@@ -142,7 +151,7 @@ def study_summary(
         **figures,
         "threshold": {"rule": settings.threshold, "values": models["embedding"].thresholds},
         "baseline_covariates": list(study.covariates),
-        "warnings": [{"code": notice.code, "message": notice.message} for notice in notices],
+        "warnings": notices,
         "bootstrap": {
             "n": settings.n_bootstraps,
             "method": "BCa",
@@ -153,3 +162,4 @@ def study_summary(
         "allow_overlap": settings.allow_overlap,
         "n_overlap": study.n_overlap,
     }
+    return compose_evaluation(content)

@@ -24,6 +24,7 @@ from neurocontrast.evaluation.new_site import measure_new_sites
 from neurocontrast.evaluation.outlyingness import measure_outlyingness, training_distribution
 from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.results import describe_split, look_at_results, study_summary
+from neurocontrast.evaluation.schema import Evaluation
 from neurocontrast.evaluation.sensitive import read_sensitive
 from neurocontrast.evaluation.similarity import measure_similarity
 from neurocontrast.evaluation.splits.files import split_table
@@ -32,21 +33,21 @@ from neurocontrast.evaluation.tables import cohort_table, draw_map, example_scan
 from neurocontrast.evaluation.voxels import N_COMPONENTS, look_at_voxels, voxel_p_values
 from neurocontrast.progress import SILENT, Progress
 
-__all__ = ["Evaluation", "Study", "plan_study", "run_study"]
+__all__ = ["Study", "StudyResult", "plan_study", "run_study"]
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """Result of an evaluation: a JSON-ready summary, tables by name, and the probe fitted on all scans."""
+class StudyResult:
+    """What a study found: the content of ``evaluation.json``, tables by name, and the probe fitted on all scans."""
 
-    summary: dict[str, Any]
+    evaluation: Evaluation
     tables: dict[str, pd.DataFrame]
     probe: FittedProbe | None = None
 
 
 def run_study(
     study: Study, *, external: External | None = None, encoder: str | None = None, progress: Progress = SILENT
-) -> Evaluation:
+) -> StudyResult:
     """Fit the probes, and compute every table and figure of an evaluation.
 
     Parameters
@@ -89,7 +90,7 @@ def run_study(
     measured["sensitive_predictions"] = sensitive.table
     tables |= {name: table for name, table in measured.items() if table is not None}
     tables |= tested.tables if curve is None else {**tested.tables, "learning_curve": curve}
-    return Evaluation(study_summary(study, models, figures, notices), tables, probe)
+    return StudyResult(study_summary(study, models, figures, notices), tables, probe)
 
 
 def _voxel_figures(study: Study, figures: dict[str, Any], folds: pd.DataFrame) -> dict[str, Any]:

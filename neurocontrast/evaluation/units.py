@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from neurocontrast.evaluation.notices import Notice
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.exceptions import ConfigError
 
 __all__ = ["ENOUGH_SITES", "Units", "choose_units"]
@@ -89,6 +89,7 @@ def _few_sites(n: int) -> Notice:
     return Notice(
         "few_sites_resampled",
         f"Intervals resample {n} sites; with fewer than {ENOUGH_SITES} they tend to be too short.",
+        "Read the intervals as lower bounds of the uncertainty.",
     )
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.decomposition import KernelPCA
 
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER, finite_or_none
-from neurocontrast.evaluation.notices import Notice
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.significance import corrected_resampled_t
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.threads import one_thread
@@ -113,4 +113,8 @@ def look_at_voxels(figures: Mapping[str, Any], metric: str) -> list[Notice]:
         f"better ({values}): here "
         "the encoder is no gain over the scans as they are."
     )
-    return [Notice("voxels_as_good", text)]
+    explanation = (
+        "A linear model of the scans themselves needs no pretraining, and does as well here. Do not credit the encoder "
+        "with what the scans give away so easily."
+    )
+    return [Notice("voxels_as_good", text, explanation)]

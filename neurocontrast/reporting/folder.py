@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from neurocontrast.data.images import is_image_path, split_image_path
+from neurocontrast.data.store import is_image_path, split_image_path
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
 from neurocontrast.reporting.reading import read_table

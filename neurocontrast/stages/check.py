@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
-from neurocontrast.data.cohort import Cohort, Inspection, inspect_cohort
+from neurocontrast.data.cohort import Cohort, inspect_cohort
 from neurocontrast.data.fitting import fit_preprocessing
-from neurocontrast.data.images.paths import is_image_path
-from neurocontrast.data.images.quality import inspect_images
-from neurocontrast.data.images.splitting import SPLITS
+from neurocontrast.data.natural.checking import inspect_images
+from neurocontrast.data.natural.splitting import SPLITS
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
+from neurocontrast.data.store import is_image_path
 from neurocontrast.exceptions import DataError
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.stages.kinds.kind import check_kind
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-__all__ = ["CheckReport", "check"]
+__all__ = ["CheckReport", "check", "summarise"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,19 +64,26 @@ class CheckReport:
         """Whether there is no problem."""
         return not self.problems.found
 
+    def facts(self) -> dict[str, Any]:
+        """Return the report as JSON-ready values."""
+        return {
+            "passed": self.passed,
+            "n_scans": self.n_scans,
+            "n_subjects": self.n_subjects,
+            "problems": [asdict(problem) for problem in self.problems.found],
+            "warnings": list(self.warnings),
+            "summary": json.loads(self.summary.to_json(orient="index")),
+        }
+
     def to_text(self, *, n_shown: int = 20) -> str:
         """Return the report as lines of text, at most `n_shown` problems in full."""
         marked = " (simulated)" if self.simulated else ""
+        what, store, content = f"{self.n_scans} scans of {self.n_subjects} subjects", "headers", "voxels"
         if self.kind == "images":
-            what = f"{self.n_scans:,} images"
-            read = "table, stores and pixels" if self.deep else "table and stores, not the pixels"
-        else:
-            what = f"{self.n_scans} scans of {self.n_subjects} subjects"
-            read = "table, headers and voxels" if self.deep else "table and headers, not the voxels"
-        parts = [
-            f"{self.source.name}: {what}{marked}; checked {read}.",
-            self.summary.to_string(na_rep="", float_format="{:.1f}".format),
-        ]
+            what, store, content = f"{self.n_scans:,} images", "stores", "pixels"
+        read = f"table, {store} and {content}" if self.deep else f"table and {store}, not the {content}"
+        summary = self.summary.to_string(na_rep="", float_format="{:.1f}".format)
+        parts = [f"{self.source.name}: {what}{marked}; checked {read}.", summary]
         if self.warnings:
             n = len(self.warnings)
             listed = [f"  {warning}" for warning in self.warnings[:n_shown]]
@@ -103,13 +111,15 @@ def check(
     participants, images_root, images_pattern
         As for `neurocontrast.data.read_cohort`.
     preprocessing : Preprocessing, optional
-        With it, `deep` also tells which scans would not fit; what it lacks is fitted on none of them.
+        With it, `deep` also finds scans that would not fit. Nothing is fitted on the scans.
     kind : {'volumes', 'images'}, optional
-        What the table must hold; None for what it does.
+        What the table must hold; None for either.
     deep : bool
         Read every voxel; otherwise headers alone.
     n_workers : int
         Processes that read images.
+    progress : Progress
+        Receives progress messages.
 
     Raises
     ------
@@ -117,69 +127,39 @@ def check(
         Where the table cannot be read as one at all, or holds another kind of images.
     """
     inspection = inspect_cohort(participants, images_root=images_root, images_pattern=images_pattern)
-    if kind is not None:
-        check_kind(inspection.cohort, kind)
-    if any(is_image_path(str(path)) for path in inspection.cohort.table["path"]):
-        return _check_images(inspection, deep=deep, progress=progress)
-    return _check_scans(inspection, preprocessing, deep=deep, n_workers=n_workers, progress=progress)
-
-
-def _check_scans(
-    inspection: Inspection, preprocessing: Preprocessing | None, *, deep: bool, n_workers: int, progress: Progress
-) -> CheckReport:
     cohort, problems = inspection.cohort, inspection.problems
-    rows = _rows_with_image(inspection)
-    paths = [str(cohort.table["path"][row]) for row in rows]
-    if deep and preprocessing is not None:
-        preprocessing = _with_template(preprocessing, paths, problems)
-    findings = inspect_scans(paths, deep=deep, preprocessing=preprocessing, n_workers=n_workers, progress=progress)
-    names = cohort.names()
-    for row, finding in zip(rows, findings, strict=True):
-        if finding.problem:
-            problems.add(finding.problem, line=inspection.lines[row], name=names[row])
+    if kind is not None:
+        check_kind(cohort, kind)
+    without = {problem.line for problem in problems.found if problem.column == "path"}
+    rows = [row for row, line in enumerate(inspection.lines) if line not in without]
+    if _holds_images(cohort):
+        usable = cohort.subset(rows)
+        warnings = inspect_images(usable, problems, deep=deep, progress=progress) if rows else cohort.warnings
+    else:
+        paths = [str(cohort.table["path"][row]) for row in rows]
+        if deep and preprocessing is not None:
+            preprocessing = _with_template(preprocessing, paths, problems)
+        findings = inspect_scans(paths, deep=deep, preprocessing=preprocessing, n_workers=n_workers, progress=progress)
+        names = cohort.names()
+        for row, finding in zip(rows, findings, strict=True):
+            if finding.problem:
+                problems.add(finding.problem, line=inspection.lines[row], name=names[row])
+        warnings = (*doubts_about(cohort), *doubts_about_images(findings))
     return CheckReport(
         source=cohort.source,
-        kind="volumes",
+        kind="images" if _holds_images(cohort) else "volumes",
         n_scans=len(cohort),
         n_subjects=int(cohort.table["subject_id"].nunique()),
         problems=problems,
-        warnings=(*doubts_about(cohort), *doubts_about_images(findings)),
+        warnings=warnings,
         summary=summarise(cohort),
         simulated=cohort.simulated,
         deep=deep,
     )
 
 
-def _check_images(inspection: Inspection, *, deep: bool, progress: Progress) -> CheckReport:
-    cohort, problems = inspection.cohort, inspection.problems
-    usable = cohort.subset(_rows_with_image(inspection))
-    warnings = inspect_images(usable, problems, deep=deep, progress=progress) if len(usable) else cohort.warnings
-    return CheckReport(
-        source=cohort.source,
-        kind="images",
-        n_scans=len(cohort),
-        n_subjects=int(cohort.table["subject_id"].nunique()),
-        problems=problems,
-        warnings=warnings,
-        summary=summarise_images(cohort),
-        simulated=cohort.simulated,
-        deep=deep,
-    )
-
-
-def summarise_images(cohort: Cohort) -> pd.DataFrame:
-    """Return the numbers of images and classes of each split, and of all in the last row."""
-    table = cohort.table
-    found = {str(split): part for split, part in table.groupby("split")} if "split" in table else {}
-    parts = {split: found[split] for split in [*SPLITS, *found] if split in found}
-    rows = []
-    for part in (*parts.values(), table):
-        row = {"images": len(part)}
-        if "label" in table:
-            counts = part["label"].value_counts()
-            row |= {"classes": len(counts), "smallest class": counts.min(), "largest class": counts.max()}
-        rows.append(row)
-    return pd.DataFrame(rows, index=[*parts, "all"])
+def _holds_images(cohort: Cohort) -> bool:
+    return any(is_image_path(str(path)) for path in cohort.table["path"])
 
 
 def _with_template(preprocessing: Preprocessing, paths: list[str], problems: Problems) -> Preprocessing:
@@ -187,42 +167,46 @@ def _with_template(preprocessing: Preprocessing, paths: list[str], problems: Pro
     if preprocessing.common_view != "template" or "view" not in preprocessing.unfitted or not paths:
         return preprocessing
     try:
-        return fit_preprocessing(preprocessing.model_copy(update={"normalise": "none"}), paths).model_copy(
-            update={"normalise": preprocessing.normalise}
-        )
+        fitted = fit_preprocessing(preprocessing.model_copy(update={"normalise": "none"}), paths)
     except DataError as error:
         problems.add(str(error))
         return preprocessing
-
-
-def _rows_with_image(inspection: Inspection) -> list[int]:
-    without = {problem.line for problem in inspection.problems.found if problem.column == "path"}
-    return [row for row, line in enumerate(inspection.lines) if line not in without]
+    return fitted.model_copy(update={"normalise": preprocessing.normalise})
 
 
 def summarise(cohort: Cohort) -> pd.DataFrame:
-    """Return counts, ages, sexes and diagnoses for each site, and for all in the last row."""
-    table = cohort.table
-    parts = {"all": table}
-    if "site" in table and table["site"].notna().any():
-        by_site = {str(site): part for site, part in table.groupby("site")}
-        if table["site"].isna().any():
-            by_site["site n/a"] = table[table["site"].isna()]
-        parts = by_site | parts
-    return pd.DataFrame([_summary_row(part, table) for part in parts.values()], index=list(parts))
+    """Return counts for each site of scans, or each split of natural images, and for all in the last row."""
+    table, images = cohort.table, _holds_images(cohort)
+    by = "split" if images else "site"
+    parts = {}
+    if by in table and table[by].notna().any():
+        parts = {str(name): part for name, part in table.groupby(by)}
+        if images:
+            parts = {name: parts[name] for name in [*SPLITS, *parts] if name in parts}
+        elif table[by].isna().any():
+            parts["site n/a"] = table[table[by].isna()]
+    parts["all"] = table
+    row = _images_row if images else _scans_row
+    return pd.DataFrame([row(part, table) for part in parts.values()], index=list(parts))
 
 
-def _summary_row(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
+def _images_row(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
+    row: dict[str, float] = {"images": len(part)}
+    if "label" in whole:
+        counts = part["label"].value_counts()
+        row |= {"classes": len(counts), "smallest class": counts.min(), "largest class": counts.max()}
+    return row
+
+
+def _scans_row(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
     row: dict[str, float] = {"scans": len(part), "subjects": part["subject_id"].nunique()}
     if "age" in whole:
         ages = part["age"]
         row |= {"age mean": ages.mean(), "age min": ages.min(), "age max": ages.max()}
     for column in ("sex", "diagnosis"):
         if column in whole:
-            row |= {
-                f"{column} {value}": int((part[column] == value).sum())
-                for value in sorted(whole[column].dropna().unique())
-            }
+            counts = part[column].value_counts()
+            row |= {f"{column} {value}": int(counts.get(value, 0)) for value in sorted(whole[column].dropna().unique())}
             if whole[column].isna().any():
                 row[f"{column} n/a"] = int(part[column].isna().sum())
     return row

@@ -10,13 +10,13 @@ from typing import Any
 import pandas as pd
 
 from neurocontrast.evaluation.comparison import Evaluated, compare_models, compare_sensitive, load_evaluated
+from neurocontrast.evaluation.schema import read_evaluation
 from neurocontrast.evaluation.tradeoff import tradeoff_table, unseen_columns
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reporting import build_comparison, list_pictures, read_comparison, render_comparison
-from neurocontrast.reporting.summary import read_summary
 from neurocontrast.stages.figure_files import write_figures
 
 __all__ = ["compare"]
@@ -128,7 +128,7 @@ def _load(evaluations: Sequence[str | os.PathLike[str]], names: Sequence[str] | 
     called = [Path(folder).name for folder in evaluations] if names is None else list(names)
     loaded = [load_evaluated(folder, name=name) for folder, name in zip(evaluations, called, strict=True)]
     for folder in evaluations:
-        read_summary(Path(folder) / "evaluation.json")  # every key that holds something else than it should is named
+        read_evaluation(folder)  # every key that holds something else than it should is named
     return loaded
 
 

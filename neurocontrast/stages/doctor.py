@@ -11,9 +11,16 @@ from typing import Any
 
 from neurocontrast.config import Config, as_config, build_objective
 from neurocontrast.data import Cohort
-from neurocontrast.encoders import build_model, check_shape
+from neurocontrast.encoders import build_model
 from neurocontrast.exceptions import ConfigError, MissingDependencyError
-from neurocontrast.machine import as_size, describe_disk, describe_gpus, describe_memory, describe_processor
+from neurocontrast.machine import (
+    as_duration,
+    as_size,
+    describe_disk,
+    describe_gpus,
+    describe_memory,
+    describe_processor,
+)
 from neurocontrast.optional import is_installed
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
@@ -46,6 +53,31 @@ class Diagnosis:
     run: dict[str, Any] | None
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    def to_text(self) -> str:
+        """Return lines for people."""
+        machine, software = self.machine, self.machine["software"]
+        git, system, processor = software["git"], software["platform"], machine["processor"]
+        revision = "" if git is None else f" (commit {git['commit'][:8]}{', modified' if git['modified'] else ''})"
+        packages = ", ".join(f"{name} {version}" for name, version in software["packages"].items() if version)
+        gpus = "; ".join(f"{each['name']}, {_free(each, 'available_bytes')}" for each in machine["gpus"])
+        extras = ", ".join(f"{name} {'yes' if there else 'no'}" for name, there in machine["extras"].items())
+        lines = [
+            f"neurocontrast  {software['neurocontrast']}{revision}, Python {software['python']}, {system}",
+            f"packages       {packages}",
+            f"optional       {extras}",
+            f"processor      {processor['name']}, {processor['n_usable']} of {processor['n_cores']} cores usable",
+            f"threads        PyTorch computes with {machine['threads']}",
+            f"GPU            {gpus or 'none that PyTorch sees'}",
+            f"memory         {_free(machine['memory'], 'available_bytes')}",
+            f"cache disk     {_free(machine['cache'], 'free_bytes')} at {machine['cache']['folder']}",
+            f"run disk       {_free(machine['out'], 'free_bytes')} at {machine['out']['folder']}",
+            *([] if self.run is None else ["", *_run_lines(self.run)]),
+            *([""] if self.problems or self.warnings else []),
+            *(f"problem: {text}" for text in self.problems),
+            *(f"warning: {text}" for text in self.warnings),
+        ]
+        return "\n".join(lines)
 
 
 def doctor(
@@ -97,7 +129,17 @@ def doctor(
         counts = _count_scans(settings, cohort, n_scans, clock)
         shape = kind.intake(cohort).shape(cohort)
         with progress.task("Timing training steps", None, "steps"):
-            step = _measure(settings, shape, machine, seconds, clock)
+            place = machine["gpus"][0] if accelerator_of(settings.training) == "cuda" else machine["memory"]
+            step = measure_step(
+                lambda: build_model(settings.encoder, seed=settings.seed),
+                build_objective(settings.objective),
+                views=kind.views(settings),
+                settings=settings.training,
+                shape=shape,
+                seconds=seconds,
+                memory_limit=place["available_bytes"],
+                clock=clock,
+            )
         run = _estimate(settings, shape, counts, step, machine)
     return Diagnosis(machine, run, problems, list(_doubts(machine, run, settings)))
 
@@ -119,12 +161,15 @@ def _describe_machine(cache: Path, out: Path) -> dict[str, Any]:
 
 
 def _refusals(settings: TrainingSettings) -> Iterator[str]:
-    """Give the reasons why `pretrain` would refuse these settings on this machine."""
-    for check in (lambda: check_loggers(settings.loggers), lambda: accelerator_of(settings)):
-        try:
-            check()
-        except (MissingDependencyError, ConfigError) as error:
-            yield str(error)
+    """Yield the reasons why `pretrain` would refuse these settings on this machine."""
+    try:
+        check_loggers(settings.loggers)
+    except MissingDependencyError as error:
+        yield str(error)
+    try:
+        accelerator_of(settings)
+    except ConfigError as error:
+        yield str(error)
 
 
 def _count_scans(
@@ -154,25 +199,6 @@ def _count_scans(
     }
 
 
-def _measure(
-    settings: Config, shape: tuple[int, ...], machine: Mapping[str, Any], seconds: float, clock: Callable[[], float]
-) -> MeasuredStep:
-    encoder = build_model(settings.encoder, seed=settings.seed).encoder
-    check_shape(encoder, shape)
-    place = machine["gpus"][0] if accelerator_of(settings.training) == "cuda" else machine["memory"]
-    return measure_step(
-        lambda: build_model(settings.encoder, seed=settings.seed),
-        build_objective(settings.objective),
-        views=kind_of(settings.data).views(settings),
-        settings=settings.training,
-        shape=shape,
-        smallest_shape=encoder.smallest_shape,
-        seconds=seconds,
-        memory_limit=place["available_bytes"],
-        clock=clock,
-    )
-
-
 def _estimate(
     settings: Config, shape: tuple[int, ...], counts: dict[str, Any], step: MeasuredStep, machine: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -180,7 +206,7 @@ def _estimate(
     # Processes on one CPU share its cores and its memory; this process's memory is not among what is available.
     n_devices, n_here = (training.devices if on_gpu else 1) * training.num_nodes, 1 if on_gpu else training.devices
     memory = machine["gpus"][0] if on_gpu else machine["memory"]
-    seconds = _seconds(training, counts, step) / n_devices if counts["n_scans"] is not None else None
+    seconds = None if counts["n_scans"] is None else _seconds(training, counts, step) / n_devices
     return {
         "kind": settings.data.kind,
         "epochs": training.epochs,
@@ -212,7 +238,7 @@ def _seconds(training: TrainingSettings, counts: Mapping[str, Any], step: Measur
 
 
 def _doubts(machine: Mapping[str, Any], run: Mapping[str, Any] | None, settings: Config) -> Iterator[str]:
-    """Give what will be slow, or may not fit."""
+    """Yield what will be slow, or may not fit."""
     n_threads, n_usable = machine["threads"], machine["processor"]["n_usable"]
     if n_threads > n_usable:
         yield f"PyTorch computes with {n_threads} threads on {n_usable} usable cores. Set OMP_NUM_THREADS={n_usable}."
@@ -220,9 +246,9 @@ def _doubts(machine: Mapping[str, Any], run: Mapping[str, Any] | None, settings:
         return
     needed, there = run["memory_bytes"], run["memory_available_bytes"]
     if needed > there:
-        can_be_divided = (run["micro_batch_size"] or run["batch_size"]) > 1
-        micro = "Set training.micro_batch_size lower: the loss stays that of the whole batch."
-        advice = micro if can_be_divided else kind_of(settings.data).how_to_be_smaller
+        advice = "Set training.micro_batch_size lower: the loss stays that of the whole batch."
+        if (run["micro_batch_size"] or run["batch_size"]) == 1:
+            advice = kind_of(settings.data).how_to_be_smaller
         where = "GPU" if run["device"] == "cuda" else "machine"
         yield f"about {as_size(needed)} of memory are needed, and this {where} has {as_size(there)} free. {advice}"
     for key, n_bytes, what, advice in (
@@ -237,3 +263,25 @@ def _doubts(machine: Mapping[str, Any], run: Mapping[str, Any] | None, settings:
     if n_training is not None and n_training < batch_size:
         one = "an epoch is a single step"
         yield f"training.batch_size is {batch_size}, and there are {n_training} training scans: {one}."
+
+
+def _free(place: dict[str, Any], key: str) -> str:
+    return f"{as_size(place[key])} of {as_size(place['total_bytes'])} free"
+
+
+def _run_lines(run: dict[str, Any]) -> Iterator[str]:
+    samples, unit = ("images", "pixels") if run["kind"] == "images" else ("scans", "voxels")
+    speed = f"{run['samples_per_second']:.3g} samples/s; {as_size(run['memory_bytes'])} of memory"
+    if run["n_scans"] is None:
+        yield f"This configuration: {speed}. For the time of a run give --participants PARTICIPANTS.tsv, or --scans N."
+    else:
+        yield f"This run: {run['epochs']} epochs ≈ {as_duration(run['seconds'])} on this machine; {speed}"
+        yield f"  {run['n_training_scans']} {samples} to learn from, {run['n_validation_scans']} to measure on"
+        if n := run["n_scans_to_preprocess"]:
+            spent = as_duration(run["preprocessing_seconds"] or 0)
+            yield f"  {n} {samples} to preprocess ≈ {spent}, before training; {as_size(run['cache_bytes'])} of cache"
+    shape, timed = "×".join(map(str, run["shape"])), run["timed"]
+    yield f"  {run['batch_size']} {samples} of {shape} {unit} a step; checkpoints up to {as_size(run['run_bytes'])}"
+    if not timed["as_configured"]:
+        shape = "×".join(map(str, timed["shape"]))
+        yield f"  Extrapolated from steps of {timed['n_scans']} {samples} of {shape} {unit}: give more --seconds."

@@ -14,10 +14,10 @@ from sklearn.base import BaseEstimator
 from neurocontrast.config.messages import settings_from
 from neurocontrast.embedding.table import Embeddings, read_embeddings
 from neurocontrast.evaluation import (
-    Evaluation,
     EvaluationSettings,
     External,
     Study,
+    StudyResult,
     plan_external,
     plan_study,
     read_split_file,
@@ -27,6 +27,7 @@ from neurocontrast.evaluation import (
 from neurocontrast.evaluation.encoders import encoder_digest
 from neurocontrast.evaluation.own_estimator import import_estimator
 from neurocontrast.evaluation.probe_files import FOLDER as PROBE_FOLDER
+from neurocontrast.evaluation.schema import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation.settings import PROBES
 from neurocontrast.files import atomic_folder, check_output_folder, digest_of_file, write_json, write_table, write_text
 from neurocontrast.progress import SILENT, Progress
@@ -83,7 +84,7 @@ def evaluate(
     """
     chosen = _choose(settings, options if target is None else {**options, "target": target})
     folder = Path(out)
-    check_output_folder(folder, overwrite=overwrite, marker="evaluation.json", what="an evaluation")
+    check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
     read = read_embeddings(embeddings)
     if estimator is None and chosen.probe not in PROBES:
         estimator = import_estimator(chosen.probe)
@@ -115,21 +116,22 @@ def _plan(
     return study, plan_external(study, other.table, other.features, info=other.info, training_info=read.info)
 
 
-def _write(folder: Path, result: Evaluation, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:
+def _write(folder: Path, result: StudyResult, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:
     with atomic_folder(folder) as new:
         _write_tables(new, result, info)
         if result.probe is not None:
             save_probe(new / PROBE_FOLDER, result.probe)
         _write_choices(new, settings, source)
-        summary = {**result.summary, **_origin(source, info)}
-        summary["software"] = ["scikit-learn", *(["nilearn"] if "voxels" in summary else [])]
-        if settings.test is not None:
+        found = result.evaluation
+        added = _origin(source, info)
+        added["software"] = ["scikit-learn", *(["nilearn"] if found.voxels else [])]
+        if settings.test is not None and found.external is not None:
             test = Path(settings.test)
-            summary["external"] = {"file": test.name, "digest": digest_of_file(test), **summary["external"]}
-        write_json(new / "evaluation.json", summary)
+            added["external"] = found.external.model_copy(update={"file": test.name, "digest": digest_of_file(test)})
+        write_json(new / FILE, found.model_copy(update=added).content())
 
 
-def _write_tables(folder: Path, result: Evaluation, info: dict[str, Any]) -> None:
+def _write_tables(folder: Path, result: StudyResult, info: dict[str, Any]) -> None:
     for name, table in result.tables.items():
         write_table(folder / f"{name}.tsv", table)
     if info.get("training_metrics"):
@@ -152,13 +154,13 @@ def _origin(source: Path, info: dict[str, Any]) -> dict[str, Any]:
         "run": info.get("run"),
         "objective": info.get("objective"),
         "environment": describe_environment(),
-        "embeddings": {
-            "file": source.name,
-            "digest": digest_of_file(source),
-            "cohort_source": info.get("cohort_source"),
-            "cohort_digest": info.get("cohort_digest"),
-            "environment": info.get("environment"),
+        "embeddings": EmbeddingsOrigin(
+            file=source.name,
+            digest=digest_of_file(source),
+            cohort_source=info.get("cohort_source"),
+            cohort_digest=info.get("cohort_digest"),
+            environment=info.get("environment"),
             # Said only where it is not the encoder itself, as it always was.
             **({"layer": info["layer"]} if info.get("layer", "encoder") != "encoder" else {}),
-        },
+        ),
     }

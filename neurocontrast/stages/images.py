@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from neurocontrast.config.messages import settings_from
-from neurocontrast.data.images import ImagesSettings
+from neurocontrast.data.natural import ImagesSettings
 from neurocontrast.files import atomic_folder, check_output_folder
 from neurocontrast.progress import SILENT, Progress
 
@@ -31,8 +31,10 @@ def prepare_images(
         it is a prepared data set.
     settings : ImagesSettings, optional
         What to prepare; by default scikit-learn's digits.
-    overwrite, progress
-        Replace an earlier data set; told how far the work is.
+    overwrite : bool
+        Replace an earlier data set.
+    progress : Progress
+        Told how far the work is.
     **changes
         Any field of `ImagesSettings`, instead of that of `settings`.
 
@@ -51,8 +53,8 @@ def prepare_images(
     >>> participants = prepare_images("digits", background="random", size=32)  # doctest: +SKIP
     """
     from neurocontrast.data.cohort import read_cohort
-    from neurocontrast.data.images.preparing import write_images
-    from neurocontrast.data.images.quality import RECORD_NAME
+    from neurocontrast.data.natural.checking import RECORD_NAME
+    from neurocontrast.data.natural.preparing import write_images
 
     given = {} if settings is None else settings.model_dump()
     chosen = settings_from(ImagesSettings, given | changes, source="images")

@@ -12,10 +12,11 @@ import pandas as pd
 
 from neurocontrast.embedding.table import Embeddings, read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
+from neurocontrast.evaluation.adjustment import FEW_SUBJECTS
 from neurocontrast.evaluation.encoders import check_same_encoder, encoder_digest
 from neurocontrast.evaluation.outlyingness import outside_by_site, outside_message
-from neurocontrast.evaluation.recentring import FEW_SUBJECTS
 from neurocontrast.evaluation.table import check_rows, tidy_table
+from neurocontrast.evaluation.transformers.recentring import recentre_table
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
@@ -135,7 +136,7 @@ def _recentred(fitted: FittedProbe, tidy: pd.DataFrame) -> list[dict[str, Any]] 
             f"embeddings: {missing} of {len(tidy)} scans have no site, and this probe needs features recentred by site "
             "(its evaluation had recentre=site). Fill in their site, or leave them out."
         )
-    counts, known = tidy.groupby("site")["subject_id"].nunique(), set(fitted.recentring.shifts.sites)
+    counts, known = tidy.groupby("site")["subject_id"].nunique(), set(fitted.recentring.sites_)
     return [{"site": site, "n_subjects": int(n), "by": "training" if site in known else "own scans"}
             for site, n in counts.items()]  # fmt: skip
 
@@ -179,7 +180,7 @@ def _predictions(
 ) -> pd.DataFrame:
     table = tidy[["participant_id", "session", "site"]].copy()
     if fitted.recentring is not None:
-        features = fitted.recentring.apply(features, tidy)
+        features = recentre_table(fitted.recentring, features, tidy)
     scores = fitted.predict(features)
     if fitted.kind == "multiclass":
         for code, name in enumerate(fitted.classes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.progress import Progress
 from neurocontrast.stages.kinds import Intake, Kind, kind_of
 from neurocontrast.training import AnyObjective, TrainingData, check_split
-from neurocontrast.training.positives import CrossSitePositives, count_cross_site_positives
+from neurocontrast.training.positives import count_cross_site_positives
 
 __all__ = ["Parts", "prepare"]
 
@@ -30,8 +31,8 @@ class Parts:
     categories: dict[str, list[str]]
     intake: Intake
 
-    def cross_site_positives(self, settings: Config) -> CrossSitePositives | None:
-        """Return how many anchors will have someone of another site to be alike to; None where it is no question."""
+    def cross_site_positives(self, settings: Config) -> dict[str, Any] | None:
+        """Return how many scans of a batch have a similar scan of another site in it; None where no site is known."""
         if "site" not in self.data.traits:
             return None
         sampler = self.data.sampler(settings.training, settings.seed)

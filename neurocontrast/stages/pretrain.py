@@ -35,6 +35,7 @@ from neurocontrast.training import accelerator_of, check_loggers, fit, launch
 from neurocontrast.training.distributed import leave
 from neurocontrast.training.interruption import suspending
 from neurocontrast.training.launched import launched
+from neurocontrast.training.positives import cross_site_sentence
 
 __all__ = ["pretrain"]
 
@@ -204,11 +205,11 @@ def _open_unfinished(
 
 
 def _count_positives(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any] | None:
-    """Return how many anchors have someone of another site to be alike to, and say it where sites were thought of."""
+    """Return how many scans have a similar one of another site in their batch; report it where sites play a part."""
     found = parts.cross_site_positives(settings)
     if found is not None and (settings.training.sampling != "shuffle" or "site" in parts.objective.columns):
-        progress.message(f"training.sampling: {settings.training.sampling}: {found.sentence()}")
-    return None if found is None else found.record()
+        progress.message(f"training.sampling: {settings.training.sampling}: {cross_site_sentence(found)}")
+    return found
 
 
 def _follow(settings: Config, kind: Kind, told: Mapping[str, Any]) -> tuple[bool, Parts | None]:

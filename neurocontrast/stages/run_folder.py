@@ -40,7 +40,6 @@ _FREE_TO_DIFFER = (
     "training.accelerator",
     "training.devices",
     "training.num_nodes",
-    "training.strategy",
     "training.keep_checkpoints",
     "training.checkpoint_minutes",
     "training.loggers",

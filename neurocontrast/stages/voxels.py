@@ -17,7 +17,7 @@ from neurocontrast.data.cohort import read_cohort
 from neurocontrast.data.parallel import map_files
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation import Study
-from neurocontrast.evaluation.notices import Notice
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.table import row_names
 from neurocontrast.evaluation.voxels import Voxels, voxel_products
 from neurocontrast.exceptions import DataError
@@ -58,7 +58,8 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
     except DataError as error:
         if asked:
             raise
-        notice = Notice("voxels_left_out", f"There is no baseline of voxels. {error}")
+        explanation = "Whether a linear model of the scans themselves does as well was not asked."
+        notice = Notice("voxels_left_out", f"There is no baseline of voxels. {error}", explanation)
         return replace(study, notices=[*study.notices, notice])
 
 

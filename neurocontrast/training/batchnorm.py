@@ -54,38 +54,25 @@ def reestimate_statistics(
 ) -> dict[str, Any]:
     """Set running means and variances to their averages over batches of un-augmented samples.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        Left in the mode it was in.
-    batches : iterable of Tensor
-        Not read if the model has no BatchNorm layer.
-    after_batch : callable
-        Called after each batch, for instance to see whether to stop.
-
-    Returns
-    -------
-    dict
-        What was done, for ``encoder.json``.
+    Batches are not read if the model has no BatchNorm layer. Returns what was done, for ``encoder.json``.
     """
     layers = layers_of(model)
     record = {"n_layers": len(layers), "n_scans": 0, "n_batches": 0}
-    if layers:
-        was_training, momenta = model.training, [layer.momentum for layer in layers]
-        model.eval()
-        for layer in layers:
-            layer.reset_running_stats()
-            layer.training, layer.momentum = True, None  # None: the cumulative average
-        try:
-            for images in batches:
-                model(images)
-                record["n_scans"] += len(images)
-                record["n_batches"] += 1
-                after_batch()
-        finally:
-            for layer, momentum in zip(layers, momenta, strict=True):
-                layer.momentum = momentum
-            model.train(was_training)
+    was_training, momenta = model.training, [layer.momentum for layer in layers]
+    model.eval()
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.training, layer.momentum = True, None  # None: the cumulative average
+    try:
+        for images in batches if layers else ():
+            model(images)
+            record["n_scans"] += len(images)
+            record["n_batches"] += 1
+            after_batch()
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+        model.train(was_training)
     return {"statistics": "cumulative average over un-augmented training samples", **record}
 
 

@@ -32,16 +32,7 @@ _WEIGHTS_NAME = re.compile(r"epoch-(\d+)")
 class Checkpoints:
     """The checkpoints of one run; its first process writes them, all of them read.
 
-    Parameters
-    ----------
-    session : Session
-        What is saved.
-    run : Path
-        The run directory; checkpoints are in its folder ``checkpoints``.
-    contract : mapping, optional
-        What must travel with an encoder; where given, its weights lie beside, a folder for each of the last epochs.
-    progress : Progress
-        Told which checkpoint the run continues from.
+    With a `contract`, which must travel with an encoder, the weights of the last epochs lie beside the checkpoints.
     """
 
     def __init__(self, session: Session, run: Path, *, contract: Mapping[str, Any] | None, progress: Progress) -> None:
@@ -65,22 +56,13 @@ class Checkpoints:
         return path
 
     def save_if_due(self, position: Position) -> None:
-        """Save within an epoch, where the last checkpoint is `checkpoint_minutes` old.
-
-        Which batches it falls on changes no weight: a checkpoint is only read.
-        """
+        """Save within an epoch, where the last checkpoint is `checkpoint_minutes` old."""
         minutes = self._session.settings.checkpoint_minutes
         if minutes and time.monotonic() - self._last >= 60 * minutes:
             self.save(position)
 
     def restore(self) -> Position:
-        """Continue from the newest checkpoint that can be read, or from the start where there is none.
-
-        Raises
-        ------
-        CheckpointError
-            Where none of them can be read, or one is of another run.
-        """
+        """Continue from the newest checkpoint that can be read, or from the start where there is none."""
         name = self._session.processes.from_first(self._newest_readable() if self._session.processes.is_first else None)
         if name is None:
             return Position()
@@ -94,7 +76,7 @@ class Checkpoints:
                 f"{path}: the checkpoint does not fit this run ({type(error).__name__}: {error}). Is it of another "
                 "run? Remove this file to continue from the checkpoint before it, if there is one, else from the start."
             ) from error
-        self._tell(path, position, software)
+        self._report(path, position, software)
         return position
 
     def _newest_readable(self) -> str | None:
@@ -116,7 +98,7 @@ class Checkpoints:
                 return path.name
         return None
 
-    def _tell(self, path: Path, position: Position, software: Mapping[str, Any]) -> None:
+    def _report(self, path: Path, position: Position, software: Mapping[str, Any]) -> None:
         differences = [
             f"{name} was {software.get(name)}, is {now}"
             for name, now in self._session.software().items()

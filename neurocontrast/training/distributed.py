@@ -35,61 +35,33 @@ _PATIENCE = timedelta(days=7)
 
 
 def launch(settings: TrainingSettings) -> tuple[Fabric, Processes]:
-    """Join the run's other processes, if there are any.
-
-    Parameters
-    ----------
-    settings : TrainingSettings
-        Its accelerator, devices, nodes, strategy and precision.
-
-    Raises
-    ------
-    ConfigError
-        Where the settings ask for another number of processes than were started.
-    """
+    """Join the run's other processes, if there are any; refuse settings that ask for another number of them."""
     accelerator, place = accelerator_of(settings), launched()
     n_processes = settings.devices * settings.num_nodes
     if place.n_processes != n_processes:
+        started = "this is" if place.by is None else f"{place.by} started"
         raise ConfigError(
             f"training.devices × training.num_nodes: {settings.devices} × {settings.num_nodes} = {n_processes} "
-            f"process{'es' if n_processes > 1 else ''}, but {_started_by(place.by)} {place.n_processes}. "
+            f"process{'es' if n_processes > 1 else ''}, but {started} {place.n_processes}. "
             f"{'Start them with torchrun or srun, or set' if settings.num_nodes > 1 else 'Set'} both to that."
         )
-    return _join(
-        place,
-        accelerator,
-        n_local=settings.devices,
-        several=n_processes > 1 or settings.strategy == "ddp",
-        precision=settings.precision,
-    )
+    return _join(place, accelerator, n_local=settings.devices, precision=settings.precision)
 
 
 def launch_sharing(accelerator: str, *, section: str) -> tuple[torch.device, Processes]:
-    """Join the other processes that torchrun or srun has started, to share work that trains nothing.
+    """Join the processes that torchrun or srun has started, to share other work; return this one's device, and all.
 
-    Parameters
-    ----------
-    accelerator, section : str
-        As of `neurocontrast.machine.usable_accelerator`.
-
-    Returns
-    -------
-    device : torch.device
-        This process's own.
-    processes : Processes
-        All of them.
+    `accelerator` and `section` are as for `neurocontrast.machine.usable_accelerator`.
     """
     place = launched()
     n_local = _tasks_per_node() if place.by == "srun" else int(os.environ.get("LOCAL_WORLD_SIZE") or place.n_processes)
     chosen = usable_accelerator(accelerator, n_local, section=section)
-    fabric, processes = _join(place, chosen, n_local=n_local, several=True)
+    fabric, processes = _join(place, chosen, n_local=n_local)
     return fabric.device, processes
 
 
-def _join(
-    place: Launched, accelerator: str, *, n_local: int, several: bool, precision: Any = "32-true"
-) -> tuple[Fabric, Processes]:
-    environment = _environment_of(place.by)
+def _join(place: Launched, accelerator: str, *, n_local: int, precision: Any = "32-true") -> tuple[Fabric, Processes]:
+    environment, several = _environment_of(place.by), place.n_processes > 1
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it tells each process's number on standard error
     try:
         fabric = Fabric(
@@ -165,7 +137,3 @@ def accelerator_of(settings: TrainingSettings) -> str:
             "Use '32-true'."
         )
     return accelerator
-
-
-def _started_by(launcher: str | None) -> str:
-    return "this is" if launcher is None else f"{launcher} started"

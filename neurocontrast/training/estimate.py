@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch.utils._pytree import tree_leaves
 
+from neurocontrast.encoders.encoder import check_shape
 from neurocontrast.encoders.heads import ContrastiveModel
 from neurocontrast.machine import describe_memory
 from neurocontrast.memory import keeping_freed_memory
@@ -50,36 +51,21 @@ def measure_step(
     views: Views,
     settings: TrainingSettings,
     shape: tuple[int, ...],
-    smallest_shape: int,
     seconds: float,
     memory_limit: int,
     clock: Callable[[], float],
 ) -> MeasuredStep:
-    """Time training steps on synthetic images, the configured step last where time and memory allow it.
+    """Time training steps on synthetic images, the configured step last where `seconds` and `memory_limit` allow it.
 
-    Time and memory of steps that were not tried are taken to be in proportion to samples × voxels.
-
-    Parameters
-    ----------
-    build : callable
-        Returns a new model.
-    objective, views, settings
-        As for `fit`. Of several devices one is measured, with its share of the batch.
-    shape : tuple of int
-        Images of the run, without channels.
-    smallest_shape : int
-        Fewest voxels of an axis that the network takes.
-    seconds : float
-        Time after which no further step is begun; a first small step always is.
-    memory_limit : int
-        Free bytes.
-    clock : callable
-        Returns the time in seconds.
+    The first small step is always timed. Time and memory of steps that were not tried are taken to be in proportion
+    to samples × voxels. Of several devices one is measured, with its share of the batch.
     """
+    encoder = build().encoder
+    check_shape(encoder, shape)
     end = clock() + seconds
     n_samples = max(_FEWEST, math.ceil(settings.batch_size / (settings.devices * settings.num_nodes)))
     n_in_graph = min(settings.micro_batch_size or n_samples, n_samples)
-    small = tuple(min(n, max(smallest_shape, n // 4)) for n in shape)
+    small = tuple(min(n, max(encoder.smallest_shape, n // 4)) for n in shape)
     steps = [(small, _FEWEST), (small, n_samples), (shape, _FEWEST), (shape, max(_FEWEST, n_samples // 8))]
     with deterministic(), keeping_freed_memory():
         session = _open(build(), objective, views, settings, small, n_samples)
@@ -123,7 +109,7 @@ def _open(
         },
         training_rows=range(n_samples),
     )
-    alone = settings.model_copy(update={"devices": 1, "num_nodes": 1, "strategy": "auto", "sampling": "shuffle"})
+    alone = settings.model_copy(update={"devices": 1, "num_nodes": 1, "sampling": "shuffle"})
     session = start_session(model, objective, views, data, settings=alone, seed=0)
     session.model.train()
     return session

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from neurocontrast.exceptions import TrainingSuspended
@@ -27,16 +27,10 @@ class Stopped(Exception):
 
 
 class StopRequest:
-    """While entered, the first SIGINT, SIGTERM or SIGUSR1 is noted and acted on by `check`.
+    """While entered, the first SIGINT, SIGTERM or SIGUSR1 is noted and acted on by `check`; a second one acts at once.
 
-    A second one acts at once, as it would without this. Outside the main thread signals
-    cannot be taken over, and stay as they are.
-
-    Parameters
-    ----------
-    agree : callable
-        Given this process's signal, or 0, returns the one that all processes act on: a signal to any
-        of them stops all, at the same `check`.
+    Given this process's signal, or 0, `agree` returns the one that all processes act on. Outside the main thread
+    signals stay as they are.
     """
 
     def __init__(self, agree: Callable[[int], int] = lambda number: number) -> None:
@@ -45,15 +39,15 @@ class StopRequest:
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopRequest:
-        if threading.current_thread() is threading.main_thread():
+        if _in_main_thread():
             for which in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
                 self._previous[which] = signal.signal(which, self._note)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._restore()
+    def __exit__(self, *_: object) -> None:
+        for which, handler in self._previous.items():
+            signal.signal(which, handler)
+        self._previous = {}
 
     def check(self) -> None:
         """Raise `Stopped` if a signal has come since entering, to this process or to another of the run."""
@@ -64,21 +58,13 @@ class StopRequest:
     def _note(self, number: int, frame: FrameType | None) -> None:
         del frame
         self._signal = number
-        self._restore()
-
-    def _restore(self) -> None:
-        for which, handler in self._previous.items():
-            signal.signal(which, handler)
-        self._previous = {}
+        self.__exit__()
 
 
 @contextlib.contextmanager
 def suspending() -> Iterator[None]:
-    """Where there is nothing to save, before training, let SIGUSR1 end the process as one to be started again.
-
-    Without this, SIGUSR1 kills.
-    """
-    if threading.current_thread() is not threading.main_thread():
+    """Let SIGUSR1, which would kill, end the process as one to be started again, where there is nothing to save."""
+    if not _in_main_thread():
         yield
         return
     before = signal.signal(signal.SIGUSR1, _suspend)
@@ -97,12 +83,9 @@ def _suspend(number: int, frame: FrameType | None) -> None:
 def suspending_where_blocked(*, is_first: bool) -> Iterator[None]:
     """Let SIGUSR1 end a process that waits for others in compiled code, which runs no handler of Python's.
 
-    Parameters
-    ----------
-    is_first : bool
-        Whether this is the process that says so.
+    The first process prints why.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not _in_main_thread():
         yield
         return
     left, (numbers, written) = threading.Event(), os.pipe()
@@ -126,3 +109,7 @@ def suspending_where_blocked(*, is_first: bool) -> Iterator[None]:
         os.close(written)
         watching.join()
         os.close(numbers)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 __all__ = ["Launched", "launched"]
 
 
-@dataclass(frozen=True)
-class Launched:
-    """A process among others.
-
-    Parameters
-    ----------
-    by : {'torchrun', 'srun'} or None
-        What started it; None for a process that stands alone.
-    rank, local_rank : int
-        Its number among all processes, and among those of its machine.
-    n_processes : int
-        All processes.
-    """
+class Launched(NamedTuple):
+    """A process among others: what started it (None: it stands alone), its number among all and on its machine."""
 
     by: Literal["torchrun", "srun"] | None = None
     rank: int = 0
@@ -31,10 +19,7 @@ class Launched:
 
 
 def launched(environment: Mapping[str, str] | None = None) -> Launched:
-    """Return this process's place.
-
-    ``srun`` is known by its step: in a batch script itself, where SLURM sets ``SLURM_NTASKS`` too, there is one
-    process only.
+    """Return this process's place; `srun` is known by its step, since a batch script itself is one process only.
 
     Examples
     --------

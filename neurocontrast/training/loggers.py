@@ -6,7 +6,6 @@ directory unless the user's own environment names a server.
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import time
@@ -36,17 +35,11 @@ class Logger(Protocol):
         """Keep the figures of the epoch ``row["epoch"]``; None is what was not measured."""
 
     def close(self, *, finished: bool) -> None:
-        """Write what is left; `finished` tells whether the run came to its end."""
+        """Write what is left; `finished` says whether the run came to its end."""
 
 
 def check_loggers(names: Sequence[str]) -> None:
-    """Import what the loggers need, so that a missing package is told before any work.
-
-    Raises
-    ------
-    MissingDependencyError
-        With the line that installs it.
-    """
+    """Import what the loggers need, so that a missing package is an error before any work."""
     for name in names:
         if name in _EXTRAS:
             _import(name)
@@ -61,21 +54,11 @@ def open_loggers(
     facts: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
 ) -> Iterator[Callable[[Row], None]]:
-    """Open loggers in a run directory and give the function that tells all of them of an epoch.
+    """Open loggers in a run directory, and give the function that passes an epoch's figures to all of them.
 
-    Parameters
-    ----------
-    names : sequence of {'csv', 'tensorboard', 'mlflow', 'wandb'}
-        Which ones.
-    folder : Path
-        The run directory; whatever is written lies below it.
-    history : sequence of mapping
-        The epochs of a run that is continued; what was logged after them is taken back where
-        that is possible.
-    facts : mapping
-        What the run was told, for MLflow's parameters and Weights & Biases' configuration.
-    progress : Progress
-        Warned when MLflow or Weights & Biases fail: training goes on without them.
+    `history` are the epochs of a run that is continued: what was logged after them is taken back where that is
+    possible. `facts` are for MLflow's parameters and Weights & Biases' configuration. Where one of these two fails,
+    training goes on without it.
     """
     loggers = {name: _open(name, folder, history, facts or {}) for name in dict.fromkeys(names)}
     finished = False
@@ -98,14 +81,10 @@ def open_loggers(
         finished = True
     finally:
         for name, logger in loggers.items():
-            _close(name, logger, finished, progress)
-
-
-def _close(name: str, logger: Logger, finished: bool, progress: Progress) -> None:
-    try:
-        logger.close(finished=finished)
-    except Exception as error:
-        progress.warning(f"{name} could not be closed ({error}).")
+            try:
+                logger.close(finished=finished)
+            except Exception as error:
+                progress.warning(f"{name} could not be closed ({error}).")
 
 
 def _open(name: str, folder: Path, history: Sequence[Row], facts: Mapping[str, Any]) -> Logger:
@@ -148,11 +127,7 @@ class _Csv:
 
 
 class _EventFile:
-    """TensorBoard's scalars.
-
-    Written record by record instead of by ``SummaryWriter``, which puts the host's name into the
-    name of the file; run directories travel.
-    """
+    """TensorBoard's scalars, without ``SummaryWriter``, which puts the host's name into the file's: runs travel."""
 
     def __init__(self, folder: Path, history: Sequence[Row]) -> None:
         from tensorboard.compat.proto import event_pb2, summary_pb2
@@ -160,14 +135,8 @@ class _EventFile:
 
         self._events, self._summaries = event_pb2, summary_pb2
         folder.mkdir(parents=True, exist_ok=True)
-        began = int(time.time())
-        for number in itertools.count():
-            path = folder / f"events.out.tfevents.{began:010d}.{number}"
-            try:
-                self._stream = open(path, "xb")  # noqa: SIM115  open for as long as the run
-                break
-            except FileExistsError:
-                continue
+        path = folder / f"events.out.tfevents.{time.time_ns() // 10**9:010d}.{time.time_ns() % 10**9:09d}"
+        self._stream = open(path, "xb")  # noqa: SIM115  open for as long as the run
         self._records = RecordWriter(self._stream)
         self._write(file_version="brain.Event:2")
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)

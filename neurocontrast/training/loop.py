@@ -19,21 +19,20 @@ from neurocontrast.memory import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.training.averaging import averaged_weights, keep_average
 from neurocontrast.training.checkpoints import Checkpoints
-from neurocontrast.training.collapse import collapse_warning
 from neurocontrast.training.interruption import Stopped, StopRequest
-from neurocontrast.training.largebatch import inexactness_of
 from neurocontrast.training.loggers import open_loggers
+from neurocontrast.training.metrics import collapse_warning
 from neurocontrast.training.optimizers import learning_rate_of
 from neurocontrast.training.session import AnyObjective, Session, TrainingData, Views, deterministic, start_session
 from neurocontrast.training.settings import TrainingSettings
 from neurocontrast.training.state import Position
-from neurocontrast.training.steps import train_batches
+from neurocontrast.training.steps import inexactness_of, train_batches
 from neurocontrast.training.validation import measure_contrast, measure_probe, reestimate_model
 
 __all__ = ["FitResult", "fit"]
 
 _MEASURED = ("loss", "alignment", "uniformity", "effective_rank", "features_effective_rank")
-_TOLD = {
+_SHOWN = {
     "learning_rate",
     "gradient_norm",
     "samples_per_second",
@@ -44,21 +43,10 @@ _TOLD = {
 
 @dataclass(frozen=True)
 class FitResult:
-    """What training leaves, besides the model's weights.
-
-    Parameters
-    ----------
-    metrics : list of dict
-        One row an epoch, as in ``metrics.csv``.
-    batchnorm : dict
-        How BatchNorm's running statistics were re-estimated.
-    n_training_scans : int
-        Scans on the training side of the split.
-    """
+    """Rows of ``metrics.csv``, and how BatchNorm's running statistics were re-estimated."""
 
     metrics: list[dict[str, Any]]
     batchnorm: dict[str, Any]
-    n_training_scans: int
 
 
 def fit(
@@ -86,12 +74,19 @@ def fit(
     model : ContrastiveModel
         Ends with BatchNorm re-estimated on un-augmented samples; with `ema_decay`, as its weights' average.
     objective : Objective or SumOfObjectives
-        A loss of `neurocontrast.losses`; its kernel is fitted on the training rows here.
+        A loss of `neurocontrast.losses`. Its kernel is fitted on the training rows here.
     views : callable
-        Makes two views of a batch, random by (epoch, name of the sample) alone; see `Views`.
-    data, settings, seed, folder, resume, facts, progress
-        What is trained on; how; the seed of the scans' order; where ``metrics.csv``,
-        ``checkpoints/`` and loggers' files go; whether to continue; what loggers note; what is told.
+        Makes two views of a batch; see `Views`.
+    data : TrainingData
+        What is trained on.
+    settings, seed : TrainingSettings, int
+        How to train; seed of the order of scans.
+    folder : Path
+        Run directory, for ``metrics.csv``, ``checkpoints/`` and the files of loggers.
+    resume : bool
+        Whether to continue.
+    facts, progress : mapping, Progress
+        What loggers note of the run; receives progress messages.
     contract, joined : optional
         What must travel with an encoder, for weights beside the checkpoints; what `launch` returned.
 
@@ -103,19 +98,18 @@ def fit(
         On a loss, gradient or embedding that is not finite; the last checkpoint stays.
     """
     session = start_session(model, objective, views, data, settings=settings, seed=seed, joined=joined)
-    heard = progress if session.processes.is_first else SILENT
-    checkpoints = Checkpoints(session, folder, contract=contract, progress=heard)
+    progress = progress if session.processes.is_first else SILENT
+    checkpoints = Checkpoints(session, folder, contract=contract, progress=progress)
     position = checkpoints.restore() if resume else Position()
     with StopRequest(session.processes.largest) as stop, _saved_when_stopped(session, position, checkpoints):
-        return _train(session, position, checkpoints, folder, heard, facts or {}, stop)
+        return _train(session, position, checkpoints, folder, progress, facts or {}, stop)
 
 
 @contextlib.contextmanager
 def _saved_when_stopped(session: Session, position: Position, checkpoints: Checkpoints) -> Iterator[None]:
     """Save where training stands when it is asked to stop.
 
-    Within the `StopRequest`: a scheduler signals every process, and a process that has stopped because another was
-    signalled may get its own signal while it saves.
+    Within the `StopRequest`: a scheduler signals every process, and a second signal may come during the save.
     """
     try:
         yield
@@ -157,12 +151,12 @@ def _train(
             position.close_epoch(row)
             checkpoints.save(position)
             log(row)
-            _tell(position.metrics, progress, settings)
+            _report(position.metrics, progress, settings)
             stop.check()
         with averaged_weights(session.model, session.average):  # a stop in here saves the trained ones
             batchnorm = reestimate_model(session, after_batch=stop.check)
         keep_average(session.model, session.average)
-        return FitResult(position.metrics, batchnorm, len(session.data.training_rows))
+        return FitResult(position.metrics, batchnorm)
 
 
 def _run_epoch(
@@ -186,7 +180,10 @@ def _run_epoch(
     rate = learning_rate_of(epoch, settings, batch=len(batches) - 1, n_batches=len(batches))
     row: dict[str, Any] = {"epoch": epoch + 1, "learning_rate": rate}
     row |= {f"train_{name}": value / n_scans for name, value in position.sums.items()}
-    row |= {"gradient_norm": position.mean_gradient_norm, **_measure(session, epoch, stop)}
+    row |= {"gradient_norm": position.mean_gradient_norm, **measure_contrast(session, after_batch=stop.check)}
+    every = settings.probe_every
+    if every and (epoch + 1) % every == 0 and len(session.data.validation_rows):
+        row |= measure_probe(session, after_batch=stop.check)
     row |= {
         "seconds": round(position.seconds + time.perf_counter() - started, 3),
         "samples_per_second": round(n_scans / max(position.seconds, 1e-9), 3),
@@ -194,20 +191,12 @@ def _run_epoch(
     return row
 
 
-def _measure(session: Session, epoch: int, stop: StopRequest) -> dict[str, float | None]:
-    figures: dict[str, float | None] = measure_contrast(session, after_batch=stop.check)
-    every = session.settings.probe_every
-    if every and (epoch + 1) % every == 0 and len(session.data.validation_rows):
-        figures |= measure_probe(session, after_batch=stop.check)
-    return figures
-
-
-def _tell(metrics: Sequence[dict[str, Any]], progress: Progress, settings: TrainingSettings) -> None:
+def _report(metrics: Sequence[dict[str, Any]], progress: Progress, settings: TrainingSettings) -> None:
     row, previous = metrics[-1], metrics[-2] if len(metrics) > 1 else None
     shown = {
         name: f"{value:.3f}" if name.startswith("probe_") else f"{value:.4g}"
         for name, value in row.items()
-        if value is not None and (name in _TOLD or name.startswith("probe_"))
+        if value is not None and (name in _SHOWN or name.startswith("probe_"))
     }
     figures = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
     progress.message(f"epoch {row['epoch']}/{settings.epochs}: {figures}")

@@ -1,4 +1,4 @@
-"""What is measured of embeddings while they are trained, and the file it is written to."""
+"""Figures of embeddings during training, the file of figures, and signs of collapse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from torch.nn.functional import normalize
 
 from neurocontrast.files import atomic_path
 
-__all__ = ["alignment", "effective_rank", "uniformity", "write_metrics"]
+__all__ = ["alignment", "collapse_of", "collapse_warning", "effective_rank", "uniformity", "write_metrics"]
+
+_UNIFORMITY_OF_A_POINT = -0.02
+"""Embeddings spread over the sphere have −2 and less; above −0.02 their typical distance is below 0.1 (6 degrees)."""
+_RANK_OF_A_LINE = 1.2
+"""At this effective rank all directions but the first have 4 % of the singular values' sum together."""
 
 
 def alignment(z1: torch.Tensor, z2: torch.Tensor) -> torch.Tensor:
@@ -47,3 +52,30 @@ def write_metrics(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         writer = csv.DictWriter(stream, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def collapse_of(row: Mapping[str, Any]) -> str | None:
+    """Return how the representation has collapsed by a row of ``metrics.csv``: to a point or a line, or None."""
+    side = "val" if "val_uniformity" in row else "train"
+    on = "validation samples" if side == "val" else "training samples"
+    spread = row.get(f"{side}_uniformity")
+    if spread is not None and spread > _UNIFORMITY_OF_A_POINT:
+        return f"all embeddings of {on} are nearly the same point (uniformity {spread:.3g}; spread ones have −2)"
+    for what, name in (("embeddings", f"{side}_effective_rank"), ("features", f"{side}_features_effective_rank")):
+        rank = row.get(name)
+        if rank is not None and rank < _RANK_OF_A_LINE:
+            return f"the {what} of {on} lie on a line (effective rank {rank:.3g})"
+    return None
+
+
+def collapse_warning(row: Mapping[str, Any], previous: Mapping[str, Any] | None) -> str | None:
+    """Return the warning of an epoch with which a collapse begins; None where nothing is new."""
+    found = collapse_of(row)
+    if found is None or (previous is not None and collapse_of(previous) is not None):
+        return None
+    return (
+        f"epoch {row['epoch']}: the representation has collapsed: {found}. Nothing tells the samples apart then. "
+        "Lower training.learning_rate or add training.warmup_epochs, use a larger training.batch_size, or another "
+        "objective.temperature. In the first epochs it may pass; with a loss that only separates two classes, "
+        "a line is its minimum."
+    )

@@ -3,18 +3,88 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from neurocontrast.training.lars import LARS
 from neurocontrast.training.settings import TrainingSettings
 
-__all__ = ["build_optimizer", "learning_rate_of"]
+__all__ = ["LARS", "build_optimizer", "learning_rate_of"]
 
 _MOMENTUM = 0.9
 _TRUST_COEFFICIENT = 0.001
+
+
+class LARS(torch.optim.Optimizer):
+    """SGD with momentum whose steps are proportional to the norm of the weight they change.
+
+    The gradient g of a weight w, with the decay λw added, is scaled by η‖w‖ / (‖g‖ + λ‖w‖) (You, Gitman & Ginsburg
+    2017, equation 6), or by 1 where a norm is 0. Biases and normalisation are neither scaled nor decayed (SimCLR,
+    BYOL). The learning rate multiplies the step after the momentum, as in PyTorch's SGD.
+
+    Parameters
+    ----------
+    parameters : iterable of Parameter
+        The weights, or groups of them.
+    lr : float
+        Learning rate.
+    momentum : float
+        Momentum of the scaled gradients.
+    weight_decay : float
+        λ, on weights with more than one dimension.
+    trust_coefficient : float
+        η.
+
+    Examples
+    --------
+    >>> weight = torch.nn.Parameter(torch.ones(2, 2))
+    >>> weight.grad = torch.full((2, 2), 50.0)
+    >>> LARS([weight], lr=1.0, momentum=0.0, trust_coefficient=0.1).step()
+    >>> weight.data
+    tensor([[0.9000, 0.9000],
+            [0.9000, 0.9000]])
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[Any],
+        *,
+        lr: float,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        trust_coefficient: float = 0.001,
+    ) -> None:
+        rates = {"lr": lr, "momentum": momentum}
+        super().__init__(parameters, {**rates, "weight_decay": weight_decay, "trust_coefficient": trust_coefficient})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Change the weights by one step."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    self._step_of(weight, weight.grad, group)
+        return loss
+
+    def _step_of(self, weight: Tensor, step: Tensor, group: dict[str, Any]) -> None:
+        if weight.ndim > 1:
+            # Tensors, not numbers: nothing waits for the device.
+            of_weight, of_gradient, decay = weight.norm(), step.norm(), group["weight_decay"]
+            ratio = group["trust_coefficient"] * of_weight / (of_gradient + decay * of_weight)
+            ratio = torch.where((of_weight > 0) & (of_gradient > 0), ratio, torch.ones_like(ratio))
+            step = step.add(weight, alpha=decay).mul_(ratio)
+        if group["momentum"]:
+            state = self.state[weight]
+            if "momentum_buffer" not in state:
+                state["momentum_buffer"] = torch.zeros_like(weight)
+            step = state["momentum_buffer"].mul_(group["momentum"]).add_(step)
+        weight.add_(step, alpha=-group["lr"])
 
 
 def build_optimizer(parameters: Iterable[torch.nn.Parameter], settings: TrainingSettings) -> torch.optim.Optimizer:
@@ -33,18 +103,9 @@ def build_optimizer(parameters: Iterable[torch.nn.Parameter], settings: Training
 
 
 def learning_rate_of(epoch: int, settings: TrainingSettings, *, batch: int = 0, n_batches: int = 1) -> float:
-    """Return the learning rate of a step.
+    """Return the learning rate of the step after `epoch` epochs and `batch` of `n_batches` batches.
 
     It is a function of these numbers alone, so a resumed run needs no schedule state.
-
-    Parameters
-    ----------
-    epoch : int
-        Epochs finished before the step.
-    settings : TrainingSettings
-        Rate, schedule and warm-up.
-    batch, n_batches : int
-        Batches finished of the epoch under way, and how many it has.
 
     Examples
     --------

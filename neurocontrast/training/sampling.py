@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from neurocontrast.data.batches import even_batches
 from neurocontrast.exceptions import ConfigError, DataError
@@ -27,20 +28,7 @@ class Sampler:
 
     Every epoch has as many batches, of the same sizes, and as many draws as there are training scans. Shuffled, each
     scan is drawn once. Balanced, a stratum has as equal a part of the draws as `most_repeats` of each of its scans
-    allow, and within it a site has; both are dealt out evenly to the batches. No batch has a scan twice.
-
-    Parameters
-    ----------
-    rows : sequence of int
-        The training rows.
-    batch_size : int
-        Scans a batch, at most.
-    seed : int
-        The run's.
-    strata : list of list of list of int, optional
-        The same rows by stratum and site; None: shuffled.
-    most_repeats : int
-        How often a scan is drawn in an epoch, at most.
+    allow, and within a stratum a site has; both are dealt out evenly to the batches. No batch has a scan twice.
     """
 
     rows: Sequence[int]
@@ -77,23 +65,7 @@ def build_sampler(
 ) -> Sampler:
     """Return the sampler of the training rows that the settings ask for.
 
-    Parameters
-    ----------
-    rows : sequence of int
-        The training rows.
-    traits : mapping of str to ndarray
-        What batches are balanced by, for all rows: floats (NaN where missing) or text (None where missing).
-    settings : TrainingSettings
-        The run's.
-    seed : int
-        The run's.
-    names : sequence of str
-        Who each row is, for messages.
-
-    Raises
-    ------
-    ConfigError, DataError
-        Where there is nothing to balance, or a scan of which something is not known.
+    `traits` has what batches are balanced by, for all rows: floats (NaN where missing) or text (None where missing).
     """
     if settings.sampling == "shuffle":
         return Sampler(rows, settings.batch_size, seed)
@@ -153,17 +125,6 @@ def deal(strata: Strata, n_batches: int, *, most_repeats: int, generator: np.ran
     Each cell (a site of a stratum) gets a number of draws; the draws, cell after cell, are dealt like cards, so that
     the numbers that two batches get of a cell, of a stratum and in all differ by at most one. A cell's draws go round
     its scans in one random order, so that within a batch none comes twice.
-
-    Parameters
-    ----------
-    strata : list of list of list of int
-        Rows by stratum and site.
-    n_batches : int
-        Batches to make.
-    most_repeats : int
-        How often a row is drawn, at most.
-    generator : numpy.random.Generator
-        Source of all randomness.
     """
     repeats = min(most_repeats, n_batches)
     cells = [[stratum[place] for place in generator.permutation(len(stratum))] for stratum in strata]
@@ -212,8 +173,7 @@ def _check_known(
     """Refuse scans that belong to no stratum or site, all at once."""
     problems = []
     for column in columns:
-        values = traits[column]
-        missing = np.isnan(values) if values.dtype.kind == "f" else np.array([value is None for value in values])
+        missing = pd.isna(traits[column])
         unknown = [names[row] for row in rows if missing[row]]
         if unknown:
             more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from lightning_fabric import Fabric
-from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from neurocontrast.collectives import Processes
@@ -51,17 +50,16 @@ class TrainingData:
     Parameters
     ----------
     images : Images
-        Of whatever number of dimensions: what the views are made of.
+        What the views are made of.
     names : sequence of str
-        Who each sample is: what its views are keyed by, and for messages.
+        Name of each sample, for messages and as key of its views.
     metadata : mapping of str to Tensor
-        The columns the objective asks for.
+        Columns that the objective asks for.
     training_rows, validation_rows : sequence of int
         The split; no subject is on both sides.
-    targets : mapping of str to ndarray
-        What the linear probe predicts: floats (NaN where missing) or text (None where missing).
-    traits : mapping of str to ndarray
-        What batches are balanced by (`TrainingSettings.sampling`), in the same form; ``site`` where it is known.
+    targets, traits : mapping of str to ndarray
+        What the linear probe predicts, and what batches are balanced by: floats (NaN where missing) or text (None where
+        missing). `traits` has ``site`` where it is known.
     n_readers : int
         Threads that read batches.
     """
@@ -84,9 +82,8 @@ class TrainingData:
 class Session:
     """One run's objects on their device.
 
-    `encoder` and `head` are the model's two parts as Fabric runs them. With several processes each part is a
-    `DistributedDataParallel` of its own, because gradient caching passes backwards through the head once and through
-    the encoder once a micro-batch.
+    `encoder` and `head` are the model's two parts as Fabric runs them, each replicated by itself: gradient caching
+    passes backwards through the head once and through the encoder once a micro-batch.
     """
 
     fabric: Fabric
@@ -120,10 +117,7 @@ class Session:
         return self.processes.divided(batches, whole=own)
 
     def caches_gradients(self, batch: Sequence[int]) -> bool:
-        """Say whether any process's part of a batch is more than a micro-batch.
-
-        All processes go the same way then, and so meet in the same collectives in the same order.
-        """
+        """Say whether any process's part of a batch is more than a micro-batch: all of them must go the same way."""
         micro = self.settings.micro_batch_size
         return micro is not None and -(-len(batch) // self.processes.size) > micro
 
@@ -131,18 +125,8 @@ class Session:
         """Return what the views of the batch under way are keyed by, besides the sample."""
         return self.sampler.occasion(position.epoch, position.batch)
 
-    def embed_views(
-        self, images: torch.Tensor, rows: torch.Tensor, *, epoch: int
-    ) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor] | None]:
-        """Return both views' embeddings and the metadata of a batch."""
-        z1, z2 = self.project(self.encode_views(images, rows, epoch=epoch))
-        return z1, z2, self.metadata_of(rows)
-
     def encode_views(self, images: torch.Tensor, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
-        """Return the features of both views, (2, n, n_features).
-
-        Both views pass the network together, so batch statistics are taken over both.
-        """
+        """Return the features of both views, (2, n, n_features), which pass the network together."""
         with torch.no_grad():
             both = torch.cat(self.views(images, self.names_of(rows), epoch=epoch))
         features: torch.Tensor = self.encoder(both)
@@ -202,10 +186,7 @@ def start_session(
     seed: int,
     joined: tuple[Fabric, Processes] | None = None,
 ) -> Session:
-    """Check the data, fit the objective's kernel on the training rows, and move all to the device.
-
-    The other arguments are those of `fit`; `joined` is what `launch` returned, where that was called already.
-    """
+    """Check the data, fit the objective's kernel on the training rows, and move all to the device; see `fit`."""
     check_split(data.training_rows, data.validation_rows, settings)
     objective.check(data.metadata, names=data.names)
     training = torch.as_tensor(data.training_rows)
@@ -214,7 +195,11 @@ def start_session(
     if processes.size > 1 and settings.sync_batchnorm:
         synchronise(model if settings.micro_batch_size is None else model.head, on_gpu=fabric.device.type == "cuda")
     average = None if settings.ema_decay is None else start_average(fabric.to_device(model), settings.ema_decay)
-    encoder, head = _set_up(fabric, model.encoder), _set_up(fabric, model.head)
+    # A head without weights has no gradients to average.
+    encoder, head = (
+        fabric.setup_module(part) if any(True for _ in part.parameters()) else fabric.to_device(part)
+        for part in (model.encoder, model.head)
+    )
     optimizer = fabric.setup_optimizers(build_optimizer(model.parameters(), settings))
     session = Session(
         fabric=fabric,
@@ -235,11 +220,6 @@ def start_session(
     if processes.size > 1:
         _lay_buckets_out(session)
     return session
-
-
-def _set_up(fabric: Fabric, module: nn.Module) -> nn.Module:
-    """Return a part of the model as Fabric runs it; a head without weights has no gradients to average."""
-    return fabric.setup_module(module) if any(True for _ in module.parameters()) else fabric.to_device(module)
 
 
 def _lay_buckets_out(session: Session) -> None:
@@ -278,18 +258,16 @@ def check_split(training_rows: Sequence[int], validation_rows: Sequence[int], se
 @contextlib.contextmanager
 def deterministic() -> Iterator[None]:
     """Ask PyTorch for deterministic algorithms, where it has them, and put its switches back."""
-    was_on, warned_only = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
-    switches = torch.utils.deterministic
-    filled = switches.fill_uninitialized_memory  # type: ignore[attr-defined]
+    was_on = torch.are_deterministic_algorithms_enabled()
+    warned_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    switches: Any = torch.utils.deterministic
+    filled = switches.fill_uninitialized_memory
     # Some backward passes of 3D pooling on GPUs have none: warn, do not refuse.
     torch.use_deterministic_algorithms(True, warn_only=True)
     # Filling would write every new tensor twice.
-    switches.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    switches.fill_uninitialized_memory = False
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(was_on, warn_only=warned_only)
-        switches.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
+        switches.fill_uninitialized_memory = filled

@@ -26,7 +26,7 @@ class TrainingSettings(Settings):
         Scans a batch, at most: an epoch's scans are divided into batches of nearly equal size.
     micro_batch_size : int or None
         Scans that pass the encoder together; the loss is still that of the whole batch, and so is its
-        gradient (see ``training/largebatch.py``). Memory depends on this, not on `batch_size`; time
+        gradient (see ``training/steps.py``). Memory depends on this, not on `batch_size`; time
         grows by a third to a half. None: the whole batch at once.
     sampling : {'shuffle', 'site-balanced', 'metadata-balanced'}
         Which scans make a batch. ``shuffle``: each once an epoch, in random order. ``site-balanced``: as
@@ -76,9 +76,6 @@ class TrainingSettings(Settings):
         among them, and the loss is that of the whole batch.
     num_nodes : int
         Machines; more than one need ``torchrun`` or ``srun``.
-    strategy : {'auto', 'ddp'}
-        ``ddp``: every process has the whole network, and gradients are averaged. ``auto`` takes it where
-        there are several processes; ``ddp`` also where there is one, as in a group of one process.
     sync_batchnorm : bool
         Whether batch normalisation is over the whole batch where several processes share it, as in a
         single process; else each has its own statistics. With `micro_batch_size`, where the encoder's
@@ -120,7 +117,6 @@ class TrainingSettings(Settings):
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
     devices: PositiveInt = 1
     num_nodes: PositiveInt = 1
-    strategy: Literal["auto", "ddp"] = "auto"
     sync_batchnorm: bool = True
     checkpoint_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 15.0
     keep_checkpoints: PositiveInt = 2

@@ -29,7 +29,6 @@ __all__ = [
 ]
 
 _FORMAT = 1
-_READ_AT_ONCE = 2**20
 _OUT_OF_REACH = (
     *(errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.EMFILE, errno.ENFILE),
     *(errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH),
@@ -46,34 +45,19 @@ class Position:
     """How far training has come, and what it has measured on the way.
 
     All randomness is keyed by epoch and sample, so these few numbers are the whole of it.
-
-    Parameters
-    ----------
-    epoch : int
-        Epochs finished.
-    batch : int
-        Batches finished of the epoch under way.
-    sums : dict of str to float
-        That epoch's figures, summed over its scans.
-    sum_of_norms, n_norms : float, int
-        Sum of that epoch's gradient norms, and of how many.
-    seconds : float
-        Time spent on that epoch.
-    metrics : list of dict
-        One row for each finished epoch.
     """
 
-    epoch: int = 0
-    batch: int = 0
-    sums: dict[str, float] = field(default_factory=dict)
+    epoch: int = 0  # epochs finished
+    batch: int = 0  # batches finished of the epoch under way
+    sums: dict[str, float] = field(default_factory=dict)  # that epoch's figures, summed over its scans
     sum_of_norms: float = 0.0
     n_norms: int = 0
     seconds: float = 0.0
-    metrics: list[dict[str, Any]] = field(default_factory=list)
+    metrics: list[dict[str, Any]] = field(default_factory=list)  # one row for each finished epoch
 
     @property
     def mean_gradient_norm(self) -> float | None:
-        """Of the epoch's batches so far; None where not one norm was finite."""
+        """Mean of the finite norms of the epoch's batches so far, or None."""
         return self.sum_of_norms / self.n_norms if self.n_norms else None
 
     def count_batch(self, figures: Mapping[str, float], *, n_scans: int) -> None:
@@ -93,23 +77,9 @@ class Position:
 
 
 def save_checkpoint(folder: Path, position: Position, tensors: dict[str, Any], *, keep: int) -> Path:
-    """Write a checkpoint atomically, then remove all but the last `keep`.
+    """Write a checkpoint atomically, then remove all but the last `keep`; return its path.
 
-    Parameters
-    ----------
-    folder : Path
-        The checkpoints' folder.
-    position : Position
-        How far training has come.
-    tensors : dict
-        State of the model, optimiser, objective …: tensors, numbers and text only.
-    keep : int
-        Checkpoints to keep, this one included.
-
-    Returns
-    -------
-    Path
-        The checkpoint.
+    `tensors` is the state of model, optimiser, objective …: tensors, numbers and text only.
     """
     name = f"epoch-{position.epoch:04d}" + (f"-batch-{position.batch:06d}" if position.batch else "") + ".pt"
     with atomic_path(folder / name) as temporary:
@@ -136,21 +106,10 @@ def epochs_of(checkpoint: Path) -> int:
 
 
 def load_checkpoint(path: Path) -> tuple[Position, dict[str, Any]]:
-    """Read a checkpoint, running no code from it.
+    """Read a checkpoint, running no code from it: how far training had come, and what `save_checkpoint` was given.
 
-    Returns
-    -------
-    position : Position
-        How far training had come.
-    tensors : dict
-        What `save_checkpoint` was given.
-
-    Raises
-    ------
-    DamagedCheckpoint
-        Where its content is not what was written.
-    CheckpointError
-        Where it is of another format, or out of reach.
+    Raises `DamagedCheckpoint` where the content is not what was written, and another `CheckpointError` where it is of
+    another format or out of reach.
     """
     try:
         _verify(path)
@@ -164,7 +123,7 @@ def load_checkpoint(path: Path) -> tuple[Position, dict[str, Any]]:
     except (CheckpointError, MemoryError):
         raise
     except Exception as error:  # what was not written as a checkpoint may fail to be read in any way
-        if _is_out_of_reach(error):
+        if isinstance(error, OSError) and error.errno in _OUT_OF_REACH:  # permissions, a lost mount
             raise CheckpointError(
                 f"{path}: the checkpoint cannot be read now ({error}). Nothing was changed: continue with --resume "
                 "when it can be."
@@ -188,13 +147,8 @@ def _verify(path: Path) -> None:
             if part.external_attr:  # none is written; PyTorch leaves memory as it was for what is marked as a folder
                 raise zipfile.BadZipFile("a part has attributes")
             with archive.open(part) as stream:
-                while stream.read(_READ_AT_ONCE):
+                while stream.read(2**20):
                     pass
-
-
-def _is_out_of_reach(error: Exception) -> bool:
-    """Tell a file that cannot be had (permissions, a lost mount) from one whose content is damaged."""
-    return isinstance(error, OSError) and error.errno in _OUT_OF_REACH
 
 
 def checkpoints_of(folder: Path) -> list[Path]:
@@ -204,16 +158,13 @@ def checkpoints_of(folder: Path) -> list[Path]:
 
 
 def _cannot_write(folder: Path, temporary: Path, error: RuntimeError) -> OSError:
-    """Say what PyTorch, which hides the system's error, could not do."""
-    cause = error.__context__
-    if isinstance(cause, OSError) and cause.errno:
-        return OSError(cause.errno, f"{cause.strerror}. {_whole(folder)}", str(temporary))
-    free = shutil.disk_usage(folder).free / 2**20
-    told = f"the checkpoint cannot be written; is the disk full ({free:.0f} MiB free)? {_whole(folder)}"
-    return OSError(errno.EIO, told, str(temporary))
-
-
-def _whole(folder: Path) -> str:
+    """Return an error that says what PyTorch, which hides the system's error, could not do."""
     there = checkpoints_of(folder)
     kept = f"{there[-1].name} is whole" if there else "There is none before it"
-    return f"{kept}. Make room and continue with --resume"
+    advice = f"{kept}. Make room and continue with --resume"
+    cause = error.__context__
+    if isinstance(cause, OSError) and cause.errno:
+        return OSError(cause.errno, f"{cause.strerror}. {advice}", str(temporary))
+    free = shutil.disk_usage(folder).free / 2**20
+    text = f"the checkpoint cannot be written; is the disk full ({free:.0f} MiB free)? {advice}"
+    return OSError(errno.EIO, text, str(temporary))

@@ -1,10 +1,24 @@
-"""One step of training: from the images of a batch to changed weights and its figures."""
+"""One step of training: from the images of a batch to changed weights and its figures.
+
+A batch that does not fit the device passes in micro-batches. A contrastive loss compares every pair of a batch, so
+gradients of smaller batches do not add up to that of a large one. Gradient caching (Gao, Zhang, Han & Callan 2021):
+
+1. encode micro-batch after micro-batch without graph; only the features are kept;
+2. on the features of the whole batch, compute head and loss, and ∂L/∂features with them;
+3. encode each micro-batch again, with graph, and back-propagate its part of ∂L/∂features.
+
+Of several processes, the head's gradients are averaged in 2, the encoder's with the last micro-batch of 3. The result
+is exact for whatever treats samples one by one. Head and loss see the whole batch; an encoder's BatchNorm sees a
+micro-batch (both its views) at a time. Both passes use the same statistics; the running ones move in the second pass
+alone. Randomness is keyed, so views and dropout are the same in both passes. Memory: one micro-batch's graph.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Generator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from itertools import islice, pairwise
 
 import torch
 from torch import Tensor
@@ -12,12 +26,43 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from neurocontrast.collectives import of_all_processes
 from neurocontrast.exceptions import TrainingError
-from neurocontrast.training.largebatch import backward_in_parts, drawing, parts_of
+from neurocontrast.seeds import derive_seed
+from neurocontrast.training.batchnorm import layers_of, still_statistics
 from neurocontrast.training.optimizers import learning_rate_of
 from neurocontrast.training.session import Session
 from neurocontrast.training.state import Position
 
-__all__ = ["train_batches"]
+__all__ = ["drawing", "inexactness_of", "parts_of", "train_batches"]
+
+Contrasted = tuple[Tensor, Tensor, Tensor, dict[str, Tensor] | None]
+"""Loss, embeddings of both views (n, d), and metadata of a batch."""
+
+
+def parts_of(batch: Sequence[int], micro_batch_size: int | None) -> list[list[int]]:
+    """Divide a batch into micro-batches of nearly equal size, in order.
+
+    Examples
+    --------
+    >>> parts_of([4, 0, 2, 1, 3], 2)
+    [[4, 0], [2, 1], [3]]
+    """
+    rows = list(batch)
+    n_parts = 1 if micro_batch_size is None else -(-len(rows) // micro_batch_size)
+    short, n_longer = divmod(len(rows), n_parts)
+    ends = [short * part + min(part, n_longer) for part in range(n_parts + 1)]
+    return [rows[start:end] for start, end in pairwise(ends)]
+
+
+def inexactness_of(session: Session) -> str | None:
+    """Return what of a run in micro-batches is not as with whole batches; None where nothing differs."""
+    micro, whole = session.settings.micro_batch_size, session.settings.batch_size
+    if micro is None or micro >= whole or not layers_of(session.model.encoder):
+        return None
+    return (
+        f"training.micro_batch_size: the loss is that of whole batches of {whole}, but the encoder's BatchNorm sees "
+        f"{micro} sample{'s' if micro > 1 else ''} at a time, so the gradient is not a whole batch's. "
+        "With encoder.norm: group it is."
+    )
 
 
 def train_batches(
@@ -25,16 +70,8 @@ def train_batches(
 ) -> Generator[tuple[Sequence[int], dict[str, float]], None, None]:
     """Take one step a batch; yield the rows of the whole batch, and its figures, after it.
 
-    The weights have changed when a batch is yielded, and change no further until the next is asked for.
-
-    Parameters
-    ----------
-    session : Session
-        What is trained.
-    batches : sequence of sequences of int
-        Rows of the batches that are left of the epoch.
-    position : Position
-        Where the run stands; the caller counts each batch after it was yielded.
+    The weights have changed when a batch is yielded, and change no further until the next is asked for. The caller
+    counts each batch in `position` after it was yielded.
     """
     n_batches = position.batch + len(batches)
     shares = [session.processes.share(batch) for batch in batches]
@@ -47,22 +84,61 @@ def train_batches(
             for group in session.optimizer.param_groups:
                 group["lr"] = rate
             session.optimizer.zero_grad(set_to_none=True)
-            rows = torch.tensor(share)
             if twice:
-                contrasted = backward_in_parts(session, islice(reading, 2 * len(each)), len(each), position)
+                contrasted = _backward_in_parts(session, islice(reading, 2 * len(each)), len(each), position)
             else:
                 contrasted = _backward(session, *next(reading), position)
-            yield batch, _finish(session, rows, position, *contrasted)
+            yield batch, _finish(session, torch.tensor(share), position, *contrasted)
 
 
-def _backward(
-    session: Session, rows: Tensor, images: Tensor, position: Position
-) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor] | None]:
+def _backward(session: Session, rows: Tensor, images: Tensor, position: Position) -> Contrasted:
     with drawing(session, position):
-        z1, z2, metadata = session.embed_views(images, rows, epoch=session.occasion(position))
+        z1, z2 = session.project(session.encode_views(images, rows, epoch=session.occasion(position)))
+    metadata = session.metadata_of(rows)
     loss = session.objective(z1, z2, metadata)
     session.fabric.backward(loss)
     return loss, z1, z2, metadata
+
+
+def _backward_in_parts(
+    session: Session, reading: Iterator[tuple[Tensor, Tensor]], n_parts: int, position: Position
+) -> Contrasted:
+    """Add the gradient of a whole batch to the weights'; `reading` has its micro-batches, and then the same again."""
+    rows, kept = [], []
+    with torch.no_grad(), still_statistics(session.model.encoder):
+        for part in range(n_parts):
+            here, images = next(reading)
+            rows.append(here)
+            with drawing(session, position, part):
+                kept.append(session.encode_views(images, here, epoch=session.occasion(position)))
+            del images
+    features = torch.cat(kept, dim=1).requires_grad_()
+    z1, z2 = session.project(features)
+    metadata = session.metadata_of(torch.cat(rows))
+    loss = session.objective(z1, z2, metadata)
+    session.fabric.backward(loss)
+    assert features.grad is not None
+    scaler = getattr(session.fabric.strategy.precision, "scaler", None)
+    if scaler is not None:  # the loss was scaled, and the second pass is scaled again
+        features.grad /= scaler.get_scale()
+    for part, gradient in enumerate(features.grad.split([len(here) for here in rows], dim=1)):
+        here, images = next(reading)
+        with session.fabric.no_backward_sync(session.encoder, enabled=part < n_parts - 1):
+            with drawing(session, position, part):
+                again = session.encode_views(images, here, epoch=session.occasion(position))
+            del images
+            session.fabric.backward(again, gradient)
+    return loss, z1, z2, metadata
+
+
+@contextlib.contextmanager
+def drawing(session: Session, position: Position, part: int = 0) -> Iterator[None]:
+    """Draw what is random in the network, such as dropout, from the step's own seed; leave the global state."""
+    device = session.fabric.device
+    keys = session.seed, position.epoch, position.batch, part, session.fabric.global_rank
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(derive_seed("network", *keys))
+        yield
 
 
 def _finish(
@@ -94,19 +170,15 @@ def _finish(
 
 
 def _clip(session: Session) -> Tensor:
-    """Clip the gradients where that is asked for; return their norm before."""
+    """Clip the gradients to `clip_norm`, where there is one; return their norm before."""
     limit = session.settings.clip_norm
     if session.settings.precision == "16-mixed":  # this undoes the loss scaler's factor first
-        norm = session.fabric.clip_gradients(
-            session.model,
-            session.optimizer,
-            max_norm=math.inf if limit is None else limit,
-            error_if_nonfinite=False,
-        )
+        largest = math.inf if limit is None else limit
+        model, optimizer = session.model, session.optimizer
+        norm = session.fabric.clip_gradients(model, optimizer, max_norm=largest, error_if_nonfinite=False)
         assert norm is not None
         return norm
-    gradients = [parameter.grad for parameter in session.model.parameters() if parameter.grad is not None]
-    norm = get_total_norm(gradients)
+    norm = get_total_norm([parameter.grad for parameter in session.model.parameters() if parameter.grad is not None])
     if limit is not None:
         clip_grads_with_norm_(session.model.parameters(), limit, norm)
     return norm

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import nn
 
@@ -15,9 +16,9 @@ from neurocontrast.exceptions import TrainingError
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.averaging import averaged_weights
 from neurocontrast.training.batchnorm import batch_statistics, layers_of, reestimate_statistics
-from neurocontrast.training.largebatch import parts_of
 from neurocontrast.training.metrics import alignment, effective_rank, uniformity
 from neurocontrast.training.session import Session
+from neurocontrast.training.steps import parts_of
 
 __all__ = ["MOST_SCANS_OF_STATISTICS", "measure_contrast", "measure_probe", "reestimate_model"]
 
@@ -29,11 +30,9 @@ MOST_SCANS_OF_STATISTICS = 1000
 def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> dict[str, float | None]:
     """Return loss, alignment, uniformity and effective ranks on the validation scans.
 
-    The views are keyed by an epoch of their own, so they are the same after every epoch, and
-    a change of the curve is a change of the network. Batches have their own statistics, as
-    in training; the loss is the mean over batches of at most `batch_size` scans. Without validation
-    scans all but the loss are measured on as many training scans as a batch has, always the same.
-    Ranks are None for two scans, which are on a line whatever the network does.
+    The views are the same after every epoch, so a change of the curve is a change of the network. Batches have their
+    own statistics, as in training. Without validation scans all but the loss are measured on as many training scans as
+    a batch has, always the same. Ranks are None for two scans, which always lie on a line.
     """
     rows_of_all, prefix = session.data.validation_rows, "val"
     if not len(rows_of_all):
@@ -66,7 +65,7 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
 
 
 def _check_finite(session: Session, rows: Sequence[int], representations: torch.Tensor) -> None:
-    """Refuse weights under which scans have no representation; the next batch would tell, but there may be none."""
+    """Refuse weights under which scans have no finite representation."""
     broken = [session.data.names[row] for row, x in zip(rows, representations, strict=True) if not x.isfinite().all()]
     if broken:
         rate = session.optimizer.param_groups[0]["lr"]
@@ -93,10 +92,9 @@ def _encoded(
 
 
 def reestimate_model(session: Session, *, after_batch: Callable[[], None]) -> dict[str, object]:
-    """Re-estimate all BatchNorm statistics on un-augmented training samples; return what was done for the encoder's.
+    """Re-estimate BatchNorm statistics on up to 1,000 un-augmented training samples; return what was done.
 
-    Up to 1,000 of them, drawn by the run's seed: more would not move an average. Where the encoder has no such layers,
-    the head keeps its running averages of training, which are of whole batches even if micro-batches pass the encoder.
+    Where the encoder has no such layers, the head keeps its running averages of training.
     """
     layers = layers_of(session.model.encoder)
     record = _reestimate(session, session.model if layers else session.model.encoder, after_batch=after_batch)
@@ -135,8 +133,7 @@ def measure_probe(session: Session, *, after_batch: Callable[[], None]) -> dict[
         return figures
     for name, values in session.data.targets.items():
         train, val = values[list(session.data.training_rows)], values[list(session.data.validation_rows)]
-        score = _score_number if values.dtype.kind == "f" else _score_class
-        figures |= {f"probe_{name}_{key}": value for key, value in score(features, train, val).items()}
+        figures |= {f"probe_{name}_{key}": value for key, value in _score(features, train, val).items()}
     return figures
 
 
@@ -158,34 +155,23 @@ def _features_of_splits(session: Session, *, after_batch: Callable[[], None]) ->
     return features
 
 
-def _score_number(features: dict[str, np.ndarray], train: np.ndarray, val: np.ndarray) -> dict[str, float | None]:
-    from sklearn.linear_model import RidgeCV
-    from sklearn.metrics import r2_score
+def _score(features: dict[str, np.ndarray], train: np.ndarray, val: np.ndarray) -> dict[str, float | None]:
+    """Fit ridge or logistic regression where the target is known, and score it on the validation scans."""
+    from sklearn.linear_model import LogisticRegression, RidgeCV
+    from sklearn.metrics import r2_score, recall_score
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    known_train, known_val = np.isfinite(train), np.isfinite(val)
-    if known_train.sum() < 2 or known_val.sum() < 2:
-        return {"r2": None}
-    probe = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 5, 13)))
-    probe.fit(features["train"][known_train], train[known_train])
-    return {"r2": float(r2_score(val[known_val], probe.predict(features["val"][known_val])))}
-
-
-def _score_class(features: dict[str, np.ndarray], train: np.ndarray, val: np.ndarray) -> dict[str, float | None]:
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import recall_score
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    known_train = np.array([value is not None for value in train])
-    known_val = np.array([value is not None for value in val])
-    if len(set(train[known_train])) < 2 or len(set(val[known_val])) < 2:
-        return {"balanced_accuracy": None}
-    probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, class_weight="balanced", max_iter=1000))
-    probe.fit(features["train"][known_train], train[known_train])
+    known_train, known_val = pd.notna(train), pd.notna(val)
+    train, val, number = train[known_train], val[known_val], train.dtype.kind == "f"
+    if min(len(train), len(val)) < 2 if number else min(len(set(train)), len(set(val))) < 2:
+        return {"r2" if number else "balanced_accuracy": None}
+    logistic = LogisticRegression(C=0.01, class_weight="balanced", max_iter=1000)
+    probe = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 5, 13)) if number else logistic)
+    probe.fit(features["train"][known_train], train)
     predicted = probe.predict(features["val"][known_val])
-    truth = val[known_val]
+    if number:
+        return {"r2": float(r2_score(val, predicted))}
     # Recall over the classes that occur: a class that only the training scans have cannot be recalled.
-    score = recall_score(truth, predicted, labels=sorted(set(truth)), average="macro", zero_division=0)
+    score = recall_score(val, predicted, labels=sorted(set(val)), average="macro", zero_division=0)
     return {"balanced_accuracy": float(score)}

@@ -15,16 +15,13 @@ from neurocontrast.transforms.images import affine_of, image_like, name_of, spac
 from neurocontrast.transforms.masks import HALF_COVERED, erode, fill_largest, unpack
 from neurocontrast.transforms.preprocessing import check_erosion
 
-__all__ = ["BRAIN_LITRES_MAX", "N_BRAIN_VOXELS_MIN", "VIEW_FILLED_MIN", "KeepBraind", "MarkBraind"]
-
-BRAIN_LITRES_MAX = 3.0
-"""A scan with more than this that is not 0 has its skull, and what is computed inside the brain refuses it."""
+__all__ = ["N_BRAIN_VOXELS_MIN", "KeepBraind", "MarkBraind"]
 
 N_BRAIN_VOXELS_MIN = 500
 """What is computed inside the brain refuses a scan with fewer voxels of it."""
 
-VIEW_FILLED_MIN = 0.9
-"""A brain that fills less than this part of the common view is not registered as it should be."""
+_BRAIN_LITRES_MAX = 3.0
+_VIEW_FILLED_MIN = 0.9
 
 
 class MarkBraind(MapTransform):
@@ -66,10 +63,10 @@ class MarkBraind(MapTransform):
             affine = affine_of(item[key])
             present = voxels_of(item[key])[:1] != 0
             litres = np.count_nonzero(present) * float(np.prod(spacing_of(affine))) / 1e6
-            if litres > BRAIN_LITRES_MAX:
+            if litres > _BRAIN_LITRES_MAX:
                 raise DataError(
                     f"{name_of(item[key])}: {litres:.1f} litres of it are not 0, and a brain has less than "
-                    f"{BRAIN_LITRES_MAX:g}: this is a whole head, or its background is not 0. What was chosen in "
+                    f"{_BRAIN_LITRES_MAX:g}: this is a whole head, or its background is not 0. What was chosen in "
                     "data.normalise, data.erode_mm or data.common_view works inside the brain: strip the skulls first "
                     "(SynthStrip, HD-BET), or use zscore, no erosion and no common view."
                 )
@@ -99,7 +96,8 @@ class KeepBraind(MapTransform):
     Raises
     ------
     DataError
-        When called, naming the image, where its brain does not fill the view or fewer than 500 voxels are left.
+        When called, naming the image, where its brain fills less than 90 % of the view or fewer than 500 voxels are
+        left.
 
     Examples
     --------
@@ -138,10 +136,8 @@ class KeepBraind(MapTransform):
             item[self.mask_key] = image_like(item[key], inside[np.newaxis].astype(np.uint8), affine)
         return item
 
-    def _kept(
-        self, brain: npt.NDArray[np.bool_], spacing: tuple[float, float, float], name: str
-    ) -> npt.NDArray[np.bool_]:
-        n_brain, inside = np.count_nonzero(brain), brain
+    def _kept(self, brain: npt.NDArray[np.bool_], spacing: tuple[float, ...], name: str) -> npt.NDArray[np.bool_]:
+        inside = brain
         if self.erode_mm:
             try:
                 check_erosion(self.erode_mm, min(spacing))
@@ -149,27 +145,22 @@ class KeepBraind(MapTransform):
                 raise DataError(f"{name}: {error}.") from error
             inside = erode(brain, self.erode_mm, spacing)
         if self.view is not None:
-            inside = inside & self._filled_view(brain, name)
-        n_kept = np.count_nonzero(inside)
-        if n_kept < N_BRAIN_VOXELS_MIN:
-            lost = f" {n_brain} before data.erode_mm: {self.erode_mm:g}," if self.erode_mm else ""
+            view = unpack(self.view, (brain.shape[0], brain.shape[1], brain.shape[2]))
+            filled = np.count_nonzero(brain & view) / np.count_nonzero(view)
+            if filled < _VIEW_FILLED_MIN:
+                raise DataError(
+                    f"{name}: its brain fills {filled:.0%} of the common view (data.common_view), at least "
+                    f"{_VIEW_FILLED_MIN:.0%} is needed: it is not registered as the others are. Register it to MNI152, "
+                    "leave it out, or take data.common_view: none."
+                )
+            inside = inside & view
+        if np.count_nonzero(inside) < N_BRAIN_VOXELS_MIN:
+            lost = f" {np.count_nonzero(brain)} before data.erode_mm: {self.erode_mm:g}," if self.erode_mm else ""
             raise DataError(
-                f"{name}: {n_kept} voxels of its brain are in the {times(brain.shape)} box,{lost} and at least "
-                f"{N_BRAIN_VOXELS_MIN} are needed. Is it skull-stripped and whole?"
+                f"{name}: {np.count_nonzero(inside)} voxels of its brain are in the {times(brain.shape)} box,{lost} "
+                f"and at least {N_BRAIN_VOXELS_MIN} are needed. Is it skull-stripped and whole?"
             )
         return inside
-
-    def _filled_view(self, brain: npt.NDArray[np.bool_], name: str) -> npt.NDArray[np.bool_]:
-        assert self.view is not None
-        view = unpack(self.view, (brain.shape[0], brain.shape[1], brain.shape[2]))
-        filled = np.count_nonzero(brain & view) / np.count_nonzero(view)
-        if filled < VIEW_FILLED_MIN:
-            raise DataError(
-                f"{name}: its brain fills {filled:.0%} of the common view (data.common_view), at least "
-                f"{VIEW_FILLED_MIN:.0%} is needed: it is not registered as the others are. Register it to MNI152, "
-                "leave it out, or take data.common_view: none."
-            )
-        return view
 
 
 def _check_one(transform: MapTransform, mask_key: str) -> None:

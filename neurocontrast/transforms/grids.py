@@ -10,25 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from neurocontrast.transforms.images import centred, spacing_of
+from neurocontrast.transforms.loading import read_scan_header
 from neurocontrast.transforms.preprocessing import SAME_SPACING, Preprocessing
-from neurocontrast.transforms.reading import read_scan_header
 
 __all__ = ["Grid", "grid_affine", "is_same_spacing", "preprocessed_grid"]
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """A grid of voxels in millimetres.
-
-    Parameters
-    ----------
-    affine : ndarray (4, 4)
-        From voxel indices to millimetres; axes go to the right, to the front, upwards.
-    spacing_mm : tuple of float
-        Along each axis.
-    is_mni : bool
-        Whether the header says that these are millimetres of MNI152.
-    """
+    """A grid of voxels in millimetres, of MNI152 where `is_mni`; axes go to the right, to the front, upwards."""
 
     affine: npt.NDArray[np.float64]
     spacing_mm: tuple[float, float, float]
@@ -39,11 +29,6 @@ def preprocessed_grid(path: str | os.PathLike[str], preprocessing: Preprocessing
     """Return the grid that `Preprocessing.compose` puts a scan on; only the header is read.
 
     A ``.npy`` array has no header: its centre is taken for the origin.
-
-    Raises
-    ------
-    DataError
-        Where the header cannot be used.
     """
     header = read_scan_header(path)
     own = header.spacing_mm or (preprocessing.spacing_mm or 1.0,) * 3
@@ -56,14 +41,9 @@ def preprocessed_grid(path: str | os.PathLike[str], preprocessing: Preprocessing
 def grid_affine(
     affine: npt.NDArray[np.float64], source: Sequence[int], shape: Sequence[int], spacing_mm: Sequence[float]
 ) -> npt.NDArray[np.float64]:
-    """Return the affine of a grid with the same centre and axes as another.
+    """Return the affine of a grid of a shape and spacing, with the centre and axes of another of shape `source`.
 
-    Parameters
-    ----------
-    affine, source : ndarray (4, 4), sequence of int
-        Of the other grid: its affine, and its voxels along each axis.
-    shape, spacing_mm : sequence of int, sequence of float
-        Of the new grid. Where the voxel sizes are the same it is made of whole voxels of the other.
+    Where the voxel sizes are the same, the new grid is made of whole voxels of the other.
     """
     own = spacing_of(affine)
     # In voxels of the other grid: the first voxel of the new one, and the step from one to the next.

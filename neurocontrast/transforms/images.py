@@ -11,26 +11,15 @@ import torch
 from monai.data import MetaTensor
 from nibabel.affines import voxel_sizes
 
-__all__ = ["affine_of", "centred", "image_like", "name_of", "spacing_of", "times", "to_image", "voxels_of"]
+__all__ = ["affine_of", "centred", "image_like", "in_memory_order", "name_of", "spacing_of", "to_image", "voxels_of"]
 
 _NAME = "filename_or_obj"
 
 
 def to_image(voxels: npt.NDArray[Any], affine: npt.ArrayLike, *, name: str = "image") -> MetaTensor:
-    """Return an image with the metadata that MONAI's own readers give.
+    """Return voxels (C, D, H, W) as an image with the metadata that MONAI's own readers give; nothing is copied.
 
-    Parameters
-    ----------
-    voxels : ndarray (C, D, H, W)
-        Not copied.
-    affine : array_like (4, 4)
-        From voxel indices to millimetres.
-    name : str
-        The file, as errors name it and as `monai.transforms.SaveImaged` names its output.
-
-    Returns
-    -------
-    MetaTensor (C, D, H, W)
+    `name` is the file, as errors name it and as `monai.transforms.SaveImaged` names its output.
     """
     affine = np.asarray(affine, dtype=np.float64)
     meta = {
@@ -53,8 +42,8 @@ def image_like(
     if not isinstance(image, MetaTensor):
         return MetaTensor(torch.from_numpy(voxels), affine=torch.from_numpy(affine))
     meta = {key: value for key, value in image.meta.items() if key != "affine"}
-    made = torch.from_numpy(voxels).to(image.device)
     traced = list(image.applied_operations) if is_traced else None
+    made = torch.from_numpy(voxels).to(image.device)
     return MetaTensor(made, affine=torch.from_numpy(affine), meta=meta, applied_operations=traced)
 
 
@@ -101,6 +90,16 @@ def centred(shape: Sequence[int], spacing_mm: Sequence[float]) -> npt.NDArray[np
     affine = np.diag([*spacing_mm, 1.0])
     affine[:3, 3] = [-(n - 1) / 2 * step for n, step in zip(shape, spacing_mm, strict=True)]
     return affine
+
+
+def in_memory_order(voxels: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Sequence[int], tuple[slice, ...]]:
+    """Return a view with strides that fall and none negative, which NumPy goes through several times faster.
+
+    The view is ``voxels[flips].transpose(axes)``; `axes` and `flips` are returned too.
+    """
+    axes = sorted(range(voxels.ndim), key=lambda axis: -abs(voxels.strides[axis]))
+    flips = tuple(slice(None, None, -1 if stride < 0 else 1) for stride in voxels.strides)
+    return voxels[flips].transpose(axes), axes, flips
 
 
 def times(lengths: Any) -> str:

@@ -14,9 +14,6 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.transforms.masks import deep_part
 
 __all__ = [
-    "NEGATIVE_MAX",
-    "N_DEEP_MIN",
-    "OVER_MEDIAN_MIN",
     "find_landmarks",
     "landmark_percentiles",
     "map_landmarks",
@@ -28,25 +25,19 @@ __all__ = [
     "zscore",
 ]
 
-N_DEEP_MIN = 100
-"""Fewer deep voxels give no histogram."""
-
-OVER_MEDIAN_MIN = 1.03
+_N_DEEP_MIN = 100
+_OVER_MEDIAN_MIN = 1.03
 """White matter is brighter than the median of a T1w brain by at least this factor.
 
 Real brains had 1.3 to 1.7, simulated ones of low contrast 1.1; where grey matter is brighter, as in T2w, it is 1.0.
 """
-
-NEGATIVE_MAX = 0.05
-"""A scan with more than this part of its brain below 0 was shifted: the peak of white matter is no scale of it."""
-
+_NEGATIVE_MAX = 0.05
 _N_BINS = 256
 _N_BINS_BEYOND = 16
-_N_TOGETHER = 2**15
-"""Voxels that stay in a core's cache while they are squared and added."""
-
 _SMOOTHER = 2.0
 _PROMINENCE_MIN, _HEIGHT_MIN = 0.05, 0.2
+_N_TOGETHER = 2**15
+"""Voxels that stay in a core's cache while they are squared and added."""
 
 Values = npt.NDArray[np.float32]
 
@@ -69,21 +60,21 @@ def zscore(values: Values) -> Values | None:
 def white_matter_scale(voxels: Values, inside: npt.NDArray[np.bool_], spacing_mm: Sequence[float], name: str) -> float:
     """Return the intensity of white matter in a T1w brain, or raise an error that says why there is none to find."""
     deep = voxels[deep_part(inside, spacing_mm)]
-    peak = white_matter_peak(deep) if deep.size >= N_DEEP_MIN else None
+    peak = white_matter_peak(deep) if deep.size >= _N_DEEP_MIN else None
     brain = voxels[inside]
     middle, n_negative = float(np.median(brain)), np.count_nonzero(brain < 0)
-    is_shifted = n_negative > NEGATIVE_MAX * brain.size
-    if peak is not None and peak > max(OVER_MEDIAN_MIN * middle, 0) and not is_shifted:
+    is_shifted = n_negative > _NEGATIVE_MAX * brain.size
+    if peak is not None and peak > max(_OVER_MEDIAN_MIN * middle, 0) and not is_shifted:
         return peak
     if is_shifted:
         why = f"{n_negative / brain.size:.0%} of the brain is below 0, and a scale needs intensities that begin at 0"
-    elif deep.size < N_DEEP_MIN:
-        why = f"{deep.size} voxels lie deep in the brain, and at least {N_DEEP_MIN} are needed"
+    elif deep.size < _N_DEEP_MIN:
+        why = f"{deep.size} voxels lie deep in the brain, and at least {_N_DEEP_MIN} are needed"
     elif peak is None:
         why = f"the histogram of the {deep.size} voxels deep in the brain has no peak"
     else:
         why = (
-            f"the brightest peak deep in the brain, at {peak:g}, is not {OVER_MEDIAN_MIN:g} times the brain's median "
+            f"the brightest peak deep in the brain, at {peak:g}, is not {_OVER_MEDIAN_MIN:g} times the brain's median "
             f"({middle:g}), as it is in a T1-weighted scan"
         )
     raise DataError(
@@ -102,23 +93,11 @@ def scale_by_percentiles(values: Values, percentiles: tuple[float, float]) -> Va
 
 
 def white_matter_peak(deep: npt.NDArray[np.floating]) -> float | None:
-    """Return the brightest peak of the smoothed histogram of intensities deep in a T1w brain.
+    """Return the brightest peak of the histogram of intensities deep in a T1w brain (`deep_part`); None without a peak.
 
-    Parameters
-    ----------
-    deep : ndarray
-        Intensities deep in the brain (`neurocontrast.transforms.masks.deep_part`).
-
-    Returns
-    -------
-    float or None
-        None where there is no such peak.
-
-    Notes
-    -----
-    The histogram is a kernel density with a Gaussian of twice Silverman's width, as white-matter peaks are
-    found by Reinhold et al. (2019) and Shinohara et al. (2014). Over the whole brain the peak of white matter
-    is often a shoulder of that of grey matter; deep in it white matter dominates.
+    The histogram is a kernel density with a Gaussian of twice Silverman's width, as white-matter peaks are found by
+    Reinhold et al. (2019) and Shinohara et al. (2014). Over the whole brain the peak of white matter is often a
+    shoulder of that of grey matter; deep in the brain white matter dominates.
     """
     low, lower, upper, high = np.percentile(deep, [0.1, 25, 75, 99.9])
     if not upper > lower:

@@ -1,32 +1,50 @@
-"""Scans from files: MONAI's reader with a faster gunzip, and a loader that refuses what is no usable volume."""
+"""Scans from files: one reader, which refuses by name what is no usable volume, for MONAI's loader and for ours."""
 
 from __future__ import annotations
 
+import gzip
+import io
+import math
+import os
+import zlib
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import nibabel as nib
 import numpy as np
-from isal import igzip
+import numpy.typing as npt
+from isal import igzip, isal_zlib
 from monai.config import KeysCollection
 from monai.data import NibabelReader
 from monai.transforms import MapTransform
 from monai.utils import ensure_tuple
+from nibabel.affines import voxel_sizes
 
-from neurocontrast.exceptions import ConfigError
-from neurocontrast.transforms.images import centred, to_image
-from neurocontrast.transforms.preprocessing import SPACING_LIMITS_MM
-from neurocontrast.transforms.reading import GZIP, nifti_type, read_scan
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.transforms.images import centred, in_memory_order, times, to_image
+from neurocontrast.transforms.preprocessing import N_VOXELS_MIN, SPACING_LIMITS_MM
 
-__all__ = ["IsalNibabelReader", "LoadScand"]
+__all__ = ["IsalNibabelReader", "LoadScand", "Scan", "ScanHeader", "read_scan", "read_scan_header"]
+
+_GZIP = b"\x1f\x8b"
+_TILT_WARNED_DEGREES = 20.0
+_MNI = 4
+_N_HEADER_BYTES = 540
+_N_START_BYTES = 4096
+_NIFTI = {
+    size.to_bytes(4, order): of_version
+    for order in ("little", "big")
+    for size, of_version in ((348, nib.Nifti1Image), (540, nib.Nifti2Image))
+}
 
 
 class IsalNibabelReader(NibabelReader):
     """Read NIfTI files as MONAI's `NibabelReader` does, decompressing ``.nii.gz`` with ISA-L.
 
-    Voxels and metadata are those of `NibabelReader`. The whole file is decompressed at once, so that its checksum is
-    verified. Parameters are those of `NibabelReader`.
+    Voxels, metadata and parameters are those of `NibabelReader`. The whole file is decompressed at once, so that its
+    checksum is verified.
 
     Raises
     ------
@@ -47,11 +65,8 @@ class IsalNibabelReader(NibabelReader):
 
     def _read_one(self, name: str, **kwargs: Any) -> Any:
         with open(name, "rb") as stream:
-            is_compressed = stream.read(len(GZIP)) == GZIP
-        if not is_compressed or kwargs or self.to_gpu:
-            return nib.load(name, **kwargs)
-        content = igzip.decompress(Path(name).read_bytes())
-        return nifti_type(name, content).from_bytes(content)
+            is_compressed = stream.read(len(_GZIP)) == _GZIP
+        return _nifti(name) if is_compressed and not kwargs and not self.to_gpu else nib.load(name, **kwargs)
 
 
 class LoadScand(MapTransform):
@@ -103,3 +118,190 @@ class LoadScand(MapTransform):
             affine = centred(scan.voxels.shape, (self.spacing_mm,) * 3) if scan.affine is None else scan.affine
             item[key] = to_image(scan.voxels[np.newaxis], affine, name=str(item[key]))
         return item
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """One scan as it is stored: float32 voxels, and the header's affine, which a ``.npy`` array has not."""
+
+    voxels: npt.NDArray[np.float32]
+    affine: npt.NDArray[np.float64] | None
+
+
+@dataclass(frozen=True, eq=False)
+class ScanHeader:
+    """What a scan's header says of its axes, brought to RAS order; a ``.npy`` array has its shape alone."""
+
+    shape: tuple[int, ...]
+    affine: npt.NDArray[np.float64] | None = None
+    spacing_mm: tuple[float, float, float] | None = None
+    is_mni: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+def read_scan(path: str | os.PathLike[str]) -> Scan:
+    """Read a ``.nii``, ``.nii.gz`` or ``.npy`` volume, or raise a `DataError` that names the file; see `LoadScand`."""
+    name = os.fspath(path)
+    try:
+        scan = _read_array(name) if _is_array(name) else _read_nifti(name)
+        _check_voxels(name, scan.voxels)
+    except DataError:
+        raise
+    except Exception as error:  # nibabel and zlib meet damaged bytes with almost any exception
+        raise DataError(f"{name}: {_reason(name, error)}") from error
+    return scan
+
+
+def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
+    """Check a scan by its header alone, without reading its voxels; refuse what `read_scan` would by its header."""
+    name = os.fspath(path)
+    try:
+        if _is_array(name):
+            array = np.load(name, mmap_mode="r", allow_pickle=False)
+            _check_kind(name, array.dtype)
+            return ScanHeader(_check_shape(name, array.shape))
+        with open(name, "rb") as stream:
+            content = stream.read(_N_START_BYTES)
+        is_compressed = content.startswith(_GZIP)
+        if is_compressed:
+            content = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(content, _N_HEADER_BYTES)
+        header = _nifti_type(name, content).header_class.from_fileobj(io.BytesIO(content))
+        geometry = _geometry(name, header)
+        if not is_compressed:
+            _check_length(name, header, Path(name).stat().st_size)
+        return geometry
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{name}: {_reason(name, error)}") from error
+
+
+def _is_array(name: str) -> bool:
+    return name.lower().endswith(".npy")
+
+
+def _read_array(name: str) -> Scan:
+    array = np.load(name, allow_pickle=False)
+    _check_kind(name, array.dtype)
+    return Scan(np.asarray(array, dtype=np.float32).reshape(_check_shape(name, array.shape)), None)
+
+
+def _read_nifti(name: str) -> Scan:
+    image = _nifti(name)
+    _geometry(name, image.header)
+    with np.errstate(over="ignore"):  # what float32 does not hold is refused as infinite
+        voxels = np.asarray(image.dataobj).astype(np.float32, order="F", copy=False)
+    return Scan(voxels.reshape(_check_shape(name, voxels.shape), order="F"), image.affine)
+
+
+def _nifti(name: str) -> Any:
+    """Return the nibabel image of a file, whose voxels are read into memory, not scaled yet."""
+    content = Path(name).read_bytes()
+    if content.startswith(_GZIP):
+        # Whole, not streamed: it is as fast, and the checksum at the end is verified.
+        content = igzip.decompress(content)
+    image = _nifti_type(name, content).from_bytes(content)
+    _check_length(name, image.header, len(content))
+    return image
+
+
+def _nifti_type(name: str, content: bytes) -> Any:
+    """Return nibabel's class for a file's decompressed content: NIfTI-1 or 2, by the size that its header states."""
+    if not content:
+        raise DataError(f"{name}: the file is empty (0 bytes).")
+    if content[:4] not in _NIFTI:
+        raise DataError(f"{name}: this is not a NIfTI image, though its name says so.")
+    if len(content) < _N_HEADER_BYTES:
+        raise DataError(f"{name}: the image is truncated within its header. Copy or convert it again.")
+    return _NIFTI[content[:4]]
+
+
+def _geometry(name: str, header: Any) -> ScanHeader:
+    """Return the geometry along the RAS axes with doubts about it, after checks."""
+    _check_kind(name, header.get_data_dtype())
+    shape = _check_shape(name, header.get_data_shape())
+    affine = header.get_best_affine()
+    sizes = voxel_sizes(affine)
+    low, high = SPACING_LIMITS_MM
+    if not np.isfinite(affine).all() or not ((sizes >= low) & (sizes <= high)).all():
+        raise DataError(
+            f"{name}: the voxel size is {times(sizes)} mm; it must be between {low:g} and {high:g} mm along each axis. "
+            "Is the header damaged?"
+        )
+    orientation = nib.io_orientation(affine)
+    if np.isnan(orientation).any():
+        raise DataError(f"{name}: the affine does not tell the directions of the axes; is the header damaged?")
+    first, second, third = np.argsort(orientation[:, 0])
+    return ScanHeader(
+        shape=(shape[first], shape[second], shape[third]),
+        affine=affine @ nib.orientations.inv_ornt_aff(orientation, shape),
+        spacing_mm=(float(sizes[first]), float(sizes[second]), float(sizes[third])),
+        is_mni=(int(header["sform_code"]) or int(header["qform_code"])) == _MNI,
+        warnings=_doubts(header, affine / [*sizes, 1]),
+    )
+
+
+def _doubts(header: Any, directions: npt.NDArray[Any]) -> tuple[str, ...]:
+    warnings = []
+    if header["sform_code"] == 0 and header["qform_code"] == 0:
+        warnings.append("the header has no orientation (sform and qform codes are 0); left and right are a guess")
+    elif header["sform_code"] > 0 and header["qform_code"] > 0:
+        sform, qform = (nib.aff2axcodes(affine) for affine in (header.get_sform(), header.get_qform()))
+        if sform != qform:
+            warnings.append(f"sform says {''.join(sform)} and qform {''.join(qform)}; the sform is used")
+    tilt = np.degrees(np.arccos(np.clip(np.abs(directions[:3, :3]).max(axis=0).min(), 0, 1)))
+    if tilt > _TILT_WARNED_DEGREES:
+        warnings.append(f"its axes are tilted by {tilt:.0f} degrees; they are not rotated")
+    return tuple(warnings)
+
+
+def _check_kind(name: str, dtype: Any) -> None:
+    if np.dtype(dtype).kind not in "buif":
+        raise DataError(f"{name}: its voxels are of type {dtype}; a scan has one real number a voxel.")
+
+
+def _check_length(name: str, header: Any, n_found: int) -> None:
+    n_bytes = math.prod(header.get_data_shape()) * int(header["bitpix"]) // 8 + header.get_data_offset()
+    if n_found < n_bytes:
+        raise DataError(
+            f"{name}: the image is truncated: {n_bytes} bytes are expected and {n_found} are there. "
+            "Copy or convert it again."
+        )
+
+
+def _check_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the three lengths of a volume, without axes of length 1 before or behind them."""
+    lengths = list(shape)
+    while len(lengths) > 3 and lengths[-1] == 1:
+        lengths.pop()
+    while len(lengths) > 3 and lengths[0] == 1:
+        lengths.pop(0)
+    found = " × ".join(str(n) for n in shape) or "no axes"
+    if len(lengths) > 3 and 0 not in lengths:
+        raise DataError(f"{name}: the image is {len(lengths)}D ({found}); give one 3D volume.")
+    if len(lengths) < 3 or min(lengths) < N_VOXELS_MIN:
+        raise DataError(f"{name}: the image is {found}; a volume has three axes of at least {N_VOXELS_MIN} voxels.")
+    return tuple(lengths)
+
+
+def _check_voxels(name: str, voxels: npt.NDArray[np.float32]) -> None:
+    stored, *_ = in_memory_order(voxels)
+    low, high = float(stored.min()), float(stored.max())
+    if not (np.isfinite(low) and np.isfinite(high)):
+        n = int(voxels.size - np.isfinite(voxels).sum())
+        raise DataError(f"{name}: {n} of {voxels.size} voxels are not finite (NaN or infinity).")
+    if low == high:
+        raise DataError(f"{name}: every voxel is {low:g}; the image is empty.")
+
+
+def _reason(name: str, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such image."
+    if isinstance(error, PermissionError):
+        return "the image may not be read (permission denied)."
+    if isinstance(error, EOFError):
+        return "the image is truncated: its compressed data end too early. Copy or convert it again."
+    if isinstance(error, zlib.error | isal_zlib.error | gzip.BadGzipFile):
+        return f"the image is damaged: it cannot be decompressed ({error}). Copy or convert it again."
+    kind = "array" if _is_array(name) else "NIfTI image"
+    return f"this is not a readable {kind} ({type(error).__name__}: {str(error).strip()})."

@@ -12,14 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.ndimage
 
-__all__ = ["DEEP_PART", "HALF_COVERED", "deep_part", "erode", "fill_largest", "pack", "unpack"]
+__all__ = ["HALF_COVERED", "deep_part", "erode", "fill_largest", "pack", "unpack"]
 
 HALF_COVERED = 0.499
 """A voxel of a new grid is brain when at least half of it is; a little less, since sums of weights are rounded."""
 
-DEEP_PART = 0.2
-"""Deep is what is further from the edge than this part of the radius of a ball of the brain's volume."""
-
+_DEEP_PART = 0.2
 _ROUNDING = 1e-6
 
 Mask = npt.NDArray[np.bool_]
@@ -28,83 +26,41 @@ Mask = npt.NDArray[np.bool_]
 def fill_largest(mask: Mask) -> Mask:
     """Return the largest piece of a mask (by faces), its holes filled."""
     filled = np.zeros_like(mask)
-    within = _bounds(mask)
-    if within is None:
-        return filled
-    # A rim of one voxel: what lies around the piece is then one component, and its first.
-    piece = np.pad(mask[within], 1)
-    labels, n_pieces = scipy.ndimage.label(piece)
-    if n_pieces > 1:
-        piece = labels == np.bincount(labels.ravel())[1:].argmax() + 1
-    around, _ = scipy.ndimage.label(~piece)
-    filled[within] = (around != around[0, 0, 0])[1:-1, 1:-1, 1:-1]
+    for within in _bounds(mask):
+        # A rim of one voxel: what lies around the piece is then one component, and its first.
+        piece = np.pad(mask[within], 1)
+        labels, n_pieces = scipy.ndimage.label(piece)
+        if n_pieces > 1:
+            piece = labels == np.bincount(labels.ravel())[1:].argmax() + 1
+        around, _ = scipy.ndimage.label(~piece)
+        filled[within] = (around != around[0, 0, 0])[1:-1, 1:-1, 1:-1]
     return filled
 
 
 def erode(mask: Mask, radius_mm: float, spacing_mm: Sequence[float]) -> Mask:
     """Return the voxels of a mask that are further than `radius_mm` from every voxel outside it.
 
-    Distances are between centres of voxels. The end of the box is not an edge: what it cuts goes on
-    behind it.
-
-    Notes
-    -----
-    As thresholding `scipy.ndimage.distance_transform_edt`, at a fraction of its time
-    (``benchmarks/data.py``): columns of the outside grown along one axis are put together to a ball.
+    Distances are between centres of voxels. The end of the box is not an edge: what it cuts goes on behind it.
     """
-    reach = [int(radius_mm / step * (1 + _ROUNDING)) for step in spacing_mm]
-    within = _bounds(mask)
-    if within is None or not any(reach):
-        return mask.copy()
-    own = mask[within]
-    # Beyond the brain's bounds the box goes on, outside the brain; beyond the box there is no edge.
-    widths = [
-        (min(part.start, n), min(length - part.stop, n))
-        for part, n, length in zip(within, reach, mask.shape, strict=True)
-    ]
-    outside = np.pad(~own, widths, constant_values=True)
-    outside = np.pad(outside, [(n - low, n - high) for (low, high), n in zip(widths, reach, strict=True)])
-    eroded = np.zeros_like(mask)
-    eroded[within] = own & ~_grown(outside, radius_mm * (1 + _ROUNDING), spacing_mm, reach, own.shape)
+    eroded = mask.copy()
+    for within in _bounds(mask):
+        # A rim of one voxel where the box goes on beyond the mask: the nearest voxel outside is within it or nearer.
+        wide = tuple(slice(max(0, part.start - 1), part.stop + 1) for part in within)
+        if not mask[wide].all():
+            distance = scipy.ndimage.distance_transform_edt(mask[wide], sampling=spacing_mm)
+            eroded[wide] = mask[wide] & (distance > radius_mm * (1 + _ROUNDING))
     return eroded
 
 
 def deep_part(inside: Mask, spacing_mm: Sequence[float]) -> Mask:
-    """Return the voxels whose surrounding cube, of half-width `DEEP_PART` of the brain's radius, is all brain."""
+    """Return the voxels in the middle of a cube of brain, of half-width a fifth of the radius of a ball as large."""
     deep = np.zeros_like(inside)
-    within = _bounds(inside)
-    if within is None:
-        return deep
-    n_mm3 = np.count_nonzero(inside) * float(np.prod(spacing_mm))
-    depth_mm = DEEP_PART * (3 * n_mm3 / (4 * np.pi)) ** (1 / 3)
-    outside = (~inside[within]).view(np.uint8)
-    for axis, step in enumerate(spacing_mm):
-        n = max(1, round(depth_mm / step))
-        outside = scipy.ndimage.maximum_filter1d(outside, 2 * n + 1, axis=axis, mode="constant", cval=1)
-    deep[within] = outside == 0
+    for within in _bounds(inside):
+        n_mm3 = np.count_nonzero(inside) * float(np.prod(spacing_mm))
+        depth_mm = _DEEP_PART * (3 * n_mm3 / (4 * np.pi)) ** (1 / 3)
+        sides = [2 * max(1, round(depth_mm / step)) + 1 for step in spacing_mm]
+        deep[within] = scipy.ndimage.minimum_filter(inside[within], sides, mode="constant", cval=0)
     return deep
-
-
-def _grown(
-    outside: Mask, radius_mm: float, spacing_mm: Sequence[float], reach: Sequence[int], shape: tuple[int, ...]
-) -> Mask:
-    """Grow a mask, which is `reach` wider on each side than `shape`, by a ball, and return its middle."""
-    columns = [outside]
-    for n in range(1, reach[2] + 1):
-        longer = columns[-1].copy()
-        longer[..., n:] |= outside[..., :-n]
-        longer[..., :-n] |= outside[..., n:]
-        columns.append(longer)
-    grown = np.zeros(shape, dtype=bool)
-    for i in range(-reach[0], reach[0] + 1):
-        for j in range(-reach[1], reach[1] + 1):
-            left = radius_mm**2 - (i * spacing_mm[0]) ** 2 - (j * spacing_mm[1]) ** 2
-            if left < 0:
-                continue
-            column = columns[min(int(np.sqrt(left) / spacing_mm[2]), reach[2])]
-            starts = (reach[0] + i, reach[1] + j, reach[2])
-            grown |= column[tuple(slice(start, start + n) for start, n in zip(starts, shape, strict=True))]
-    return grown
 
 
 def pack(mask: Mask) -> str:
@@ -133,12 +89,6 @@ def unpack(text: str, shape: tuple[int, int, int]) -> Mask:
     return mask
 
 
-def _bounds(mask: Mask) -> tuple[slice, ...] | None:
-    """Return the smallest box around a mask; None where it is empty."""
-    found = []
-    for axis in range(mask.ndim):
-        places = np.flatnonzero(mask.any(axis=tuple(other for other in range(mask.ndim) if other != axis)))
-        if not len(places):
-            return None
-        found.append(slice(int(places[0]), int(places[-1]) + 1))
-    return tuple(found)
+def _bounds(mask: Mask) -> list[tuple[slice, ...]]:
+    """Return the smallest box around a mask, as a list; an empty one where the mask is."""
+    return list(scipy.ndimage.find_objects(mask.view(np.uint8)))

@@ -25,20 +25,11 @@ from neurocontrast.transforms.preprocessing import N_LANDMARKS
 __all__ = ["MatchHistogramd", "ScaleByBrainPercentilesd", "ScaleByWhiteMatterd", "ZScoreBraind", "ZScored"]
 
 Values = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
 
 
 class _InsideBraind(MapTransform):
-    """Change the intensities inside the brain; what is outside is kept.
-
-    Parameters
-    ----------
-    keys : str or sequence of str
-        Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
-    mask_key : str or None
-        Item that is the brain's mask (`KeepBraind` makes one); None takes the voxels that are not 0.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
-    """
+    """Change the intensities inside the brain of each channel; what is outside is kept."""
 
     def __init__(self, keys: KeysCollection, *, mask_key: str | None = None, allow_missing_keys: bool = False) -> None:
         super().__init__(keys, allow_missing_keys)
@@ -53,15 +44,15 @@ class _InsideBraind(MapTransform):
             given = None if self.mask_key is None else voxels_of(item[self.mask_key])[0] != 0
             for channel in voxels:
                 inside = channel != 0 if given is None else given
-                values = self._normalised(channel, inside, image)
+                values = self._normalised(channel[inside], channel, inside, image)
                 if values is None:
                     raise nothing_varies(image)
                 channel[inside] = values
             item[key] = image_like(image, voxels, affine_of(image))
         return item
 
-    def _normalised(self, voxels: Values, inside: npt.NDArray[np.bool_], image: Any) -> Values | None:
-        """Return the new intensities of the voxels inside, or None where nothing varies."""
+    def _normalised(self, values: Values, channel: Values, inside: Mask, image: Any) -> Values | None:
+        """Return the new intensities inside the brain, or None where nothing varies."""
         raise NotImplementedError
 
 
@@ -135,15 +126,12 @@ class ZScoreBraind(_InsideBraind):
     (True, 0.0)
     """
 
-    def _normalised(self, voxels: Values, inside: npt.NDArray[np.bool_], image: Any) -> Values | None:
-        del image
-        return zscore(voxels[inside])
+    def _normalised(self, values: Values, *_: Any) -> Values | None:
+        return zscore(values)
 
 
 class ScaleByWhiteMatterd(_InsideBraind):
-    """Scale T1-weighted brains so that the peak of white matter is 1 and 0 stays 0.
-
-    White matter is looked for deep in the brain: see `white_matter_peak`.
+    """Scale T1-weighted brains so that the peak of white matter, looked for deep in the brain, is 1 and 0 stays 0.
 
     Parameters
     ----------
@@ -165,12 +153,34 @@ class ScaleByWhiteMatterd(_InsideBraind):
     >>> scale = ScaleByWhiteMatterd("image", mask_key="brain")
     """
 
-    def _normalised(self, voxels: Values, inside: npt.NDArray[np.bool_], image: Any) -> Values | None:
+    def _normalised(self, values: Values, channel: Values, inside: Mask, image: Any) -> Values | None:
         spacing = spacing_of(affine_of(image))
-        return voxels[inside] * np.float32(1 / white_matter_scale(voxels, inside, spacing, name_of(image)))
+        return values * np.float32(1 / white_matter_scale(channel, inside, spacing, name_of(image)))
 
 
-class _ByPercentilesd(_InsideBraind):
+class ScaleByBrainPercentilesd(_InsideBraind):
+    """Map the brain's lower percentile to 0 and the upper one to 1, and clip beyond.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
+    percentiles : tuple of float
+        The two.
+    mask_key : str or None
+        Item that is the brain's mask; None takes the voxels that are not 0.
+    allow_missing_keys : bool
+        Whether an item may lack a key.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import ScaleByBrainPercentilesd
+    >>> image = torch.arange(64.0).reshape(1, 4, 4, 4)
+    >>> float(ScaleByBrainPercentilesd("image", percentiles=(0, 100))({"image": image})["image"].max())
+    1.0
+    """
+
     def __init__(
         self,
         keys: KeysCollection,
@@ -186,40 +196,11 @@ class _ByPercentilesd(_InsideBraind):
             )
         self.percentiles = (float(percentiles[0]), float(percentiles[1]))
 
-
-class ScaleByBrainPercentilesd(_ByPercentilesd):
-    """Map two percentiles of the brain's intensities to 0 and 1, and clip beyond.
-
-    `monai.transforms.ScaleIntensityRangePercentilesd` takes its percentiles over the whole image, most of which is
-    background in a skull-stripped scan.
-
-    Parameters
-    ----------
-    keys : str or sequence of str
-        Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
-    percentiles : tuple of float
-        The two, from 0 to 100.
-    mask_key : str or None
-        Item that is the brain's mask; None takes the voxels that are not 0.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from neurocontrast.transforms import ScaleByBrainPercentilesd
-    >>> image = torch.arange(64.0).reshape(1, 4, 4, 4)
-    >>> made = ScaleByBrainPercentilesd("image", percentiles=(0, 100))({"image": image})["image"]
-    >>> float(made.max())
-    1.0
-    """
-
-    def _normalised(self, voxels: Values, inside: npt.NDArray[np.bool_], image: Any) -> Values | None:
-        del image
-        return scale_by_percentiles(voxels[inside], self.percentiles)
+    def _normalised(self, values: Values, *_: Any) -> Values | None:
+        return scale_by_percentiles(values, self.percentiles)
 
 
-class MatchHistogramd(_ByPercentilesd):
+class MatchHistogramd(ScaleByBrainPercentilesd):
     """Bring the landmarks of the brain's histogram to those of a cohort, straight in between, clipped beyond.
 
     Parameters
@@ -262,8 +243,6 @@ class MatchHistogramd(_ByPercentilesd):
             )
         self.landmarks = tuple(float(each) for each in landmarks)
 
-    def _normalised(self, voxels: Values, inside: npt.NDArray[np.bool_], image: Any) -> Values | None:
-        del image
-        values = voxels[inside]
+    def _normalised(self, values: Values, *_: Any) -> Values | None:
         found = find_landmarks(values, self.percentiles)
         return None if found is None else map_landmarks(values, found, self.landmarks)

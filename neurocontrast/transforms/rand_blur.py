@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
-from torch import Tensor
+from pydantic import Field
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.transforms.rand_volume import RandBrainTransform, RandVolumeTransform
-from neurocontrast.transforms.settings import BlurSettings
-from neurocontrast.transforms.site_settings import SharpnessSettings
+from neurocontrast.transforms.operation import Operation, Pair, Random, Span, uniform
 
-__all__ = ["RandBlurd", "RandBrainSharpnessd", "blur", "sharpen", "widest_sigma"]
+if TYPE_CHECKING:
+    from torch import Tensor
 
+__all__ = ["Blur", "BrainSharpness", "blur", "sharpen", "widest_sigma"]
 
 _TRUNCATE = 4.0
 
@@ -59,10 +58,10 @@ def _blur_axis(x_CDHW: Tensor, weights: Sequence[float], axis: int) -> Tensor:
 def sharpen(s_CDHW: Tensor, *, amount: float, sigma_voxels: float) -> Tensor:
     """Return the volume plus `amount` times what a Gaussian takes from it.
 
-    No voxel falls below a quarter of what it was: the dim edge of a brain stays of the brain.
+    No voxel falls below a quarter of what it was: the dim edge of a brain stays part of the brain.
     """
     smooth = blur(s_CDHW, sigma_voxels=min(sigma_voxels, widest_sigma(s_CDHW)))
-    return torch.lerp(s_CDHW, smooth, -amount).maximum(0.25 * s_CDHW)
+    return s_CDHW.lerp(smooth, -amount).maximum(0.25 * s_CDHW)
 
 
 def widest_sigma(s_CDHW: Tensor) -> float:
@@ -70,57 +69,63 @@ def widest_sigma(s_CDHW: Tensor) -> float:
     return (min(s_CDHW.shape[1:]) - 1) / 4.0
 
 
-class RandBlurd(RandVolumeTransform):
+class Blur(Operation):
     """Blur volumes by a Gaussian of random width; beyond the border they are reflected.
 
     Parameters
     ----------
-    keys, prob, allow_missing_keys, sigma_voxels
-        As in MONAI's random transforms (`prob` is 0.5 by default), and as `BlurSettings` says.
+    probability : float
+        How often.
+    sigma_voxels : tuple of float
+        Range of the standard deviation, in voxels, drawn uniformly.
 
     Examples
     --------
     >>> import torch
     >>> from neurocontrast.transforms import RandBlurd
-    >>> transform = RandBlurd("image", prob=1.0, sigma_voxels=(0.1, 1.0))
-    >>> transform({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    >>> RandBlurd("image", prob=1.0, sigma_voxels=(0.1, 0.5))({"image": torch.rand(1, 9, 9, 9)})["image"].shape
     torch.Size([1, 9, 9, 9])
     """
 
-    operation = BlurSettings
+    sigma_voxels: Annotated[Pair, Span(ge=0.0, le=10.0)] = (0.1, 1.0)
 
-    def draw(self) -> dict[str, Any]:
+    def draw(self, random: Random) -> dict[str, Any]:
         """Draw the Gaussian's standard deviation."""
-        return {"sigma_voxels": self.between(self.settings.sigma_voxels)}
+        return {"sigma_voxels": uniform(random, self.sigma_voxels)}
 
     def change(self, x_CDHW: Tensor, *, sigma_voxels: float) -> Tensor:
         """Return the blurred volume."""
         return blur(x_CDHW, sigma_voxels=sigma_voxels)
 
 
-class RandBrainSharpnessd(RandBrainTransform):
-    """Make the brain's signal sharper or smoother: an unsharp mask of random strength.
+class BrainSharpness(Operation):
+    """Make the brain sharper or smoother: what a Gaussian takes away is added, or taken away in part (unsharp mask).
 
     Parameters
     ----------
-    keys, prob, allow_missing_keys, amount, sigma_voxels
-        As in MONAI's random transforms (`prob` is 0.5 by default), and as `SharpnessSettings` says.
+    probability : float
+        How often.
+    amount : tuple of float
+        Range of how many times the difference is added, drawn uniformly; −1 leaves what the Gaussian does.
+    sigma_voxels : float
+        The Gaussian's standard deviation.
 
     Examples
     --------
     >>> import torch
     >>> from neurocontrast.transforms import RandBrainSharpnessd
-    >>> transform = RandBrainSharpnessd("image", prob=1.0, amount=(-0.5, 1.0))
-    >>> transform({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    >>> RandBrainSharpnessd("image", prob=1.0, amount=(0.5, 1.0))({"image": torch.rand(1, 9, 9, 9)})["image"].shape
     torch.Size([1, 9, 9, 9])
     """
 
-    operation = SharpnessSettings
+    stage = "scanner"
+    amount: Annotated[Pair, Span(ge=-1.0, le=5.0)] = (-0.5, 1.0)
+    sigma_voxels: float = Field(1.0, gt=0.0, le=3.0, allow_inf_nan=False)
 
-    def draw(self) -> dict[str, Any]:
+    def draw(self, random: Random) -> dict[str, Any]:
         """Draw how many times the difference is added."""
-        return {"amount": self.between(self.settings.amount), "sigma_voxels": self.settings.sigma_voxels}
+        return {"amount": uniform(random, self.amount)}
 
-    def change(self, s_CDHW: Tensor, *, amount: float, sigma_voxels: float) -> Tensor:
+    def change(self, s_CDHW: Tensor, *, amount: float) -> Tensor:
         """Return the signal, sharper or smoother."""
-        return sharpen(s_CDHW, amount=amount, sigma_voxels=sigma_voxels)
+        return sharpen(s_CDHW, amount=amount, sigma_voxels=self.sigma_voxels)

@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from torch import Tensor
-from torch.nn import functional
+from pydantic import Field
 
-from neurocontrast.transforms.rand_volume import RandVolumeTransform
-from neurocontrast.transforms.settings import CropSettings, CutoutSettings
+from neurocontrast.transforms.operation import Operation, Pair, Random, Span, uniform
 
-__all__ = ["RandCutoutd", "RandResizedCropd", "box_of", "crop_resize", "cut_out"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Cutout", "ResizedCrop", "box_of", "crop_resize", "cut_out"]
 
 
 def box_of(shape: Sequence[int], *, fraction: float, place: Sequence[float]) -> tuple[slice, ...]:
-    """Return a box inside a volume.
+    """Return a box inside a volume of sides `shape`.
 
-    Parameters
-    ----------
-    shape : sequence of int
-        The volume's sides.
-    fraction : float
-        The box's side over the volume's, along every axis; rounded up to voxels.
-    place : sequence of float
-        Where the box is along each axis: from 0, at the first border, to 1, exclusive, at the last.
+    The box's sides are `fraction` of the volume's, rounded up to voxels; `place` says for each axis where the box is,
+    from 0, at the first border, to 1, exclusive, at the last.
     """
     # The small number takes back what rounding may have added: 0.75 of 4 is 3 voxels, never 4.
     sizes = [min(side, math.ceil(fraction * side - 1e-9)) for side in shape]
@@ -46,60 +41,68 @@ def cut_out(x_CDHW: Tensor, *, box: Sequence[slice], value: float = 0.0) -> Tens
 
 def crop_resize(x_CDHW: Tensor, *, box: Sequence[slice]) -> Tensor:
     """Return a box of the volume, resized to the whole volume's shape by trilinear interpolation."""
+    from torch.nn import functional
+
     # Voxel centres at half integers, as scikit-image has them.
     shape = list(x_CDHW.shape[1:])
     return functional.interpolate(x_CDHW[None, :, *box], size=shape, mode="trilinear", align_corners=False)[0]
 
 
-class _RandBox(RandVolumeTransform):
-    def draw(self) -> dict[str, Any]:
-        """Draw size and place of the box."""
-        return {"fraction": self.between(self.settings.fraction), "place": self.R.random_sample(3)}
-
-
-class RandCutoutd(_RandBox):
+class Cutout(Operation):
     """Set one box, wholly inside the volume, to a constant.
 
     Parameters
     ----------
-    keys, prob, allow_missing_keys, fraction, value
-        As in MONAI's random transforms (`prob` is 0.5 by default), and as `CutoutSettings` says.
+    probability : float
+        How often.
+    fraction : tuple of float
+        Range of the box's side over the volume's, along every axis, drawn uniformly; sides are rounded up.
+    value : float
+        What the box is set to; 0 is the mean of a z-scored volume.
 
     Examples
     --------
     >>> import torch
     >>> from neurocontrast.transforms import RandCutoutd
-    >>> transform = RandCutoutd("image", prob=1.0, fraction=(0.25, 0.5))
-    >>> transform({"image": torch.rand(1, 9, 9, 9)})["image"].shape
-    torch.Size([1, 9, 9, 9])
+    >>> RandCutoutd("image", prob=1.0, fraction=(0.5, 0.5))({"image": torch.ones(1, 8, 8, 8)})["image"].sum()
+    tensor(448.)
     """
 
-    operation = CutoutSettings
+    fraction: Annotated[Pair, Span(gt=0.0, le=1.0)] = (0.25, 0.25)
+    value: float = Field(0.0, allow_inf_nan=False)
+
+    def draw(self, random: Random) -> dict[str, Any]:
+        """Draw size and place of the box."""
+        return {"fraction": uniform(random, self.fraction), "place": random.random_sample(3)}
 
     def change(self, x_CDHW: Tensor, *, fraction: float, place: Sequence[float]) -> Tensor:
         """Return the volume without the box."""
-        box = box_of(x_CDHW.shape[1:], fraction=fraction, place=place)
-        return cut_out(x_CDHW, box=box, value=self.settings.value)
+        return cut_out(x_CDHW, box=box_of(x_CDHW.shape[1:], fraction=fraction, place=place), value=self.value)
 
 
-class RandResizedCropd(_RandBox):
+class ResizedCrop(Operation):
     """Crop a box and resize it back to the volume's shape, by trilinear interpolation.
 
     Parameters
     ----------
-    keys, prob, allow_missing_keys, fraction
-        As in MONAI's random transforms (`prob` is 0.5 by default), and as `CropSettings` says.
+    probability : float
+        How often.
+    fraction : tuple of float
+        Range of the box's side over the volume's, along every axis, drawn uniformly; sides are rounded up.
 
     Examples
     --------
     >>> import torch
     >>> from neurocontrast.transforms import RandResizedCropd
-    >>> transform = RandResizedCropd("image", prob=1.0, fraction=(0.75, 1.0))
-    >>> transform({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    >>> RandResizedCropd("image", prob=1.0)({"image": torch.rand(1, 9, 9, 9)})["image"].shape
     torch.Size([1, 9, 9, 9])
     """
 
-    operation = CropSettings
+    fraction: Annotated[Pair, Span(gt=0.0, le=1.0)] = (0.75, 0.75)
+
+    def draw(self, random: Random) -> dict[str, Any]:
+        """Draw size and place of the box."""
+        return {"fraction": uniform(random, self.fraction), "place": random.random_sample(3)}
 
     def change(self, x_CDHW: Tensor, *, fraction: float, place: Sequence[float]) -> Tensor:
         """Return the box in the volume's shape."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
-from torch import Tensor
+from neurocontrast.transforms.operation import Axes, Operation, Pair, Probability, Random, Span, one_of_axes, uniform
 
-from neurocontrast.transforms.rand_volume import RandBrainTransform
-from neurocontrast.transforms.site_settings import GhostingSettings
+if TYPE_CHECKING:
+    from torch import Tensor
 
-__all__ = ["RandBrainGhostingd", "ghost"]
+__all__ = ["BrainGhosting", "ghost"]
 
 
 def ghost(s_CDHW: Tensor, *, axis: int, shift: int, intensity: float, phase: float) -> Tensor:
@@ -20,34 +19,45 @@ def ghost(s_CDHW: Tensor, *, axis: int, shift: int, intensity: float, phase: flo
     That makes a replica `shift` voxels to either side, of height `intensity`; beyond the border they come in again.
     """
     below, above = s_CDHW.roll(-shift, axis + 1), s_CDHW.roll(shift, axis + 1)
-    real = torch.add(s_CDHW, below + above, alpha=intensity * math.cos(phase))
-    return torch.hypot(real, below.sub_(above).mul_(intensity * math.sin(phase)))
+    real = s_CDHW.add(below + above, alpha=intensity * math.cos(phase))
+    return real.hypot(below.sub_(above).mul_(intensity * math.sin(phase)))
 
 
-class RandBrainGhostingd(RandBrainTransform):
+class BrainGhosting(Operation):
     """Add two faint replicas of the brain to its signal, shifted to either side by a random distance.
 
     Parameters
     ----------
-    keys, prob, allow_missing_keys, axes, intensity, distance
-        As in MONAI's random transforms (`prob` is 0.15 by default), and as `GhostingSettings` says.
+    probability : float
+        How often.
+    axes : tuple of int
+        Axes to choose among, each equally likely.
+    intensity : tuple of float
+        Range of a replica's height over the brain's, drawn uniformly.
+    distance : tuple of float
+        Range of a replica's shift over the volume's side, drawn uniformly.
 
     Examples
     --------
     >>> import torch
     >>> from neurocontrast.transforms import RandBrainGhostingd
-    >>> transform = RandBrainGhostingd("image", prob=1.0, intensity=(0.05, 0.1))
-    >>> transform({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    >>> RandBrainGhostingd("image", prob=1.0, axes=(1,))({"image": torch.rand(1, 9, 9, 9)})["image"].shape
     torch.Size([1, 9, 9, 9])
     """
 
-    operation = GhostingSettings
+    stage = "scanner"
+    probability: Probability = 0.15
+    axes: Axes = (0, 1, 2)
+    intensity: Annotated[Pair, Span(ge=0.0, le=0.5)] = (0.02, 0.1)
+    distance: Annotated[Pair, Span(ge=0.05, le=0.5)] = (0.2, 0.5)
 
-    def draw(self) -> dict[str, Any]:
+    def draw(self, random: Random) -> dict[str, Any]:
         """Draw axis, shift over the volume's side, height and phase of the replicas."""
-        chosen = self.settings
-        drawn = {"axis": self.one_of(chosen.axes), "distance": self.between(chosen.distance)}
-        return drawn | {"intensity": self.between(chosen.intensity), "phase": self.between((0.0, 2.0 * math.pi))}
+        drawn = {"axis": one_of_axes(random, self.axes), "distance": uniform(random, self.distance)}
+        return drawn | {
+            "intensity": uniform(random, self.intensity),
+            "phase": uniform(random, (0.0, 2.0 * math.pi)),
+        }
 
     def change(self, s_CDHW: Tensor, *, axis: int, distance: float, intensity: float, phase: float) -> Tensor:
         """Return the signal with its ghosts."""

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from torch import Tensor
-from torch.nn import functional
+from pydantic import Field
 
-from neurocontrast.transforms.rand_volume import RandBrainTransform
-from neurocontrast.transforms.site_settings import ContrastSettings, HistogramSettings
+from neurocontrast.transforms.operation import Operation, Pair, Random, Span, uniform
 
-__all__ = ["RandBrainContrastd", "RandBrainHistogramd", "adjust_gamma", "remap_histogram"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["BrainContrast", "BrainHistogram", "adjust_gamma", "remap_histogram"]
 
 
 def adjust_gamma(s_CDHW: Tensor, *, gamma: float) -> Tensor:
@@ -33,61 +34,68 @@ def remap_histogram(s_CDHW: Tensor, *, slopes: Sequence[float]) -> Tensor:
     relative = [slope * len(slopes) / math.fsum(slopes) for slope in slopes]
     mapped = s_CDHW * relative[0]
     for i in range(1, len(relative)):
-        mapped.add_(functional.relu(s_CDHW - i / len(relative)), alpha=relative[i] - relative[i - 1])
+        mapped.add_((s_CDHW - i / len(relative)).relu(), alpha=relative[i] - relative[i - 1])
     return mapped
 
 
-class RandBrainContrastd(RandBrainTransform):
-    """Raise the brain's signal to a random power (gamma).
+class BrainContrast(Operation):
+    """Raise the brain's signal, from its darkest voxel (0) to the 99th percentile (1), to a random power (gamma).
 
     Parameters
     ----------
-    keys, prob, allow_missing_keys, gamma
-        As in MONAI's random transforms (`prob` is 0.5 by default), and as `ContrastSettings` says.
+    probability : float
+        How often.
+    gamma : tuple of float
+        Range of the exponent; its logarithm is drawn uniformly. Below 1 dark tissue grows brighter.
 
     Examples
     --------
     >>> import torch
     >>> from neurocontrast.transforms import RandBrainContrastd
-    >>> transform = RandBrainContrastd("image", prob=1.0, gamma=(0.8, 1.25))
-    >>> transform({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    >>> RandBrainContrastd("image", prob=1.0, gamma=(0.5, 2.0))({"image": torch.rand(1, 9, 9, 9)})["image"].shape
     torch.Size([1, 9, 9, 9])
     """
 
-    operation = ContrastSettings
+    stage = "scanner"
+    gamma: Annotated[Pair, Span(ge=0.2, le=5.0)] = (0.8, 1.25)
 
-    def draw(self) -> dict[str, Any]:
+    def draw(self, random: Random) -> dict[str, Any]:
         """Draw the exponent, uniformly in its logarithm."""
-        return {"gamma": math.exp(self.between(np.log(self.settings.gamma)))}
+        return {"gamma": math.exp(uniform(random, np.log(self.gamma)))}
 
     def change(self, s_CDHW: Tensor, *, gamma: float) -> Tensor:
         """Return the signal to the power."""
         return adjust_gamma(s_CDHW, gamma=gamma)
 
 
-class RandBrainHistogramd(RandBrainTransform):
-    """Map the brain's signal by a rising, piecewise linear function of random slopes.
+class BrainHistogram(Operation):
+    """Map the brain's signal, on the scale of `BrainContrast`, by a rising, piecewise linear function.
 
     Parameters
     ----------
-    keys, prob, allow_missing_keys, n_pieces, strength
-        As in MONAI's random transforms (`prob` is 0.5 by default), and as `HistogramSettings` says.
+    probability : float
+        How often.
+    n_pieces : int
+        Number of equally wide pieces, each with a slope of its own.
+    strength : tuple of float
+        Range of the standard deviation of the slopes' logarithms, drawn uniformly.
 
     Examples
     --------
     >>> import torch
     >>> from neurocontrast.transforms import RandBrainHistogramd
-    >>> transform = RandBrainHistogramd("image", prob=1.0, n_pieces=4)
-    >>> transform({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    >>> RandBrainHistogramd("image", prob=1.0, n_pieces=4)({"image": torch.rand(1, 9, 9, 9)})["image"].shape
     torch.Size([1, 9, 9, 9])
     """
 
-    operation = HistogramSettings
+    stage = "scanner"
+    n_pieces: int = Field(5, ge=2, le=32)
+    strength: Annotated[Pair, Span(ge=0.0, le=1.0)] = (0.05, 0.2)
 
-    def draw(self) -> dict[str, Any]:
+    def draw(self, random: Random) -> dict[str, Any]:
         """Draw the slopes; their logarithms are normally distributed."""
-        strength = self.between(self.settings.strength)
-        return {"slopes": np.exp(strength * self.R.standard_normal(self.settings.n_pieces)).tolist()}
+        strength = uniform(random, self.strength)
+        return {"slopes": np.exp(strength * random.standard_normal(self.n_pieces)).tolist()}
 
     def change(self, s_CDHW: Tensor, *, slopes: Sequence[float]) -> Tensor:
         """Return the mapped signal."""

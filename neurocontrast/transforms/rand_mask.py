@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
+from pydantic import Field
 
+from neurocontrast.transforms.operation import Operation, Pair, Random, Span, uniform
 from neurocontrast.transforms.rand_blur import blur, widest_sigma
-from neurocontrast.transforms.rand_field import random_polynomial, smooth_field
-from neurocontrast.transforms.rand_volume import RandBrainTransform
-from neurocontrast.transforms.site_settings import MaskEdgeSettings, TightMaskSettings
+from neurocontrast.transforms.rand_field import Array, random_polynomial, smooth_field
 
-__all__ = ["RandMaskEdged", "RandTightMaskd", "cut_rim", "depth_kept", "leave_rim"]
+if TYPE_CHECKING:
+    from torch import Tensor
 
-
-Array = NDArray[np.float64]
+__all__ = ["MaskEdge", "TightMask", "cut_rim", "leave_rim"]
 
 _DEEPEST = 1.5
 """Deviations of the Gaussian beyond which a mask under it tells too little of the depth."""
@@ -30,29 +26,21 @@ _ORDER = 5
 """Degree of the polynomial by which the depth of a rim varies: it changes over some centimetres."""
 
 
-def depth_kept(brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array) -> tuple[Tensor, Tensor]:
+def _depth_kept(brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array) -> tuple[Tensor, Tensor]:
     """Return how much of each voxel lies deeper than a depth below the brain's surface, and the mask it is read from.
 
     The mask under a Gaussian grows with the depth, at a flat surface as the normal distribution does; where the
     surface is folded, the one at another depth is smoother. It fades over the width of a voxel. The Gaussian is as
-    wide as the depth, and at least a voxel; depths end at one and a half of that.
-
-    Parameters
-    ----------
-    brain_CDHW : Tensor
-        Where the brain is.
-    depth_voxels : float
-        Mean depth; below 0 outside the brain.
-    coefficients : ndarray
-        Those of a `smooth_field` that is added to the depth, which keeps its sign.
+    wide as the depth, and at least a voxel; depths end at one and a half of that. A mean depth below 0 is outside the
+    brain. A `smooth_field` of the `coefficients` is added to the mean depth, which keeps its sign.
     """
     width = _mask_width(brain_CDHW, depth_voxels)
-    inside = blur(brain_CDHW.to(torch.float32), sigma_voxels=width)
+    inside = blur(brain_CDHW.float(), sigma_voxels=width)
     depth = smooth_field(coefficients, brain_CDHW.shape[1:], device=brain_CDHW.device)
     depth = depth.add_(depth_voxels).div_(width).clamp_(-_DEEPEST, _DEEPEST)
     depth = depth.clamp_(min=0.0) if depth_voxels >= 0.0 else depth.clamp_(max=0.0)
     slope = depth.square().mul_(0.5).exp_().mul_(width * math.sqrt(2.0 * math.pi))
-    mask_there = torch.erf(depth.mul_(math.sqrt(0.5))).add_(1.0).mul_(0.5)
+    mask_there = depth.mul_(math.sqrt(0.5)).erf().add_(1.0).mul_(0.5)
     return (inside - mask_there).mul_(slope).add_(0.5).clamp_(0.0, 1.0), inside
 
 
@@ -63,86 +51,96 @@ def _mask_width(brain_CDHW: Tensor, depth_voxels: float) -> float:
 def cut_rim(
     s_CDHW: Tensor, brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array, below: float = math.inf
 ) -> tuple[Tensor, Tensor]:
-    """Return the volume without a rim of uneven depth, and where its brain is; see `depth_kept`.
+    """Return the volume without a rim of uneven depth, and where its brain is.
 
     Of the rim only what is darker than `below` is cut, over a tenth of the signal's range.
     """
-    kept, _ = depth_kept(brain_CDHW, depth_voxels=depth_voxels, coefficients=coefficients)
+    kept, _ = _depth_kept(brain_CDHW, depth_voxels=depth_voxels, coefficients=coefficients)
     if below != math.inf:
-        bright = (s_CDHW - below).div_(_SOFT).add_(0.5).clamp_(0.0, 1.0)
-        kept = torch.maximum(kept, bright)
+        kept = kept.maximum((s_CDHW - below).div_(_SOFT).add_(0.5).clamp_(0.0, 1.0))
     return s_CDHW * kept, brain_CDHW & (kept > 0.0)
 
 
 def leave_rim(
     s_CDHW: Tensor, brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array, rim: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the volume with a rim of uneven depth around the brain, and where brain and rim are; see `depth_kept`.
+    """Return the volume with a rim of uneven depth around the brain, and where brain and rim are.
 
     The rim has `rim` times the mean signal of the brain beside it.
     """
-    kept, inside = depth_kept(brain_CDHW, depth_voxels=-depth_voxels, coefficients=coefficients)
+    kept, inside = _depth_kept(brain_CDHW, depth_voxels=-depth_voxels, coefficients=coefficients)
     beside = blur(s_CDHW, sigma_voxels=_mask_width(brain_CDHW, depth_voxels)).div_(inside.clamp_(min=1e-3))
-    return torch.where(brain_CDHW, s_CDHW, beside.mul_(kept).mul_(rim)), brain_CDHW | (kept > 0.0)
+    return s_CDHW.where(brain_CDHW, beside.mul_(kept).mul_(rim)), brain_CDHW | (kept > 0.0)
 
 
-class RandTightMaskd(RandBrainTransform):
+class TightMask(Operation):
     """Cut off what is as dark as fluid near the brain's surface, as a brain extraction that follows the folds.
 
     Parameters
     ----------
-    keys, prob, allow_missing_keys, depth_voxels, variation_voxels, below
-        As in MONAI's random transforms (`prob` is 0.5 by default), and as `TightMaskSettings` says.
+    probability : float
+        How often.
+    depth_voxels : tuple of float
+        Range of the mean depth down to which is cut, drawn uniformly.
+    variation_voxels : float
+        Standard deviation of the depth over the box.
+    below : tuple of float
+        Range of the intensity below which is cut, on the scale of `BrainContrast`, drawn uniformly.
 
     Examples
     --------
     >>> import torch
     >>> from neurocontrast.transforms import RandTightMaskd
-    >>> transform = RandTightMaskd("image", prob=1.0, depth_voxels=(0.5, 1.0))
-    >>> transform({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    >>> RandTightMaskd("image", prob=1.0, below=(0.3, 0.3))({"image": torch.rand(1, 9, 9, 9)})["image"].shape
     torch.Size([1, 9, 9, 9])
     """
 
-    operation = TightMaskSettings
+    stage = "scanner"
+    depth_voxels: Annotated[Pair, Span(gt=0.0, le=3.0)] = (0.5, 1.5)
+    variation_voxels: float = Field(0.5, ge=0.0, le=3.0, allow_inf_nan=False)
+    below: Annotated[Pair, Span(ge=0.0, le=1.0)] = (0.2, 0.5)
 
-    def draw(self) -> dict[str, Any]:
-        """Draw mean depth, variation of the depth, and how bright what is cut may be."""
-        chosen = self.settings
-        drawn = {"depth_voxels": self.between(chosen.depth_voxels), "below": self.between(chosen.below)}
-        return drawn | {"coefficients": chosen.variation_voxels * random_polynomial(_ORDER, self.R)}
+    def draw(self, random: Random) -> dict[str, Any]:
+        """Draw mean depth, how bright what is cut may be, and the variation of the depth."""
+        drawn = {"depth_voxels": uniform(random, self.depth_voxels), "below": uniform(random, self.below)}
+        return drawn | {"coefficients": self.variation_voxels * random_polynomial(_ORDER, random)}
 
-    def change_brain(
-        self, s_CDHW: Tensor, brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array, below: float
-    ) -> tuple[Tensor, Tensor]:
+    def change_brain(self, s_CDHW: Tensor, brain_CDHW: Tensor, **drawn: Any) -> tuple[Tensor, Tensor]:
         """Return signal and brain without the rim."""
-        inside = s_CDHW * brain_CDHW
-        return cut_rim(inside, brain_CDHW, depth_voxels=depth_voxels, coefficients=coefficients, below=below)
+        return cut_rim(s_CDHW * brain_CDHW, brain_CDHW, **drawn)
 
 
-class RandMaskEdged(RandBrainTransform):
+class MaskEdge(Operation):
     """Cut a rim of uneven depth off the brain, or leave a dark one around the brain.
 
     Parameters
     ----------
-    keys, prob, allow_missing_keys, depth_voxels, variation_voxels, rim
-        As in MONAI's random transforms (`prob` is 0.5 by default), and as `MaskEdgeSettings` says.
+    probability : float
+        How often.
+    depth_voxels : tuple of float
+        Range of the mean depth cut off, drawn uniformly; below 0, of the rim left.
+    variation_voxels : float
+        Standard deviation of the depth over the box: some places are cut deeper than others.
+    rim : tuple of float
+        Range of the intensity of a rim that is left over that of the edge beside it, drawn uniformly.
 
     Examples
     --------
     >>> import torch
     >>> from neurocontrast.transforms import RandMaskEdged
-    >>> transform = RandMaskEdged("image", prob=1.0, depth_voxels=(-1.0, 1.0))
-    >>> transform({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    >>> RandMaskEdged("image", prob=1.0, depth_voxels=(-1.0, 1.0))({"image": torch.rand(1, 9, 9, 9)})["image"].shape
     torch.Size([1, 9, 9, 9])
     """
 
-    operation = MaskEdgeSettings
+    stage = "scanner"
+    depth_voxels: Annotated[Pair, Span(ge=-3.0, le=3.0)] = (-0.5, 0.75)
+    variation_voxels: float = Field(0.5, ge=0.0, le=3.0, allow_inf_nan=False)
+    rim: Annotated[Pair, Span(ge=0.0, le=1.0)] = (0.2, 0.6)
 
-    def draw(self) -> dict[str, Any]:
-        """Draw mean depth, below 0 of a rim that is left; variation of the depth; and the intensity of a rim left."""
-        chosen = self.settings
-        drawn = {"depth_voxels": self.between(chosen.depth_voxels), "rim": self.between(chosen.rim)}
-        return drawn | {"coefficients": chosen.variation_voxels * random_polynomial(_ORDER, self.R)}
+    def draw(self, random: Random) -> dict[str, Any]:
+        """Draw mean depth, below 0 of a rim that is left; the intensity of a rim left; and the variation of depth."""
+        drawn = {"depth_voxels": uniform(random, self.depth_voxels), "rim": uniform(random, self.rim)}
+        return drawn | {"coefficients": self.variation_voxels * random_polynomial(_ORDER, random)}
 
     def change_brain(
         self, s_CDHW: Tensor, brain_CDHW: Tensor, *, depth_voxels: float, coefficients: Array, rim: float

@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from neurocontrast.transforms.rand_volume import RandBrainTransform
-from neurocontrast.transforms.site_settings import ResolutionSettings
+from neurocontrast.transforms.operation import Axes, Operation, Pair, Probability, Random, Span, one_of_axes, uniform
 
-__all__ = ["RandBrainResolutiond", "lower_resolution", "slice_matrix"]
+if TYPE_CHECKING:
+    from torch import Tensor
 
-
-Array = NDArray[np.float64]
+__all__ = ["BrainResolution", "lower_resolution", "slice_matrix"]
 
 
-def slice_matrix(side: int, *, factor: float, phase: float) -> Array:
+def slice_matrix(side: int, *, factor: float, phase: float) -> NDArray[np.float64]:
     """Return what acquiring slices, `factor` voxels thick, and interpolating back does to a line of `side` voxels.
 
     A slice is the mean of what it covers; the first begins at ``-phase · factor``, and `phase` is below 1.
@@ -41,6 +38,8 @@ def slice_matrix(side: int, *, factor: float, phase: float) -> Array:
 
 def lower_resolution(s_CDHW: Tensor, *, axes: Sequence[int], factor: float, phase: float) -> Tensor:
     """Return the volume as slices along each of `axes` would show it; see `slice_matrix`."""
+    import torch
+
     for axis in axes:
         side = s_CDHW.shape[axis + 1]
         matrix = torch.from_numpy(slice_matrix(side, factor=factor, phase=phase).astype(np.float32)).to(s_CDHW.device)
@@ -53,31 +52,39 @@ def lower_resolution(s_CDHW: Tensor, *, axes: Sequence[int], factor: float, phas
     return s_CDHW
 
 
-class RandBrainResolutiond(RandBrainTransform):
-    """Show the brain's signal as slices of random thickness would, interpolated back to voxels.
+class BrainResolution(Operation):
+    """Show the brain's signal as thick slices would, interpolated back to the voxels.
 
     Parameters
     ----------
-    keys, prob, allow_missing_keys, factor, axes, all_axes
-        As in MONAI's random transforms (`prob` is 0.25 by default), and as `ResolutionSettings` says.
+    probability : float
+        How often.
+    factor : tuple of float
+        Range of a slice's thickness in voxels, drawn uniformly.
+    axes : tuple of int
+        Axes to choose among, each equally likely: 0 sagittal, 1 coronal, 2 axial slices.
+    all_axes : float
+        How often, of the times slices are made, all three axes are treated instead of one.
 
     Examples
     --------
     >>> import torch
     >>> from neurocontrast.transforms import RandBrainResolutiond
-    >>> transform = RandBrainResolutiond("image", prob=1.0, factor=(1.5, 3.0))
-    >>> transform({"image": torch.rand(1, 9, 9, 9)})["image"].shape
+    >>> RandBrainResolutiond("image", prob=1.0, factor=(2.0, 3.0))({"image": torch.rand(1, 9, 9, 9)})["image"].shape
     torch.Size([1, 9, 9, 9])
     """
 
-    operation = ResolutionSettings
+    stage = "scanner"
+    probability: Probability = 0.25
+    factor: Annotated[Pair, Span(ge=1.0, le=8.0)] = (1.0, 2.0)
+    axes: Axes = (0, 1, 2)
+    all_axes: Probability = 0.25
 
-    def draw(self) -> dict[str, Any]:
+    def draw(self, random: Random) -> dict[str, Any]:
         """Draw the axes, the thickness in voxels, and where the first slice begins."""
-        chosen = self.settings
-        everywhere = self.R.random_sample() < chosen.all_axes
-        axes = (0, 1, 2) if everywhere else (self.one_of(chosen.axes),)
-        return {"axes": axes, "factor": self.between(chosen.factor), "phase": self.R.random_sample()}
+        everywhere = random.random_sample() < self.all_axes
+        axes = (0, 1, 2) if everywhere else (one_of_axes(random, self.axes),)
+        return {"axes": axes, "factor": uniform(random, self.factor), "phase": random.random_sample()}
 
     def change(self, s_CDHW: Tensor, *, axes: Sequence[int], factor: float, phase: float) -> Tensor:
         """Return the signal in slices."""

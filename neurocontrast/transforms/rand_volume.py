@@ -1,45 +1,57 @@
-"""What random transforms of volumes share: settings that pydantic checks, a seed, parameters, and then the change."""
+"""MONAI's random transforms of the operations on volumes, and the views that a configuration asks for."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
-from monai.transforms import MapTransform, RandomizableTransform
+from monai.transforms import Compose, MapTransform, RandomizableTransform
 from monai.utils import MAX_SEED
-from torch import Tensor
 
-from neurocontrast.transforms.signal import close_signal, is_open, like, open_signal, plain_volume, put_signal
+from neurocontrast.transforms.augment import AugmentSettings
+from neurocontrast.transforms.operation import OPERATIONS, Operation, operation_called
+from neurocontrast.transforms.signal import (
+    FromSignald,
+    ToSignald,
+    close_signal,
+    is_open,
+    like,
+    open_signal,
+    plain_volume,
+    put_signal,
+)
 
-__all__ = ["RandBrainTransform", "RandVolumeTransform"]
+__all__ = ["RandVolumeTransform", "as_transform", "brain_views"]
 
 
 class RandVolumeTransform(RandomizableTransform, MapTransform):
-    """Base of random transforms of volumes (channels, D, H, W): a subclass says what is drawn, and what it does.
+    """Apply a random operation to volumes (channels, D, H, W); `as_transform` makes a class for each operation.
 
-    After a call, `drawn` holds what the change was given; nothing where the transform was not applied. All volumes
-    of one dictionary are changed alike. Volumes come back in float32, and none is changed in place.
+    After a call, `drawn` holds what the change was given; nothing where the operation was not applied. All volumes
+    of one dictionary are changed alike, come back in float32, and none is changed in place. An operation on the
+    brain's signal finds brain and signal by itself; between `ToSignald` and `FromSignald` they are found once for all.
+    A volume in which nothing stands out of the background is left as it is.
 
     Parameters
     ----------
     keys : str or sequence of str
         The volumes.
     prob : float, optional
-        How often; by default as often as the settings of the operation say.
+        How often; by default as often as the operation's settings say.
     allow_missing_keys : bool
         Whether a key that the dictionary lacks is passed over.
     **ranges
-        The fields of the operation's settings, by their names.
+        The fields of the operation's settings.
 
     Raises
     ------
     pydantic.ValidationError
-        For a range that the settings refuse.
+        For a value that the settings refuse.
     """
 
-    operation: ClassVar[Any]
-    """The settings of the operation, with a field `probability`."""
+    operation: ClassVar[type[Operation]]
 
     def __init__(
         self, keys: str | Sequence[str], prob: float | None = None, *, allow_missing_keys: bool = False, **ranges: Any
@@ -60,58 +72,80 @@ class RandVolumeTransform(RandomizableTransform, MapTransform):
         return self
 
     def randomize(self, data: Any = None) -> None:
-        """Draw whether the transform is applied, and how."""
+        """Draw whether the operation is applied, and how."""
         super().randomize(data)
-        self.drawn = self.draw() if self._do_transform else {}
-
-    def draw(self) -> dict[str, Any]:
-        """Draw from ``self.R`` what `change` is given."""
-        raise NotImplementedError
-
-    def change(self, x_CDHW: Tensor, /, *_: Any, **drawn: Any) -> Tensor:
-        """Return a changed volume, as a new tensor."""
-        raise NotImplementedError
+        self.drawn = self.settings.draw(self.R) if self._do_transform else {}
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         """Return the dictionary with changed volumes."""
         d = dict(data)
         self.randomize()
         for key in self.key_iterator(d):
-            if self._do_transform:
-                self.change_at(d, key)
+            if self._do_transform and self.settings.stage == "scanner":
+                self._change_signal(d, key)
+            elif self._do_transform:
+                d[key] = like(self.settings.change(plain_volume(d[key], key), **self.drawn), d[key])
         return d
 
-    def change_at(self, d: dict[Hashable, Any], key: Hashable) -> None:
-        """Replace one volume of the dictionary."""
-        d[key] = like(self.change(plain_volume(d[key], key), **self.drawn), d[key])
-
-    def between(self, limits: Sequence[float]) -> float:
-        """Draw a number from a range."""
-        return float(self.R.uniform(*limits))
-
-    def one_of(self, axes: Sequence[int]) -> int:
-        """Draw one of some axes."""
-        return axes[int(self.R.random_sample() * len(axes))]
-
-
-class RandBrainTransform(RandVolumeTransform):
-    """Base of random transforms of the brain's signal; see `ToSignald`.
-
-    Alone, such a transform finds brain and signal, and leads back to a volume normalised as before, its background
-    one constant. Between `ToSignald` and `FromSignald` that is done once for all. A volume in which nothing stands
-    out of the background is left as it is.
-    """
-
-    def change_at(self, d: dict[Hashable, Any], key: Hashable) -> None:
-        """Replace one signal of the dictionary."""
+    def _change_signal(self, d: dict[Hashable, Any], key: Hashable) -> None:
         shared = is_open(d, key)
         signal = open_signal(d, key)
         if signal is not None:
-            s_CDHW, brain_CDHW = self.change_brain(signal.signal_CDHW, signal.brain_CDHW, **self.drawn)
+            s_CDHW, brain_CDHW = self.settings.change_brain(signal.signal_CDHW, signal.brain_CDHW, **self.drawn)
             put_signal(d, key, signal._replace(signal_CDHW=s_CDHW, brain_CDHW=brain_CDHW))
         if not shared:
             close_signal(d, key)
 
-    def change_brain(self, s_CDHW: Tensor, brain_CDHW: Tensor, /, *_: Any, **drawn: Any) -> tuple[Tensor, Tensor]:
-        """Return signal and brain; by default `change` does it to the signal, and the brain stays where it is."""
-        return self.change(s_CDHW, **drawn), brain_CDHW
+
+@cache
+def as_transform(operation: type[Operation]) -> type[RandVolumeTransform]:
+    """Return the MONAI transform of an operation: of `Blur` the class `RandBlurd`.
+
+    Examples
+    --------
+    >>> from neurocontrast.transforms.rand_blur import Blur
+    >>> as_transform(Blur)("image", prob=0.3).prob
+    0.3
+    """
+    content = {"operation": operation, "__module__": __package__, "__doc__": operation.__doc__}
+    return type(f"Rand{operation.__name__}d", (RandVolumeTransform,), content)
+
+
+def __getattr__(name: str) -> Any:
+    """Return the MONAI transform of an operation of `OPERATIONS` by its name."""
+    if name.startswith("Rand"):
+        for operation in map(operation_called, OPERATIONS):
+            if f"Rand{operation.__name__}d" == name:
+                return as_transform(operation)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def brain_views(settings: AugmentSettings | None = None, *, key: str = "image") -> Compose:
+    """Return the random transforms of the section ``augment:``, in its order.
+
+    Parameters
+    ----------
+    settings : AugmentSettings, optional
+        The operations; by default those of a configuration that says nothing of them.
+    key : str
+        Where volumes (channels, D, H, W) are in a dictionary.
+
+    Returns
+    -------
+    Compose
+        An operation that is None is not in it. Without any, a view is the volume itself.
+
+    Examples
+    --------
+    >>> from neurocontrast.transforms import AugmentSettings, brain_views
+    >>> [type(transform).__name__ for transform in brain_views(AugmentSettings()).transforms]
+    ['RandBlurd', 'RandNoised', 'RandCutoutd']
+    """
+    settings = settings or AugmentSettings()
+    made: dict[str, list[Any]] = {"first": [], "scanner": [], "last": []}
+    for operation in (getattr(settings, name) for name in OPERATIONS):
+        if operation is not None:
+            made[operation.stage] += operation.transforms(key)
+    if made["scanner"]:
+        made["scanner"] = [ToSignald(key, at_once=False), *made["scanner"], FromSignald(key)]
+    return Compose([*made["first"], *made["scanner"], *made["last"]])

@@ -15,9 +15,8 @@ from monai.utils import ensure_tuple_rep
 
 from neurocontrast.exceptions import ConfigError, one_of
 from neurocontrast.transforms.grids import grid_affine, is_same_spacing
-from neurocontrast.transforms.images import affine_of, image_like, spacing_of, voxels_of
+from neurocontrast.transforms.images import affine_of, image_like, in_memory_order, spacing_of, voxels_of
 from neurocontrast.transforms.preprocessing import SAME_SPACING, SPACING_LIMITS_MM
-from neurocontrast.transforms.reading import in_memory_order
 
 __all__ = ["ResampleByAread", "crop_or_pad", "resample"]
 
@@ -25,17 +24,12 @@ _WAYS = "RLAPSI"
 _N_SLICES = 8
 """Slices of the first axis that are interpolated together, so that they stay in a core's cache."""
 
+Volume = npt.NDArray[np.float32]
 
-def crop_or_pad(
-    voxels: npt.NDArray[np.float32],
-    shape: tuple[int, ...],
-    background: np.float32,
-    *,
-    out: npt.NDArray[np.float32] | None = None,
-) -> npt.NDArray[np.float32]:
-    """Return a copy of the given shape around the same centre, in `out` where given; no voxel is interpolated."""
-    boxed = np.empty(shape, dtype=np.float32) if out is None else out
-    boxed.fill(background)
+
+def crop_or_pad(voxels: Volume, shape: tuple[int, ...], background: np.float32) -> Volume:
+    """Return a copy of the given shape around the same centre; no voxel is interpolated."""
+    boxed = np.full(shape, background, dtype=np.float32)
     source, target = [], []
     for n, n_target in zip(voxels.shape, shape, strict=True):
         n_kept = min(n, n_target)
@@ -48,24 +42,23 @@ def crop_or_pad(
 
 
 def resample(
-    voxels: npt.NDArray[np.float32],
-    spacing_mm: tuple[float, float, float],
-    shape: tuple[int, int, int],
-    target_spacing_mm: tuple[float, float, float],
+    voxels: Volume,
+    spacing_mm: Sequence[float],
+    shape: Sequence[int],
+    target_spacing_mm: Sequence[float],
     *,
     background: float = 0.0,
-    out: npt.NDArray[np.float32] | None = None,
-) -> npt.NDArray[np.float32]:
+) -> Volume:
     """Interpolate linearly onto a grid with the same centre and directions; `background` outside the field of view.
 
-    Where the target is coarser each of its voxels averages over its own width, so that every
-    voxel of the scan counts and noise is averaged instead of sampled.
+    Where the target is coarser each of its voxels averages over its own width, so that every voxel of the scan counts
+    and noise is averaged instead of sampled.
 
     Notes
     -----
-    The grids share their axes, so the interpolation is one sparse matrix for each axis: several
-    times faster than sampling every point in three dimensions, and equal to it. The axes are
-    taken in the order they lie in memory, which for a file is the reverse of RAS or nearly.
+    The grids share their axes, so the interpolation is one sparse matrix for each axis: several times faster than
+    sampling every point in three dimensions, and equal to it. The axes are taken in the order they lie in memory,
+    which for a file is the reverse of RAS or nearly.
     """
     stored, axes, flips = in_memory_order(voxels)
     weights = [
@@ -75,14 +68,10 @@ def resample(
     target = _interpolate(np.ascontiguousarray(stored), weights)
     for axis, of_axis in enumerate(weights):
         target[(slice(None),) * axis + (np.diff(of_axis.indptr) == 0,)] = background
-    turned = target.transpose(np.argsort(axes))[flips]
-    if out is None:
-        return np.ascontiguousarray(turned)
-    np.copyto(out, turned)
-    return out
+    return np.ascontiguousarray(target.transpose(np.argsort(axes))[flips])
 
 
-def _interpolate(voxels: npt.NDArray[np.float32], weights: list[Any]) -> npt.NDArray[np.float32]:
+def _interpolate(voxels: Volume, weights: list[Any]) -> Volume:
     first, second, third = weights
     between = np.empty((first.shape[0], second.shape[0], voxels.shape[2]), dtype=np.float32)
     planes = voxels.reshape(len(voxels), -1)
@@ -149,11 +138,10 @@ class ResampleByAread(MapTransform):
 
     Notes
     -----
-    MONAI's `Spacingd` samples every point in three dimensions and skips voxels on a coarser grid, and
-    `ResizeWithPadOrCropd` pads all images by one number. Here the grids share their axes, so that the interpolation is
-    one sparse matrix an axis, several times faster, and turning the axes takes no pass over the voxels of its own, as
-    it does in `Orientationd` (``benchmarks/data.py``). The transform is not invertible, so that
-    `monai.transforms.Invertd` cannot undo what was applied before it either.
+    MONAI's `Spacingd` skips voxels on a coarser grid, and `ResizeWithPadOrCropd` pads all images by one number. One
+    sparse matrix an axis is several times faster, and turning the axes takes no pass over the voxels of its own, as
+    in `Orientationd` (``benchmarks/data.py``). `monai.transforms.Invertd` cannot undo the transform, nor what was
+    applied before it.
 
     Examples
     --------
@@ -214,15 +202,15 @@ class ResampleByAread(MapTransform):
         shape = self.shape or tuple(
             max(1, round(n * old / new)) for n, old, new in zip(source, own, spacing, strict=True)
         )
-        made = np.empty((len(channels), *shape), dtype=np.float32)
-        for target, channel in zip(made, channels, strict=True):
+        made = []
+        for channel in channels:
             around = _corners(channel) if background == "corners" else np.float32(background)
             if is_same_spacing(own, spacing):
-                crop_or_pad(channel, shape, around, out=target)
+                made.append(crop_or_pad(channel, shape, around))
             else:
-                resample(channel, own, shape, spacing, background=float(around), out=target)
-        return image_like(image, made, grid_affine(affine, source, shape, spacing), is_traced=False)
+                made.append(resample(channel, own, shape, spacing, background=float(around)))
+        return image_like(image, np.stack(made), grid_affine(affine, source, shape, spacing), is_traced=False)
 
 
-def _corners(voxels: npt.NDArray[np.float32]) -> np.float32:
+def _corners(voxels: Volume) -> np.float32:
     return np.float32(np.median(voxels[tuple(slice(None, None, max(1, n - 1)) for n in voxels.shape)]))

@@ -291,3 +291,7 @@ def test_a_configuration_made_of_both_kinds_is_refused():
         ValidationError, match=r"augment must be for the kind of images that data\.kind says, 'volumes'"
     ):
         Config(augment=ImageAugmentSettings())
+
+
+def test_a_key_that_earlier_versions_had_is_no_error():
+    assert load_config(None, ["training.strategy=auto"]) == load_config(None)

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.adjustment import AdjustedDesign
-from neurocontrast.evaluation.transformers.combat import fit_combat
+from neurocontrast.evaluation import ComBat, EvaluationSettings, Residualiser, plan_study, run_study
+from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.exceptions import ConfigError, DataError
 
 FAST = {
@@ -23,7 +23,7 @@ def plan(cohort, **options):
 
 
 def auc(cohort, **options) -> float:
-    return run_study(plan(cohort, **options)).summary["metrics"]["auc_within_fold"]["pooled"]
+    return run_study(plan(cohort, **options)).evaluation.content()["metrics"]["auc_within_fold"]["pooled"]
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +37,9 @@ def coded_by_site(make_cohort):
 
 
 ADJUSTMENTS = [
-    {"harmonise": "combat", "preserve": ("age", "sex")},
-    {"residuals_of": ("age", "sex", "site")},
-    {"harmonise": "combat", "residuals_of": ("age",)},
+    (ComBat("site", preserve=("age", "sex"), handle_unknown="ignore"),),
+    (Residualiser(("age", "sex", "site")),),
+    (ComBat("site", handle_unknown="ignore"), Residualiser(("age",))),
 ]
 
 
@@ -47,14 +47,14 @@ ADJUSTMENTS = [
 def test_test_rows_do_not_touch_what_is_learned(make_cohort, adjustment):
     cohort = make_cohort(90, site=1.0)
     train, test = np.arange(60), np.arange(60, 90)
-    x_train, x_test = AdjustedDesign(cohort.features, cohort.table, **adjustment)(train, test)
+    x_train, x_test = FeatureDesign(cohort.features, cohort.table, adjustment)(train, test)
     changed, table = cohort.features.copy(), cohort.table.copy()
     changed[test[1:]] += 100 * np.random.default_rng(0).normal(size=changed[test[1:]].shape)
     table.loc[test[1:], "age"] = 5.0
-    again_train, again_test = AdjustedDesign(changed, table, **adjustment)(train, test)
+    again_train, again_test = FeatureDesign(changed, table, adjustment)(train, test)
     np.testing.assert_array_equal(x_train, again_train)
     np.testing.assert_array_equal(x_test[0], again_test[0])  # nor do test rows touch each other
-    everything = AdjustedDesign(changed, table, **adjustment)(np.arange(90), train)[1]
+    everything = FeatureDesign(changed, table, adjustment)(np.arange(90), train)[1]
     assert np.abs(everything - x_train).max() > 0.1  # fitted on all scans it would have leaked
 
 
@@ -62,10 +62,10 @@ def test_the_labels_are_never_looked_at(make_cohort):
     cohort = make_cohort(60, site=1.0)
     study = plan(cohort, harmonise="combat", residualise=("age",))
     other = study.table.assign(diagnosis=study.table["diagnosis"].to_numpy()[::-1])
-    rows = study.splits[0].train, study.splits[0].test
+    rows, steps = (study.splits[0].train, study.splits[0].test), (ComBat("site", preserve=("age", "sex")),)
     for a, b in zip(
-        AdjustedDesign(study.features, study.table, "combat", ("age", "sex"), ("age",))(*rows),
-        AdjustedDesign(study.features, other, "combat", ("age", "sex"), ("age",))(*rows),
+        FeatureDesign(study.features, study.table, steps)(*rows),
+        FeatureDesign(study.features, other, steps)(*rows),
         strict=True,
     ):
         np.testing.assert_array_equal(a, b)
@@ -74,11 +74,11 @@ def test_the_labels_are_never_looked_at(make_cohort):
 def test_combat_learns_from_the_training_rows_and_keeps_what_it_is_told_to(make_cohort):
     cohort = make_cohort(90, site=1.0)
     train, test = np.arange(60), np.arange(60, 90)
-    x_train, x_test = AdjustedDesign(cohort.features, cohort.table, "combat", ("age",))(train, test)
-    sites, age = cohort.table["site"].to_numpy(), cohort.table[["age"]].to_numpy()
-    model = fit_combat(cohort.features[train], sites[train], age[train])
-    np.testing.assert_allclose(x_train, model.apply(cohort.features[train], sites[train], age[train]))
-    np.testing.assert_allclose(x_test, model.apply(cohort.features[test], sites[test], age[test]))
+    x_train, x_test = FeatureDesign(cohort.features, cohort.table, (ComBat("site", preserve=("age",)),))(train, test)
+    both = pd.DataFrame(cohort.features).add_prefix("f").assign(site=cohort.table["site"], age=cohort.table["age"])
+    model = ComBat("site", preserve=("age",)).fit(both.iloc[train])
+    np.testing.assert_allclose(x_train, model.transform(both.iloc[train]))
+    np.testing.assert_allclose(x_test, model.transform(both.iloc[test]))
 
 
 def test_a_label_that_is_only_the_site_is_gone_with_the_site(coded_by_site):
@@ -90,7 +90,7 @@ def test_a_label_that_is_only_the_site_is_gone_with_the_site(coded_by_site):
 def test_what_is_in_the_brain_stays(make_cohort):
     cohort = make_cohort(180, site=2.0)
     assert auc(cohort, harmonise="combat") > 0.9
-    age = run_study(plan(make_cohort(150, age=2.0, site=1.0), target="age", harmonise="combat")).summary
+    age = run_study(plan(make_cohort(150, age=2.0, site=1.0), target="age", harmonise="combat")).evaluation.content()
     assert age["metrics"]["r2"]["pooled"] > 0.6
     assert age["confounds"]["harmonise_preserve"] == ["sex"]
 
@@ -98,9 +98,9 @@ def test_what_is_in_the_brain_stays(make_cohort):
 def test_how_features_were_adjusted_is_written_and_no_probe_is_stored(make_cohort):
     result = run_study(plan(make_cohort(90), harmonise="combat", residualise=("sex",)))
     assert result.probe is None
-    assert result.summary["confounds"]["harmonise"] == "combat"
-    assert result.summary["confounds"]["harmonise_preserve"] == ["age", "sex"]
-    assert result.summary["confounds"]["residualise"] == ["sex"]
+    assert result.evaluation.content()["confounds"]["harmonise"] == "combat"
+    assert result.evaluation.content()["confounds"]["harmonise_preserve"] == ["age", "sex"]
+    assert result.evaluation.content()["confounds"]["residualise"] == ["sex"]
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,8 @@ def test_combat_over_all_scans_with_the_label_preserved_finds_what_is_not_there_
         patients = np.random.default_rng(seed).random(100) < shares
         cohort.table["diagnosis"] = np.where(patients, "patient", "control")
         ours.append(auc(cohort, harmonise="combat"))
-        sites, labels = cohort.table["site"].to_numpy(), patients[:, None].astype(float)
-        cohort.features = fit_combat(cohort.features, sites, labels).apply(cohort.features, sites, labels)
+        both = pd.DataFrame(cohort.features).add_prefix("f").assign(site=cohort.table["site"], label=1.0 * patients)
+        cohort.features = ComBat("site", preserve=["label"]).fit_transform(both)
         leaking.append(auc(cohort))
     assert np.mean(leaking) > 0.57
     assert np.mean(ours) < 0.53

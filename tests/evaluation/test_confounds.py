@@ -7,8 +7,8 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.adjustment import AdjustedDesign
 from neurocontrast.evaluation.confounds import ConfoundProbes, draw_subjects
+from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.openbhb import site_folds
 
 FAST = {"n_bootstraps": 200, "umap": False, "C": (1e-3, 1e-1, 10.0)}
@@ -65,26 +65,27 @@ def test_the_kernel_dependence_says_the_same(marked):
 
 
 def test_the_openbhb_score_is_made_of_its_parts(marked):
-    score = marked.summary["confounds"]["openbhb"]
+    score = marked.evaluation.content()["confounds"]["openbhb"]
     assert score["score"] == pytest.approx(score["age_mae"] * score["site_balanced_accuracy"] ** 0.3)
     assert score["site_balanced_accuracy"] == pytest.approx(row(marked, "site")["value"])
     assert score["chance"] == pytest.approx(score["age_mae_chance"] * (1 / 3) ** 0.3)
     assert score["interval"][0] < score["score"] < score["interval"][1]
     assert score["n"] == {"scans": 240, "subjects": 240, "sites": 3}
     assert score["n_site_folds"] == 3
-    json.dumps(marked.summary, allow_nan=False)
+    json.dumps(marked.evaluation.content(), allow_nan=False)
 
 
 def test_features_without_site_score_better(make_cohort):
     scores = [
-        evaluate(make_cohort(200, site=site, age=1.5)).summary["confounds"]["openbhb"]["score"] for site in (0.0, 1.0)
+        evaluate(make_cohort(200, site=site, age=1.5)).evaluation.content()["confounds"]["openbhb"]["score"]
+        for site in (0.0, 1.0)
     ]
     assert scores[0] < 0.8 * scores[1]
 
 
 def test_head_size_joins_the_baseline_where_it_is_given(marked, make_cohort):
-    assert marked.summary["baseline_covariates"] == ["age", "sex", "site", "tiv"]
-    without = evaluate(make_cohort(60), confounds=False).summary
+    assert marked.evaluation.content()["baseline_covariates"] == ["age", "sex", "site", "tiv"]
+    without = evaluate(make_cohort(60), confounds=False).evaluation.content()
     assert without["baseline_covariates"] == ["age", "sex", "site"]
     assert "baseline_incomplete" not in {warning["code"] for warning in without["warnings"]}
 
@@ -93,23 +94,23 @@ def test_a_label_coded_by_site_is_flagged_twice(make_cohort):
     cohort = make_cohort(200, n_sites=4, site=1.0, diagnosis=0.0)
     at_hospital = cohort.table["site"].isin(["site-2", "site-3"]).to_numpy()
     cohort.table["diagnosis"] = np.where(at_hospital, "patient", "control")
-    found = {warning["code"]: warning["message"] for warning in evaluate(cohort).summary["warnings"]}
+    found = {warning["code"]: warning["message"] for warning in evaluate(cohort).evaluation.content()["warnings"]}
     assert "site_confounded" in found
     assert "a probe can score without the brain" in found["site_predictable"]
     assert "4 sites" in found["site_predictable"]
 
 
 def test_no_word_is_said_where_the_site_cannot_be_told(make_cohort):
-    warnings = evaluate(make_cohort(150, site=0.0)).summary["warnings"]
+    warnings = evaluate(make_cohort(150, site=0.0)).evaluation.content()["warnings"]
     assert "site_predictable" not in {warning["code"] for warning in warnings}
 
 
 def test_combat_hides_the_site_and_leaves_no_score_of_unseen_sites(make_cohort):
     result = evaluate(make_cohort(200, site=1.0), harmonise="combat")
     assert row(result, "site")["value"] < 0.45
-    assert result.summary["confounds"]["openbhb"] is None
-    assert "unseen sites cannot be taken out" in result.summary["confounds"]["openbhb_reason"]
-    without = evaluate(make_cohort(60), residualise=("site",), n_bootstraps=0).summary["confounds"]
+    assert result.evaluation.content()["confounds"]["openbhb"] is None
+    assert "unseen sites cannot be taken out" in result.evaluation.content()["confounds"]["openbhb_reason"]
+    without = evaluate(make_cohort(60), residualise=("site",), n_bootstraps=0).evaluation.content()["confounds"]
     assert (without["openbhb"], without["residualise"]) == (None, ["site"])
 
 
@@ -141,7 +142,7 @@ def test_one_site_no_age_and_a_target_that_is_a_confound(make_cohort):
     cohort = make_cohort(80, n_sites=1)
     result = evaluate(cohort, target="sex")
     assert set(result.tables["confounds"]["column"]) == {"age"}
-    assert "fewer than two sites" in result.summary["confounds"]["openbhb_reason"]
+    assert "fewer than two sites" in result.evaluation.content()["confounds"]["openbhb_reason"]
     cohort.table = cohort.table[["participant_id", "diagnosis"]]
     bare = evaluate(cohort)
     assert bare.tables["confounds"].empty
@@ -157,7 +158,7 @@ def test_for_a_continuous_target_there_are_no_classes_to_look_into(make_cohort):
 def test_the_panel_can_be_left_out(make_cohort):
     result = evaluate(make_cohort(60), confounds=False)
     assert "confounds" not in result.tables
-    assert "confounds=false" in result.summary["confounds"]["openbhb_reason"]
+    assert "confounds=false" in result.evaluation.content()["confounds"]["openbhb_reason"]
 
 
 def test_a_balanced_accuracy_is_that_of_its_own_predictions(make_cohort):
@@ -165,7 +166,7 @@ def test_a_balanced_accuracy_is_that_of_its_own_predictions(make_cohort):
     study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))
     probes = ConfoundProbes(
         study.table,
-        lambda _: AdjustedDesign(study.features, study.table),
+        lambda _: FeatureDesign(study.features, study.table),
         study.subjects,
         study.subjects,
         study.settings,

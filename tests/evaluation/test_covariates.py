@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.evaluation.covariates import CovariateDesign, choose_covariates
+from neurocontrast.evaluation.designs import CovariateDesign, choose_covariates
 from neurocontrast.evaluation.table import tidy_table
 from neurocontrast.exceptions import DataError
 

@@ -81,9 +81,9 @@ def test_what_is_tested_externally_changes_nothing_of_the_cross_validation(make_
     alone = run_study(study)
     external = plan_external(study, *with_shared(test), info=RUN, training_info=RUN)
     result = run_study(study, external=external)
-    assert alone.summary["external"] is None
-    assert result.summary["metrics"] == alone.summary["metrics"]
-    assert any("training table too" in warning["message"] for warning in result.summary["warnings"])
+    assert alone.evaluation.content()["external"] is None
+    assert result.evaluation.content()["metrics"] == alone.evaluation.content()["metrics"]
+    assert any("training table too" in warning["message"] for warning in result.evaluation.content()["warnings"])
     scores = result.tables["external_predictions"]["y_score"]
     np.testing.assert_allclose(scores, result.probe.predict(test[1]), atol=1e-6)
     pd.testing.assert_frame_equal(result.tables["predictions"], alone.tables["predictions"])

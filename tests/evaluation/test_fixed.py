@@ -81,8 +81,8 @@ def test_the_figures_are_those_of_scikit_learn_chosen_on_validation_and_fitted_o
     model = LogisticRegression(C=chosen, tol=1e-10, max_iter=10000).fit(scaler.transform(both[0]), both[1])
     scores = model.predict_proba(scaler.transform(data["test"][0]))
     truth = data["test"][1]
-    assert result.summary["probe"]["strength"] == chosen
-    metrics = {name: figures["pooled"] for name, figures in result.summary["metrics"].items()}
+    assert result.evaluation.content()["probe"]["strength"] == chosen
+    metrics = {name: figures["pooled"] for name, figures in result.evaluation.content()["metrics"].items()}
     assert metrics["accuracy"] == accuracy_score(truth, scores.argmax(axis=1))
     assert metrics["top5_accuracy"] == pytest.approx(top_k_accuracy_score(truth, scores, k=5))
     assert metrics["log_loss"] == pytest.approx(log_loss(truth, scores), abs=1e-5)
@@ -95,7 +95,7 @@ def test_the_figures_are_those_of_scikit_learn_chosen_on_validation_and_fitted_o
 
 def test_the_summary_says_what_was_done(evaluated):
     _, _, study, result = evaluated
-    summary = result.summary
+    summary = result.evaluation.content()
     assert summary["splits"] == "fixed"
     assert summary["split"] == {
         "column": "split",
@@ -171,8 +171,8 @@ def test_other_probes_have_the_same_design(probe):
     table, features = images(n_classes=6)
     options = {"probe": probe, "sgd": {"epochs": 20, "learning_rate": [0.003, 0.03]}, "k": (5, 20), "n_bootstraps": 0}
     result = run_study(plan(table, features, **options))
-    assert result.summary["metrics"]["accuracy"]["pooled"] > 0.5
-    assert result.summary["probe"]["name"] == probe
+    assert result.evaluation.content()["metrics"]["accuracy"]["pooled"] > 0.5
+    assert result.evaluation.content()["probe"]["name"] == probe
     if probe == "knn":
         assert result.probe is None
     else:
@@ -188,25 +188,25 @@ def test_a_number_is_predicted_in_the_fixed_design_too():
                    table["background_red"][table["split"] == name]) for name in SIZES}  # fmt: skip
     both = [np.concatenate([data["train"][side], data["validation"][side]]) for side in (0, 1)]
     scaler = StandardScaler().fit(both[0])
-    model = Ridge(alpha=result.summary["probe"]["strength"]).fit(scaler.transform(both[0]), both[1])
+    model = Ridge(alpha=result.evaluation.content()["probe"]["strength"]).fit(scaler.transform(both[0]), both[1])
     expected = model.predict(scaler.transform(data["test"][0]))
     np.testing.assert_allclose(result.tables["predictions"]["y_score"], expected, atol=1e-6)
-    assert result.summary["metrics"]["r2"]["pooled"] > 0.3
+    assert result.evaluation.content()["metrics"]["r2"]["pooled"] > 0.3
 
 
 def test_two_classes_have_a_positive_one():
     table, features = images(n_classes=2, signal=0.4)
     result = run_study(plan(table, features, threshold="youden", n_bootstraps=50))
-    assert result.summary["positive"] == "class 1"
-    assert 0.55 < result.summary["metrics"]["auc"]["pooled"] < 1
-    assert "top5_accuracy" not in result.summary["metrics"]
+    assert result.evaluation.content()["positive"] == "class 1"
+    assert 0.55 < result.evaluation.content()["metrics"]["auc"]["pooled"] < 1
+    assert "top5_accuracy" not in result.evaluation.content()["metrics"]
 
 
 def test_without_validation_a_fifth_of_train_takes_its_place():
     table, features = images(sizes={"train": 300, "test": 100})
     study = plan(table, features)
     assert [notice.code for notice in study.notices] == ["overlap_unknown", "no_validation"]
-    summary = run_study(study).summary
+    summary = run_study(study).evaluation.content()
     assert summary["split"]["chosen_on"] == "a fifth of train"
     assert summary["split"]["refit_on"] == ["train"]
     assert summary["split"]["n"] == {"train": 300, "validation": 0, "test": 100}
@@ -221,19 +221,21 @@ def test_what_validation_holds_decides_the_penalty_and_nothing_else():
     mixed = table.copy()
     mixed.loc[rows, "label"] = table["label"].to_numpy(dtype=object)[np.random.default_rng(0).permutation(rows)]
     noisy = run_study(plan(mixed, features, n_bootstraps=0))
-    assert noisy.summary["probe"]["strength"] < plain.summary["probe"]["strength"]
+    assert noisy.evaluation.content()["probe"]["strength"] < plain.evaluation.content()["probe"]["strength"]
     rows = np.flatnonzero(table["split"] == "test")
     mixed = table.copy()
     mixed.loc[rows, "label"] = table["label"].to_numpy(dtype=object)[np.random.default_rng(0).permutation(rows)]
     tested = run_study(plan(mixed, features, n_bootstraps=0))
     scores = [found.tables["predictions"].filter(like="score_class").to_numpy() for found in (plain, tested)]
     np.testing.assert_array_equal(*scores)
-    assert tested.summary["metrics"]["accuracy"]["pooled"] < 0.3
+    assert tested.evaluation.content()["metrics"]["accuracy"]["pooled"] < 0.3
 
 
 def test_a_learning_curve_draws_fitted_images():
     table, features = images()
-    curve = run_study(plan(table, features, train_sizes=(60, 200), n_draws=2, n_bootstraps=0)).summary["learning_curve"]
+    curve = run_study(plan(table, features, train_sizes=(60, 200), n_draws=2, n_bootstraps=0)).evaluation.content()[
+        "learning_curve"
+    ]
     points = curve["metrics"]["accuracy"]
     assert [point["n_train"] for point in points] == [60, 200]
     assert points[0]["mean"] < points[1]["mean"]
@@ -246,7 +248,7 @@ def test_what_else_the_embedding_knows_is_asked_of_test_images():
     reading = result.tables["confounds"].set_index("metric").loc["r2"]
     assert reading["n"] == 120
     assert reading["value"] > 0.1
-    assert result.summary["baseline_covariates"] == ["background_red"]
+    assert result.evaluation.content()["baseline_covariates"] == ["background_red"]
 
 
 def test_many_test_images_are_drawn_for_the_map():

@@ -90,7 +90,10 @@ def test_edges_must_rise(edges):
 
 def test_many_sites_are_resampled_whole(make_cohort):
     cohort = make_cohort(240, n_sites=24, site=1.0)
-    by_site, by_subject = evaluate(cohort).summary, evaluate(cohort, bootstrap_unit="subject").summary
+    by_site, by_subject = (
+        evaluate(cohort).evaluation.content(),
+        evaluate(cohort, bootstrap_unit="subject").evaluation.content(),
+    )
     assert by_site["bootstrap"]["unit"] == "site"
     assert by_site["bootstrap"]["n_units"] == 24
     assert by_subject["bootstrap"]["unit"] == "subject"
@@ -101,8 +104,8 @@ def test_many_sites_are_resampled_whole(make_cohort):
 def test_too_few_sites_are_not_resampled(make_cohort):
     with pytest.raises(ConfigError, match=r"at least 5 sites .* found 3"):
         evaluate(make_cohort(60), bootstrap_unit="site")
-    assert evaluate(make_cohort(60)).summary["bootstrap"]["unit"] == "subject"
-    some = evaluate(make_cohort(120, n_sites=8), bootstrap_unit="site").summary
+    assert evaluate(make_cohort(60)).evaluation.content()["bootstrap"]["unit"] == "subject"
+    some = evaluate(make_cohort(120, n_sites=8), bootstrap_unit="site").evaluation.content()
     assert "few_sites_resampled" in {warning["code"] for warning in some["warnings"]}
     cohort = make_cohort(120, n_sites=8)
     cohort.table.loc[0, "site"] = None

@@ -94,7 +94,7 @@ def test_all_training_subjects_are_the_fold_itself(make_cohort):
     cohort = make_cohort(90, n_sessions=2)
     result = run_study(plan(cohort, train_sizes=(60,), n_draws=1, C=(1e-2,)))
     np.testing.assert_allclose(result.tables["learning_curve"]["auc"], result.tables["folds"]["auc"])
-    assert result.summary["learning_curve"]["sizes"] == [60]
+    assert result.evaluation.content()["learning_curve"]["sizes"] == [60]
 
 
 def test_curves_of_age_and_of_sites_held_out(make_cohort):

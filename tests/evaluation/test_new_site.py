@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.cli.new_site import new_site_lines
-from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
+from neurocontrast.cli.results import new_site_lines
+from neurocontrast.evaluation import Evaluation, EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.crossval import constant_predictions
 from neurocontrast.evaluation.leaving_sites import MAX_GROUPS, plan_sites_left_out
 from neurocontrast.evaluation.probes import inner_folds
@@ -35,7 +35,7 @@ def evaluate(cohort, **options):
 
 
 def note(cohort, **options) -> str:
-    summary = evaluate(cohort, outlyingness=False, n_bootstraps=0, **options).summary
+    summary = evaluate(cohort, outlyingness=False, n_bootstraps=0, **options).evaluation.content()
     assert summary["new_site"] is None
     return summary["new_site_note"]
 
@@ -46,9 +46,11 @@ def shifted(make_cohort):
 
 
 def test_a_shift_between_sites_shows_as_an_error_at_the_unseen_one(shifted):
-    block = shifted.summary["new_site"]
+    block = shifted.evaluation.content()["new_site"]
     assert (block["design"], block["metric"], block["n_sites"]) == ("leave-one-site-out", "mae", 3)
-    assert block["home"]["embedding"]["mae"]["value"] == pytest.approx(shifted.summary["metrics"]["mae"]["pooled"])
+    assert block["home"]["embedding"]["mae"]["value"] == pytest.approx(
+        shifted.evaluation.content()["metrics"]["mae"]["pooled"]
+    )
     ratio = block["ratio"]["embedding"]["mae"]
     assert ratio["value"] == pytest.approx(
         block["unseen"]["embedding"]["mae"]["value"] / block["home"]["embedding"]["mae"]["value"]
@@ -57,7 +59,7 @@ def test_a_shift_between_sites_shows_as_an_error_at_the_unseen_one(shifted):
     gain = block["unseen_minus_constant"]["embedding"]["mae"]["value"]
     constant = block["unseen"]["constant"]["mae"]["value"]
     assert gain == pytest.approx(block["unseen"]["embedding"]["mae"]["value"] - constant)
-    codes = {each["code"] for each in shifted.summary["warnings"]}
+    codes = {each["code"] for each in shifted.evaluation.content()["warnings"]}
     assert "new_site_worse" in codes
     json.dumps(block, allow_nan=False)
 
@@ -70,30 +72,32 @@ def test_the_table_has_each_site_unseen_and_known(shifted):
     assert (own["n"] == sites.loc[own.index, "n"]).all()
     assert (own["n"] + own["n_train"] == 150).all()
     pooled = np.average(own["mae"], weights=own["n"])
-    assert pooled == pytest.approx(shifted.summary["new_site"]["unseen"]["embedding"]["mae"]["value"])
+    assert pooled == pytest.approx(shifted.evaluation.content()["new_site"]["unseen"]["embedding"]["mae"]["value"])
     assert (own["mae_low"] < own["mae"]).all()
     assert own["bias"].abs().max() <= own["mae"].max()
 
 
 def test_the_unseen_figures_are_those_of_leaving_sites_out(make_cohort, shifted):
     main = evaluate(make_cohort(150, age=2.0, site=3.0), target="age", splits="leave-site-out", outlyingness=False)
-    found = shifted.summary["new_site"]["unseen"]
+    found = shifted.evaluation.content()["new_site"]["unseen"]
     for model, part in (("embedding", "metrics"), ("baseline", "baseline")):
-        assert found[model]["mae"]["value"] == pytest.approx(main.summary[part]["mae"]["pooled"], rel=0.02)
-    assert main.summary["new_site"] is None
-    assert "hold sites out already" in main.summary["new_site_note"]
+        assert found[model]["mae"]["value"] == pytest.approx(main.evaluation.content()[part]["mae"]["pooled"], rel=0.02)
+    assert main.evaluation.content()["new_site"] is None
+    assert "hold sites out already" in main.evaluation.content()["new_site_note"]
 
 
 def test_without_a_shift_there_is_little_to_warn_of(make_cohort):
     result = evaluate(make_cohort(150, age=2.0), target="age", n_repeats=2, outlyingness=False)
-    block = result.summary["new_site"]
+    block = result.evaluation.content()["new_site"]
     assert block["ratio"]["embedding"]["mae"]["value"] == pytest.approx(1.0, abs=0.15)
-    assert "new_site_worse" not in {each["code"] for each in result.summary["warnings"]}
+    assert "new_site_worse" not in {each["code"] for each in result.evaluation.content()["warnings"]}
 
 
 @pytest.mark.parametrize("classes", [("control", "patient"), ("a", "b", "c")])
 def test_classes_have_a_ratio_of_their_losses(make_cohort, classes):
-    block = evaluate(make_cohort(120, classes=classes, diagnosis=0.5), outlyingness=False).summary["new_site"]
+    block = evaluate(make_cohort(120, classes=classes, diagnosis=0.5), outlyingness=False).evaluation.content()[
+        "new_site"
+    ]
     assert set(block["ratio"]["embedding"]) == {"brier", "log_loss"}
     assert block["metric"] == ("auc" if len(classes) == 2 else "balanced_accuracy")
     difference = block["difference"]["embedding"]["auc"]
@@ -109,14 +113,14 @@ def test_sites_that_cannot_be_left_out_are_named(make_cohort):
     cohort.table.loc[:2, "site"] = "small"
     cohort.table.loc[3:9, "site"] = None
     result = evaluate(cohort, n_bootstraps=0, outlyingness=False)
-    block = result.summary["new_site"]
+    block = result.evaluation.content()["new_site"]
     assert {each["site"]: each["why"] for each in block["skipped"]} == {
         "site-0": "single class (control)",
         "small": "fewer than 5 subjects (3) tested while the site is known",
     }
     assert block["left_out"] == ["site-1", "site-2", "site-3"]
     assert "2 sites were not left out" in next(
-        each["message"] for each in result.summary["warnings"] if each["code"] == "new_site_skipped"
+        each["message"] for each in result.evaluation.content()["warnings"] if each["code"] == "new_site_skipped"
     )
 
 
@@ -176,34 +180,38 @@ def test_the_constant_is_what_training_says():
 
 
 def test_scans_of_an_unseen_site_lie_outside_and_those_of_known_sites_do_not(shifted, make_cohort):
-    block, table = shifted.summary["outlyingness"], shifted.tables["outlyingness"]
+    block, table = shifted.evaluation.content()["outlyingness"], shifted.tables["outlyingness"]
     assert block["n_outside"] / block["n"] < 0.08
     assert table["unseen_outside"].mean() > 0.95
     assert {each["site"] for each in block["unseen_by_site"]} == {"site-0", "site-1", "site-2"}
     assert all(each["p_value"] < 1e-6 for each in block["unseen_by_site"])
-    assert "outside_distribution" not in {each["code"] for each in shifted.summary["warnings"]}
+    assert "outside_distribution" not in {each["code"] for each in shifted.evaluation.content()["warnings"]}
     left_out = evaluate(make_cohort(150, age=2.0, site=3.0), target="age", splits="leave-site-out", new_site=False)
-    told = next(each["message"] for each in left_out.summary["warnings"] if each["code"] == "outside_distribution")
+    told = next(
+        each["message"] for each in left_out.evaluation.content()["warnings"] if each["code"] == "outside_distribution"
+    )
     assert "do not trust" in told
 
 
 def test_too_few_people_have_no_score(make_cohort):
     result = evaluate(make_cohort(20), n_folds=2, new_site=False, n_bootstraps=0)
     assert result.tables["outlyingness"]["mahalanobis"].isna().all()
-    assert "20 scans have no score: fewer than 20 training subjects" in result.summary["outlyingness"]["note"]
-    assert evaluate(make_cohort(40), outlyingness=False, new_site=False).summary["outlyingness"] is None
+    assert (
+        "20 scans have no score: fewer than 20 training subjects" in result.evaluation.content()["outlyingness"]["note"]
+    )
+    assert evaluate(make_cohort(40), outlyingness=False, new_site=False).evaluation.content()["outlyingness"] is None
 
 
 def test_the_terminal_is_told_in_two_lines(shifted):
-    lines = new_site_lines(shifted.summary)
+    lines = list(new_site_lines(shifted.evaluation))
     assert len(lines) == 2
     assert "at known sites" in lines[0]
     assert "times as large (3 sites left out)" in lines[0]
     assert "of 150." in lines[1]
-    assert new_site_lines({"new_site": None, "new_site_note": "one site only"}) == [
-        "New site: not measured: one site only."
-    ]
-    assert new_site_lines({}) == []
+    least = {"format": 1, "target": "age", "kind": "continuous", "splits": "stratified", "n": {}, "metrics": {}}
+    alone = Evaluation(**least, new_site_note="one site only")
+    assert list(new_site_lines(alone)) == ["New site: not measured: one site only."]
+    assert list(new_site_lines(Evaluation(**least))) == []
 
 
 def test_clipped_predictions_stay_within_the_ages_of_training(make_cohort):

@@ -51,16 +51,16 @@ class SaysNothing(Raises):
 def test_any_pipeline_is_evaluated_and_says_what_it_is(make_cohort, target):
     cohort = make_cohort(90, n_features=8, diagnosis=1.5)
     found = run(cohort, make_pipeline(StandardScaler(), PCA(4), LogisticRegression()), target=target)
-    probe = found.summary["probe"]
+    probe = found.evaluation.content()["probe"]
     assert probe["name"] == "StandardScaler + PCA + LogisticRegression"
     assert "PCA(n_components=4)" in probe["estimator"]
     assert probe["strength"] is None
     assert found.probe is None
     # PCA(4) cannot be fitted to age and sex: the baseline goes on with the default probe, and that is said.
-    assert "baseline_default" in [warning["code"] for warning in found.summary["warnings"]]
-    assert found.summary["baseline"]["auc"]["pooled"] is not None
+    assert "baseline_default" in [warning["code"] for warning in found.evaluation.content()["warnings"]]
+    assert found.evaluation.content()["baseline"]["auc"]["pooled"] is not None
     assert "pickle" in probe["why_not_stored"]
-    assert found.summary["metrics"]["log_loss"]["pooled"] is not None
+    assert found.evaluation.content()["metrics"]["log_loss"]["pooled"] is not None
 
 
 @pytest.mark.parametrize("target", ["diagnosis", "site"])
@@ -68,19 +68,19 @@ def test_decision_values_have_no_calibration_and_the_reason_is_given(make_cohort
     cohort = make_cohort(90, n_features=8, diagnosis=1.5)
     estimator = make_pipeline(StandardScaler(), LinearSVC())
     found = run(cohort, estimator, target=target, new_site=True)
-    assert not {"brier", "log_loss", "calibration_slope"} & set(found.summary["metrics"])
-    assert found.summary["metrics"]["auc"]["pooled"] is not None
+    assert not {"brier", "log_loss", "calibration_slope"} & set(found.evaluation.content()["metrics"])
+    assert found.evaluation.content()["metrics"]["auc"]["pooled"] is not None
     assert "calibration" not in found.tables
-    assert "no_probabilities" in [warning["code"] for warning in found.summary["warnings"]]
+    assert "no_probabilities" in [warning["code"] for warning in found.evaluation.content()["warnings"]]
     if target == "diagnosis":
-        assert found.summary["metrics"]["auc"]["pooled"] > 0.7
+        assert found.evaluation.content()["metrics"]["auc"]["pooled"] > 0.7
         assert set(found.tables["predictions"]["y_pred"]) == {"control", "patient"}
 
 
 def test_a_search_of_ones_own_gets_the_subjects_as_groups(make_cohort):
     cohort = make_cohort(90, n_features=6, diagnosis=1.5)
     search = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=GroupKFold(3))
-    assert run(cohort, search).summary["metrics"]["auc"]["pooled"] > 0.7
+    assert run(cohort, search).evaluation.content()["metrics"]["auc"]["pooled"] > 0.7
 
 
 def test_chance_in_an_estimator_is_keyed_so_that_processes_do_not_matter(make_cohort):
@@ -88,7 +88,10 @@ def test_chance_in_an_estimator_is_keyed_so_that_processes_do_not_matter(make_co
     forest = RandomForestClassifier(5)
     results = [run(cohort, forest, n_permutations=6, n_jobs=n) for n in (1, 2)]
     np.testing.assert_array_equal(*(found.tables["predictions"]["y_score"] for found in results))
-    assert results[0].summary["permutation"]["p_values"] == results[1].summary["permutation"]["p_values"]
+    assert (
+        results[0].evaluation.content()["permutation"]["p_values"]
+        == results[1].evaluation.content()["permutation"]["p_values"]
+    )
     assert not hasattr(forest, "classes_")
 
 

@@ -26,7 +26,7 @@ FAST = {
 def p_values(cohort, **options):
     settings = EvaluationSettings(**{**FAST, **options})
     result = run_study(plan_study(cohort.table, cohort.features, settings=settings))
-    return result.summary["permutation"]["p_values"]
+    return result.evaluation.content()["permutation"]["p_values"]
 
 
 def test_labels_move_within_site_and_with_their_subject():
@@ -164,7 +164,7 @@ def test_the_first_repeat_is_compared():
 def test_the_summary_says_what_was_compared(make_cohort):
     settings = EvaluationSettings(**FAST, n_permutations=9, n_repeats=2)
     cohort = make_cohort(60, n_features=6)
-    found = run_study(plan_study(cohort.table, cohort.features, settings=settings)).summary["permutation"]
+    found = run_study(plan_study(cohort.table, cohort.features, settings=settings)).evaluation.content()["permutation"]
     assert (found["n"], found["within_site"], found["within_fold"], found["repeat"]) == (9, True, True, 0)
     assert set(found["observed"]) == set(found["p_values"])
     assert found["seconds"] >= 0
@@ -175,7 +175,7 @@ def test_labels_that_cannot_move_are_warned_about(make_cohort):
     cohort = make_cohort(40, n_features=4)
     cohort.table["site"] = [f"site-{row}" for row in range(40)]
     settings = EvaluationSettings(**FAST, n_permutations=9)
-    found = run_study(plan_study(cohort.table, cohort.features, settings=settings)).summary
+    found = run_study(plan_study(cohort.table, cohort.features, settings=settings)).evaluation.content()
     assert found["permutation"]["p_values"]["auc"] == 1.0
     assert "permutation_moves_few" in [warning["code"] for warning in found["warnings"]]
 

@@ -22,7 +22,9 @@ SETTINGS = EvaluationSettings(
 
 
 def evaluate(cohort, **options):
-    return run_study(plan_study(cohort.table, cohort.features, settings=SETTINGS.model_copy(update=options))).summary
+    return run_study(
+        plan_study(cohort.table, cohort.features, settings=SETTINGS.model_copy(update=options))
+    ).evaluation.content()
 
 
 def test_a_subject_in_two_folds_of_a_file_is_refused(make_cohort, tmp_path):

@@ -134,9 +134,9 @@ def test_other_probes_find_a_planted_signal_and_have_a_baseline_of_their_kind(ma
     )
     result = run_study(study)
     metric, least = ("auc", 0.8) if target == "diagnosis" else ("r2", 0.4)
-    assert result.summary["metrics"][metric]["pooled"] > least
-    assert result.summary["increment"][metric]["difference"] > 0.2
-    assert result.summary["probe"]["name"] == probe
+    assert result.evaluation.content()["metrics"][metric]["pooled"] > least
+    assert result.evaluation.content()["increment"][metric]["difference"] > 0.2
+    assert result.evaluation.content()["probe"]["name"] == probe
     column = {"svm": "C", "knn": "k"}[probe]
     assert set(result.tables["folds"][column]) <= set(study.settings.C if probe == "svm" else study.settings.k)
 
@@ -148,7 +148,7 @@ def test_several_classes_have_probabilities_by_every_probe(make_cohort):
         result = run_study(plan_study(cohort.table, cohort.features, settings=settings))
         scores = result.tables["predictions"][["score_hc", "score_bd", "score_sz"]].to_numpy()
         np.testing.assert_allclose(scores.sum(axis=1), 1)
-        assert result.summary["metrics"]["balanced_accuracy"]["pooled"] > 0.55
+        assert result.evaluation.content()["metrics"]["balanced_accuracy"]["pooled"] > 0.55
 
 
 @pytest.mark.parametrize("probe", ["logistic", "svm", "knn"])

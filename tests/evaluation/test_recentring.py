@@ -4,9 +4,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.recentring import RecentredDesign, learn_recentring
+from neurocontrast.evaluation import EvaluationSettings, SiteRecentring, plan_study, run_study
+from neurocontrast.evaluation.designs import FeatureDesign
+from neurocontrast.evaluation.fitted import fit_on_all
 from neurocontrast.evaluation.target import Target
+from neurocontrast.evaluation.transformers.recentring import (
+    ARRAYS,
+    describe_recentring,
+    recentre_table,
+    restore_recentring,
+)
 from neurocontrast.exceptions import ConfigError, DataError
 
 FAST = {
@@ -44,7 +51,7 @@ def evaluate(table, features, **options):
 
 
 def mae_of(result, where, model="embedding"):
-    return result.summary["new_site"][where][model]["mae"]["value"]
+    return result.evaluation.content()["new_site"][where][model]["mae"]["value"]
 
 
 def test_a_shift_of_the_features_is_undone_at_a_site_that_was_never_seen():
@@ -52,7 +59,7 @@ def test_a_shift_of_the_features_is_undone_at_a_site_that_was_never_seen():
     assert mae_of(result, "home") < 3.5
     assert mae_of(result, "unseen") > 2 * mae_of(result, "home")
     assert mae_of(result, "unseen", "recentred") < 1.4 * mae_of(result, "home")
-    assert result.summary["new_site"]["models"] == ["embedding", "recentred", "baseline"]
+    assert result.evaluation.content()["new_site"]["models"] == ["embedding", "recentred", "baseline"]
 
 
 def test_without_a_shift_recentring_costs_little():
@@ -66,7 +73,7 @@ def test_a_true_difference_in_the_target_is_lost_and_the_notice_has_the_numbers(
     last = result.tables["new_sites"].set_index(["site", "model"]).loc["s3"]
     assert abs(last.loc["embedding", "bias"]) < 8
     assert last.loc["recentred", "bias"] == pytest.approx(-25, abs=6)
-    told = next(each["message"] for each in result.summary["warnings"] if each["code"] == "recentred")
+    told = next(each["message"] for each in result.evaluation.content()["warnings"] if each["code"] == "recentred")
     assert "transductive" in told
     assert f"{table.loc[table['site'] == 's3', 'age'].mean():.1f} at s3" in told
 
@@ -80,13 +87,17 @@ def test_what_is_known_of_a_site_is_not_taken_for_its_shift():
     patient = table["diagnosis"] == "patient"
     age, disease = generator.normal(size=(2, 30))
     features = np.outer((table["age"] - 50) / 15, age) + np.outer(patient, disease) + generator.normal(size=(400, 30))
-    design = {keep: RecentredDesign(features, plan(table, features).table, keep=keep) for keep in ((), ("age",))}
+    design = {keep: recentred(features, plan(table, features).table, keep) for keep in ((), ("age",))}
     rows = np.flatnonzero(~old), np.flatnonzero(old)
     plain, kept = (design[keep](*rows) for keep in ((), ("age",)))
     gap = (features[rows[1]].mean(axis=0) - features[rows[0]].mean(axis=0)) @ age / (age @ age)
     for (x_train, x_test), expected in ((plain, 0.0), (kept, gap)):
         found = (x_test.mean(axis=0) - x_train.mean(axis=0)) @ age / (age @ age)
         assert found == pytest.approx(expected, abs=0.5)
+
+
+def recentred(features, table, keep=()):
+    return FeatureDesign(features, table, (SiteRecentring("site", subject="subject_id", preserve=keep),))
 
 
 def plan(table, features, **options):
@@ -96,7 +107,7 @@ def plan(table, features, **options):
 def test_training_sites_are_moved_by_training_rows_and_new_ones_by_their_own():
     table, features = scans(120, n_sites=3)
     study = plan(table, features)
-    design = RecentredDesign(study.features, study.table)
+    design = recentred(study.features, study.table)
     sites = study.table["site"].to_numpy(dtype=object)
     train, test = np.flatnonzero(sites != "s2"), np.flatnonzero(sites == "s2")
     x_train, x_test = design(train, test)
@@ -111,7 +122,7 @@ def test_training_sites_are_moved_by_training_rows_and_new_ones_by_their_own():
 def test_the_fit_does_not_chase_what_recentred_features_cannot_tell():
     table, features = scans(shift=0.0, age_by_site=40.0)
     study = plan(table, features, target="age")
-    design = RecentredDesign(study.features, study.table)
+    design = recentred(study.features, study.table)
     rows = np.arange(len(study.table))
     fitted = design.within_sites(study.target, rows)
     means = pd.Series(fitted.values).groupby(study.table["site"].to_numpy()).mean()
@@ -126,21 +137,24 @@ def test_a_stored_probe_recentres_as_the_evaluation_does():
     table.loc[:5, "age"], table.loc[4:9, "sex"] = np.nan, None
     study = plan(table, features)
     table, rows = study.table, np.arange(len(study.table))
-    stored = learn_recentring(table, study.features, ("age", "sex"))
-    assert stored.columns[0] == {"name": "age", "mean": pytest.approx(table["age"].mean())}
-    assert stored.columns[1:] == [{"name": "sex", "level": "F"}, {"name": "sex", "level": "M"}]
-    expected = RecentredDesign(study.features, table, keep=("age", "sex"))(rows, rows)[0]
-    np.testing.assert_allclose(stored.apply(study.features, table), expected)
+    fitted = fit_on_all(plan(table, features, recentre="site"), encoder=None)[1].recentring
+    columns = describe_recentring(fitted)
+    assert columns[0] == {"name": "age", "mean": pytest.approx(table["age"].mean())}
+    assert columns[1:] == [{"name": "sex", "level": "F"}, {"name": "sex", "level": "M"}]
+    arrays = {name: getattr(fitted, attribute) for name, attribute in ARRAYS.items()}
+    stored = restore_recentring(fitted.sites_, arrays, columns)
+    expected = recentred(study.features, table, ("age", "sex"))(rows, rows)[0]
+    np.testing.assert_allclose(recentre_table(stored, study.features, table), expected)
     new = table.assign(site="new", age=table["age"].mean(), sex=None)
-    without = stored.apply(study.features, new.drop(columns=["age", "sex"]))
-    np.testing.assert_allclose(without, stored.apply(study.features, new))  # at the mean, and of no sex
+    without = recentre_table(stored, study.features, new.drop(columns=["age", "sex"]))
+    np.testing.assert_allclose(without, recentre_table(stored, study.features, new))  # at the mean, and of no sex
 
 
 def test_small_sites_do_not_leave_the_evaluation():
     table, features = scans(64, n_sites=3)
     table.loc[:3, "site"] = "tiny"
-    study = plan(table, features)
-    assert learn_recentring(study.table, study.features, ()).shifts.sites == ("s0", "s1", "s2")
+    probe = fit_on_all(plan(table, features, recentre="site"), encoder=None)[1]
+    assert probe.recentring.sites_.tolist() == ["s0", "s1", "s2"]
 
 
 @pytest.mark.parametrize(
@@ -166,4 +180,4 @@ def test_a_scan_without_a_site_cannot_be_recentred():
 
 def test_permutations_go_through_the_same_procedure():
     result = evaluate(*scans(90, n_sites=3), recentre="site", n_permutations=9, n_folds=3, new_site=False)
-    assert result.summary["permutation"]["p_values"]["mae"] == pytest.approx(0.1)
+    assert result.evaluation.content()["permutation"]["p_values"]["mae"] == pytest.approx(0.1)

@@ -43,7 +43,7 @@ def summary_of(strength, **options):
 def test_the_error_is_that_of_ridge_regression_on_test_images():
     table, features = coloured(3.0)
     result = summary_of(3.0, split_column="split")
-    found = result.summary["sensitive"]
+    found = result.evaluation.content()["sensitive"]
     fitted, tested = table["split"] != "test", table["split"] == "test"
     scaler = StandardScaler().fit(features[fitted])
     errors, usual = {}, {}
@@ -70,7 +70,7 @@ def test_the_error_is_that_of_ridge_regression_on_test_images():
 
 @pytest.mark.parametrize("options", [{"split_column": "split"}, {"n_folds": 3}])
 def test_an_embedding_that_tells_less_is_fairer_and_one_that_tells_nothing_is_at_the_constant(options):
-    told, hidden = (summary_of(strength, **options).summary["sensitive"] for strength in (4.0, 0.0))
+    told, hidden = (summary_of(strength, **options).evaluation.content()["sensitive"] for strength in (4.0, 0.0))
     assert told["mse"]["value"] < 0.6 * hidden["mse"]["value"]
     assert hidden["mse"]["value"] == pytest.approx(hidden["constant_mse"], rel=0.1)
     assert hidden["r2"]["low"] < 0.02 < told["r2"]["low"]  # one interval reaches down to nothing, the other does not
@@ -79,7 +79,7 @@ def test_an_embedding_that_tells_less_is_fairer_and_one_that_tells_nothing_is_at
 
 
 def test_without_resamples_there_are_no_intervals():
-    found = summary_of(1.0, split_column="split", n_bootstraps=0).summary["sensitive"]
+    found = summary_of(1.0, split_column="split", n_bootstraps=0).evaluation.content()["sensitive"]
     assert found["mse"]["low"] is None
     assert found["columns"]["background_red"]["r2_high"] is None
     assert found["columns"]["background_red"]["mse"] > 0
@@ -87,7 +87,7 @@ def test_without_resamples_there_are_no_intervals():
 
 def test_nothing_is_said_where_nothing_is_asked():
     result = summary_of(1.0, sensitive=())
-    assert result.summary["sensitive"] is None
+    assert result.evaluation.content()["sensitive"] is None
     assert "sensitive_predictions" not in result.tables
 
 

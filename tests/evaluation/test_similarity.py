@@ -78,7 +78,7 @@ def test_an_evaluation_tells_separate_classes_from_mixed_ones():
     noise = random.normal(0, 0.2, (60, 4))
     apart = run_study(_study(labels, noise + np.eye(4)[np.arange(60) % 3]))
     mixed = run_study(_study(labels, noise + 1.0))
-    found, other = apart.summary["similarity"], mixed.summary["similarity"]
+    found, other = apart.evaluation.content()["similarity"], mixed.evaluation.content()["similarity"]
     assert found["n"] == 60
     assert found["n_folds"] == 2
     assert found["n_reference"] == 30

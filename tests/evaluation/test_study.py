@@ -37,19 +37,21 @@ def binary(make_cohort):
 
 
 def test_a_planted_signal_is_found_and_beats_the_baseline(binary):
-    auc, increment = binary.summary["metrics"]["auc"], binary.summary["increment"]["auc"]
+    auc, increment = binary.evaluation.content()["metrics"]["auc"], binary.evaluation.content()["increment"]["auc"]
     assert auc["pooled"] > 0.9
     assert auc["interval"][0] < auc["pooled"] < auc["interval"][1]
-    assert binary.summary["baseline"]["auc"]["pooled"] < 0.7
+    assert binary.evaluation.content()["baseline"]["auc"]["pooled"] < 0.7
     assert increment["interval"][0] > 0.1
-    assert increment["difference"] == pytest.approx(auc["pooled"] - binary.summary["baseline"]["auc"]["pooled"])
+    assert increment["difference"] == pytest.approx(
+        auc["pooled"] - binary.evaluation.content()["baseline"]["auc"]["pooled"]
+    )
 
 
 def test_without_signal_the_auc_is_a_half(make_cohort):
     found = []
     for seed in range(10):
         cohort = make_cohort(80, diagnosis=0.0, age=0.0, seed=seed)
-        summary = evaluate(cohort, seed=seed, n_bootstraps=0).summary
+        summary = evaluate(cohort, seed=seed, n_bootstraps=0).evaluation.content()
         found.append(summary["metrics"]["auc_within_fold"]["pooled"])
         assert summary["metrics"]["auc"]["interval"] is None
     assert np.mean(found) == pytest.approx(0.5, abs=0.06)
@@ -58,15 +60,19 @@ def test_without_signal_the_auc_is_a_half(make_cohort):
 def test_the_figures_are_those_of_the_predictions(binary):
     table = binary.tables["predictions"]
     truth = table["y_true"] == "patient"
-    assert binary.summary["metrics"]["auc"]["pooled"] == pytest.approx(roc_auc_score(truth, table["y_score"]))
-    assert binary.summary["baseline"]["auc"]["pooled"] == pytest.approx(roc_auc_score(truth, table["baseline_score"]))
+    assert binary.evaluation.content()["metrics"]["auc"]["pooled"] == pytest.approx(
+        roc_auc_score(truth, table["y_score"])
+    )
+    assert binary.evaluation.content()["baseline"]["auc"]["pooled"] == pytest.approx(
+        roc_auc_score(truth, table["baseline_score"])
+    )
     folds = binary.tables["folds"]
     for _, fold in folds.iterrows():
         rows = table["fold"] == fold["fold"]
         assert fold["n_test"] == rows.sum()
         assert fold["n_positive_test"] == truth[rows].sum()
         assert fold["auc"] == pytest.approx(roc_auc_score(truth[rows], table["y_score"][rows]))
-    assert binary.summary["metrics"]["auc"]["mean"] == pytest.approx(folds["auc"].mean())
+    assert binary.evaluation.content()["metrics"]["auc"]["mean"] == pytest.approx(folds["auc"].mean())
     sites = binary.tables["sites"].set_index("site")
     rows = table["site"] == "site-2"
     assert sites.loc["site-2", "auc"] == pytest.approx(roc_auc_score(truth[rows], table["y_score"][rows]))
@@ -75,11 +81,11 @@ def test_the_figures_are_those_of_the_predictions(binary):
 
 def test_the_same_seed_gives_the_same_files_and_another_does_not(make_cohort, binary):
     again = evaluate(make_cohort(150, n_sites=4), info={"pretraining_subjects": []}, **EVERYTHING)
-    assert again.summary == binary.summary
+    assert again.evaluation.content() == binary.evaluation.content()
     for name, table in binary.tables.items():
         pd.testing.assert_frame_equal(table, again.tables[name])
     other = evaluate(make_cohort(150, n_sites=4), seed=1)
-    assert other.summary["metrics"]["auc"] != binary.summary["metrics"]["auc"]
+    assert other.evaluation.content()["metrics"]["auc"] != binary.evaluation.content()["metrics"]["auc"]
 
 
 def test_the_order_of_rows_does_not_decide_who_is_tested_with_whom(make_cohort):
@@ -114,12 +120,12 @@ def test_all_tables_have_their_columns(binary):
     assert list(binary.tables["predictions"].columns)[7:] == ["fold", "y_true", "y_score", "baseline_score", "y_pred"]
     assert binary.tables["cohort"]["total"].sum() == 150
     assert binary.tables["scans"]["site"].nunique() == 4
-    json.dumps(binary.summary, allow_nan=False)
+    json.dumps(binary.evaluation.content(), allow_nan=False)
 
 
 def test_a_continuous_target_uses_ridge_and_leaves_itself_out_of_the_baseline(make_cohort):
     result = evaluate(make_cohort(120, age=2.0), target="age")
-    summary = result.summary
+    summary = result.evaluation.content()
     assert summary["kind"] == "continuous"
     assert summary["baseline_covariates"] == ["sex", "site"]
     assert summary["metrics"]["r2"]["pooled"] > 0.6
@@ -133,15 +139,15 @@ def test_a_continuous_target_uses_ridge_and_leaves_itself_out_of_the_baseline(ma
 
 def test_several_classes_have_a_score_each(make_cohort):
     result = evaluate(make_cohort(180, classes=("hc", "bd", "sz"), diagnosis=1.5), n_repeats=2)
-    assert result.summary["classes"] == ["hc", "bd", "sz"]
-    assert result.summary["positive"] is None
+    assert result.evaluation.content()["classes"] == ["hc", "bd", "sz"]
+    assert result.evaluation.content()["positive"] is None
     predictions = result.tables["predictions"]
     scores = predictions[["score_hc", "score_bd", "score_sz"]].to_numpy()
     np.testing.assert_allclose(scores.sum(axis=1), 1)
     assert len(predictions) == 2 * 180
     own = [scores[row, ["hc", "bd", "sz"].index(name)] for row, name in enumerate(predictions["y_true"])]
     np.testing.assert_allclose(predictions["y_score"], own)
-    assert result.summary["metrics"]["balanced_accuracy"]["pooled"] > 0.6
+    assert result.evaluation.content()["metrics"]["balanced_accuracy"]["pooled"] > 0.6
 
 
 def test_leaving_sites_out_drops_site_from_the_baseline_and_keeps_single_class_sites(make_cohort):
@@ -150,13 +156,13 @@ def test_leaving_sites_out_drops_site_from_the_baseline_and_keeps_single_class_s
     study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST, splits="leave-site-out"))
     result = run_study(study)
     assert "single_class_site" in codes(study)
-    assert result.summary["baseline_covariates"] == ["age", "sex"]
-    assert result.summary["n_folds"] == 4
+    assert result.evaluation.content()["baseline_covariates"] == ["age", "sex"]
+    assert result.evaluation.content()["n_folds"] == 4
     folds = result.tables["folds"].set_index("held_out_site")
     assert np.isnan(folds.loc["site-3", "auc"])
     assert folds.loc["site-3", "specificity"] >= 0
-    assert result.summary["metrics"]["auc"]["n_folds_defined"] == 3
-    assert result.summary["metrics"]["auc"]["pooled"] is not None
+    assert result.evaluation.content()["metrics"]["auc"]["n_folds_defined"] == 3
+    assert result.evaluation.content()["metrics"]["auc"]["pooled"] is not None
     note = result.tables["sites"].set_index("site").loc["site-3", "note"]
     assert "single class (control)" in note
 
@@ -167,7 +173,7 @@ def test_a_label_that_the_site_gives_away_is_warned_about_and_the_baseline_has_i
     cohort.table["diagnosis"] = np.where(patients, "patient", "control")
     study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))
     assert "site_confounded" in codes(study)
-    summary = run_study(study).summary
+    summary = run_study(study).evaluation.content()
     assert summary["baseline"]["auc"]["pooled"] > 0.85
     assert abs(summary["increment"]["auc"]["difference"]) < 0.1
 
@@ -177,7 +183,7 @@ def test_uneven_sites_pooled_without_their_base_rates_are_warned_about(make_coho
     share = cohort.table["site"].map({"site-0": 0.9, "site-1": 0.1, "site-2": 0.8, "site-3": 0.2})
     drawn = np.random.default_rng(0).random(200) < share
     cohort.table["diagnosis"] = np.where(drawn, "patient", "control")
-    summary = evaluate(cohort, splits="leave-site-out").summary
+    summary = evaluate(cohort, splits="leave-site-out").evaluation.content()
     assert summary["baseline"]["auc"]["pooled"] < 0.35  # far under chance: nothing but base rates
     assert summary["baseline"]["auc_within_fold"]["pooled"] == pytest.approx(0.5, abs=0.15)
     assert any(warning["code"] == "pooled_auc_mixes_folds" for warning in summary["warnings"])
@@ -206,10 +212,10 @@ def test_rows_without_target_or_not_selected_are_counted(make_cohort):
     cohort.table.loc[:4, "diagnosis"] = None
     n_other = int((cohort.table["site"] == "site-1").sum())
     result = evaluate(cohort, where={"site": ["site-0", "site-2"]})
-    excluded = result.summary["n"]["excluded"]
+    excluded = result.evaluation.content()["n"]["excluded"]
     assert excluded["not selected by where"] == n_other
     assert 0 < excluded["diagnosis missing"] <= 5
-    assert result.summary["n"]["scans"] + sum(excluded.values()) == 100
+    assert result.evaluation.content()["n"]["scans"] + sum(excluded.values()) == 100
 
 
 def test_leakage_concerns_only_those_who_are_evaluated(make_cohort):
@@ -218,8 +224,8 @@ def test_leakage_concerns_only_those_who_are_evaluated(make_cohort):
     info = {"pretraining_subjects": [subject_digest(subject) for subject in seen]}
     with pytest.raises(LeakageError, match=f"{len(seen)} of 90 subjects"):
         evaluate(cohort, info=info)
-    assert evaluate(cohort, info=info, where={"site": ["site-1", "site-2"]}).summary["n_overlap"] == 0
-    allowed = evaluate(cohort, info=info, allow_overlap=True).summary
+    assert evaluate(cohort, info=info, where={"site": ["site-1", "site-2"]}).evaluation.content()["n_overlap"] == 0
+    allowed = evaluate(cohort, info=info, allow_overlap=True).evaluation.content()
     assert allowed["n_overlap"] == len(seen)
     assert "pretraining_overlap" in {warning["code"] for warning in allowed["warnings"]}
 
@@ -229,22 +235,22 @@ def test_missing_sites_form_a_group_when_stratified(make_cohort):
     cohort.table.loc[:9, "site"] = None
     result = evaluate(cohort)
     assert "(no site)" in set(result.tables["cohort"]["site"])
-    assert "site_missing" in {warning["code"] for warning in result.summary["warnings"]}
+    assert "site_missing" in {warning["code"] for warning in result.evaluation.content()["warnings"]}
 
 
 def test_tables_without_any_covariate_still_have_a_baseline(make_cohort):
     cohort = make_cohort(60)
     cohort.table = cohort.table[["participant_id", "diagnosis"]]
     result = evaluate(cohort)
-    assert result.summary["baseline_covariates"] == []
-    assert result.summary["baseline"]["auc_within_fold"]["pooled"] == pytest.approx(0.5)
-    assert "baseline_empty" in {warning["code"] for warning in result.summary["warnings"]}
+    assert result.evaluation.content()["baseline_covariates"] == []
+    assert result.evaluation.content()["baseline"]["auc_within_fold"]["pooled"] == pytest.approx(0.5)
+    assert "baseline_empty" in {warning["code"] for warning in result.evaluation.content()["warnings"]}
 
 
 def test_site_can_be_the_target(make_cohort):
     result = evaluate(make_cohort(90, site=2.0), target="site")
-    assert result.summary["baseline_covariates"] == ["age", "sex"]
-    assert result.summary["metrics"]["balanced_accuracy"]["pooled"] > 0.8
+    assert result.evaluation.content()["baseline_covariates"] == ["age", "sex"]
+    assert result.evaluation.content()["metrics"]["balanced_accuracy"]["pooled"] > 0.8
 
 
 @pytest.mark.parametrize(
@@ -283,9 +289,9 @@ def test_features_that_are_no_numbers_or_all_alike_are_refused(make_cohort):
 
 def test_a_perfect_score_is_warned_about_and_has_no_interval(make_cohort):
     cohort = make_cohort(60, diagnosis=0.0)
-    assert "perfect_separation" not in {each["code"] for each in evaluate(cohort).summary["warnings"]}
+    assert "perfect_separation" not in {each["code"] for each in evaluate(cohort).evaluation.content()["warnings"]}
     cohort.features[:, 0] = 100.0 * (cohort.table["diagnosis"] == "patient")
-    summary = evaluate(cohort).summary
+    summary = evaluate(cohort).evaluation.content()
     assert "perfect_separation" in {each["code"] for each in summary["warnings"]}
     assert summary["metrics"]["auc"]["pooled"] == 1.0
     assert summary["metrics"]["auc"]["interval"] is None

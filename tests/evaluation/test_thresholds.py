@@ -68,11 +68,13 @@ def test_what_is_no_threshold_is_refused_with_what_is_one(wrong):
 def test_a_sensitivity_chosen_inside_training_folds_is_about_reached_outside(make_cohort):
     cohort = make_cohort(400, n_features=6, diagnosis=0.35, age=0.0)
     settings = EvaluationSettings(threshold="sensitivity=0.9", **FAST)
-    summary = run_study(plan_study(cohort.table, cohort.features, settings=settings)).summary
+    summary = run_study(plan_study(cohort.table, cohort.features, settings=settings)).evaluation.content()
     assert summary["threshold"]["rule"] == "sensitivity=0.9"
     assert len(summary["threshold"]["values"]) == 5
     assert summary["metrics"]["sensitivity"]["pooled"] == pytest.approx(0.9, abs=0.06)
-    half = run_study(plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))).summary
+    half = run_study(
+        plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))
+    ).evaluation.content()
     assert summary["metrics"]["auc"]["pooled"] == half["metrics"]["auc"]["pooled"]
     assert half["threshold"] == {"rule": "half", "values": [0.5] * 5}
     assert half["metrics"]["sensitivity"]["pooled"] < 0.85
@@ -89,8 +91,10 @@ def test_thresholds_never_look_at_the_test_fold(make_cohort):
     swapped.loc[test, "diagnosis"] = swapped.loc[test, "diagnosis"].map({"control": "patient", "patient": "control"})
     rows = before.tables["splits"].astype({"fold": int}).fillna({"held_out_site": ""})
     after = run_study(plan_study(swapped, cohort.features, settings=settings, split_rows=rows))
-    assert after.summary["threshold"]["values"][0] == before.summary["threshold"]["values"][0]
-    assert after.summary["threshold"]["values"][1:] != before.summary["threshold"]["values"][1:]
+    assert after.evaluation.content()["threshold"]["values"][0] == before.evaluation.content()["threshold"]["values"][0]
+    assert (
+        after.evaluation.content()["threshold"]["values"][1:] != before.evaluation.content()["threshold"]["values"][1:]
+    )
     first = [
         table[table["fold"] == 0]["y_pred"].tolist()
         for table in (before.tables["predictions"], after.tables["predictions"])

@@ -73,13 +73,13 @@ def test_voxels_are_probed_as_a_plain_pipeline_of_scikit_learn_would(study):
         pooled.append(roc_auc_score(planned.target.values[split.test], model.predict_proba(values[split.test])[:, 1]))
     folds = result.tables["folds"]
     assert abs(folds["voxels_auc"].mean() - np.mean(pooled)) < 0.03  # other inner folds, so another C now and then
-    assert result.summary["voxels"]["auc"]["pooled"] > 0.9
+    assert result.evaluation.content()["voxels"]["auc"]["pooled"] > 0.9
 
 
 def test_voxels_are_described_as_the_baseline_is_and_compared(study):
     planned, _ = study
     result = run_study(planned)
-    summary = result.summary
+    summary = result.evaluation.content()
     assert summary["voxels"].keys() == summary["baseline"].keys()
     assert summary["voxels"]["auc"].keys() == summary["baseline"]["auc"].keys()
     increment = summary["voxels_increment"]["auc"]
@@ -100,16 +100,16 @@ def test_nothing_else_changes_by_the_voxels(study):
     planned, _ = study
     with_them, without = run_study(planned), run_study(replace(planned, voxels=None))
     for part in ("metrics", "baseline", "increment"):
-        assert with_them.summary[part] == without.summary[part]
+        assert with_them.evaluation.content()[part] == without.evaluation.content()[part]
     columns = list(without.tables["predictions"].columns)
     pd.testing.assert_frame_equal(with_them.tables["predictions"][columns], without.tables["predictions"])
-    assert not [key for key in without.summary if "voxels" in key]
+    assert not [key for key in without.evaluation.content() if "voxels" in key]
 
 
 def test_the_probe_of_the_voxels_is_the_default_one_whatever_the_embedding_s_is(study):
     planned, _ = study
     knn = replace(planned, settings=planned.settings.model_copy(update={"probe": "knn"}))
-    assert run_study(knn).summary["voxels"] == run_study(planned).summary["voxels"]
+    assert run_study(knn).evaluation.content()["voxels"] == run_study(planned).evaluation.content()["voxels"]
 
 
 def test_several_classes_and_numbers_have_voxels_too(make_cohort):
@@ -117,7 +117,7 @@ def test_several_classes_and_numbers_have_voxels_too(make_cohort):
         cohort = make_cohort(90, **options)
         planned = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(target=target, **FAST))
         products = voxel_products(cohort.features.astype(np.float32))
-        summary = run_study(replace(planned, voxels=Voxels(products))).summary
+        summary = run_study(replace(planned, voxels=Voxels(products))).evaluation.content()
         assert summary["voxels"].keys() == summary["metrics"].keys()
 
 

@@ -266,9 +266,9 @@ def test_the_sensitive_variable_stands_beside_a_constant(page, image_folder: Pat
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"sensitive": {"columns": {"red": {"mse": "low"}}}}, "sensitive.red"),
+        ({"sensitive": {"columns": {"red": {"mse": "low"}}}}, "sensitive.columns.red.mse"),
         ({"sensitive": [1]}, "'sensitive' must be a section"),
-        ({"split": {"n": {"train": "many"}}}, "split.n"),
+        ({"split": {"n": {"train": "many"}}}, "split.n.train"),
         ({"images": "cifar"}, "'images' must be a section"),
     ],
 )

@@ -271,9 +271,9 @@ def test_sites_of_any_number_size_and_name(make, add_new_sites, tmp_path, parse)
         ({"unseen__embedding__mae": {"value": "far"}}, "'new_site.unseen.embedding.mae.value' must be a number"),
         ({"ratio__embedding__mae": {"value": 2, "low": "x"}}, "'new_site.ratio.embedding.mae.low' must be a number"),
         ({"site_predictability": {"balanced_accuracy": "high"}}, "'new_site.site_predictability.balanced_accuracy'"),
-        ({"left_out": "london"}, "'new_site.left_out' must be a list of names"),
-        ({"skipped": [3]}, "'new_site.skipped' must be a list of sites"),
-        ({"metric": 3}, "'new_site.metric' must be the name of a metric"),
+        ({"left_out": "london"}, "'new_site.left_out' must be a list"),
+        ({"skipped": [3]}, "'new_site.skipped.0' must be a section of keys"),
+        ({"metric": 3}, "'new_site.metric' must be text"),
     ],
 )
 def test_a_block_that_holds_something_else(folder, keys, says):

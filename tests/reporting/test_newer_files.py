@@ -232,10 +232,13 @@ def test_what_lies_outside_the_brain_is_told(full_folder):
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"learning_curve": {"metrics": {"auc": 3}}}, "'learning_curve.metrics.auc' must be a list of n_train"),
-        ({"learning_curve": {"metrics": {"auc": [{"n_train": "x"}]}}}, "'learning_curve.metrics.auc' must be a list"),
-        ({"permutation": {"n": 9, "p_values": {"auc": "small"}}}, "'permutation.p_values' must hold numbers"),
-        ({"threshold": {"rule": "half", "values": 3}}, "'threshold.values' must hold numbers"),
+        ({"learning_curve": {"metrics": {"auc": 3}}}, "'learning_curve.metrics.auc' must be a list"),
+        (
+            {"learning_curve": {"metrics": {"auc": [{"n_train": "x"}]}}},
+            "'learning_curve.metrics.auc.0.n_train'",
+        ),
+        ({"permutation": {"n": 9, "p_values": {"auc": "small"}}}, "'permutation.p_values.auc' must be a number"),
+        ({"threshold": {"rule": "half", "values": 3}}, "'threshold.values' must be a list"),
         ({"probe": "logistic"}, "'probe' must be a section of keys"),
     ],
 )

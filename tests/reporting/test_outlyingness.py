@@ -204,10 +204,13 @@ def test_what_is_no_flag_or_number_is_named(folder):
     ("keys", "says"),
     [
         ({"outlyingness": [3]}, "'outlyingness' must be a section of keys"),
-        ({"outlyingness": {"n": "many"}}, "'outlyingness.n' must be a number"),
-        ({"outlyingness": {"by_site": [{"n": 3}]}}, "'outlyingness.by_site' must be a list of site"),
+        ({"outlyingness": {"n": "many"}}, "'outlyingness.n' must be a whole number"),
+        ({"outlyingness": {"by_site": [{"n": 3}]}}, "'outlyingness.by_site.0.site' is missing"),
         ({"external": {"outlyingness": 3}}, "'external.outlyingness' must be a section of keys"),
-        ({"external": {"outlyingness": {"n_outside": "x"}}}, "'external.outlyingness.n_outside' must be a number"),
+        (
+            {"external": {"outlyingness": {"n_outside": "x"}}},
+            "'external.outlyingness.n_outside' must be",
+        ),
     ],
 )
 def test_a_block_that_holds_something_else(folder, keys, says):

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from neurocontrast.reporting import read_evaluation
-from neurocontrast.reporting.cautions import explain_warning, list_warnings
+from neurocontrast.reporting.cautions import list_warnings
 from neurocontrast.reporting.methods import write_methods
 from neurocontrast.reporting.metrics import DASH, choose_headline, describe_metric, interval_text, number_text
 from neurocontrast.reporting.naming import kernel_text, objective_text, shorten_paths
@@ -98,9 +98,12 @@ def test_a_bare_warning_is_not_lost(changed):
     assert list_warnings(changed(warnings=["something"]))[0][0] == "something"
 
 
-@pytest.mark.parametrize("code", ["single_class_site", "site-confounded-v2", "few_patients", "pretraining_overlap"])
-def test_known_warnings_are_explained(code):
-    assert explain_warning(code) != explain_warning("never heard of")
+def test_warnings_come_with_their_explanation(changed):
+    warned = {"code": "few_subjects", "message": "Only 9.", "explanation": "Read the interval."}
+    assert list_warnings(changed(warnings=[warned, {"code": "old", "message": "Alone."}])) == [
+        ("Only 9.", "Read the interval."),
+        ("Alone.", ""),
+    ]
 
 
 def test_digits_are_hidden_only_where_people_are_listed(changed):

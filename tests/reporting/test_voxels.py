@@ -9,7 +9,6 @@ import pytest
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.reporting import ReportOptions, build_sections, read_evaluation, render_page
-from neurocontrast.reporting.cautions import list_warnings
 from neurocontrast.reporting.figures import draw_headline
 from neurocontrast.reporting.folder import external_part
 from neurocontrast.reporting.methods import write_methods
@@ -106,11 +105,6 @@ def test_the_external_test_set_has_none(with_voxels):
     part = external_part(with_voxels())
     assert part is not None
     assert not part.voxels
-
-
-def test_the_warning_is_explained(changed):
-    shown = list_warnings(changed(warnings=[{"code": "voxels_as_good", "message": "They do as well."}]))
-    assert "Do not credit the encoder" in " ".join(shown[0])
 
 
 def test_nilearn_is_named_only_where_it_ran(changed, binary_folder, tmp_path):

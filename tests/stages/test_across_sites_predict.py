@@ -163,6 +163,6 @@ def test_the_terminal_is_told_of_new_sites_and_of_scans_outside(tables, tmp_path
     for option in options:
         arguments += ["--set", f"evaluation.{option}"]
     assert run(arguments) == 0
-    told = capsys.readouterr().err
+    told = capsys.readouterr().out
     assert "New site: mae" in told
     assert "Scans outside the training distribution:" in told

@@ -10,9 +10,9 @@ import torch
 import neurocontrast as nc
 from neurocontrast import machine
 from neurocontrast.cli import run as run_cli
-from neurocontrast.cli.doctor import _duration
 from neurocontrast.encoders import Encoder
 from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.machine import as_duration
 
 TINY = {
     "data": {"spacing_mm": 8, "shape": [24, 28, 24], "n_workers": 1, "val_fraction": 0.25},
@@ -243,7 +243,7 @@ def test_a_configuration_that_is_refused_here_ends_with_2_after_the_facts(monkey
     [(3.2, "3 s"), (600, "10 min"), (11_400, "3.2 h"), (172_790, "48.0 h")],
 )
 def test_durations_are_told_as_one_would(seconds, said):
-    assert _duration(seconds) == said
+    assert as_duration(seconds) == said
 
 
 def test_limits_of_containers_count(tmp_path, monkeypatch):

@@ -328,4 +328,4 @@ def test_the_command_prints_where_it_wrote(study, tmp_path, capsys):
     common = ["--run", str(study.run), "--participants", str(study.table), "--n-subjects", "2", "--patch-mm", "60"]
     cache = ["--set", f"data.cache_dir={study.config['data']['cache_dir']}", "-q"]
     assert run_cli(["explain", str(study.evaluation), *common, *cache, "--out", str(tmp_path / "map")]) == 0
-    assert capsys.readouterr().out.strip() == str(tmp_path / "map")
+    assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "map" / "saliency.nii.gz")

@@ -15,7 +15,7 @@ from test_pretrain_resume import program
 import neurocontrast
 from neurocontrast.config import load_config
 from neurocontrast.data import read_cohort
-from neurocontrast.data.images import ImageDataset
+from neurocontrast.data.natural import ImageDataset
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError

@@ -120,7 +120,6 @@ def test_steps_on_pictures_are_timed_as_those_on_volumes():
         views=views_of_floats,
         settings=settings(batch_size=6),
         shape=(24, 16),
-        smallest_shape=8,
         seconds=1e9,
         memory_limit=10**12,
         clock=lambda: float(next(ticks)),

@@ -17,10 +17,9 @@ from neurocontrast.exceptions import TrainingError, TrainingInterrupted
 from neurocontrast.kernels import Categorical, Gaussian
 from neurocontrast.progress import SILENT
 from neurocontrast.training import fit
-from neurocontrast.training.largebatch import drawing, parts_of
 from neurocontrast.training.session import start_session
 from neurocontrast.training.state import Position
-from neurocontrast.training.steps import train_batches
+from neurocontrast.training.steps import drawing, parts_of, train_batches
 
 ROWS = [3, 0, 9, 4, 7, 1, 8]
 METADATA = {

@@ -9,8 +9,7 @@ from tiny import after, rows_of, run, weights
 
 from neurocontrast.exceptions import TrainingInterrupted
 from neurocontrast.training import TrainingSettings
-from neurocontrast.training.lars import LARS
-from neurocontrast.training.optimizers import build_optimizer, learning_rate_of
+from neurocontrast.training.optimizers import LARS, build_optimizer, learning_rate_of
 from neurocontrast.training.steps import train_batches
 
 

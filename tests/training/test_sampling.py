@@ -16,7 +16,7 @@ from neurocontrast.exceptions import ConfigError, DataError, TrainingInterrupted
 from neurocontrast.kernels import Categorical, Different, Gaussian
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training import TrainingSettings
-from neurocontrast.training.positives import count_cross_site_positives
+from neurocontrast.training.positives import count_cross_site_positives, cross_site_sentence
 from neurocontrast.training.sampling import Sampler, bins_for, build_sampler, deal, equal_shares, strata_of
 
 
@@ -98,20 +98,20 @@ def test_more_anchors_find_someone_of_another_site(hospitals):
         method: count_cross_site_positives(sampler_of(hospitals, method), [kernel], metadata, hospitals["site"])
         for method in ("shuffle", "site-balanced", "metadata-balanced")
     }
-    assert found["shuffle"].share < found["site-balanced"].share - 0.04
-    assert found["shuffle"].share < found["metadata-balanced"].share - 0.04
-    assert found["shuffle"].n_anchors == 3 * 178
-    ucla = next(each for each in found["site-balanced"].sites if each["site"] == "ucla")
+    assert found["shuffle"]["share"] < found["site-balanced"]["share"] - 0.04
+    assert found["shuffle"]["share"] < found["metadata-balanced"]["share"] - 0.04
+    assert found["shuffle"]["n_anchors"] == 3 * 178
+    ucla = next(each for each in found["site-balanced"]["sites"] if each["site"] == "ucla")
     assert (ucla["n_scans"], ucla["draws_per_epoch"]) == (14, 56)
-    assert "ucla" in found["site-balanced"].sentence()
+    assert "ucla" in cross_site_sentence(found["site-balanced"])
 
 
 def test_anchors_are_counted_one_by_one():
     sites = text(["a", "b", "a", None, "b"])
     metadata = {"age": torch.tensor([20.0, 21.0, 60.0, 20.0, 80.0])}
     found = count_cross_site_positives(Sampler(range(5), 5, 0), [Gaussian("age", sigma=5.0)], metadata, sites)
-    assert (found.n_anchors, found.share) == (12, 0.5)
-    assert [(each["site"], each["share"]) for each in found.sites] == [("a", 0.5), ("b", 0.5)]
+    assert (found["n_anchors"], found["share"]) == (12, 0.5)
+    assert [(each["site"], each["share"]) for each in found["sites"]] == [("a", 0.5), ("b", 0.5)]
     assert count_cross_site_positives(Sampler(range(5), 5, 0), [], metadata, sites) is None
     assert count_cross_site_positives(Sampler([0, 2], 5, 0), [Gaussian("age", sigma=5.0)], metadata, sites) is None
 

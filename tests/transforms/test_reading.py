@@ -10,7 +10,7 @@ from monai.transforms import Orientation
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.transforms import LoadScand
-from neurocontrast.transforms.reading import read_scan, read_scan_header
+from neurocontrast.transforms.loading import read_scan, read_scan_header
 
 ORIENTATIONS = ["RAS", "LAS", "LPS", "PIR", "SAR", "ILA", "ASL"]
 

@@ -25,13 +25,13 @@ from monai.transforms import (
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.transforms import (
     AugmentSettings,
-    BlurSettings,
     RandBlurd,
     RandBrainGhostingd,
     RandNoised,
     TwoViews,
     brain_views,
 )
+from neurocontrast.transforms.rand_blur import Blur
 
 SHAPE = (12, 14, 13)
 NAMES = [f"sub-{number:02d} session 1" for number in range(6)]
@@ -266,7 +266,7 @@ def test_images_that_are_not_finite_are_left_to_training_which_knows_more(volume
 
 
 def test_messages_of_our_own_transforms_arrive_as_they_are():
-    settings = AugmentSettings.off().model_copy(update={"blur": BlurSettings(probability=1.0, sigma_voxels=(4.0, 4.0))})
+    settings = AugmentSettings.off().model_copy(update={"blur": Blur(probability=1.0, sigma_voxels=(4.0, 4.0))})
     with pytest.raises(DataError, match=r"blur reaches 16 voxels.*Lower augment\.blur\.sigma_voxels"):
         TwoViews(brain_views(settings), seed=0)(torch.rand(1, 1, 9, 9, 9), ["a"], epoch=0)
 

@@ -1,13 +1,8 @@
-"""ComBat: site differences in mean and spread, estimated with empirical Bayes and taken out.
-
-Johnson, Li and Rabinovic (2007) define it for batches of gene expression, Fortin et al. (2018) bring
-it to imaging sites. What is estimated on some scans can be applied to others of the same sites.
-"""
+"""ComBat: differences of sites in mean and spread, estimated with empirical Bayes and taken out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,9 +11,9 @@ import pandas as pd
 from sklearn.utils._param_validation import StrOptions
 
 from neurocontrast.evaluation.transformers.covariates import CovariateEncoder
-from neurocontrast.evaluation.transformers.side_columns import Column, SideColumnTransformer, group_names, preserved
+from neurocontrast.evaluation.transformers.side_columns import Column, SideColumnTransformer, group_names, select
 
-__all__ = ["MIN_SITE_SCANS", "ComBat", "SiteEffects", "fit_combat"]
+__all__ = ["MIN_SITE_SCANS", "ComBat"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,129 +21,6 @@ MIN_SITE_SCANS = 3
 """A site with fewer training scans has no spread that could be estimated."""
 MAX_ITERATIONS = 1000
 TOLERANCE = 1e-10
-
-
-@dataclass(frozen=True)
-class SiteEffects:
-    """Site parameters of every feature.
-
-    Attributes
-    ----------
-    sites : tuple of str
-        Sites that were learned.
-    mean : array (p,)
-        Grand mean, every site counting by its scans.
-    coefficients : array (q, p)
-        Of the preserved covariates.
-    scale : array (p,)
-        Pooled standard deviation within sites.
-    shift, spread : array (n sites, p)
-        Posterior mean shift of each site, in units of `scale`, and posterior ratio of its variance.
-    """
-
-    sites: tuple[str, ...]
-    mean: Floats
-    coefficients: Floats
-    scale: Floats
-    shift: Floats
-    spread: Floats
-
-    def apply(self, x: Floats, sites: npt.ArrayLike, covariates: Floats | None = None) -> Floats:
-        """Return scans as if of the average site; those of a site that was not learned stay as they are.
-
-        Parameters
-        ----------
-        x : array (n, p)
-            Features.
-        sites : array of str (n,)
-            Site of each scan.
-        covariates : array (n, q), optional
-            Those that were preserved, as when fitting.
-        """
-        expected = self.mean + _columns(covariates, len(x)) @ self.coefficients
-        standard = (x - expected) / self.scale
-        place_of = {site: place for place, site in enumerate(self.sites)}
-        places = np.array([place_of.get(site, -1) for site in _names(sites)])
-        known = places >= 0
-        adjusted = x.copy()
-        standard = (standard[known] - self.shift[places[known]]) / np.sqrt(self.spread[places[known]])
-        adjusted[known] = standard * self.scale + expected[known]
-        return adjusted
-
-
-def fit_combat(x: Floats, sites: npt.ArrayLike, covariates: Floats | None = None) -> SiteEffects:
-    """Estimate each site's shift and spread in every feature, drawn towards the site's average over features.
-
-    A single site has neither.
-
-    Parameters
-    ----------
-    x : array (n, p)
-        Features. With one only, nothing can be borrowed between features, and the plain estimates
-        stand.
-    sites : array of str (n,)
-        Site of each scan. Sites with fewer than `MIN_SITE_SCANS` are left out.
-    covariates : array (n, q), optional
-        What the features may go on to depend on: age, sex. Never what is to be predicted.
-    """
-    names = _names(sites)
-    places, counts = np.unique(names, return_counts=True)
-    learned = tuple(str(site) for site, count in zip(places, counts, strict=True) if count >= MIN_SITE_SCANS)
-    kept = np.isin(names, learned)
-    n_columns = 0 if covariates is None else covariates.shape[1]
-    if not learned:
-        empty = np.zeros((0, x.shape[1]))
-        return SiteEffects((), x.mean(axis=0), np.zeros((n_columns, x.shape[1])), np.ones(x.shape[1]), empty, empty)
-    x, extra = x[kept], _columns(covariates, len(kept))[kept]
-    codes = np.searchsorted(np.array(learned), names[kept])
-    member = np.eye(len(learned))[codes]
-    centre = extra.mean(axis=0)  # the constant goes to the sites, whatever the covariates' units
-    solved = np.linalg.lstsq(np.column_stack([member, extra - centre]), x, rcond=None)[0]
-    own, coefficients = solved[: len(learned)], solved[len(learned) :]
-    shares = member.mean(axis=0)
-    residuals = x - member @ own - (extra - centre) @ coefficients
-    scale = np.sqrt((residuals**2).mean(axis=0))
-    varies = scale > 1e-10 * np.maximum(np.abs(x).max(axis=0), 1e-300)
-    scale = np.where(varies, scale, 1.0)
-    mean = shares @ own - centre @ coefficients
-    standard = (x - mean - extra @ coefficients) / scale
-    # What is constant within sites has no spread to share with the others: its plain shift is taken out.
-    shift = np.stack([standard[codes == code].mean(axis=0) for code in range(len(learned))])
-    spread = np.ones_like(shift)
-    for code in range(len(learned)) if len(learned) > 1 else ():
-        shift[code, varies], spread[code, varies] = _posterior(standard[codes == code][:, varies])
-    return SiteEffects(learned, mean, coefficients, scale, shift, spread)
-
-
-def _posterior(standard: Floats) -> tuple[Floats, Floats]:
-    """Return posterior shift and variance of one site's standardised features (Johnson et al., 2007, section 3.2)."""
-    n = len(standard)
-    shift, variance = standard.mean(axis=0), standard.var(axis=0, ddof=1)
-    if standard.shape[1] < 2 or variance.var(ddof=1) <= 1e-24:  # no prior to draw towards
-        return shift, np.maximum(variance, 1e-12)
-    prior_shift, prior_spread = shift.mean(), shift.var(ddof=1)
-    middle, around = variance.mean(), variance.var(ddof=1)
-    shape, rate = (2 * around + middle**2) / around, (middle * around + middle**3) / around
-    squares = (standard**2).sum(axis=0)
-    found, spread = shift, variance
-    for _ in range(MAX_ITERATIONS):
-        moved = (n * prior_spread * shift + spread * prior_shift) / (n * prior_spread + spread)
-        # Sum of squares about the shift, from sums that are known.
-        about = squares - 2 * moved * n * shift + n * moved**2
-        wider = (about / 2 + rate) / (n / 2 + shape - 1)
-        change = max(np.abs(moved - found).max(), np.abs(wider - spread).max())
-        found, spread = moved, wider
-        if change <= TOLERANCE:
-            break
-    return found, spread
-
-
-def _names(sites: npt.ArrayLike) -> npt.NDArray[np.str_]:
-    return np.asarray(sites, dtype=object).astype(str)
-
-
-def _columns(covariates: Floats | None, n: int) -> Floats:
-    return np.zeros((n, 0)) if covariates is None else covariates
 
 
 class ComBat(SideColumnTransformer):
@@ -171,14 +43,14 @@ class ComBat(SideColumnTransformer):
 
     Attributes
     ----------
-    effects_ : SiteEffects
-        Shift and spread of each site; absent with ``site=None``.
+    sites_ : array of str
+        Sites that were learned; this and what follows is absent with ``site=None``.
+    mean_, coef_, scale_ : array (p,), (q, p), (p,)
+        Grand mean, effects of the preserved covariates, and pooled standard deviation within sites.
+    shift_, spread_ : array (n sites, p)
+        Posterior shift of each site in units of `scale_`, and posterior ratio of its variance.
     encoder_ : CovariateEncoder
-        Makes the preserved covariates into numbers; absent with ``site=None``.
-    n_features_in_ : int
-        Number of columns of `X`, side columns among them.
-    feature_names_in_ : array of str
-        Their names, where all of them are text.
+        Makes the preserved covariates into numbers.
 
     References
     ----------
@@ -222,32 +94,83 @@ class ComBat(SideColumnTransformer):
         return (*(() if self.site is None else (self.site,)), *self.preserve)
 
     def encode(self, side: pd.DataFrame, *, learn: bool) -> tuple[Any, ...]:
-        """Return what `estimate` and `adjust` need of side columns; `learn` says to learn first how to read them."""
+        """Return the site of each row and the preserved covariates as numbers; nothing without a site."""
         if self.site is None:
             return ()
-        kept = preserved(side, self.preserve)
+        kept = select(side, self.preserve)
         if learn:
             self.encoder_ = CovariateEncoder().fit(kept)
         return group_names(side, self.site, owner=self), self.encoder_.transform(kept)
 
     def estimate(self, x: Floats, *encoded: Any) -> None:
-        """Do what `fit` does, of features (n, n features) and what `encode` returned of their side columns."""
-        if encoded:
-            self.effects_ = fit_combat(x, *encoded)
-            self._check_known(encoded[0])
+        """Estimate shift and spread of each site in every feature, drawn towards the site's average over features."""
+        if not encoded:
+            return
+        sites, covariates = encoded
+        places, counts = np.unique(sites, return_counts=True)
+        self.sites_ = places[counts >= MIN_SITE_SCANS]
+        self._check_known(sites)
+        kept = np.isin(sites, self.sites_)
+        x, extra, codes = x[kept], covariates[kept], np.searchsorted(self.sites_, sites[kept])
+        if not len(x):
+            return
+        member = np.eye(len(self.sites_))[codes]
+        centre = extra.mean(axis=0)  # the constant goes to the sites, whatever the covariates' units
+        solved = np.linalg.lstsq(np.column_stack([member, extra - centre]), x, rcond=None)[0]
+        own, self.coef_ = solved[: len(self.sites_)], solved[len(self.sites_) :]
+        residuals = x - member @ own - (extra - centre) @ self.coef_
+        scale = np.sqrt((residuals**2).mean(axis=0))
+        varies = scale > 1e-10 * np.maximum(np.abs(x).max(axis=0), 1e-300)
+        self.scale_ = np.where(varies, scale, 1.0)
+        self.mean_ = member.mean(axis=0) @ own - centre @ self.coef_
+        standard = (x - self.mean_ - extra @ self.coef_) / self.scale_
+        # What is constant within sites has no spread to share with the others: its plain shift is taken out.
+        self.shift_ = np.stack([standard[codes == code].mean(axis=0) for code in range(len(self.sites_))])
+        self.spread_ = np.ones_like(self.shift_)
+        for code in range(len(self.sites_)) if len(self.sites_) > 1 else ():
+            self.shift_[code, varies], self.spread_[code, varies] = _posterior(standard[codes == code][:, varies])
 
     def adjust(self, x: Floats, *encoded: Any) -> Floats:
-        """Do what `transform` does, of features (n, n features) and what `encode` returned of their side columns."""
+        """Return scans as if of the average site; those of a site that was not learned stay as they are."""
         if not encoded:
             return x
-        self._check_known(encoded[0])
-        return self.effects_.apply(x, *encoded)
+        sites, covariates = encoded
+        self._check_known(sites)
+        known, adjusted = np.isin(sites, self.sites_), x.copy()
+        if not known.any():
+            return adjusted
+        places, expected = np.searchsorted(self.sites_, sites[known]), self.mean_ + covariates[known] @ self.coef_
+        standard = (x[known] - expected) / self.scale_ - self.shift_[places]
+        adjusted[known] = standard / np.sqrt(self.spread_[places]) * self.scale_ + expected
+        return adjusted
 
     def _check_known(self, sites: npt.NDArray[np.str_]) -> None:
-        unknown = sorted(set(sites) - set(self.effects_.sites))
+        unknown = sorted(set(sites) - set(self.sites_))
         if unknown and self.handle_unknown == "error":
             raise ValueError(
                 f"ComBat: site '{unknown[0]}' has fewer than {MIN_SITE_SCANS} rows in fit, and cannot be harmonised "
                 f"({len(unknown)} such sites). Leave these rows out, set handle_unknown='ignore' to keep them as they "
                 "are, or use SiteRecentring, which learns a new site from its own rows."
             )
+
+
+def _posterior(standard: Floats) -> tuple[Floats, Floats]:
+    """Return posterior shift and variance of one site's standardised features (Johnson et al., 2007, section 3.2)."""
+    n = len(standard)
+    shift, variance = standard.mean(axis=0), standard.var(axis=0, ddof=1)
+    if standard.shape[1] < 2 or variance.var(ddof=1) <= 1e-24:  # no prior to draw towards
+        return shift, np.maximum(variance, 1e-12)
+    prior_shift, prior_spread = shift.mean(), shift.var(ddof=1)
+    middle, around = variance.mean(), variance.var(ddof=1)
+    shape, rate = (2 * around + middle**2) / around, (middle * around + middle**3) / around
+    squares = (standard**2).sum(axis=0)
+    found, spread = shift, variance
+    for _ in range(MAX_ITERATIONS):
+        moved = (n * prior_spread * shift + spread * prior_shift) / (n * prior_spread + spread)
+        about = squares - 2 * moved * n * shift + n * moved**2  # sum of squares about the moved shift
+        wider = (about / 2 + rate) / (n / 2 + shape - 1)
+        change = max(np.abs(moved - found).max(), np.abs(wider - spread).max())
+        found, spread = moved, wider
+        if change <= TOLERANCE:
+            break
+    return found, spread

@@ -35,14 +35,8 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
     ----------
     numbers_, texts_ : list
         Columns of numbers, and the others.
-    imputer_ : SimpleImputer
-        Of the columns of numbers; absent without such.
-    one_hot_ : OneHotEncoder
-        Of the other columns; absent without such.
-    n_features_in_ : int
-        Number of columns of `X`.
-    feature_names_in_ : array of str
-        Their names, where all of them are text.
+    imputer_, one_hot_ : SimpleImputer, OneHotEncoder
+        Of the columns of numbers, and of the others; absent where there is no such column.
 
     Examples
     --------

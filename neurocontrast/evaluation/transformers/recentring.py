@@ -1,12 +1,8 @@
-"""Features of every site moved to a common centre: of a new site too, from its own rows, which need no label.
-
-That is transductive: what is said of a row depends on the other rows of its site that are at hand.
-"""
+"""Features of every site moved to a common centre: of a new site too, from its own rows, which need no label."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,117 +10,15 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.transformers.covariates import CovariateEncoder
-from neurocontrast.evaluation.transformers.side_columns import Column, SideColumnTransformer, group_names, preserved
+from neurocontrast.evaluation.transformers.side_columns import Column, SideColumnTransformer, group_names, select
 
-__all__ = ["SiteRecentring", "SiteShifts", "fit_site_shifts"]
+__all__ = ["ARRAYS", "SiteRecentring", "describe_recentring", "recentre_table", "restore_recentring"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
-
-@dataclass(frozen=True, eq=False)
-class SiteShifts:
-    """How far each training site lies from the common centre, and how to tell that of another one.
-
-    Attributes
-    ----------
-    sites : tuple of str
-        Training sites.
-    shifts : array (n sites, p)
-        Of each from `centre`.
-    centre : array (p,)
-        Mean of the training people at the mean of their covariates.
-    scale : array (p,)
-        Standard deviation within sites; infinite where a feature does not vary.
-    coefficients : array (q, p)
-        Change of the features with each covariate, within sites.
-    means : array (q,)
-        Of the covariates in training.
-    """
-
-    sites: tuple[str, ...]
-    shifts: Floats
-    centre: Floats
-    scale: Floats
-    coefficients: Floats
-    means: Floats
-
-    def apply(
-        self, x: npt.NDArray[np.floating], sites: npt.ArrayLike, subjects: npt.ArrayLike, covariates: Floats
-    ) -> Floats:
-        """Return scans without the shift of their site: the one that was learned, or that of these scans.
-
-        Parameters
-        ----------
-        x : array (n, p)
-            Features.
-        sites, subjects : array of str (n,)
-            Of each scan.
-        covariates : array (n, q)
-            What may go on to differ between sites, as when fitting.
-        """
-        moved = np.array(x, dtype=np.float64)
-        names, owners = np.asarray(sites, dtype=object).astype(str), np.asarray(subjects, dtype=object).astype(str)
-        known = dict(zip(self.sites, self.shifts, strict=True))
-        for site in np.unique(names):
-            rows = names == site
-            moved[rows] -= known[site] if site in known else self._own(moved[rows], owners[rows], covariates[rows])
-        return moved
-
-    def _own(self, x: Floats, owners: npt.NDArray[np.str_], covariates: Floats) -> Floats:
-        people, (means, extra) = _people(np.zeros(len(x), dtype=np.intp), owners, x, covariates)
-        away = means - self.centre - (extra - self.means) @ self.coefficients
-        return _shrink(away.mean(axis=0), self.scale, len(people))
-
-
-def fit_site_shifts(x: Floats, sites: npt.ArrayLike, subjects: npt.ArrayLike, covariates: Floats) -> SiteShifts:
-    """Learn the shift of each training site, other things being equal.
-
-    Features are regressed on site and covariates by least squares, one row a person and site. Each shift is drawn
-    to zero after James and Stein (1961): by 1 / (people × its mean square in standard deviations), so that a site
-    of few people, whose mean is mostly theirs, moves less.
-
-    Parameters
-    ----------
-    x : array (n, p)
-        Features.
-    sites, subjects : array of str (n,)
-        Of each scan.
-    covariates : array (n, q)
-        What sites may go on to differ in.
-    """
-    names, codes = np.unique(np.asarray(sites, dtype=object).astype(str), return_inverse=True)
-    places, (means, extra) = _people(codes, np.asarray(subjects, dtype=object).astype(str), x, covariates)
-    member = np.eye(len(names))[places]
-    middle = extra.mean(axis=0)
-    solved = np.linalg.lstsq(np.column_stack([member, extra - middle]), means, rcond=None)[0]
-    own, coefficients = solved[: len(names)], solved[len(names) :]
-    residuals = means - member @ own - (extra - middle) @ coefficients
-    n_free = (
-        len(means) - len(names) - np.linalg.matrix_rank(extra - middle) if extra.shape[1] else len(means) - len(names)
-    )
-    scale = np.sqrt((residuals**2).sum(axis=0) / max(1, n_free))
-    scale = np.where(scale > 1e-10 * np.maximum(np.abs(means).max(axis=0), 1e-300), scale, np.inf)
-    centre, counts = member.mean(axis=0) @ own, member.sum(axis=0)
-    shifts = [_shrink(own[code] - centre, scale, int(counts[code])) for code in range(len(names))]
-    return SiteShifts(tuple(map(str, names)), np.stack(shifts), centre, scale, coefficients, middle)
-
-
-def _people(codes: Rows, owners: npt.NDArray[np.str_], *parts: Floats) -> tuple[Rows, list[Floats]]:
-    """Return the site of each person at each site, and the mean of their scans there."""
-    pairs = np.unique(owners, return_inverse=True)[1].astype(np.int64) * (int(codes.max()) + 1) + codes
-    first, where = np.unique(pairs, return_index=True, return_inverse=True)[1:]
-    counts = np.bincount(where)[:, None]
-    sums = [np.zeros((len(first), part.shape[1])) for part in parts]
-    for total, part in zip(sums, parts, strict=True):
-        np.add.at(total, where, part)
-    return codes[first], [total / counts for total in sums]
-
-
-def _shrink(shift: Floats, scale: Floats, n: int) -> Floats:
-    varies = np.isfinite(scale)
-    size = float(((shift[varies] / scale[varies]) ** 2).mean()) if varies.any() else 0.0
-    return shift * (max(0.0, 1 - 1 / (n * size)) if size > 0 else 0.0)
+ARRAYS = {"shifts": "shifts_", "centre": "centre_", "scale": "scale_", "coefficients": "coef_", "means": "means_"}
+"""Attributes that a stored probe keeps, by the name of their array."""
 
 
 class SiteRecentring(SideColumnTransformer):
@@ -149,14 +43,15 @@ class SiteRecentring(SideColumnTransformer):
 
     Attributes
     ----------
-    shifts_ : SiteShifts
-        How far each site lies from the common centre; absent with ``site=None``.
+    sites_, shifts_ : array of str, array (n sites, p)
+        How far each site lies from the common centre; this and what follows is absent with ``site=None``.
+    centre_, scale_ : array (p,)
+        Mean of the people at the mean of their covariates; standard deviation within sites, infinite where a feature
+        does not vary.
+    coef_, means_ : array (q, p), array (q,)
+        Change of the features with each covariate within sites, and the means of the covariates.
     encoder_ : CovariateEncoder
-        Makes the preserved covariates into numbers; absent with ``site=None``.
-    n_features_in_ : int
-        Number of columns of `X`, side columns among them.
-    feature_names_in_ : array of str
-        Their names, where all of them are text.
+        Makes the preserved covariates into numbers.
 
     References
     ----------
@@ -201,20 +96,105 @@ class SiteRecentring(SideColumnTransformer):
         return (*(name for name in (self.site, self.subject) if name is not None), *self.preserve)
 
     def encode(self, side: pd.DataFrame, *, learn: bool) -> tuple[Any, ...]:
-        """Return what `estimate` and `adjust` need of side columns; `learn` says to learn first how to read them."""
+        """Return site and person of each row, and the preserved covariates as numbers; nothing without a site."""
         if self.site is None:
             return ()
-        kept, names = preserved(side, self.preserve), (self.site, self.subject)
+        kept = select(side, self.preserve)
         if learn:
             self.encoder_ = CovariateEncoder(add_indicator=False).fit(kept)
-        groups = [np.arange(len(side)) if name is None else group_names(side, name, owner=self) for name in names]
-        return *groups, self.encoder_.transform(kept)
+        rows = np.arange(len(side)).astype(str)
+        people = rows if self.subject is None else group_names(side, self.subject, owner=self)
+        return group_names(side, self.site, owner=self), people, self.encoder_.transform(kept)
 
     def estimate(self, x: Floats, *encoded: Any) -> None:
-        """Do what `fit` does, of features (n, n features) and what `encode` returned of their side columns."""
-        if encoded:
-            self.shifts_ = fit_site_shifts(x, *encoded)
+        """Learn the shift of each site, other things being equal.
+
+        Features are regressed on site and covariates by least squares, one row a person and site. Each shift is drawn
+        to zero by 1 / (people × its mean square in standard deviations): a site of few people moves less.
+        """
+        if not encoded:
+            return
+        sites, people, covariates = encoded
+        self.sites_, codes = np.unique(sites, return_inverse=True)
+        places, means, extra = _people(codes, people, x, covariates)
+        self.means_ = extra.mean(axis=0)
+        member, extra = np.eye(len(self.sites_))[places], extra - self.means_
+        solved = np.linalg.lstsq(np.column_stack([member, extra]), means, rcond=None)[0]
+        own, self.coef_ = solved[: len(self.sites_)], solved[len(self.sites_) :]
+        residuals = means - member @ own - extra @ self.coef_
+        rank = int(np.linalg.matrix_rank(extra)) if extra.shape[1] else 0
+        scale = np.sqrt((residuals**2).sum(axis=0) / max(1, len(means) - len(self.sites_) - rank))
+        self.scale_ = np.where(scale > 1e-10 * np.maximum(np.abs(means).max(axis=0), 1e-300), scale, np.inf)
+        self.centre_ = member.mean(axis=0) @ own
+        counts = member.sum(axis=0)
+        self.shifts_ = np.stack([_shrink(*each, self.scale_) for each in zip(own - self.centre_, counts, strict=True)])
 
     def adjust(self, x: Floats, *encoded: Any) -> Floats:
-        """Do what `transform` does, of features (n, n features) and what `encode` returned of their side columns."""
-        return self.shifts_.apply(x, *encoded) if encoded else x
+        """Return scans without the shift of their site: the one that was learned, or that of these scans."""
+        if not encoded:
+            return x
+        sites, people, covariates = encoded
+        moved, known = x.copy(), dict(zip(self.sites_, self.shifts_, strict=True))
+        for site in np.unique(sites):
+            rows = sites == site
+            moved[rows] -= known[site] if site in known else self._own(x[rows], people[rows], covariates[rows])
+        return moved
+
+    def _own(self, x: Floats, people: npt.NDArray[np.str_], covariates: Floats) -> Floats:
+        """Return the shift of one site from its own scans."""
+        places, means, extra = _people(np.zeros(len(x), dtype=np.intp), people, x, covariates)
+        away = means - self.centre_ - (extra - self.means_) @ self.coef_
+        return _shrink(away.mean(axis=0), len(places), self.scale_)
+
+
+def _people(codes: Rows, people: npt.NDArray[np.str_], x: Floats, covariates: Floats) -> tuple[Rows, Floats, Floats]:
+    """Return the site of each person at each site, and the means of their scans and covariates there."""
+    pairs = np.unique(people, return_inverse=True)[1].astype(np.int64) * (int(codes.max()) + 1) + codes
+    first, where = np.unique(pairs, return_index=True, return_inverse=True)[1:]
+    sums = [np.zeros((len(first), part.shape[1])) for part in (x, covariates)]
+    for total, part in zip(sums, (x, covariates), strict=True):
+        np.add.at(total, where, part)
+    counts = np.bincount(where)[:, None]
+    return codes[first], sums[0] / counts, sums[1] / counts
+
+
+def _shrink(shift: Floats, n: float, scale: Floats) -> Floats:
+    varies = np.isfinite(scale)
+    size = float(((shift[varies] / scale[varies]) ** 2).mean()) if varies.any() else 0.0
+    return shift * (max(0.0, 1 - 1 / (n * size)) if size > 0 else 0.0)
+
+
+def recentre_table(recentring: SiteRecentring, x: npt.NDArray[np.floating], table: pd.DataFrame) -> Floats:
+    """Return the features of a table's scans without the shifts of their sites; absent covariates are at their mean."""
+    given = table.reindex(columns=["site", "subject_id", *recentring.preserve])
+    for name in recentring.encoder_.numbers_:
+        given[name] = pd.to_numeric(given[name], errors="coerce")
+    return recentring.adjust(np.asarray(x, dtype=np.float64), *recentring.encode(given, learn=False))
+
+
+def describe_recentring(recentring: SiteRecentring) -> list[dict[str, Any]]:
+    """Return how covariates become numbers: for each ``name`` the ``mean`` of a number, or a ``level`` of text."""
+    encoder, columns = recentring.encoder_, list[dict[str, Any]]()
+    if encoder.numbers_:
+        means = zip(encoder.numbers_, encoder.imputer_.statistics_, strict=True)
+        columns += [{"name": name, "mean": float(mean)} for name, mean in means]
+    if encoder.texts_:
+        known = zip(encoder.texts_, encoder.one_hot_.categories_, strict=True)
+        columns += [{"name": name, "level": str(level)} for name, levels in known for level in levels]
+    return columns
+
+
+def restore_recentring(
+    sites: Sequence[str], arrays: Mapping[str, Floats], columns: Sequence[Mapping[str, Any]]
+) -> SiteRecentring:
+    """Return the fitted transformer of which `ARRAYS` and `describe_recentring` were stored."""
+    values: dict[str, list[Any]] = {}
+    for column in columns:
+        values.setdefault(column["name"], []).append(column.get("level", column.get("mean")))
+    smallest = pd.DataFrame({name: pd.Series(found) for name, found in values.items()})
+    recentring = SiteRecentring("site", subject="subject_id", preserve=tuple(values))
+    recentring.encoder_ = CovariateEncoder(add_indicator=False).fit(smallest)
+    recentring.sites_ = np.array(list(sites), dtype=str)
+    for name, attribute in ARRAYS.items():
+        setattr(recentring, attribute, arrays[name])
+    return recentring

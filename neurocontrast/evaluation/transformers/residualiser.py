@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.transformers.covariates import CovariateEncoder
-from neurocontrast.evaluation.transformers.side_columns import Column, SideColumnTransformer, preserved
+from neurocontrast.evaluation.transformers.side_columns import Column, SideColumnTransformer, select
 
 __all__ = ["Residualiser"]
 
@@ -34,14 +34,8 @@ class Residualiser(SideColumnTransformer):
     ----------
     encoder_ : CovariateEncoder
         Makes the covariates into numbers; absent without covariates.
-    centre_ : array (q,)
-        Training means of these numbers; absent without covariates.
-    coef_ : array (q, n features)
-        Change of each feature with each of them; absent without covariates.
-    n_features_in_ : int
-        Number of columns of `X`, side columns among them.
-    feature_names_in_ : array of str
-        Their names, where all of them are text.
+    centre_, coef_ : array (q,), (q, n features)
+        Training means of these numbers, and the change of each feature with each of them.
 
     Examples
     --------
@@ -66,23 +60,22 @@ class Residualiser(SideColumnTransformer):
         return tuple(self.covariates)
 
     def encode(self, side: pd.DataFrame, *, learn: bool) -> tuple[Any, ...]:
-        """Return what `estimate` and `adjust` need of side columns; `learn` says to learn first how to read them."""
+        """Return the covariates as numbers; nothing without covariates."""
         if not len(self.covariates):
             return ()
-        kept = preserved(side, self.covariates)
         if learn:
-            self.encoder_ = CovariateEncoder().fit(kept)
-        return (self.encoder_.transform(kept),)
+            self.encoder_ = CovariateEncoder().fit(select(side, self.covariates))
+        return (self.encoder_.transform(select(side, self.covariates)),)
 
     def estimate(self, x: Floats, *encoded: Any) -> None:
-        """Do what `fit` does, of features (n, n features) and what `encode` returned of their side columns."""
+        """Fit the features on the covariates by least squares."""
         for covariates in encoded:
             self.centre_ = covariates.mean(axis=0)
             # LinearRegression gives the same up to its last bits, which differ from run to run.
             self.coef_ = np.linalg.lstsq(covariates - self.centre_, x - x.mean(axis=0), rcond=None)[0]
 
     def adjust(self, x: Floats, *encoded: Any) -> Floats:
-        """Do what `transform` does, of features (n, n features) and what `encode` returned of their side columns."""
+        """Return the features without the effect of the covariates."""
         for covariates in encoded:
             x = x - (covariates - self.centre_) @ self.coef_
         return x

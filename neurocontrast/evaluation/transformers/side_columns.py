@@ -1,4 +1,4 @@
-"""Side columns: sites and covariates that travel in the same table as the features they adjust."""
+"""Side columns: sites and covariates in the same table as the features that they adjust."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_array, check
 
 from neurocontrast.exceptions import suggestion
 
-__all__ = ["Column", "SideColumnTransformer", "group_names", "preserved"]
+__all__ = ["Column", "SideColumnTransformer", "group_names", "select"]
 
 Floats = npt.NDArray[np.float64]
 Column = str | int
@@ -24,9 +24,8 @@ Column = str | int
 class SideColumnTransformer(TransformerMixin, BaseEstimator):
     """Adjust the feature columns of a table by its side columns.
 
-    Every column that no parameter names is a feature. Subclasses name their side columns in `side_columns`, read
-    them in `encode`, estimate in `estimate` and adjust in `adjust`. The output holds the adjusted features, then the
-    columns of `passthrough`.
+    Every column that no parameter names is a feature. The output holds the adjusted features, then the columns of
+    `passthrough`.
     """
 
     passthrough: Sequence[Column]
@@ -36,15 +35,15 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         raise NotImplementedError
 
     def encode(self, side: pd.DataFrame, *, learn: bool) -> tuple[Any, ...]:
-        """Return what `estimate` and `adjust` need of side columns; `learn` says to learn first how to read them."""
+        """Return side columns as `estimate` and `adjust` take them; `learn` fits the encoder first."""
         raise NotImplementedError
 
     def estimate(self, x: Floats, *encoded: Any) -> None:
-        """Do what `fit` does, of features (n, n features) and what `encode` returned of their side columns."""
+        """Learn the adjustment from features (n, p) and encoded side columns."""
         raise NotImplementedError
 
     def adjust(self, x: Floats, *encoded: Any) -> Floats:
-        """Do what `transform` does, of features (n, n features) and what `encode` returned of their side columns."""
+        """Return adjusted features (n, p)."""
         raise NotImplementedError
 
     def fit(self, X: Any, y: Any = None) -> Any:  # noqa: ARG002
@@ -83,9 +82,8 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         if not len(self.passthrough):
             return adjusted
         if not isinstance(X, pd.DataFrame):
-            return np.column_stack([adjusted, *(np.asarray(X)[:, int(place)] for place in self.passthrough)])
-        names = X.columns[self._are_features(X.columns)]
-        features = pd.DataFrame(adjusted, columns=names, index=X.index)
+            return np.column_stack([adjusted, np.asarray(X)[:, np.array(self.passthrough, dtype=int)]])
+        features = pd.DataFrame(adjusted, columns=X.columns[self._are_features(X.columns)], index=X.index)
         return pd.concat([features, X[list(self.passthrough)]], axis=1)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
@@ -112,23 +110,24 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
             table = X
         else:
             table = pd.DataFrame(validate_data(self, X, dtype=np.float64, reset=reset))
-        lacking = [name for name in (*self.side_columns(), *self.passthrough) if name not in table]
+        name, n = type(self).__name__, table.shape[1]
+        lacking = [column for column in (*self.side_columns(), *self.passthrough) if column not in table]
         if lacking:
-            near = suggestion(str(lacking[0]), [str(name) for name in table.columns])
-            raise ValueError(
-                f"{type(self).__name__}: X has no column {lacking[0]!r} (n_features={table.shape[1]}).{near}"
-            )
+            near = suggestion(str(lacking[0]), [str(column) for column in table.columns])
+            raise ValueError(f"{name}: X has no column {lacking[0]!r} (n_features={n}).{near}")
         features = table.loc[:, self._are_features(table.columns)]
         if not features.shape[1]:
             raise ValueError(
-                f"{type(self).__name__}: X has n_features={table.shape[1]}, all of them named by parameters; at least "
-                "one other column is needed, to be adjusted."
+                f"{name}: X has n_features={n}, all of them named by parameters; at least one other column is needed, "
+                "to be adjusted."
             )
-        text = [name for name, values in features.select_dtypes(exclude="number").items() if is_string_dtype(values)]
+        text = [
+            column for column, values in features.select_dtypes(exclude="number").items() if is_string_dtype(values)
+        ]
         if text:
             raise ValueError(
-                f"{type(self).__name__}: column {text[0]!r} holds text, and every column that no parameter names is a "
-                "feature. Name it in passthrough, or leave it out of X."
+                f"{name}: column {text[0]!r} holds text, and every column that no parameter names is a feature. Name "
+                "it in passthrough, or leave it out of X."
             )
         numbers = features.to_numpy(dtype=np.float64, na_value=np.nan)  # check_array would look at column after column
         x = check_array(numbers, order="C", estimator=self, input_name="X")
@@ -136,12 +135,12 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         return x, side.set_axis(side.columns.astype(str), axis=1)
 
 
-def preserved(side: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
-    """Return the covariates of a table of side columns."""
+def select(side: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
+    """Return some of the side columns."""
     return side[[str(column) for column in columns]]
 
 
-def group_names(side: pd.DataFrame, column: Column | None, *, owner: object) -> npt.NDArray[np.str_]:
+def group_names(side: pd.DataFrame, column: Column, *, owner: object) -> npt.NDArray[np.str_]:
     """Return the site or subject of each row as text; a missing one is refused."""
     values = side[str(column)]
     missing = int(values.isna().sum())

@@ -19,7 +19,6 @@ from neurocontrast.reporting.blocks import (
     Section,
     Table,
 )
-from neurocontrast.reporting.cautions import explain_warning
 from neurocontrast.reporting.comparison import ComparisonFiles
 from neurocontrast.reporting.figures import draw_differences, draw_learning_of_models, draw_models
 from neurocontrast.reporting.methods_statistics import describe_intervals
@@ -47,10 +46,12 @@ def build_comparison(files: ComparisonFiles) -> list[Section]:
 
 def _build_warnings(files: ComparisonFiles) -> Section:
     found: dict[str, list[str]] = {}
+    explained: dict[str, str] = {}
     for model in files.summary.get("models") or []:
         for warning in model.get("warnings") or []:
             code = warning.get("code", "") if isinstance(warning, dict) else str(warning)
             found.setdefault(str(code), []).append(str(model.get("name")))
+            explained[str(code)] = warning.get("explanation", "") if isinstance(warning, dict) else ""
     if not found:
         text = "None of the evaluations raised a warning."
         return Section("warnings", "Read this first", [Paragraph(text, role="note")])
@@ -58,7 +59,7 @@ def _build_warnings(files: ComparisonFiles) -> Section:
     items = []
     for code, names in found.items():
         whose = "all models" if len(names) == everybody else join_words(names)
-        items.append((f"{code.replace('_', ' ').capitalize()} ({whose}).", explain_warning(code, files.words)))
+        items.append((f"{code.replace('_', ' ').capitalize()} ({whose}).", explained[code]))
     lead = "Warnings of the evaluations that are compared; their reports say more."
     title = f"Read this first: {len(items)} warning{'s' if len(items) > 1 else ''}"
     return Section("warnings", title, [Items(items, role="warnings")], lead=lead)

@@ -14,8 +14,9 @@ from monai.transforms import Transform
 
 from neurocontrast.config import Config, ImageDataSettings
 from neurocontrast.data import Cohort, read_cohort
-from neurocontrast.data.images import ImageDataset, split_image_path
-from neurocontrast.data.vectors import read_vectors
+from neurocontrast.data.metadata import read_vectors
+from neurocontrast.data.natural import ImageDataset
+from neurocontrast.data.store import split_image_path
 from neurocontrast.encoders import Encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import digest_of_file

@@ -14,8 +14,8 @@ from monai.transforms import Compose, Transform
 from neurocontrast.config import Config
 from neurocontrast.data.batches import Images
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.images.paths import is_image_path
 from neurocontrast.data.problems import shown
+from neurocontrast.data.store import is_image_path
 from neurocontrast.encoders import Encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.progress import Progress

@@ -35,8 +35,8 @@ from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.description import GIVEN, Description
 from neurocontrast.transforms.grids import Grid, preprocessed_grid
 from neurocontrast.transforms.images import spacing_of
+from neurocontrast.transforms.loading import read_scan_header
 from neurocontrast.transforms.preprocessing import Preprocessing
-from neurocontrast.transforms.reading import read_scan_header
 from neurocontrast.transforms.targets import build_transforms
 
 __all__ = ["VolumeIntake", "VolumeKind"]

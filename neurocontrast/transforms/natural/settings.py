@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from neurocontrast.settings import Settings
 from neurocontrast.transforms.description import Replaceable
-from neurocontrast.transforms.ranges import Probability, ordered
+from neurocontrast.transforms.operation import Pair, Probability, Span
 
 __all__ = [
     "ColourJitterSettings",
@@ -21,19 +21,6 @@ __all__ = [
     "ResizedCropSettings",
 ]
 
-_Area = Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False)]
-_Ratio = Annotated[float, Field(ge=0.1, le=10.0, allow_inf_nan=False)]
-_Strength = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
-_Turns = Annotated[float, Field(ge=0.0, le=0.5, allow_inf_nan=False)]
-_Sigma = Annotated[float, Field(gt=0.0, le=10.0, allow_inf_nan=False)]
-_Degrees = Annotated[float, Field(ge=0.0, le=180.0, allow_inf_nan=False)]
-_Shear = Annotated[float, Field(ge=0.0, le=45.0, allow_inf_nan=False)]
-_Shift = Annotated[float, Field(ge=0.0, le=0.5, allow_inf_nan=False)]
-_Zoom = Annotated[float, Field(ge=0.25, le=4.0, allow_inf_nan=False)]
-AreaRange = Annotated[tuple[_Area, _Area], AfterValidator(ordered)]
-RatioRange = Annotated[tuple[_Ratio, _Ratio], AfterValidator(ordered)]
-PositiveSigmaRange = Annotated[tuple[_Sigma, _Sigma], AfterValidator(ordered)]
-ZoomRange = Annotated[tuple[_Zoom, _Zoom], AfterValidator(ordered)]
 Outside = Literal["black", "edge"]
 
 
@@ -53,8 +40,8 @@ class ResizedCropSettings(Settings):
     """
 
     probability: Probability = 1.0
-    scale: AreaRange = (0.2, 1.0)
-    ratio: RatioRange = (0.75, 4.0 / 3.0)
+    scale: Annotated[Pair, Span(gt=0.0, le=1.0)] = (0.2, 1.0)
+    ratio: Annotated[Pair, Span(ge=0.1, le=10.0)] = (0.75, 4.0 / 3.0)
 
 
 class PadCropSettings(Settings):
@@ -92,10 +79,10 @@ class ImageAffineSettings(Settings):
     """
 
     probability: Probability = 1.0
-    degrees: _Degrees = 15.0
-    translate: _Shift = 0.1
-    scale: ZoomRange = (0.9, 1.1)
-    shear_degrees: _Shear = 0.0
+    degrees: float = Field(15.0, ge=0.0, le=180.0, allow_inf_nan=False)
+    translate: float = Field(0.1, ge=0.0, le=0.5, allow_inf_nan=False)
+    scale: Annotated[Pair, Span(ge=0.25, le=4.0)] = (0.9, 1.1)
+    shear_degrees: float = Field(0.0, ge=0.0, le=45.0, allow_inf_nan=False)
     outside: Outside = "edge"
 
 
@@ -125,10 +112,10 @@ class ColourJitterSettings(Settings):
     """
 
     probability: Probability = 0.8
-    brightness: _Strength = 0.4
-    contrast: _Strength = 0.4
-    saturation: _Strength = 0.4
-    hue: _Turns = 0.1
+    brightness: float = Field(0.4, ge=0.0, le=1.0, allow_inf_nan=False)
+    contrast: float = Field(0.4, ge=0.0, le=1.0, allow_inf_nan=False)
+    saturation: float = Field(0.4, ge=0.0, le=1.0, allow_inf_nan=False)
+    hue: float = Field(0.1, ge=0.0, le=0.5, allow_inf_nan=False)
 
 
 class GrayscaleSettings(Settings):
@@ -158,7 +145,7 @@ class ImageBlurSettings(Settings):
     """
 
     probability: Probability = 0.5
-    sigma_pixels: PositiveSigmaRange = (0.1, 2.0)
+    sigma_pixels: Annotated[Pair, Span(gt=0.0, le=10.0)] = (0.1, 2.0)
     radius_pixels: int | None = Field(None, ge=1, le=40)
 
 

@@ -44,8 +44,8 @@ def test_the_written_splits_are_the_same_splits_again(cohort, tmp_path, options)
         np.testing.assert_array_equal(a.test, b.test)
         np.testing.assert_array_equal(a.train, b.train)
     repeated = run_study(again)
-    assert repeated.summary["splits"] == "file"
-    assert repeated.summary["splits_digest"] == result.summary["splits_digest"]
+    assert repeated.evaluation.content()["splits"] == "file"
+    assert repeated.evaluation.content()["splits_digest"] == result.evaluation.content()["splits_digest"]
     pd.testing.assert_frame_equal(repeated.tables["predictions"], result.tables["predictions"])
     assert first.covariates == again.covariates
 

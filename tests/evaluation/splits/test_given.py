@@ -73,7 +73,7 @@ def test_a_splitter_without_routing_gets_what_its_signature_names(sessions):
 def test_repeats_are_recognised_by_scans_that_are_tested_again(cohort):
     study = study_of(cohort, RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0))
     assert [(split.repeat, split.fold) for split in study.splits] == [(r, f) for r in range(2) for f in range(3)]
-    summary = run_study(study).summary
+    summary = run_study(study).evaluation.content()
     assert (summary["n_folds"], summary["n_repeats"], summary["splits"]) == (3, 2, "custom")
     assert summary["splitter"] == "RepeatedStratifiedKFold(n_repeats=2, n_splits=3, random_state=0)"
 

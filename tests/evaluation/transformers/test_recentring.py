@@ -5,7 +5,12 @@ import pandas as pd
 import pytest
 
 from neurocontrast.evaluation import SiteRecentring
-from neurocontrast.evaluation.transformers.recentring import fit_site_shifts
+
+
+def fit_site_shifts(x, sites, subjects, covariates):
+    recentring = SiteRecentring("site", subject="subject")
+    recentring.estimate(x, np.asarray(sites), np.asarray(subjects).astype(str), covariates)
+    return recentring
 
 
 def test_few_people_are_hardly_taken_for_a_site():
@@ -13,9 +18,9 @@ def test_few_people_are_hardly_taken_for_a_site():
     x = generator.normal(size=(200, 50))
     shifts = fit_site_shifts(x, ["a"] * 100 + ["b"] * 100, np.arange(200), np.zeros((200, 0)))
     one = generator.normal(size=(1, 50))
-    moved = shifts.apply(one, ["new"], ["someone"], np.zeros((1, 0)))
+    moved = shifts.adjust(one, np.array(["new"]), np.array(["someone"]), np.zeros((1, 0)))
     assert np.abs(moved - one).mean() < 0.35 * np.abs(one).mean()  # nothing but the person: nothing of a site
-    far = shifts.apply(one + 10, ["new"], ["someone"], np.zeros((1, 0)))
+    far = shifts.adjust(one + 10, np.array(["new"]), np.array(["someone"]), np.zeros((1, 0)))
     assert np.abs(far).mean() < 1.0  # so far away that it must be the site
 
 
@@ -29,7 +34,7 @@ def test_a_subject_with_many_scans_counts_once():
     often = fit_site_shifts(
         x[repeated], np.array(sites)[repeated], np.array(subjects)[repeated], np.zeros((len(repeated), 0))
     )
-    np.testing.assert_allclose(once.shifts, often.shifts)
+    np.testing.assert_allclose(once.shifts_, often.shifts_)
 
 
 def test_a_new_site_is_moved_by_its_own_rows_and_keeps_what_age_explains():

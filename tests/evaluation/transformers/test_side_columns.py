@@ -134,4 +134,4 @@ def test_it_can_be_cloned_and_no_argument_is_changed(table):
     transformer = ComBat("site", preserve=preserve, passthrough=("sex",)).fit(table)
     assert preserve == ["age"]
     assert clone(transformer).get_params() == transformer.get_params()
-    assert not hasattr(clone(transformer), "effects_")
+    assert not hasattr(clone(transformer), "sites_")

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from neurocontrast.transforms import (
+from neurocontrast.transforms import ImageAugmentSettings
+from neurocontrast.transforms.natural.draws import draw_image_views
+from neurocontrast.transforms.natural.settings import (
     ColourJitterSettings,
     GrayscaleSettings,
     ImageAffineSettings,
-    ImageAugmentSettings,
     ImageBlurSettings,
     ImageFlipSettings,
     PadCropSettings,
     ResizedCropSettings,
 )
-from neurocontrast.transforms.natural.draws import draw_image_views
 
 EVERYTHING = ImageAugmentSettings(
     affine=ImageAffineSettings(probability=0.5, shear_degrees=10.0), blur=ImageBlurSettings()

@@ -8,10 +8,10 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from neurocontrast.transforms import (
+from neurocontrast.transforms import ImageAugmentSettings
+from neurocontrast.transforms.natural.settings import (
     ColourJitterSettings,
     ImageAffineSettings,
-    ImageAugmentSettings,
     ImageBlurSettings,
     PadCropSettings,
     ResizedCropSettings,

@@ -13,20 +13,18 @@ from PIL import Image
 pytest.importorskip("kornia")
 
 from neurocontrast.exceptions import DataError, MissingDependencyError
-from neurocontrast.transforms import (
+from neurocontrast.transforms import ImageAugmentSettings, RandImageViewd, TwoViews
+from neurocontrast.transforms.natural import views as image_views
+from neurocontrast.transforms.natural.draws import draw_image_views
+from neurocontrast.transforms.natural.settings import (
     ColourJitterSettings,
     GrayscaleSettings,
     ImageAffineSettings,
-    ImageAugmentSettings,
     ImageBlurSettings,
     ImageFlipSettings,
     PadCropSettings,
-    RandImageViewd,
     ResizedCropSettings,
-    TwoViews,
 )
-from neurocontrast.transforms.natural import views as image_views
-from neurocontrast.transforms.natural.draws import draw_image_views
 
 EVERYTHING = ImageAugmentSettings(
     affine=ImageAffineSettings(probability=0.5, shear_degrees=10.0),

@@ -1,0 +1,134 @@
+"""A table with one row a scan: ``participants.tsv`` with a column ``path``."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from neurocontrast.data.layouts import Listing
+from neurocontrast.data.problems import Problems, shown
+from neurocontrast.exceptions import DataError, suggestion
+
+__all__ = ["TableLayout", "read_text_table"]
+
+_NOT_TEXT = {
+    b"PK\x03\x04": "an Excel workbook or zip archive",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
+    b"\x1f\x8b": "compressed with gzip",
+    b"%PDF": "a PDF document",
+}
+
+_Row = tuple[int, list[str]]
+
+
+class TableLayout:
+    """Scans listed in a ``.tsv`` or ``.csv`` file, with paths from the folder of the table."""
+
+    def read(self, source: Path) -> Listing:
+        """Read the table as text."""
+        return read_text_table(source)
+
+
+def read_text_table(path: str | Path) -> Listing:
+    """Read a ``.tsv`` (tabs) or ``.csv`` (commas or semicolons) file as text.
+
+    A byte order mark, Windows line ends, blank lines and spaces around a cell are taken away.
+
+    Raises
+    ------
+    DataError
+        For a file that is absent, not text, empty, without rows, with a header that is repeated or unnamed, or with
+        rows of another number of cells; all such rows together.
+    """
+    source = Path(path).expanduser()
+    rows = [(line, cells) for line, cells in _split(source, _decode(source)) if any(cells)]
+    if not rows:
+        raise DataError(f"{source.name}: the table is empty; it needs a header line and one row for each scan.")
+    (header_line, header), *body = rows
+    _check_separator(source, header)
+    if not body:
+        raise DataError(f"{source.name}: the table has a header and no rows; it needs one row for each scan.")
+    # Spreadsheet programs leave trailing separators; a column without name and content is no column.
+    width = max((position for position, name in enumerate(header, start=1) if name), default=1)
+    header = header[:width]
+    body = [(line, cells if any(cells[width:]) else cells[:width]) for line, cells in body]
+    problems = Problems(source.name)
+    for position, name in enumerate(header, start=1):
+        if not name:
+            problems.add(f"column {position} has no name", line=header_line)
+        elif header.index(name) == position - 1 and header.count(name) > 1:
+            problems.add(f"the header names the column '{name}' {header.count(name)} times", line=header_line)
+    for line, cells in body:
+        if len(cells) != len(header):
+            problems.add(f"the row has {len(cells)} cells and the header {len(header)}", line=line, name=cells[0])
+    problems.raise_if_any()
+    columns = {name: [cells[position] for _, cells in body] for position, name in enumerate(header)}
+    return Listing(source, columns, [line for line, _ in body], source.parent)
+
+
+def _decode(source: Path) -> str:
+    try:
+        content = source.read_bytes()
+    except FileNotFoundError:
+        beside = [entry.name for entry in source.parent.iterdir()] if source.parent.is_dir() else []
+        raise DataError(f"{source}: there is no such file.{suggestion(source.name, beside)}") from None
+    except IsADirectoryError:
+        raise DataError(
+            f"{source}: this is a folder; give the table, for instance {source / 'participants.tsv'}"
+        ) from None
+    except OSError as error:
+        raise DataError(f"{source}: cannot be read ({error.strerror}).") from error
+    for start, kind in _NOT_TEXT.items():
+        if content.startswith(start):
+            raise DataError(f"{source.name}: this is {kind}, not a text table; save it as tab-separated text (.tsv).")
+    encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{source.name}: line {line} holds a byte that is not UTF-8 (0x{content[error.start]:02x}); "
+            "save the table as UTF-8."
+        ) from None
+    if "\x00" in text:
+        raise DataError(f"{source.name}: this is not a text table (it holds zero bytes).")
+    return text
+
+
+def _split(source: Path, text: str) -> list[_Row]:
+    if source.suffix.lower() != ".csv":
+        # Tabs cannot stand inside a BIDS cell, so a quotation mark never joins cells or lines;
+        # spreadsheet programs still wrap some cells in quotes, which are taken off.
+        lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        return [(n, [_unquoted(cell.strip()) for cell in line.split("\t")]) for n, line in enumerate(lines, start=1)]
+    first = text.lstrip().partition("\n")[0]
+    delimiter = ";" if ";" in first and "," not in first else ","
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
+    rows, begins = [], 1
+    try:
+        for cells in reader:
+            rows.append((begins, [cell.strip() for cell in cells]))
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"{source.name}: line {begins}: {error}; is a quotation mark left open?") from None
+    return rows
+
+
+def _unquoted(cell: str) -> str:
+    if len(cell) >= 2 and cell[0] == cell[-1] == '"':
+        return cell[1:-1].replace('""', '"').strip()
+    return cell
+
+
+def _check_separator(source: Path, header: list[str]) -> None:
+    if len(header) > 1:
+        return
+    if "\t" in header[0]:
+        raise DataError(f"{source.name}: the header looks separated by tabs; name the file .tsv")
+    for character, name in ((",", "commas"), (";", "semicolons")):
+        if character in header[0] and source.suffix.lower() != ".csv":
+            raise DataError(
+                f"{source.name}: the header {shown(header[0])} looks separated by {name}; "
+                f"separate by tabs, or name the file .csv"
+            )

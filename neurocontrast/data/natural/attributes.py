@@ -1,0 +1,106 @@
+"""Columns of a table, joined to the pictures of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.data.columns import is_missing, text_of
+from neurocontrast.data.layouts.table import read_text_table
+from neurocontrast.data.problems import N_SHOWN, Problems, shown
+from neurocontrast.exceptions import DataError, one_of, suggestion
+
+__all__ = ["join_attributes"]
+
+_RESERVED = ("participant_id", "subject_id", "session", "path", "split", "label", "file", "cluster")
+_FLAGS = {"true": "1", "false": "0"}
+
+
+def join_attributes(
+    files: Sequence[str], table: Path, *, key: str, taken: Sequence[str] = (), used_up: Sequence[str] = ()
+) -> dict[str, list[str]]:
+    """Return the attributes of every picture as cells of text, by column.
+
+    Parameters
+    ----------
+    files : sequence of str
+        Name of each picture in its source.
+    table : Path
+        ``.tsv``, ``.csv`` or ``.parquet``.
+    key : str
+        Column that holds those names: whole, or, where no whole name is found, the last part of each if these are
+        unique.
+    taken, used_up : sequence of str
+        Names of other columns of the result; columns that become the label or the split, and may have any name.
+
+    Returns
+    -------
+    dict of str to list of str
+        Cells of each column, "n/a" where missing; true and false as 1 and 0.
+
+    Raises
+    ------
+    DataError
+        For a table or key column that is absent, names that stand twice or are taken, pictures without a row; all
+        such pictures together.
+    """
+    cells = _cells(table)
+    if key not in cells:
+        raise DataError(
+            f"attributes_key: {table.name} has no column '{key}'.{suggestion(key, cells.columns)} "
+            f"It has: {one_of(list(cells.columns)[:30])}."
+        )
+    rows = _rows_of(files, cells.pop(key), table, key)
+    _check_names(cells, table, taken, used_up)
+    return {str(name): column.iloc[rows].tolist() for name, column in cells.items()}
+
+
+def _cells(table: Path) -> pd.DataFrame:
+    is_parquet = table.suffix.lower() == ".parquet"
+    frame = _read_parquet(table) if is_parquet else pd.DataFrame(read_text_table(table).columns)
+    return frame.map(lambda cell: "n/a" if is_missing(text_of(cell)) else _FLAGS.get(str(cell).lower(), text_of(cell)))
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    if not path.is_file():
+        raise DataError(f"attributes: there is no file {shown(path, 200)}.")
+    try:
+        frame = pd.read_parquet(path)
+    except Exception as error:
+        raise DataError(f"attributes: {path.name} cannot be read as a parquet table ({error}).") from None
+    if frame.empty:
+        raise DataError(f"attributes: {path.name} has no rows or no columns.")
+    return frame.rename(columns=str)
+
+
+def _rows_of(files: Sequence[str], cells: pd.Series, table: Path, key: str) -> npt.NDArray[np.int64]:
+    names = pd.Index(cells.str.replace("\\", "/").str.removeprefix("./"))
+    wanted = pd.Index(files)
+    last = wanted.str.rpartition("/").get_level_values(2)
+    if not names.isin(wanted).any() and last.is_unique:
+        names, wanted = names.str.rpartition("/").get_level_values(2), last
+    if not names.is_unique:
+        twice = names[names.duplicated()].unique()
+        raise DataError(f"attributes: {table.name} has more than one row for {one_of(twice[:N_SHOWN])}.")
+    rows = names.get_indexer(wanted)
+    if (rows < 0).all():
+        example = f"{shown(names[0])} in the table, {shown(files[0])} in the source"
+        raise DataError(f"attributes: no picture is named in column '{key}' of {table.name} ({example}).")
+    problems = Problems(table.name)
+    for position in np.flatnonzero(rows < 0).tolist():
+        problems.add("no row tells of this picture", name=shown(files[position]))
+    problems.raise_if_any()
+    return rows
+
+
+def _check_names(cells: pd.DataFrame, table: Path, taken: Sequence[str], used_up: Sequence[str]) -> None:
+    for name, column in cells.items():
+        if any(set(cell) & set("\t\r\n") for cell in (str(name), *column)):
+            raise DataError(f"attributes: {table.name}, column {shown(name)}, holds tabs or line ends; take them out.")
+        clash = str(name).lower() in _RESERVED or name in taken or str(name).startswith("cluster_")
+        if clash and name not in used_up:
+            raise DataError(f"attributes: {table.name} has a column '{name}', a name that is used here; rename it.")

@@ -1,0 +1,114 @@
+"""Doubts about the images of a cohort: copies across splits, empty images, an exchanged store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from neurocontrast.data.cohort import Cohort
+from neurocontrast.data.problems import Problems
+from neurocontrast.data.store import ImageStore, Located
+from neurocontrast.exceptions import one_of
+from neurocontrast.files import digest_of_file
+from neurocontrast.progress import SILENT, Progress
+
+__all__ = ["RECORD_NAME", "Repeated", "inspect_images", "repeated_images"]
+
+RECORD_NAME = "images.json"
+_N_NAMED = 5
+
+
+class Repeated(NamedTuple):
+    """Numbers of images that equal an earlier one, and of those in another split, with two such names."""
+
+    n_images: int
+    n_across: int
+    example: tuple[str, str]
+
+    def sentence(self) -> str:
+        """Say what copies mean for an evaluation."""
+        first, second = self.example
+        return (
+            f"{self.n_across:,} images of validation or test are the same, byte by byte, as one of another split "
+            f"(for instance {second} and {first}): figures on them flatter a little."
+        )
+
+
+def repeated_images(images: Iterable[npt.NDArray[np.uint8]], names: Sequence[str], splits: Sequence[str]) -> Repeated:
+    """Count images that are there more than once."""
+    first: dict[bytes, int] = {}
+    n_images, across = 0, []
+    for row, image in enumerate(images):
+        digest = hashlib.blake2b(image.tobytes(), digest_size=16).digest()
+        before = first.setdefault(digest, row)
+        n_images += before != row
+        if splits[before] != splits[row]:
+            across.append((names[before], names[row]))
+    return Repeated(n_images, len(across), across[0] if across else ("", ""))
+
+
+def inspect_images(cohort: Cohort, problems: Problems, *, deep: bool, progress: Progress = SILENT) -> tuple[str, ...]:
+    """Return doubts about the images of a cohort, and add what is wrong to `problems`.
+
+    `deep` reads every pixel: for copies, images of one colour, and stores that are not those of their record.
+    """
+    n_before, names = len(problems.found), cohort.names()
+    located = Located.of([str(path) for path in cohort.table["path"]], names, problems)
+    doubts = _doubts_of_table(cohort)
+    if not deep or len(problems.found) > n_before:
+        return tuple(doubts)
+    for store in located.stores:
+        _check_record(store, problems)
+    splits = cohort.table["split"].astype(str).tolist() if "split" in cohort.table else [""] * len(cohort)
+    flat: list[str] = []
+
+    def images() -> Iterator[npt.NDArray[np.uint8]]:
+        for name, store, index in zip(names, located.store_of, located.index_of, strict=True):
+            image = located.stores[store].array[index]
+            if (image == image[:, :1, :1]).all():
+                flat.append(name)
+            yield image
+            task.advance()
+
+    with progress.task("Reading images", len(cohort), "image") as task:
+        repeated = repeated_images(images(), names, splits)
+    if flat:
+        doubts.append(f"{len(flat)} images are of one colour throughout ({one_of(flat[:_N_NAMED])})")
+    if repeated.n_across:
+        doubts.append(repeated.sentence())
+    elif repeated.n_images:
+        doubts.append(f"{repeated.n_images:,} images are the same, byte by byte, as another of their split")
+    return tuple(doubts)
+
+
+def _doubts_of_table(cohort: Cohort) -> list[str]:
+    doubts = list(cohort.warnings)
+    table = cohort.table
+    for column in ("label", "split"):
+        if column in table and (n_missing := int(table[column].isna().sum())):
+            doubts.append(f"column '{column}' is missing in {n_missing:,} of {len(table):,} images")
+    if "label" in table and "split" in table:
+        by_split = {str(split): set(part["label"].dropna()) for split, part in table.groupby("split")}
+        unseen = sorted(set().union(*by_split.values()) - by_split.get("train", set()))
+        if unseen and "train" in by_split:
+            doubts.append(f"classes without a training image: {one_of([str(label) for label in unseen[:10]])}")
+    return doubts
+
+
+def _check_record(store: ImageStore, problems: Problems) -> None:
+    record = Path(store.path).parent / RECORD_NAME
+    try:
+        written = json.loads(record.read_text(encoding="utf-8")).get("images_sha256")
+    except (OSError, ValueError, AttributeError):
+        return
+    if written is not None and written != digest_of_file(store.path):
+        problems.add(
+            f"{store.path.name} is not the file that {RECORD_NAME} beside it tells of: it was changed or damaged; "
+            "make it again with 'neurocontrast images'"
+        )

@@ -1,0 +1,221 @@
+"""A listing of text becomes a table of values: identity, image paths and every other column."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from neurocontrast.data.columns import RULES, Refusal, is_missing, is_numeric, number_of
+from neurocontrast.data.layouts import Listing
+from neurocontrast.data.problems import N_SHOWN, Problems, shown
+from neurocontrast.data.store import Located, is_image_path
+from neurocontrast.exceptions import DataError, one_of, suggestion
+
+__all__ = ["IMAGE_ENDINGS", "convert"]
+
+IMAGE_ENDINGS = (".nii.gz", ".nii", ".npy")
+_IDENTITY = ("participant_id", "subject_id", "session", "path")
+_OTHER_NAMES = {"gender": "sex", "center": "site", "centre": "site", "session_id": "session", "dx": "diagnosis"}
+_RESERVED = re.compile(r"feature_[0-9]+")
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_TEXT = pd.Series(["text"]).dtype
+"""Text dtype of the installed pandas: `str` from version 3 on, object before; both hold missing values as NaN."""
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The text of each column with, for messages, line and participant of each row."""
+
+    cells: dict[str, list[str]]
+    lines: Sequence[int]
+    problems: Problems
+
+    def add(self, position: int, text: str, column: str) -> None:
+        name = self.cells["participant_id"][position]
+        self.problems.add(text, column=column, line=self.lines[position], name=name)
+
+    def missing(self, column: str, rule: str) -> list[bool]:
+        """Return which cells are missing; each of them is a problem."""
+        missing = [is_missing(cell) for cell in self.cells[column]]
+        for position in np.flatnonzero(missing).tolist():
+            self.add(position, f"found {shown(self.cells[column][position])}; {rule}", column)
+        return missing
+
+
+def convert(
+    listing: Listing, *, root: Path, images_pattern: str | None, check_images: bool, problems: Problems
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return the table that `Cohort` describes, and warnings; bad cells become problems.
+
+    Raises
+    ------
+    DataError
+        Where the columns that name a row or its image are absent.
+    """
+    rows = _Rows(_with_known_names(listing), listing.lines, problems)
+    _check_columns(listing.source.name, rows.cells, images_pattern)
+    values: dict[str, object] = _identity(rows)
+    values["path"] = _paths(rows, root, images_pattern, check=check_images)
+    for column, cells in rows.cells.items():
+        if column not in _IDENTITY:
+            values[column] = _column(rows, column, cells)
+    return pd.DataFrame(values), _warnings(rows.cells)
+
+
+def _with_known_names(listing: Listing) -> dict[str, list[str]]:
+    """Return the columns, those with a fixed meaning in lower case however the file writes them."""
+    renamed: dict[str, list[str]] = {}
+    for column, cells in listing.columns.items():
+        known = column.lower() if column.lower() in (*_IDENTITY, *RULES) else column
+        if known in renamed:
+            raise DataError(f"{listing.source.name}: the header names the column '{known}' twice, in different cases.")
+        renamed[known] = cells
+    return renamed
+
+
+def _check_columns(source: str, cells: dict[str, list[str]], images_pattern: str | None) -> None:
+    for column in cells:
+        if _RESERVED.fullmatch(column):
+            raise DataError(f"{source}: the column name '{column}' is kept for embeddings; rename the column.")
+    has = f"It has: {one_of(list(cells)[:30])}."
+    if "participant_id" not in cells:
+        raise DataError(f"{source}: column 'participant_id' is needed.{suggestion('participant_id', cells)} {has}")
+    if "path" not in cells and images_pattern is None:
+        raise DataError(
+            f"{source}: column 'path' is needed, or a pattern of the image paths such as "
+            f"'{{participant_id}}/anat/{{participant_id}}_T1w.nii.gz'.{suggestion('path', cells)} {has}"
+        )
+    if "path" in cells and images_pattern is not None:
+        raise DataError(f"{source}: images are named by the column 'path' and by a pattern; give one of the two.")
+
+
+def _identity(rows: _Rows) -> dict[str, object]:
+    cells = rows.cells
+    nameless = rows.missing("participant_id", "every row needs an identifier")
+    participants = pd.Series(cells["participant_id"])
+    subjects = participants
+    if "subject_id" in cells:
+        subjects = pd.Series(cells["subject_id"])
+        rows.missing("subject_id", "every row needs one, or leave the column out where it is the participant_id")
+    sessions = pd.Series(["" if is_missing(cell) else cell for cell in cells.get("session", [""] * len(participants))])
+    lines = pd.Series(rows.lines)
+    before = lines.groupby([participants, sessions]).transform("first")
+    for position in np.flatnonzero((before != lines) & ~np.array(nameless)).tolist():
+        session = sessions[position]
+        what = f"session {shown(session)} of this participant" if session else "this participant"
+        rows.add(position, f"{what} is on line {before[position]} already", "participant_id")
+        if "session" not in cells:
+            rows.problems.hint("Several scans of one participant need a column 'session'.")
+    above = subjects.groupby(participants).transform("first")
+    for position in np.flatnonzero(above != subjects).tolist():
+        rows.add(position, f"found {shown(subjects[position])}, but {shown(above[position])} above", "subject_id")
+    return {"participant_id": participants.tolist(), "subject_id": subjects.tolist(), "session": sessions.tolist()}
+
+
+def _paths(rows: _Rows, root: Path, images_pattern: str | None, *, check: bool) -> list[str]:
+    patterns = rows.cells.get("path") or [str(images_pattern)] * len(rows.lines)
+    missing = rows.missing("path", "every scan needs an image") if "path" in rows.cells else [False] * len(patterns)
+    paths: list[str] = []
+    for position, pattern in enumerate(patterns):
+        filled = _filled(rows, position, pattern) if "{" in pattern else pattern
+        paths.append(os.path.normpath(os.path.join(root, os.path.expanduser(filled))))  # noqa: PTH111, PTH118
+    if check:
+        _check_files(rows, paths, missing)
+    first: dict[str, int] = {}
+    for position, path in enumerate(paths):
+        before = first.setdefault(path, position)
+        if before != position:
+            rows.add(position, f"{shown(path, 200)} is the image of line {rows.lines[before]} already", "path")
+    return paths
+
+
+def _filled(rows: _Rows, position: int, pattern: str) -> str:
+    def cell_of(match: re.Match[str]) -> str:
+        column = match.group(1)
+        if column not in rows.cells or column == "path":
+            known = [name for name in rows.cells if name != "path"]
+            raise DataError(
+                f"the image path {shown(pattern)} names a column '{column}' that the table does not have."
+                f"{suggestion(column, known)} It has: {one_of(known[:30])}."
+            )
+        cell = rows.cells[column][position]
+        if is_missing(cell):
+            rows.add(position, f"found {shown(cell)}; the image path {shown(pattern)} needs it", column)
+        return cell
+
+    return _PLACEHOLDER.sub(cell_of, pattern)
+
+
+def _check_files(rows: _Rows, paths: Sequence[str], missing: Sequence[bool]) -> None:
+    n_absent, located = 0, Located()
+    for position in np.flatnonzero(~np.array(missing)).tolist():
+        path = paths[position]
+        if is_image_path(path):
+            problem = located.add(path)
+            if problem:
+                rows.add(position, problem, "path")
+        elif not path.lower().endswith(IMAGE_ENDINGS):
+            folder = " (a folder: convert DICOM with dcm2niix)" if os.path.isdir(path) else ""  # noqa: PTH112
+            rows.add(position, f"found {shown(path, 200)}{folder}; an image ends in {', '.join(IMAGE_ENDINGS)}", "path")
+        elif not os.path.isfile(path):  # noqa: PTH113  a plain call: there can be 100,000 of them
+            n_absent += 1
+            near = _near_file(path) if n_absent <= N_SHOWN else ""
+            rows.add(position, f"there is no image {shown(path, 200)}.{near}", "path")
+            if ":/" in path:
+                rows.problems.hint("Images are read from a disk, never downloaded; give the path of a file.")
+            if "\\" in path:
+                rows.problems.hint("Write image paths with '/', not with '\\'.")
+    if n_absent == len(paths):
+        rows.problems.hint("None of the images is there: is images_root the folder the paths start from?")
+
+
+def _near_file(path: str) -> str:
+    other = Path(path[:-3] if path.endswith(".gz") else path + ".gz")
+    return f" Did you mean '{other.name}'?" if other.is_file() else ""
+
+
+def _column(rows: _Rows, column: str, cells: list[str]) -> object:
+    """Return a column of values; missing and refused cells are NaN, and refused ones become problems."""
+    rule = RULES.get(column)
+    if rule is None and is_numeric(cells):
+        return [float("nan") if is_missing(cell) else number_of(cell) for cell in cells]
+    convert_cell = rule or str
+    value_of = {cell: float("nan") if is_missing(cell) else convert_cell(cell) for cell in set(cells)}
+    values: list[object] = [value_of[cell] for cell in cells]
+    for position, value in enumerate(values):
+        if isinstance(value, Refusal):
+            rows.add(position, f"found {shown(cells[position])}; {value.rule}", column)
+            if value.hint:
+                rows.problems.hint(value.hint)
+            values[position] = float("nan")
+    return pd.Series(values, dtype="float64" if column == "age" else _TEXT)
+
+
+def _warnings(cells: dict[str, list[str]]) -> list[str]:
+    warnings = []
+    for column, meant in _OTHER_NAMES.items():
+        if meant not in cells and column in {name.lower() for name in cells}:
+            warnings.append(f"column '{column}' is kept as it is; rename it '{meant}' if that is what it holds")
+    n_top_coded = sum(cell.endswith("+") for cell in cells.get("age", ()))
+    if n_top_coded:
+        warnings.append(f"column 'age': {n_top_coded} ages such as '89+' are read as their number")
+    are_numbers = {number_of(cell) is not None for cell in cells.get("sex", ()) if not is_missing(cell)}
+    if len(are_numbers) == 2:
+        warnings.append("column 'sex' mixes numbers and letters; 1 is read as male and 2 as female")
+    for column in ("site", "diagnosis"):
+        spellings: dict[str, set[str]] = {}
+        for cell in set(cells.get(column, ())):
+            if not is_missing(cell):
+                spellings.setdefault(re.sub(r"[\s_-]+", "", cell.lower()), set()).add(cell)
+        warnings += [
+            f"column '{column}': {one_of(sorted(alike))} count as different values"
+            for alike in spellings.values()
+            if len(alike) > 1
+        ]
+    return warnings

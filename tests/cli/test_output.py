@@ -1,0 +1,88 @@
+"""What long work shows."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from neurocontrast.cli import output as module
+
+
+def _console(*, terminal):
+    return Console(file=io.StringIO(), force_terminal=terminal, width=160, highlight=False)
+
+
+def test_plain_lines_say_where_the_work_is(monkeypatch):
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN_LINES", 0.0)
+    console = _console(terminal=False)
+    with module._Lines(console).task("epoch 1", 4, "batches") as task:
+        for _ in range(4):
+            task.advance(loss=0.123456)
+    lines = console.file.getvalue().splitlines()
+    assert lines[0].startswith("epoch 1: 1/4 batches")
+    assert "left" in lines[0]
+    assert "loss 0.1235" in lines[0]
+    assert lines[-1].startswith("epoch 1: 4/4 batches")
+    assert len(lines) == 4
+
+
+def test_plain_lines_stay_few_when_the_work_is_quick():
+    console = _console(terminal=False)
+    with module._Lines(console).task("scans", 1000, "scans") as task:
+        for _ in range(1000):
+            task.advance()
+    assert len(console.file.getvalue().splitlines()) == 1
+
+
+@pytest.mark.parametrize("total", [3, None])
+def test_a_terminal_gets_a_bar_with_figures(total):
+    console = _console(terminal=True)
+    with module._Bars(console).task("scans", total, "scans") as task:
+        task.advance(2, site="london [a]")
+    shown = console.file.getvalue()
+    assert "scans" in shown
+    assert "site london [a]" in shown
+
+
+def test_warnings_are_marked_and_quiet_shows_nothing(capsys):
+    module.console_progress().warning("few patients")
+    assert capsys.readouterr().err.strip() == "warning: few patients"
+    module.console_progress(quiet=True).warning("few patients")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_narrow_terminal_still_shows_every_figure():
+    console = Console(file=io.StringIO(), force_terminal=True, width=60, highlight=False)
+    figures = {f"term number {number}": float(number) for number in range(8)}
+    with module._Bars(console).task("Pretraining", 4, "volumes") as task:
+        task.advance(2, **figures)
+    shown = " ".join(re.sub(r"\x1b\[[0-9;?]*\w", " ", console.file.getvalue()).split())
+    assert all(f"number {number} {number}" in shown for number in range(8))
+    assert "left" in shown
+
+
+def test_a_task_within_a_task_shares_its_display():
+    console = _console(terminal=True)
+    bars = module._Bars(console)
+    with bars.task("outer", 2, "folds") as outer:
+        with bars.task("inner", 3, "fits") as inner:
+            inner.advance(3)
+        outer.advance(2)
+    shown = console.file.getvalue()
+    assert "outer" in shown
+    assert "inner" in shown
+    assert "2/2" in shown
+
+
+def test_speed_and_time_left_survive_steps_longer_than_half_a_minute():
+    now = iter(range(0, 10_000, 45))
+    console = Console(
+        file=io.StringIO(), force_terminal=True, width=120, highlight=False, get_time=lambda: float(next(now))
+    )
+    with module._Bars(console).task("Pretraining", 100, "volumes") as task:
+        for _ in range(5):
+            task.advance(4)
+    last = [line for line in console.file.getvalue().splitlines() if "Pretraining" in line][-1]
+    assert "volumes/s" in last
+    assert "-:--:--" not in last

@@ -1,0 +1,210 @@
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from neurocontrast.data.natural.attributes import join_attributes
+from neurocontrast.data.natural.background import draw_backgrounds, paint
+from neurocontrast.data.natural.clusters import cluster
+from neurocontrast.data.natural.splitting import divide, stratified_order
+from neurocontrast.exceptions import DataError
+
+NAMES = [f"x-{n:05d}" for n in range(1000)]
+LABELS = [("rare", "common", "half")[min(n % 10, 2)] if n % 10 < 2 else "half" for n in range(1000)]
+ALL = {"train": None, "validation": None, "test": None}
+
+
+def parts(splits=None, *, seed=0, validation=0.2, test=0.2, **counts):
+    return divide(
+        NAMES,
+        LABELS,
+        splits,
+        seed=seed,
+        fractions={"validation": validation, "test": test},
+        counts=ALL | {name.removeprefix("n_"): n for name, n in counts.items()},
+    )
+
+
+# Splits
+
+
+def test_fractions_are_met_in_each_class():
+    counted = Counter(zip(parts(), LABELS, strict=True))
+    for label, n in Counter(LABELS).items():
+        assert counted["test", label] == 0.2 * n
+        assert counted["validation", label] == 0.16 * n
+        assert counted["train", label] == 0.64 * n
+
+
+def test_the_splits_of_the_source_are_kept():
+    official = ["train"] * 800 + ["test"] * 200
+    found = parts(official)
+    assert found[800:] == ["test"] * 200
+    assert Counter(found[:800]) == {"train": 640, "validation": 160}
+    official[0] = "validation"
+    assert Counter(parts(official)) == {"train": 799, "validation": 1, "test": 200}
+
+
+def test_every_beginning_is_stratified_and_part_of_every_longer_one():
+    order = stratified_order(NAMES, LABELS, seed=3)
+    assert sorted(order) == list(range(1000))
+    for n in (10, 50, 333):
+        counts = Counter(LABELS[row] for row in order[:n])
+        for label, whole in Counter(LABELS).items():
+            assert abs(counts[label] - n * whole / 1000) <= 1
+    small, large = (
+        {name for name, part in zip(NAMES, parts(n_train=n), strict=True) if part == "train"} for n in (64, 200)
+    )
+    assert len(small) == 64
+    assert small < large
+
+
+def test_a_split_depends_on_the_seed_and_the_names_alone():
+    assert parts(seed=1) == parts(seed=1) != parts(seed=2)
+    order = stratified_order(NAMES, LABELS, seed=0)
+    turned = stratified_order(NAMES[::-1], LABELS[::-1], seed=0)
+    assert [NAMES[row] for row in order] == [NAMES[::-1][row] for row in turned]
+
+
+def test_the_split_of_known_names_stays_what_it_is():
+    # A split that changed with a version would let test images into training.
+    assert stratified_order([f"x-{n}" for n in range(6)], ["a"] * 6, seed=0).tolist() == [5, 2, 0, 3, 1, 4]
+
+
+def test_more_images_than_there_are_cannot_be_kept():
+    with pytest.raises(DataError, match=r"n_validation: 161 images .* has 160\. Raise images\.validation_fraction"):
+        parts(n_validation=161)
+    with pytest.raises(DataError, match="no image is left for training"):
+        parts(["test"] * 1000)
+    assert "validation" not in parts(validation=0)
+
+
+# Backgrounds
+
+
+def test_a_background_is_laid_behind_as_the_authors_do():
+    grey = np.random.default_rng(0).integers(0, 256, (8, 8), dtype=np.uint8)
+    colour = np.array([31, 119, 180], np.uint8)
+    painted = paint(np.stack([grey] * 3), colour)
+    for channel in range(3):
+        expected = (255 - grey.astype(float)) / 255 * colour[channel]
+        np.testing.assert_allclose(painted[channel], np.floor(expected + 1e-9), atol=0)
+    black = np.zeros((3, 4, 4), np.uint8)
+    assert (paint(black, colour) == colour[:, None, None]).all()
+
+
+def test_a_picture_with_colours_has_no_background():
+    with pytest.raises(DataError, match="this one has colours"):
+        paint(np.random.default_rng(0).integers(0, 256, (3, 4, 4), dtype=np.uint8), np.zeros(3, np.uint8))
+
+
+def test_the_colour_of_an_image_depends_on_no_other():
+    whole = draw_backgrounds(NAMES, sd=40, seed=0)
+    np.testing.assert_array_equal(draw_backgrounds(NAMES[700:], sd=40, seed=0), whole[700:])
+    assert (draw_backgrounds(NAMES, sd=40, seed=1) != whole).any(axis=1).mean() > 0.95
+
+
+def test_the_colours_of_known_names_stay_what_they_are():
+    random = draw_backgrounds(["x-0", "x-1"], sd=40, seed=0)
+    assert random.tolist() == [[126, 68, 160], [203, 127, 35]]
+
+
+def test_colours_scatter_around_ten():
+    exact = draw_backgrounds(NAMES, sd=0, seed=0)
+    palette, counts = np.unique(exact, axis=0, return_counts=True)
+    assert len(palette) == 10
+    assert counts.min() > 60
+    assert [31, 119, 180] in palette.tolist()
+    noisy = draw_backgrounds(NAMES, sd=40, seed=0).astype(float)
+    inner = (exact > 110) & (exact < 150)
+    assert 35 < (noisy - exact)[inner].std() < 45
+    assert abs((noisy - exact)[inner].mean()) < 4
+
+
+# Clusters
+
+
+def test_clusters_are_found_and_numbered_as_they_come():
+    centres = np.array([[9.0, 0], [0, 0], [0, 9]])
+    truth = np.array([2, 2, 0, 1, 0, 1, 2, 1, 0, 0, 1, 2])
+    values = centres[truth] + np.random.default_rng(0).normal(0, 0.1, (12, 2))
+    training = np.arange(12) < 9
+    found = cluster(values, training, n_clusters=3, seed=0)
+    names = {2: "c0", 0: "c1", 1: "c2"}
+    assert found == [names[code] for code in truth]
+
+
+def test_clusters_are_fitted_on_training_images_alone():
+    values = np.array([[0.0], [0.1], [5.0], [5.1], [100.0]])
+    training = np.array([True, True, True, True, False])
+    assert cluster(values, training, n_clusters=2, seed=0) == ["c0", "c0", "c1", "c1", "c1"]
+
+
+def test_clusters_that_cannot_be_are_refused():
+    with pytest.raises(DataError, match=r"3 clusters need as many different values\. Found 2"):
+        cluster(np.array([[0.0], [0.0], [1.0]]), np.ones(3, bool), n_clusters=3, seed=0)
+    with pytest.raises(DataError, match="1 images miss a value"):
+        cluster(np.array([[0.0], [np.nan]]), np.ones(2, bool), n_clusters=2, seed=0)
+
+
+# Attributes
+
+FILES = ["cat/1.png", "cat/2.png", "dog/3.png"]
+
+
+@pytest.fixture
+def attributes(tmp_path):
+    def write(text, name="attributes.tsv"):
+        (tmp_path / name).write_text(text.replace(" ", "\t"))
+        return tmp_path / name
+
+    return write
+
+
+def test_attributes_are_joined_by_file_in_any_order(attributes):
+    table = attributes(
+        "file red wings\n./dog/3.png true n/a\ncat/1.png FALSE 2\nextra.png true 3\ncat/2.png true 0.5\n"
+    )
+    assert join_attributes(FILES, table, key="file") == {"red": ["0", "1", "1"], "wings": ["2", "0.5", "n/a"]}
+
+
+def test_attributes_are_joined_by_the_last_part_of_the_names(attributes):
+    by_name = attributes("name a\n3.png z\n1.png x\n2.png y\n")
+    assert join_attributes(FILES, by_name, key="name") == {"a": ["x", "y", "z"]}
+
+
+def test_attributes_come_from_parquet_with_flags_as_numbers(tmp_path):
+    frame = pd.DataFrame({"file": FILES, "flag": [True, False, True], "x": [0.5, None, 2.0]})
+    frame.to_parquet(tmp_path / "a.parquet")
+    columns = join_attributes(FILES, tmp_path / "a.parquet", key="file")
+    assert columns == {"flag": ["1", "0", "1"], "x": ["0.5", "n/a", "2"]}
+
+
+def test_pictures_without_a_row_are_all_told(attributes):
+    table = attributes("file a\ncat/2.png y\n")
+    with pytest.raises(DataError) as found:
+        join_attributes(FILES, table, key="file")
+    assert "2 problems" in str(found.value)
+    assert "'cat/1.png': no row" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "told"),
+    [
+        ("file a\ncat/1.png x\ncat/1.png y\n", "file", "more than one row for 'cat/1.png'"),
+        ("file a\ncat/1.png x\n", "fil", "no column 'fil'. Did you mean 'file'"),
+        ("file a\nbird/9.png x\n", "file", "no picture is named in column 'file'"),
+        ("file Label\ncat/1.png x\ncat/2.png x\ndog/3.png x\n", "file", "a name that is used here"),
+        ("file background_red\ncat/1.png x\ncat/2.png x\ndog/3.png x\n", "file", "a name that is used here"),
+    ],
+)
+def test_attributes_that_do_not_fit_are_refused(attributes, text, key, told):
+    with pytest.raises(DataError, match=told):
+        join_attributes(FILES, attributes(text), key=key, taken=["background_red"])
+
+
+def test_attributes_that_would_break_the_table_are_refused(tmp_path):
+    pd.DataFrame({"file": FILES, "note": ["a", "b\tc", "d"]}).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"column 'note', holds tabs or line ends"):
+        join_attributes(FILES, tmp_path / "a.parquet", key="file")

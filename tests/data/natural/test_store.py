@@ -1,0 +1,94 @@
+import pickle
+
+import numpy as np
+import pytest
+
+from neurocontrast.data.problems import Problems
+from neurocontrast.data.store import ImageStore, Located, is_image_path, split_image_path, statistics_of, write_store
+from neurocontrast.exceptions import DataError
+
+
+@pytest.fixture
+def pixels():
+    return np.random.default_rng(0).integers(0, 256, (6, 3, 5, 7), dtype=np.uint8)
+
+
+@pytest.fixture
+def store(tmp_path, pixels):
+    return write_store(tmp_path, iter(pixels), n_images=6, shape=(3, 5, 7))
+
+
+def test_a_path_names_a_store_and_an_index():
+    assert split_image_path("/a b/images.npy#17")[1] == 17
+    assert str(split_image_path("/a b/x#1.npy#2")[0]) == "/a b/x#1.npy"
+    assert not any(map(is_image_path, ["images.npy", "images.npy#", "images.npy#-1", "a.nii.gz#3", "images.npy#1x"]))
+    with pytest.raises(DataError, match=r"images\.npy#17"):
+        split_image_path("images.npy")
+
+
+def test_what_was_written_is_read(store, pixels):
+    assert (store.shape, len(store.array)) == ((3, 5, 7), 6)
+    np.testing.assert_array_equal(np.load(store.path, allow_pickle=False), pixels)
+
+
+def test_another_process_maps_the_file_and_copies_no_pixels(store):
+    content = pickle.dumps(store)
+    assert len(content) < 500
+    np.testing.assert_array_equal(pickle.loads(content).array, store.array)
+
+
+def test_an_index_beyond_is_refused(store):
+    problems = Problems("table")
+    Located.of([f"{store.path}#6", f"{store.path}#5"], ["a", "b"], problems)
+    assert "there is no image 6" in problems.to_text()
+    assert "which holds 6, counted from 0" in problems.to_text()
+
+
+def test_statistics_are_those_of_numpy(store, pixels):
+    mean, std = statistics_of(store.histogram([5, 0, 3]))
+    values = pixels[[0, 3, 5]] / 255
+    np.testing.assert_allclose(mean, values.mean(axis=(0, 2, 3)), rtol=1e-13)
+    np.testing.assert_allclose(std, values.std(axis=(0, 2, 3)), rtol=1e-12)
+
+
+def test_statistics_are_exact_where_sums_are_huge():
+    counts = np.zeros((3, 256), np.int64)
+    counts[:, 254], counts[:, 255] = 10**15, 10**15
+    mean, std = statistics_of(counts)
+    np.testing.assert_allclose(mean, 254.5 / 255, rtol=1e-15)
+    np.testing.assert_allclose(std, 0.5 / 255, rtol=1e-9)
+    with pytest.raises(DataError, match="at least one"):
+        statistics_of(np.zeros((3, 256), np.int64))
+
+
+@pytest.mark.parametrize("n_images", [5, 7])
+def test_too_many_or_too_few_images_leave_no_file(tmp_path, pixels, n_images):
+    with pytest.raises(DataError, match=f"{n_images} images were announced and 6"):
+        write_store(tmp_path, iter(pixels), n_images=n_images, shape=(3, 5, 7))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_image_of_another_shape_or_type_is_refused(tmp_path, pixels):
+    with pytest.raises(DataError, match=r"Image 0 is uint8 \(3, 5, 7\)"):
+        write_store(tmp_path, iter(pixels), n_images=6, shape=(3, 5, 5))
+    with pytest.raises(DataError, match="float64"):
+        write_store(tmp_path, iter(pixels / 2), n_images=6, shape=(3, 5, 7))
+
+
+def test_damaged_and_foreign_files_are_refused(tmp_path, store):
+    cut = tmp_path / "cut.npy"
+    cut.write_bytes(store.path.read_bytes()[:-100])
+    grey, pickled, text = (tmp_path / f"{name}.npy" for name in ("grey", "pickled", "text"))
+    np.save(grey, np.zeros((4, 1, 5, 7), np.uint8))
+    np.save(pickled, np.array([{}], dtype=object), allow_pickle=True)
+    text.write_text("no array")
+    np.save(tmp_path / "fortran.npy", np.asfortranarray(store.array))
+    for path in (cut, pickled, text):
+        with pytest.raises(DataError, match="cannot be read as a store"):
+            ImageStore.open(path)
+    with pytest.raises(DataError, match=r"shape \(n, 3, H, W\)"):
+        ImageStore.open(grey)
+    with pytest.raises(DataError, match="C order"):
+        ImageStore.open(tmp_path / "fortran.npy")
+    with pytest.raises(DataError, match="no image store"):
+        ImageStore.open(tmp_path / "absent.npy")

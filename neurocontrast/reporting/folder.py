@@ -1,5 +1,6 @@
 """Reading of an evaluation folder: every file checked, every fault named at once."""
 
+# ruff: noqa: RUF009 - the tables are declared by a call that returns a dataclass field
 from __future__ import annotations
 
 import json

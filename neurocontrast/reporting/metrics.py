@@ -11,12 +11,15 @@ from neurocontrast.reporting.words import IMAGES, SCANS, Words
 
 __all__ = [
     "DASH",
+    "SHARES",
     "Metric",
     "chance_level",
     "choose_headline",
     "describe_metric",
     "interval_text",
     "leading_metrics",
+    "metric_range",
+    "metric_text",
     "number_text",
     "point_estimate",
 ]
@@ -25,26 +28,15 @@ DASH = "–"
 """How an absent value is shown; a reason stands beside it."""
 
 
+SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "sensitivity", "specificity"})
+"""Metrics that are written in per cent for images, as the field does."""
+
+
 @dataclass(frozen=True)
 class Metric:
-    """One metric as a reader meets it.
+    """One metric as a reader meets it; `chance`, `limits` and `ideal` are None where they depend or do not exist.
 
-    Attributes
-    ----------
-    key : str
-        Name in ``evaluation.json`` and in the tables.
-    label, short : str
-        Name in full, and for column headers and axes.
-    meaning : str
-        One plain sentence; ``{items}`` in it is what was evaluated.
-    higher_is_better : bool
-        Direction; False for errors and losses.
-    chance : float or None
-        Value without any information; None where it depends on the cohort.
-    limits : tuple
-        Smallest and largest possible value; None where unbounded.
-    ideal : float or None
-        Best value of a metric of which neither more nor less is better; None for all others.
+    `ideal` is the best value of a metric of which neither more nor less is better.
     """
 
     key: str
@@ -63,147 +55,85 @@ class Metric:
 
 
 _RATIO = (0.0, 1.0)
+_ERROR: Any = {"higher_is_better": False, "limits": (0.0, None)}
 _KNOWN = (
     Metric(
-        "auc",
-        "Area under the ROC curve",
-        "AUC",
+        "auc", "Area under the ROC curve", "AUC",
         "Over pairs of {items} of different classes, how often the right one gets the higher score; 0.5 is chance, 1 "
-        "is perfect. With several classes, the mean over classes.",
-        chance=0.5,
-        limits=_RATIO,
+        "is perfect. With several classes, the mean over classes.", chance=0.5, limits=_RATIO,
     ),
     Metric(
-        "balanced_accuracy",
-        "Balanced accuracy",
-        "Bal. acc.",
-        "Share of {items} classified rightly, each class counting the same whatever its size.",
-        limits=_RATIO,
+        "balanced_accuracy", "Balanced accuracy", "Bal. acc.",
+        "Share of {items} classified rightly, each class counting the same whatever its size.", limits=_RATIO,
     ),
     Metric(
-        "average_precision",
-        "Average precision",
-        "Avg. prec.",
-        "Area under the precision–recall curve; chance is the share of the class.",
-        limits=_RATIO,
+        "average_precision", "Average precision", "Avg. prec.",
+        "Area under the precision–recall curve; chance is the share of the class.", limits=_RATIO,
     ),
     Metric("accuracy", "Accuracy", "Accuracy", "Share of {items} classified rightly.", limits=_RATIO),
     Metric(
-        "top5_accuracy",
-        "Top-5 accuracy",
-        "Top-5 acc.",
-        "Share of {items} whose true class is among the five that were given the highest probability.",
-        limits=_RATIO,
+        "top5_accuracy", "Top-5 accuracy", "Top-5 acc.",
+        "Share of {items} whose true class is among the five that were given the highest probability.", limits=_RATIO,
     ),
     Metric(
-        "brier",
-        "Brier score",
-        "Brier",
-        "Mean squared distance between predicted probability and outcome; 0 is perfect.",
-        higher_is_better=False,
-        limits=_RATIO,
+        "brier", "Brier score", "Brier",
+        "Mean squared distance between predicted probability and outcome; 0 is perfect.", False, limits=_RATIO,
+    ),
+    Metric("log_loss", "Log-loss", "Log-loss", "Mean surprise of the predicted probabilities; 0 is perfect.", **_ERROR),
+    Metric(
+        "sensitivity", "Sensitivity", "Sens.",
+        "Share of the positive class that is found, at the threshold used.", limits=_RATIO,
     ),
     Metric(
-        "log_loss",
-        "Log-loss",
-        "Log-loss",
-        "Mean surprise of the predicted probabilities; 0 is perfect.",
-        higher_is_better=False,
-        limits=(0.0, None),
+        "specificity", "Specificity", "Spec.",
+        "Share of the other class that is left alone, at the threshold used.", limits=_RATIO,
     ),
     Metric(
-        "sensitivity",
-        "Sensitivity",
-        "Sens.",
-        "Share of the positive class that is found, at the threshold used.",
-        limits=_RATIO,
+        "mae", "Mean absolute error", "MAE",
+        "How far predictions lie from the truth on average, in the unit of the target; 0 is perfect.", **_ERROR,
     ),
     Metric(
-        "specificity",
-        "Specificity",
-        "Spec.",
-        "Share of the other class that is left alone, at the threshold used.",
-        limits=_RATIO,
-    ),
-    Metric(
-        "mae",
-        "Mean absolute error",
-        "MAE",
-        "How far predictions lie from the truth on average, in the unit of the target; 0 is perfect.",
-        higher_is_better=False,
-        limits=(0.0, None),
-    ),
-    Metric(
-        "r2",
-        "Variance explained (R²)",
-        "R²",
+        "r2", "Variance explained (R²)", "R²",
         "Share of the target's variance that the prediction explains; 0 is no better than the mean, 1 is perfect.",
-        chance=0.0,
-        limits=(None, 1.0),
+        chance=0.0, limits=(None, 1.0),
     ),
     Metric(
-        "pearson",
-        "Pearson correlation",
-        "Pearson r",
-        "Linear correlation of predicted and true values.",
-        chance=0.0,
-        limits=(-1.0, 1.0),
+        "pearson", "Pearson correlation", "Pearson r",
+        "Linear correlation of predicted and true values.", chance=0.0, limits=(-1.0, 1.0),
     ),
     Metric(
-        "spearman",
-        "Spearman correlation",
-        "Spearman ρ",
-        "Correlation of the ranks of predicted and true values.",
-        chance=0.0,
-        limits=(-1.0, 1.0),
+        "spearman", "Spearman correlation", "Spearman ρ",
+        "Correlation of the ranks of predicted and true values.", chance=0.0, limits=(-1.0, 1.0),
     ),
     Metric(
-        "auc_within_fold",
-        "AUC within folds",
-        "AUC in folds",
+        "auc_within_fold", "AUC within folds", "AUC in folds",
         "Like the AUC, over pairs of the same test fold only, so that models of different folds are not compared.",
-        chance=0.5,
-        limits=_RATIO,
+        chance=0.5, limits=_RATIO,
     ),
     Metric(
-        "rmse",
-        "Root mean squared error",
-        "RMSE",
-        "Like the mean absolute error, large errors counting more.",
-        higher_is_better=False,
-        limits=(0.0, None),
+        "rmse", "Root mean squared error", "RMSE",
+        "Like the mean absolute error, large errors counting more.", **_ERROR,
     ),
     Metric(
-        "calibration_slope",
-        "Calibration slope",
-        "Cal. slope",
+        "calibration_slope", "Calibration slope", "Cal. slope",
         "Slope of the outcome on the logit of the predicted probability; 1 is perfect, below 1 probabilities are too "
-        "extreme.",
-        ideal=1.0,
+        "extreme.", ideal=1.0,
     ),
     Metric(
-        "calibration_intercept",
-        "Calibration intercept",
-        "Cal. intercept",
+        "calibration_intercept", "Calibration intercept", "Cal. intercept",
         "What must be added to the logit so that predicted and observed share agree; 0 is perfect, below 0 the share "
-        "is predicted too high.",
-        ideal=0.0,
+        "is predicted too high.", ideal=0.0,
     ),
     Metric(
-        "bias",
-        "Mean error (predicted − true)",
-        "Bias",
-        "How far predictions lie above (+) or below (−) the truth on average; 0 is none.",
-        ideal=0.0,
+        "bias", "Mean error (predicted − true)", "Bias",
+        "How far predictions lie above (+) or below (−) the truth on average; 0 is none.", ideal=0.0,
     ),
     Metric(
-        "age_bias_slope",
-        "Slope of the error on the true value",
-        "Bias slope",
+        "age_bias_slope", "Slope of the error on the true value", "Bias slope",
         "How the error (predicted − true) changes with the truth; 0 is none, −1 a prediction that is always the mean.",
         ideal=0.0,
     ),
-)
+)  # fmt: skip
 _BY_KEY = {metric.key: metric for metric in _KNOWN}
 _LEADING = {
     "binary": ("auc", "balanced_accuracy", "average_precision"),
@@ -280,3 +210,18 @@ def interval_text(interval: Any, *, digits: int = 3, signed: bool = False) -> st
         return DASH
     low, high = (number_text(float(end), digits=digits, signed=signed) for end in interval)
     return f"{low} to {high}"
+
+
+def metric_text(key: str, value: float | None, *, digits: int = 1) -> str:
+    """Write a value of a metric: accuracies in per cent, others as they are."""
+    if key in SHARES and value is not None:
+        return f"{number_text(value * 100, digits=digits)}%"
+    return number_text(value)
+
+
+def metric_range(key: str, interval: Any) -> str:
+    """Write an interval of a metric: "90.8 to 92.0%"; a dash where there is none."""
+    if key in SHARES and interval:
+        text = interval_text([end * 100 for end in interval], digits=1)
+        return f"{text}%" if text[-1].isdigit() else text
+    return interval_text(interval)

@@ -188,7 +188,9 @@ def split_name(name: str) -> str:
 def splits_text(files: EvaluationFiles) -> str:
     """Say how the folds were made: "5 folds, stratified by target × site"; of a fixed split, the sizes of its parts."""
     if files.fixed:
-        return "fixed split: " + (join_words([f"{count:,} {PARTS[name]}" for name, count in files.parts.items()]) or "?")
+        return "fixed split: " + (
+            join_words([f"{count:,} {PARTS[name]}" for name, count in files.parts.items()]) or "?"
+        )
     name = str(files.summary["splits"])
     n_folds = files.summary.get("n_folds") or files.folds.get("fold", files.predictions["fold"]).nunique()
     n_repeats = files.summary.get("n_repeats") or 1

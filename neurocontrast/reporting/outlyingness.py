@@ -82,7 +82,7 @@ class Outside:
         return None if self.threshold is None else self.n * (1 - self.threshold / 100)
 
     def stand_out(self, sites: Sequence[SiteOutside]) -> list[SiteOutside]:
-        """Return the sites with more scans outside than chance would rarely give, those with the largest share first."""
+        """Return the sites where more scans are outside than chance would rarely give, largest share first."""
         found = [site for site in sites if self._exceeds(site.n, site.n_outside, looks=len(sites))]
         return sorted(found, key=lambda site: (-site.n_outside / site.n, site.site))
 
@@ -117,7 +117,9 @@ def count_outside(files: EvaluationFiles) -> Outside | None:
 
 def _read_sites(by_site: Sequence[dict[str, Any]] | None) -> list[SiteOutside]:
     return [
-        SiteOutside(str(each["site"] or "not stated"), each["n"], each.get("n_outside") or 0, each.get("median_percentile"))
+        SiteOutside(
+            str(each["site"] or "not stated"), each["n"], each.get("n_outside") or 0, each.get("median_percentile")
+        )
         for each in by_site or []
         if each.get("n")
     ]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
 from neurocontrast.reporting import naming
-from neurocontrast.reporting.comparison import ComparisonFiles
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import (
     chance_level,
@@ -20,12 +19,15 @@ from neurocontrast.reporting.metrics import (
     point_estimate,
 )
 
+if TYPE_CHECKING:
+    from neurocontrast.reporting.comparison import ComparisonFiles
+
 __all__ = ["template_of", "write", "write_paragraphs"]
 
 _JINJA = jinja2.Environment(
     loader=jinja2.PackageLoader("neurocontrast.reporting", "templates"),
     undefined=jinja2.ChainableUndefined,
-    autoescape=False,  # noqa: S701 - plain text, which the page escapes
+    autoescape=False,  # plain text, which the page escapes
     extensions=["jinja2.ext.do"],
 )
 _JINJA.filters |= {

@@ -10,31 +10,15 @@ from neurocontrast.reporting.folder import EvaluationFiles
 
 __all__ = ["Strata", "group_strata", "site_strata"]
 
-_TITLES = {"sex": "sex", "age_band": "age band"}
+_TITLES = {"age_band": "age band"}
 
 
 @dataclass(frozen=True)
 class Strata:
-    """Rows of a forest plot and of a table.
+    """Rows of a forest plot and of a table, a part each: ``n``, the metrics, their ends, the baseline and a note.
 
-    Attributes
-    ----------
-    table : DataFrame
-        One row a part: ``n``, the metrics, their ends (``<metric>_low``), ``baseline_<metric>`` and a note.
-    column : str
-        The column that names the part.
-    name : str
-        Beginning of the figure's name.
-    title : str
-        What a part is: "site".
-    where : str
-        For running text: "at each site".
-    total : str
-        What all of them together are called.
-    file : str
-        Where the table comes from.
-    by_size : bool
-        Whether the largest comes first; the table's order otherwise.
+    `column` names the part, `name` begins the figure's name, `title` says what a part is ("Site"), `where` says so in
+    running text ("at each site"), `total` names everybody, and `file` is where the table comes from.
     """
 
     table: pd.DataFrame
@@ -44,7 +28,12 @@ class Strata:
     where: str
     total: str
     file: str
-    by_size: bool = True
+
+    def ordered(self) -> pd.DataFrame:
+        """Return the table in the order to show: the largest site first, groups as they stand."""
+        if self.column != "site":
+            return self.table
+        return self.table.sort_values(["n", "site"], ascending=[False, True], ignore_index=True)
 
 
 def site_strata(files: EvaluationFiles, *, file: str = "sites.tsv") -> Strata:
@@ -54,13 +43,10 @@ def site_strata(files: EvaluationFiles, *, file: str = "sites.tsv") -> Strata:
 
 def group_strata(files: EvaluationFiles) -> list[Strata]:
     """Return the groups of each column of groups.tsv, in the table's order; none where it is absent."""
-    if files.groups is None:
-        return []
     found = []
-    for name, table in files.groups.groupby("group_by", sort=False):
+    for name, table in [] if files.groups is None else files.groups.groupby("group_by", sort=False):
         title = _TITLES.get(str(name), str(name).replace("_", " "))
-        found.append(
-            Strata(table.reset_index(drop=True), "group", f"groups_{name}", title[:1].upper() + title[1:],
-                   f"by {title}", "Everybody, pooled", "groups.tsv", by_size=False)
-        )  # fmt: skip
+        rows = table.reset_index(drop=True)
+        capital = title[:1].upper() + title[1:]
+        found.append(Strata(rows, "group", f"groups_{name}", capital, f"by {title}", "Everybody, pooled", "groups.tsv"))
     return found

@@ -1,8 +1,4 @@
-"""How figures look, and how one becomes part of the page.
-
-Nothing here goes through pyplot: a report leaves no figure, backend or setting behind in the
-process that makes it.
-"""
+"""How figures look, and how one becomes part of the page. Nothing goes through pyplot."""
 
 from __future__ import annotations
 
@@ -32,6 +28,7 @@ __all__ = [
     "VOXELS",
     "WIDTH",
     "Picture",
+    "blank_figure",
     "distinct_labels",
     "legend_below",
     "new_figure",
@@ -90,18 +87,8 @@ _LOOK: Any = {
 class Picture:
     """A figure of the report.
 
-    Attributes
-    ----------
-    name : str
-        Name of its files where figures are also written out.
-    figure : Figure
-        The drawing.
-    alt : str
-        What it shows, for a reader who cannot see it: with its numbers, not only its kind.
-    caption : str
-        Text under it.
-    numbers : DataFrame or None
-        What was drawn, without identifiers of participants.
+    `name` names its files, `alt` says what it shows with its numbers, `caption` stands under it, and
+    `numbers` is what was drawn, without identifiers of participants.
     """
 
     name: str
@@ -120,30 +107,27 @@ class Picture:
         """Natural height on screen."""
         return round(float(self.figure.get_figheight()) * 96)
 
-    def encode(self, file_format: str, *, dpi: int = 150) -> bytes:
+    def encode(self, file_format: str) -> bytes:
         """Return the figure as the bytes of an ``svg`` or ``png`` file, the same every time."""
-        if file_format == "svg":
-            return self._svg
-        return self._save(file_format, dpi=dpi)
+        return self._svg if file_format == "svg" else self._save(file_format)
 
     @cached_property
     def _svg(self) -> bytes:
-        """The figure as SVG, which both the page and the figure's own file hold."""
         # Verdana is as wide as DejaVu Sans, by which the layout was measured; other fonts are narrower.
-        return self._save("svg", dpi=150).replace(b"'DejaVu Sans'", b"'DejaVu Sans', Verdana, sans-serif")
+        return self._save("svg").replace(b"'DejaVu Sans'", b"'DejaVu Sans', Verdana, sans-serif")
 
-    def _save(self, file_format: str, *, dpi: int) -> bytes:
+    def _save(self, file_format: str) -> bytes:
         buffer = io.BytesIO()
         metadata = {"Date": None, "Creator": "neurocontrast"} if file_format == "svg" else {"Software": "neurocontrast"}
         with matplotlib.rc_context(_LOOK), warnings.catch_warnings():
             # Names can hold letters that the figure's font lacks; the tables show them all.
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
-            self.figure.savefig(buffer, format=file_format, dpi=dpi, metadata=metadata)
+            self.figure.savefig(buffer, format=file_format, dpi=150, metadata=metadata)
         return buffer.getvalue()
 
     def data_uri(self) -> str:
         """Return the figure as an address that holds the figure itself."""
-        return "data:image/svg+xml;base64," + base64.b64encode(self.encode("svg")).decode("ascii")
+        return "data:image/svg+xml;base64," + base64.b64encode(self._svg).decode("ascii")
 
 
 def styled(draw: Callable[P, R]) -> Callable[P, R]:
@@ -157,10 +141,16 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
     return with_look
 
 
-def new_figure(*, height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
-    """Return a figure of the given inches, with one pair of axes, outside pyplot."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+def blank_figure(*, height: float, width: float = WIDTH, layout: Any = "constrained") -> Figure:
+    """Return an empty figure of the given inches, outside pyplot."""
+    figure = Figure(figsize=(width, height), layout=layout)
     FigureCanvasAgg(figure)
+    return figure
+
+
+def new_figure(*, height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
+    """Return a figure of the given inches with one pair of axes."""
+    figure = blank_figure(height=height, width=width)
     return figure, figure.add_subplot()
 
 
@@ -170,7 +160,7 @@ def plain_label(text: object, *, length: int = 30) -> str:
 
 
 def shorten(text: object, *, length: int = 30) -> str:
-    """Return a name on one printable line, its middle left out where it is longer than `length`.
+    """Return a name on one printable line, its middle left out where the name is longer than `length`.
 
     The middle goes, since names of sites often differ only in their last letters.
     """
@@ -184,35 +174,21 @@ def shorten(text: object, *, length: int = 30) -> str:
 def distinct_labels(names: Iterable[object], *, length: int = 30) -> list[str]:
     """Return labels of limited length that differ where the names differ.
 
-    Where names become the same by shortening, what they share at their beginning is left out
-    instead, and where even that does not tell them apart they are numbered.
+    Names that become the same by shortening lose their common beginning instead, or are numbered.
     """
     lines = [shorten(name, length=10_000) for name in names]
     labels = [shorten(line, length=length) for line in lines]
     for clash in {label for label in labels if labels.count(label) > 1}:
         rows = [row for row, label in enumerate(labels) if label == clash]
-        start = _common_length([lines[row] for row in rows])
-        for n_words in (1, 0):
-            shown = [_from(lines[row], start, n_words=n_words, length=length) for row in rows]
-            if len(set(shown)) == len(rows):
-                break
-        else:
+        first, last = (pick(lines[row] for row in rows) for pick in (min, max))
+        common = next((first[:n] for n in range(len(first), 0, -1) if last.startswith(first[:n])), "")
+        start = common.rfind(" ", 0, max(len(common) - 1, 0)) + 1
+        shown = ["…" + lines[row][start:][: length - 1] for row in rows]
+        if len(set(shown)) < len(rows):
             shown = [f"{clash[: length - 4]} #{number}" for number in range(1, len(rows) + 1)]
         for row, label in zip(rows, shown, strict=True):
             labels[row] = label
     return [label.replace("$", r"\$") for label in labels]
-
-
-def _from(line: str, start: int, *, n_words: int, length: int) -> str:
-    """Return a line from the word at `start`, with so many words before it."""
-    words = [place for place in range(start + 1) if place == 0 or line[place - 1] == " "]
-    rest = line[words[max(len(words) - 1 - n_words, 0)] :]
-    return "…" + (rest if len(rest) < length else rest[: length - 2] + "…")
-
-
-def _common_length(lines: list[str]) -> int:
-    pairs = zip(min(lines), max(lines), strict=False)
-    return next((index for index, (one, other) in enumerate(pairs) if one != other), len(min(lines)))
 
 
 def legend_below(figure: Figure, axes: Axes, *, n_columns: int = 2, marker_scale: float = 1.0) -> None:

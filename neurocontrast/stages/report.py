@@ -9,13 +9,13 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import check_writable, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reporting import (
+    SECTIONS,
     EvaluationFiles,
     ReportOptions,
     Section,
     list_pictures,
     read_evaluation,
     render_page,
-    sections_of,
 )
 from neurocontrast.stages.figure_files import write_figures
 
@@ -94,10 +94,9 @@ def _figures_folder(given: str | os.PathLike[str] | None, page: Path) -> Path:
 
 def _build(files: EvaluationFiles, options: ReportOptions, progress: Progress) -> list[Section]:
     sections = []
-    builders = sections_of(files)
-    with progress.task("Building the report", len(builders), "section") as task:
-        for build in builders:
-            section = build(files, options)
+    with progress.task("Building the report", len(SECTIONS), "section") as task:
+        for build in SECTIONS:
+            section = build(files, options, SECTIONS)
             if section is not None:
                 sections.append(section)
             task.advance()

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.reporting import ReportOptions, build_sections, list_pictures, read_evaluation
-from neurocontrast.reporting.figures import count_confusion, name_rule
+from neurocontrast.reporting.predictions import count_confusion, name_rule
 
 
 def names_of_figures(folder):

@@ -11,13 +11,12 @@ import pandas as pd
 import pytest
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.reporting import SECTIONS, ReportOptions, list_pictures, read_evaluation, render_page
-from neurocontrast.reporting.cautions import list_warnings
-from neurocontrast.reporting.figures import draw_new_sites
-from neurocontrast.reporting.methods import write_methods
-from neurocontrast.reporting.new_site_sentences import say_new_site, say_spread
+from neurocontrast.reporting import SECTIONS, Citations, ReportOptions, list_pictures, read_evaluation, render_page
+from neurocontrast.reporting.figures.scores import draw_new_sites
 from neurocontrast.reporting.new_sites import constant_estimate, judge_constant, site_rows
-from neurocontrast.reporting.references import Citations
+from neurocontrast.reporting.sections.methods import write_methods
+from neurocontrast.reporting.sections.new_site import say_new_site, say_spread
+from neurocontrast.reporting.sections.warnings import list_warnings
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +31,7 @@ def folder(age_folder, tmp_path):
 
 
 def build(files):
-    return next(each for each in SECTIONS if each.__name__ == "build_new_site")(files, ReportOptions())
+    return next(each for each in SECTIONS if each.name == "new_site")(files, ReportOptions(), SECTIONS)
 
 
 def change(folder, table=None, **keys):
@@ -164,13 +163,13 @@ def test_recentred_results_are_marked_transductive(folder):
     assert "recentred 8.00" in picture.alt
     said = say_new_site(files)
     assert "8.00" not in said, "the sentence to quote is about scans that come alone"
-    methods = dict(write_methods(files, Citations()))["Unseen sites."]
+    methods = dict(write_methods(files, Citations(), SECTIONS))["Unseen sites."]
     assert "transductive" in methods
 
 
 def test_a_recentred_external_test_set_is_marked(full_folder, tmp_path):
     folder = shutil.copytree(full_folder, tmp_path / "e", ignore=shutil.ignore_patterns("explanation"))
-    build_external = next(each for each in SECTIONS if each.__name__ == "build_external")
+    build_external = next(each for each in SECTIONS if each.name == "external")
     plain = build_external(read_evaluation(folder), ReportOptions())
     assert not [block for block in plain.blocks if block.block == "items"]
     values = {"auc": {"value": 0.7, "low": 0.6, "high": 0.8, "n": 120}}
@@ -210,7 +209,7 @@ def test_where_there_is_none_it_says_why(folder, parse, keys, says):
     section = build(files)
     assert says in texts(section)
     assert not list_pictures([section])
-    assert "Unseen sites." not in dict(write_methods(files, Citations()))
+    assert "Unseen sites." not in dict(write_methods(files, Citations(), SECTIONS))
 
 
 @pytest.mark.parametrize("gone", ["home", "unseen", "ratio", "site_predictability", "left_out", "metric", "skipped"])

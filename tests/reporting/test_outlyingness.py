@@ -11,10 +11,10 @@ import pytest
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.reporting import SECTIONS, ReportOptions, list_pictures, read_evaluation, render_page
-from neurocontrast.reporting.cautions import list_warnings
-from neurocontrast.reporting.errors import worst_errors
 from neurocontrast.reporting.folder import external_part
 from neurocontrast.reporting.outlyingness import Outside, SiteOutside, count_outside, furthest_outside
+from neurocontrast.reporting.predictions import worst_errors
+from neurocontrast.reporting.sections.warnings import list_warnings
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def folder(full_folder, tmp_path):
 
 
 def build(files, name="outlyingness", **options):
-    return next(each for each in SECTIONS if each.__name__ == f"build_{name}")(files, ReportOptions(**options))
+    return next(each for each in SECTIONS if each.name == name)(files, ReportOptions(**options), SECTIONS)
 
 
 def change(folder, table=None, *, file="outlyingness.tsv", **keys):

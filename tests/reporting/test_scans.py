@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.reporting.figures import draw_scan
+from neurocontrast.reporting.figures.volumes import draw_scan
 
 
 def head(shape=(20, 24, 18)):

@@ -6,14 +6,15 @@ import sys
 import matplotlib
 import pytest
 
-from neurocontrast.reporting.figures import draw_headline, draw_roc
+from neurocontrast.reporting.figures.curves import draw_curve
+from neurocontrast.reporting.figures.scores import draw_headline
 from neurocontrast.reporting.folder import read_evaluation
 from neurocontrast.reporting.style import distinct_labels, plain_label, shorten
 
 
 def test_figures_leave_matplotlib_as_it_was(binary_folder):
     before = dict(matplotlib.rcParams)
-    picture = draw_roc(read_evaluation(binary_folder))
+    picture = draw_curve(read_evaluation(binary_folder), "roc")
     picture.encode("svg")
     picture.encode("png")
     assert dict(matplotlib.rcParams) == before
@@ -21,7 +22,7 @@ def test_figures_leave_matplotlib_as_it_was(binary_folder):
 
 def test_figures_do_not_import_pyplot():
     code = (
-        "import sys, neurocontrast.reporting; from neurocontrast.reporting import figures; "
+        "import sys, neurocontrast.reporting; import neurocontrast.reporting.figures.curves; "
         "sys.exit('matplotlib.pyplot' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

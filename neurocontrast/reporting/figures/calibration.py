@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import DASH, interval_text, number_text, point_estimate
-from neurocontrast.reporting.style import BASELINE, CHANCE, MAIN, WIDTH, Picture, legend_below, plain_label, styled
+from neurocontrast.reporting.style import (
+    BASELINE,
+    CHANCE,
+    MAIN,
+    WIDTH,
+    Picture,
+    blank_figure,
+    legend_below,
+    plain_label,
+    styled,
+)
 
-__all__ = ["calibration_classes", "draw_calibration"]
+__all__ = ["calibration_classes", "draw_calibration", "draw_reliability"]
 
 _LOOKS = {
-    "embedding": ("Embedding", {"color": MAIN, "marker": "o", "linestyle": "-", "linewidth": 1.8}),
-    "baseline": (
-        "Covariates only",
-        {"color": BASELINE, "marker": "D", "linestyle": "--", "linewidth": 1.4, "markerfacecolor": "white"},
-    ),
+    "baseline": ("Covariates only", {"color": BASELINE, "marker": "D", "linestyle": "--", "markerfacecolor": "white"}),
+    "embedding": ("Embedding", {"color": MAIN, "marker": "o", "linestyle": "-"}),
 }
 
 
@@ -29,85 +32,74 @@ def calibration_classes(files: EvaluationFiles) -> list[str]:
         return []
     if "class" not in files.calibration:
         return [files.positive]
-    there = set(files.calibration["class"].dropna())
-    return [name for name in files.classes if name in there]
+    known = set(files.calibration["class"].dropna())
+    return [name for name in files.classes if name in known]
 
 
 @styled
 def draw_calibration(files: EvaluationFiles, name: str) -> Picture | None:
     """Draw observed shares over predicted probabilities of a class, bin by bin; None where there is no bin."""
-    table = files.calibration
-    if table is None:
-        return None
+    table = pd.DataFrame(columns=["mean_predicted", "observed"]) if files.calibration is None else files.calibration
     rows = table[table["class"] == name] if "class" in table else table
-    rows = rows[rows["mean_predicted"].notna() & rows["observed"].notna()]
+    rows = rows.dropna(subset=["mean_predicted", "observed"]).reset_index(drop=True)
     if rows.empty:
         return None
-    figure = Figure(figsize=(WIDTH, WIDTH * 1.25), layout="constrained")
-    FigureCanvasAgg(figure)
+    label, suffix = (
+        plain_label(name, length=20),
+        f"_{files.classes.index(name) + 1}" if files.kind == "multiclass" else "",
+    )
+    return _draw_bins(
+        rows.rename(columns={"mean_predicted": "x", "observed": "y", "observed_low": "low", "observed_high": "high"}),
+        f"calibration{suffix}",
+        labels=(f"Predicted probability of “{label}”", f"Observed share of “{label}”", "Scans"),
+        alt=f"Calibration of the probability of {name}",
+        caption=f"Observed share of “{name}” among scans of alike predicted probability, with {files.level:.0%} "
+        "intervals; below, how many scans each bin holds.",
+        numbers=rows,
+    )
+
+
+@styled
+def draw_reliability(bins: pd.DataFrame, *, error: float) -> Picture:
+    """Draw accuracy over confidence in bins (``confidence, accuracy, n``), with the expected calibration error."""
+    rows = bins.rename(columns={"confidence": "x", "accuracy": "y"}).drop(columns=["low", "high"])
+    return _draw_bins(
+        rows.assign(model="embedding"),
+        "reliability",
+        labels=("Probability of the class that was given", "Share that is right", "Images"),
+        alt=f"Confidence against accuracy, expected calibration error {error:.3f}",
+        caption="Of the images given a class with so much probability, how many are of it. Bins of equal width; below, "
+        f"how many images each holds. Expected calibration error: {error:.3f}.",
+        numbers=bins,
+    )
+
+
+def _draw_bins(
+    rows: pd.DataFrame, name: str, *, labels: tuple[str, str, str], alt: str, caption: str, numbers: pd.DataFrame
+) -> Picture:
+    """Draw ``x`` against ``y`` of each ``model`` with the ends ``low`` and ``high``, and below the sizes ``n``."""
+    figure = blank_figure(height=WIDTH * 1.2)
     upper, lower = figure.subplots(2, 1, height_ratios=[4, 1], sharex=True)
     upper.plot([0, 1], [0, 1], color=CHANCE, linestyle=":", linewidth=1.3, label="Perfectly calibrated")
-    for model in ("baseline", "embedding"):
-        part = rows[rows["model"] == model].sort_values("mean_predicted")
-        if len(part):
-            _draw_bins(upper, part, model)
-            _draw_sizes(lower, part, model)
-    upper.set(ylabel=f"Observed share of “{plain_label(name, length=20)}”", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    lower.set(xlabel=f"Predicted probability of “{plain_label(name, length=20)}”", ylabel="Scans", ylim=(0, None))
-    legend_below(figure, upper, n_columns=1)
-    suffix = f"_{files.classes.index(name) + 1}" if files.kind == "multiclass" else ""
-    text = _slopes(files) if files.kind == "binary" else ""
-    return Picture(
-        f"calibration{suffix}",
-        figure,
-        alt=f"Calibration of the probability of {name}. {_alt(rows)}{text}",
-        caption=(
-            f"Observed share of “{name}” among scans of alike predicted probability, with {files.level:.0%} intervals; "
-            f"below, how many scans each bin holds.{text}"
-        ),
-        numbers=rows.reset_index(drop=True),
-    )
-
-
-def _draw_bins(axes: Axes, part: pd.DataFrame, model: str) -> None:
-    label, look = _LOOKS[model]
-    if {"observed_low", "observed_high"} <= set(part.columns):
-        low, high = part["observed_low"], part["observed_high"]
-        axes.vlines(part["mean_predicted"], low, high, color=look["color"], linewidth=1.4, alpha=0.75)
-    axes.plot(part["mean_predicted"], part["observed"], markersize=6, label=label, **look)  # type: ignore[arg-type]
-
-
-def _draw_sizes(axes: Axes, part: pd.DataFrame, model: str) -> None:
-    look = _LOOKS[model][1]
-    axes.vlines(part["mean_predicted"], 0, part["n"], color=look["color"], linewidth=1.0)
-    axes.plot(
-        part["mean_predicted"], part["n"], linestyle="none", marker=look["marker"], color=look["color"], markersize=5,
-        markerfacecolor=look.get("markerfacecolor", look["color"]),
-    )  # fmt: skip
-
-
-def _slopes(files: EvaluationFiles) -> str:
-    """Say slope and intercept of the recalibration, and what a slope means."""
-    values = files.metrics.get("calibration_slope")
-    slope, intercept = point_estimate(values), point_estimate(files.metrics.get("calibration_intercept"))
-    if slope is None or intercept is None:
-        return ""
-    texts = []
-    for name, value in (("slope", slope), ("intercept", intercept)):
-        interval = interval_text((files.metrics[f"calibration_{name}"] or {}).get("interval"), digits=2)
-        texts.append(f"{name} {number_text(value, digits=2)}" + (f" [{interval}]" if interval != DASH else ""))
-    return (
-        f" Recalibration of the embedding: {texts[0]}, {texts[1]} (1 and 0 are perfect; a slope below 1: probabilities "
-        "are too extreme, above 1: too cautious)."
-    )
-
-
-def _alt(rows: pd.DataFrame) -> str:
     parts = []
-    for model, part in rows.groupby("model", sort=False):
-        pairs = zip(part["mean_predicted"], part["observed"], part["n"], strict=True)
-        bins = ", ".join(
-            f"{predicted:.2f} → {seen:.2f} (n = {n:.0f})" for predicted, seen, n in pairs if np.isfinite(n)
+    for model, (label, look) in _LOOKS.items():
+        part = rows[rows["model"] == model].sort_values("x")
+        if part.empty:
+            continue
+        _draw_curve(upper, part, look, label)
+        lower.vlines(part["x"], 0, part["n"], color=look["color"], linewidth=1.0)
+        lower.plot(part["x"], part["n"], markersize=5, **(look | {"linestyle": "none"}))
+        bins = zip(part["x"], part["y"], part["n"], strict=True)
+        parts.append(
+            f"{label}, predicted → observed: " + ", ".join(f"{x:.2f} → {y:.2f} (n = {n:.0f})" for x, y, n in bins)
         )
-        parts.append(f"{_LOOKS.get(str(model), (str(model), {}))[0]}, predicted → observed: {bins}.")
-    return " ".join(parts)
+    upper.set(ylabel=labels[1], xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    lower.set(xlabel=labels[0], ylabel=labels[2], ylim=(0, None))
+    legend_below(figure, upper, n_columns=1)
+    return Picture(name, figure, alt=f"{alt}. {'. '.join(parts)}.", caption=caption, numbers=numbers)
+
+
+def _draw_curve(axes: Axes, part: pd.DataFrame, look: dict, label: str) -> None:
+    if {"low", "high"} <= set(part):
+        axes.vlines(part["x"], part["low"], part["high"], color=look["color"], linewidth=1.4, alpha=0.75)
+    axes.plot(part["x"], part["y"], markersize=6, linewidth=1.7, label=label, **look)

@@ -1,19 +1,18 @@
-"""ROC and precision–recall curves: the embedding with a band, the baseline beside it."""
+"""ROC and precision–recall curves with bootstrap bands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
 from sklearn.metrics import precision_recall_curve, roc_curve
 
-from neurocontrast.reporting.figures.bands import curve_band
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import interval_text, number_text, point_estimate
-from neurocontrast.reporting.pooling import tested_rows
+from neurocontrast.reporting.predictions import tested_rows
 from neurocontrast.reporting.style import (
     BASELINE,
     CHANCE,
@@ -29,269 +28,237 @@ from neurocontrast.reporting.style import (
     styled,
 )
 
-__all__ = ["draw_one_vs_rest", "draw_precision_recall", "draw_roc"]
+__all__ = ["GRID", "curve_band", "draw_curve"]
 
-_MAX_POINTS = 1000
-_MAX_FOLDS = 10
-_MAX_BANDS = 3
+Floats = npt.NDArray[np.float64]
 
-Points = tuple[np.ndarray, np.ndarray]
+GRID: Floats = np.linspace(0.0, 1.0, 101)
+"""Places along the horizontal axis at which a band is given."""
 
-
-def _roc(truth: np.ndarray, score: np.ndarray) -> Points:
-    false_positive_rate, true_positive_rate, _ = roc_curve(truth, score)
-    return false_positive_rate, true_positive_rate
-
-
-def _precision_recall(truth: np.ndarray, score: np.ndarray) -> Points:
-    precision, recall, _ = precision_recall_curve(truth, score)
-    # From the strictest threshold on; the end that is not measured (nobody called positive) is left out.
-    recall, precision = recall[-2::-1], precision[-2::-1]
-    return np.append(0.0, recall), np.append(precision[0], precision)
+_FINE_GRID: Floats = np.linspace(0.0, 1.0, 401)
+_MAX_UNDEFINED_SHARE = 0.05
+_N_DRAWS, _FEWEST_DRAWS, _WORK = 500, 200, 20_000_000
+_MAX_POINTS, _MAX_FOLDS, _MAX_BANDS = 1000, 10, 3
+_METRICS = {
+    "roc": ("auc", "AUC", "ROC"),
+    "precision_recall": ("average_precision", "average precision", "Precision–recall"),
+}
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """One kind of curve: how it is computed, and what its area is called."""
-
-    band: str
-    drawstyle: str
-    points: Callable[[np.ndarray, np.ndarray], Points]
-    metric: str
-    area: str
-
-
-_ROC = _Kind("roc", "default", _roc, "auc", "AUC")
-_PR = _Kind("precision_recall", "steps-pre", _precision_recall, "average_precision", "average precision")
+def _points(
+    curve: str, truth: npt.NDArray[np.bool_], score: Floats, weight: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Return the curve from the strictest threshold on; recall 0 has the precision of the first threshold."""
+    if curve == "roc":
+        false_positive_rate, sensitivity, _ = roc_curve(truth, score, sample_weight=weight)
+        return false_positive_rate, sensitivity
+    precision, recall, _ = precision_recall_curve(truth, score, sample_weight=weight)
+    return np.append(0.0, recall[-2::-1]), np.append(precision[-2], precision[-2::-1])
 
 
-@styled
-def draw_roc(files: EvaluationFiles) -> Picture | None:
-    """Draw the ROC curves of a binary target; None where no curve is defined."""
-    figure, axes = new_figure(height=WIDTH * 1.02)
-    numbers, notes = _draw_models(axes, files, _ROC)
-    if numbers.empty:
+def _heights(curve: str, points: tuple[Floats, Floats], grid: Floats) -> Floats:
+    """Return a curve's heights over a grid; precision is that of the first threshold with so high a recall."""
+    x, y = points
+    if curve == "roc":
+        return np.interp(grid, x, y)
+    return np.asarray(y[np.searchsorted(x, np.maximum(grid, 1e-9) - 1e-12)])
+
+
+def _area(curve: str, points: tuple[Floats, Floats]) -> float:
+    x, y = points
+    return float(np.trapezoid(y, x) if curve == "roc" else np.sum(np.diff(x) * y[1:]))
+
+
+def curve_band(
+    rows: pd.DataFrame,
+    *,
+    column: str,
+    positive: str,
+    curve: str,
+    unit: str = "subject",
+    level: float = 0.95,
+    seed: int = 0,
+) -> pd.DataFrame | None:
+    """Return percentiles of a pooled curve over resamples of whole units, as ``x``, ``low`` and ``high``.
+
+    Models are held fixed. A resample's curve is the mean over repeats, with the same people in each. None where
+    there is nothing to resample, or where too many resamples hold one class only.
+    """
+    name = "site" if unit == "site" else next((key for key in ("subject_id", "participant_id") if key in rows), None)
+    known = rows[rows[column].notna() & rows["y_true"].notna()] if column in rows else rows.iloc[:0]
+    truth = (known["y_true"] == positive).to_numpy()
+    if name is None or truth.all() or not truth.any():
         return None
-    axes.plot([0, 1], [0, 1], color=CHANCE, linestyle=":", linewidth=1.3, label="Chance")
-    axes.set(
-        xlabel=f"1 − specificity (“{plain_label(files.negative, length=20)}” called positive)",
-        ylabel=f"Sensitivity (“{plain_label(files.positive, length=20)}” found)",
-    )
-    _square(axes)
-    legend_below(figure, axes, n_columns=1)
-    return Picture(
-        "roc",
-        figure,
-        alt=f"ROC curves for {files.target}. {_areas(files, _ROC)}; chance is 0.50. {_heights(numbers)}",
-        caption=f"ROC curves. {notes}",
-        numbers=numbers,
-    )
-
-
-@styled
-def draw_precision_recall(files: EvaluationFiles) -> Picture | None:
-    """Draw the precision–recall curves of a binary target; None where no curve is defined."""
-    figure, axes = new_figure(height=WIDTH * 1.02)
-    numbers, notes = _draw_models(axes, files, _PR)
-    if numbers.empty:
+    codes, units = pd.factorize(known[name].fillna(""))
+    if len(units) < 2:
         return None
-    share = float((tested_rows(files)["y_true"] == files.positive).mean())
-    axes.axhline(share, color=CHANCE, linestyle=":", linewidth=1.3, label=f"Chance: share of positives, {share:.2f}")
-    axes.set(
-        xlabel=f"Recall (“{plain_label(files.positive, length=20)}” found)",
-        ylabel="Precision (called positive and right)",
-    )
-    _square(axes)
-    legend_below(figure, axes, n_columns=1)
-    return Picture(
-        "precision_recall",
-        figure,
-        alt=f"Precision–recall curves for {files.target}. {_areas(files, _PR)}; chance is {share:.2f}.",
-        caption=(
-            f"Precision and recall. {notes} Precision depends on how common “{files.positive}” is in this cohort "
-            f"({share:.0%}); elsewhere it will differ."
-        ),
-        numbers=numbers,
-    )
+    n_draws = int(np.clip(_WORK // len(codes), _FEWEST_DRAWS, _N_DRAWS))
+    counts = np.random.default_rng(seed).multinomial(len(units), np.full(len(units), 1 / len(units)), size=n_draws)
+    score = known[column].to_numpy(float)
+    repeats = [np.flatnonzero(known["repeat"] == repeat) for repeat in known["repeat"].unique()]
+    drawn = []
+    for weight in counts[:, codes].astype(float):
+        if all(0 < (weight[part] * truth[part]).sum() < weight[part].sum() for part in repeats):
+            heights = [
+                _heights(curve, _points(curve, truth[part], score[part], weight[part]), GRID) for part in repeats
+            ]
+            drawn.append(np.mean(heights, axis=0))
+    if len(drawn) < (1 - _MAX_UNDEFINED_SHARE) * n_draws:
+        return None
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return pd.DataFrame({"x": GRID, "low": low, "high": high})
 
 
 @styled
-def draw_one_vs_rest(files: EvaluationFiles, curve: str = "roc") -> Picture | None:
-    """Draw one curve a class against all the others, ``roc`` or ``precision_recall``; None where none is defined."""
-    kind = _ROC if curve == "roc" else _PR
-    tested = tested_rows(files)
-    figure, axes = new_figure(height=WIDTH * 1.02 + 0.17 * len(files.classes))
-    parts = []
-    labels = distinct_labels(files.classes)
-    for index, name in enumerate(files.classes):
-        points = _pooled_points(tested, f"score_{name}", name, kind)
+def draw_curve(files: EvaluationFiles, curve: str) -> Picture | None:
+    """Draw ``roc`` or ``precision_recall`` curves, of several classes one each; None where none is defined."""
+    tested, (_, area, title) = tested_rows(files), _METRICS[curve]
+    binary = files.kind == "binary"
+    figure, axes = new_figure(height=WIDTH * 1.02 + (0.0 if binary else 0.17 * len(files.classes)))
+    parts, banded = [], False
+    for name, column, positive, look in _models(files, curve) if binary else _classes(files):
+        points = _pooled(tested, column, positive, curve)
         if points is None:
             continue
-        color, line = PALETTE[index % len(PALETTE)], LINES[index % len(LINES)]
-        band = curve_band(tested, column=f"score_{name}", positive=name, curve=kind.band, **_resampling(files))  # type: ignore[arg-type]
-        if band is not None and len(files.classes) <= _MAX_BANDS:
-            axes.fill_between(band["x"], band["low"], band["high"], color=color, alpha=0.1, linewidth=0)
-        n = round((tested["y_true"] == name).sum() / tested["repeat"].nunique())
-        label = f"{labels[index]}: {kind.area} {_area(points, kind):.2f} (n = {n})"
-        axes.plot(*points, color=color, linestyle=line, linewidth=1.9, drawstyle=kind.drawstyle, label=label)
-        parts += [_as_table(name, points), *([] if band is None else [band.assign(curve=f"{name}, band")])]
+        if not binary:
+            look["label"] += f": {area} {_area(curve, points):.2f}"
+        axes.plot(*points, drawstyle="default" if curve == "roc" else "steps-pre", **look)
+        parts.append(pd.DataFrame({"curve": name, "x": points[0], "y": points[1]}))
+        few = binary or len(files.classes) <= _MAX_BANDS
+        band = curve_band(tested, column=column, positive=positive, curve=curve, **_resampling(files)) if few else None
+        if band is not None:
+            _fill(axes, band, look["color"], hatched=column == "baseline_score")
+            parts.append(band.assign(curve=f"{name}, band"))
+            banded = True
     if not parts:
         return None
-    if kind is _ROC:
-        axes.plot([0, 1], [0, 1], color=CHANCE, linestyle=":", linewidth=1.3, label="Chance")
-    names = ("1 − specificity", "Sensitivity") if kind is _ROC else ("Recall", "Precision")
-    axes.set(xlabel=names[0], ylabel=names[1])
-    _square(axes)
+    folds = _draw_folds(axes, files) if binary and curve == "roc" else []
+    chance = _draw_chance(axes, files, tested, curve)
+    _name_axes(axes, files, curve)
     legend_below(figure, axes, n_columns=1)
-    legend = "; ".join(str(text) for text in axes.get_legend_handles_labels()[1])
-    what = "ROC" if kind is _ROC else "Precision–recall"
-    chance = "" if kind is _ROC else " Chance is the share of each class."
-    file = f"{kind.band}_one_vs_rest"
-    bands = (
-        _band_text(files) if len(files.classes) <= _MAX_BANDS else f"Bands of so many classes are in {file}.tsv only."
-    )
+    legend = "; ".join(str(label).replace("\\", "") for label in axes.get_legend_handles_labels()[1])
+    against = "" if binary else ", each class against all others"
+    caption = f"{title} curves{against}. {_about_lines(files, banded)}{chance}"
+    if folds:
+        n_folds = files.predictions.groupby(["repeat", "fold"]).ngroups
+        caption += f" Thin: each of the {n_folds} test folds."
+        if len(folds) < n_folds:
+            caption += f" {n_folds - len(folds)} of these, with one class only, cannot have a curve."
     return Picture(
-        file,
+        curve if binary else f"{curve}_one_vs_rest",
         figure,
-        alt=f"{what} curves of each class of {files.target} against all others. {legend}.",
-        caption=f"{what} curves, each class against all others. {_lines(files)} {bands}{chance}",
-        numbers=pd.concat(parts, ignore_index=True),
+        alt=f"{title} curves for {files.target}{against}. {legend}.",
+        caption=caption,
+        numbers=pd.concat([*parts, *folds], ignore_index=True),
     )
 
 
-def _draw_models(axes: Axes, files: EvaluationFiles, kind: _Kind) -> tuple[pd.DataFrame, str]:
-    """Draw embedding and baseline with their bands; return the points, and the words for the caption."""
-    tested, parts, banded = tested_rows(files), [], False
-    for column, name, values, color, line, width in (
-        ("baseline_score", "Baseline" + _covariates(files), files.baseline, BASELINE, "--", 2.0),
-        ("y_score", "Embedding", files.metrics, MAIN, "-", 2.6),
+def _models(files: EvaluationFiles, curve: str) -> list[tuple[str, str, str, dict]]:
+    """Return the curves of a binary target: name, column of the score, positive class, look."""
+    metric, area, _ = _METRICS[curve]
+    found = []
+    covariates = f" ({plain_label(' + '.join(files.covariates))})" if files.covariates else ""
+    for name, column, metrics, color, line in (
+        (f"Baseline{covariates}", "baseline_score", files.baseline, BASELINE, "--"),
+        ("Embedding", "y_score", files.metrics, MAIN, "-"),
     ):
-        points = _pooled_points(tested, column, files.positive, kind)
-        if points is None:
-            continue
-        band = curve_band(tested, column=column, positive=files.positive, curve=kind.band, **_resampling(files))  # type: ignore[arg-type]
-        if band is not None:
-            banded = True
-            # The baseline's band is hatched, so that the two differ without colour.
-            look = {"hatch": "////", "facecolor": "none", "edgecolor": color, "alpha": 0.28}
-            look = look if column == "baseline_score" else {"color": color, "alpha": 0.2}
-            axes.fill_between(band["x"], band["low"], band["high"], linewidth=0, **look)  # type: ignore[arg-type]
-            parts.append(band.assign(curve=f"{name}, band"))
-        axes.plot(
-            *points, color=color, linestyle=line, linewidth=width, drawstyle=kind.drawstyle,
-            label=f"{name}: {_value(values, kind)}",
-        )  # fmt: skip
-        parts.append(_as_table(name, points))
-    notes = _lines(files) + (f" {_band_text(files)}" if banded else f" Too few {files.words.items} for a band.")
-    # Of precision and recall, the curves of single folds are too jagged to be read.
-    folds, text = _draw_folds(axes, files, kind) if parts and kind is _ROC else ([], "")
-    return (pd.concat([*parts, *folds], ignore_index=True) if parts else pd.DataFrame()), notes + text
+        values = metrics.get(metric) or {}
+        text = f"{name}: {area} {number_text(point_estimate(values), digits=2)}"
+        if values.get("interval"):
+            text += f" [{interval_text(values['interval'], digits=2)}]"
+        found.append(
+            (name, column, files.positive, {"color": color, "linestyle": line, "linewidth": 2.2, "label": text})
+        )
+    return found
 
 
-def _draw_folds(axes: Axes, files: EvaluationFiles, kind: _Kind) -> tuple[list[pd.DataFrame], str]:
-    """Draw each test fold thin, where they are few enough to be told apart."""
-    folds = list(files.predictions.groupby(["repeat", "fold"]))
-    if len(folds) < 2 or len(folds) > _MAX_FOLDS:
-        return [], ""
+def _classes(files: EvaluationFiles) -> list[tuple[str, str, str, dict]]:
+    """Return the curves of several classes, each against all others."""
+    tested, found = tested_rows(files), []
+    for index, (name, label) in enumerate(zip(files.classes, distinct_labels(files.classes), strict=True)):
+        n = round((tested["y_true"] == name).sum() / tested["repeat"].nunique())
+        look = {"color": PALETTE[index % len(PALETTE)], "linestyle": LINES[index % len(LINES)], "linewidth": 1.9}
+        found.append((name, f"score_{name}", name, look | {"label": f"{label} (n = {n})"}))
+    return found
+
+
+def _pooled(rows: pd.DataFrame, column: str, positive: str, curve: str) -> tuple[Floats, Floats] | None:
+    """Return the curve of all folds together; with repeats the mean of their curves, whose area is the mean area."""
+    if column not in rows:
+        return None
+    curves = []
+    for _, part in rows[rows[column].notna() & rows["y_true"].notna()].groupby("repeat"):
+        truth = (part["y_true"] == positive).to_numpy()
+        if truth.any() and not truth.all():
+            curves.append(_points(curve, truth, part[column].to_numpy(float)))
+    if len(curves) > 1:
+        heights = np.mean([_heights(curve, points, _FINE_GRID) for points in curves], axis=0)
+        return np.append(0.0, _FINE_GRID), np.append(0.0 if curve == "roc" else heights[0], heights)
+    if not curves:
+        return None
+    kept = np.unique(np.linspace(0, len(curves[0][0]) - 1, _MAX_POINTS).round().astype(int))
+    return curves[0][0][kept], curves[0][1][kept]
+
+
+def _fill(axes: Axes, band: pd.DataFrame, color: str, *, hatched: bool) -> None:
+    """Fill a band; that of the baseline is hatched, so that the two differ without colour."""
+    look: dict = {"color": color, "alpha": 0.18}
+    if hatched:
+        look = {"facecolor": "none", "edgecolor": color, "hatch": "////", "alpha": 0.28}
+    axes.fill_between(band["x"], band["low"], band["high"], linewidth=0, **look)
+
+
+def _draw_folds(axes: Axes, files: EvaluationFiles) -> list[pd.DataFrame]:
+    """Draw the ROC curve of each test fold thin, where the folds are few enough to be told apart."""
+    folds = files.predictions.groupby(["repeat", "fold"])
     parts: list[pd.DataFrame] = []
+    if not 1 < folds.ngroups <= _MAX_FOLDS:
+        return []
     for (repeat, fold), rows in folds:
-        points = _points(rows, "y_score", files.positive, kind)
+        points = _pooled(rows, "y_score", files.positive, "roc")
         if points is not None:
-            axes.plot(*points, color=MAIN, alpha=0.3, linewidth=0.8, label=None if parts else "One test fold each")
-            parts.append(_as_table(f"repeat {repeat:g} fold {fold:g}", points))
-    n_undefined = len(folds) - len(parts)
-    text = f" Thin: each of the {len(folds)} test folds."
-    if n_undefined:
-        text += f" {n_undefined} of these, with one class only, cannot have a curve."
-    return parts, text
+            label = None if parts else "One test fold each"
+            axes.plot(*points, color=MAIN, alpha=0.3, linewidth=0.8, label=label)
+            name = f"repeat {repeat:g} fold {fold:g}"
+            parts.append(pd.DataFrame({"curve": name, "x": points[0], "y": points[1]}))
+    return parts
 
 
-def _resampling(files: EvaluationFiles) -> dict[str, object]:
+def _draw_chance(axes: Axes, files: EvaluationFiles, tested: pd.DataFrame, curve: str) -> str:
+    """Draw what scores without information reach; return the sentence that the caption needs."""
+    look: Any = {"color": CHANCE, "linestyle": ":", "linewidth": 1.3}
+    if curve == "roc":
+        axes.plot([0, 1], [0, 1], label="Chance: 0.50", **look)
+        return ""
+    if files.kind != "binary":
+        return " Chance is the share of each class."
+    share = float((tested["y_true"] == files.positive).mean())
+    axes.axhline(share, label=f"Chance: share of positives, {share:.2f}", **look)
+    common = f"how common “{files.positive}” is in this cohort ({share:.0%})"
+    return f" Precision depends on {common}; elsewhere it will differ."
+
+
+def _name_axes(axes: Axes, files: EvaluationFiles, curve: str) -> None:
+    names = {"roc": ("1 − specificity", "Sensitivity"), "precision_recall": ("Recall", "Precision")}[curve]
+    if files.kind == "binary":
+        positive, negative = (plain_label(name, length=20) for name in (files.positive, files.negative))
+        found = f"(“{positive}” found)"
+        more = (f"(“{negative}” called positive)", found) if curve == "roc" else (found, "(called positive and right)")
+        names = (f"{names[0]} {more[0]}", f"{names[1]} {more[1]}")
+    axes.set(xlabel=names[0], ylabel=names[1], xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+
+
+def _resampling(files: EvaluationFiles) -> dict:
     unit = "site" if (files.summary.get("bootstrap") or {}).get("unit") == "site" else "subject"
     return {"unit": unit, "level": files.level, "seed": int(files.summary.get("seed") or 0)}
 
 
-def _band_text(files: EvaluationFiles) -> str:
-    unit = files.words.unit if _resampling(files)["unit"] == "subject" else "site"
-    return f"Bands: {files.level:.0%} of bootstrap resamples of {unit}s at each place, models held fixed."
-
-
-def _lines(files: EvaluationFiles) -> str:
-    folds = files.predictions.groupby(["repeat", "fold"]).ngroups
+def _about_lines(files: EvaluationFiles, banded: bool) -> str:
     repeats = tested_rows(files)["repeat"].nunique()
-    if folds < 2:
-        return f"One curve of all {files.words.items}."
-    return "Lines: all folds pooled" + ("." if repeats < 2 else f", mean over {repeats} repeats.")
-
-
-def _area(points: Points, kind: _Kind) -> float:
-    if kind is _ROC:
-        return float(np.trapezoid(points[1], points[0]))
-    return float(np.sum(np.diff(points[0]) * points[1][1:]))
-
-
-def _points(rows: pd.DataFrame, column: str, positive: str, kind: _Kind) -> Points | None:
-    if column not in rows:
-        return None
-    rows = rows[rows[column].notna() & rows["y_true"].notna()]
-    truth = (rows["y_true"] == positive).to_numpy()
-    if truth.all() or not truth.any():
-        return None
-    return _thin(*kind.points(truth, rows[column].to_numpy(dtype=float)))
-
-
-def _thin(x: np.ndarray, y: np.ndarray) -> Points:
-    """Keep as many points of a curve as a reader can see, its ends among them."""
-    if len(x) <= _MAX_POINTS:
-        return x, y
-    kept = np.unique(np.linspace(0, len(x) - 1, _MAX_POINTS).round().astype(int))
-    return x[kept], y[kept]
-
-
-def _pooled_points(tested: pd.DataFrame, column: str, positive: str, kind: _Kind) -> Points | None:
-    """Return the curve of all folds together; with repeats the mean of their curves, whose area is the mean area."""
-    curves = [_points(rows, column, positive, kind) for _, rows in tested.groupby("repeat")]
-    defined = [points for points in curves if points is not None]
-    if len(defined) < 2:
-        return defined[0] if defined else None
-    grid = np.linspace(0, 1, 401)
-    if kind is _ROC:
-        heights = [np.interp(grid, x, y) for x, y in defined]
-        return np.append(0.0, grid), np.append(0.0, np.mean(heights, axis=0))
-    # Precision must not be interpolated: it is that of the first threshold that finds so many.
-    heights = [y[np.searchsorted(x, np.maximum(grid, 1e-9) - 1e-12)] for x, y in defined]
-    return grid, np.mean(heights, axis=0)
-
-
-def _as_table(name: str, points: Sequence[np.ndarray]) -> pd.DataFrame:
-    return pd.DataFrame({"curve": name, "x": points[0], "y": points[1]})
-
-
-def _square(axes: Axes) -> None:
-    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
-
-
-def _covariates(files: EvaluationFiles) -> str:
-    return f" ({plain_label(' + '.join(files.covariates))})" if files.covariates else ""
-
-
-def _value(metrics: object, kind: _Kind) -> str:
-    values = metrics.get(kind.metric) if isinstance(metrics, dict) else None
-    text = number_text(point_estimate(values), digits=2)
-    interval = interval_text((values or {}).get("interval"), digits=2)
-    return f"{kind.area} {text} [{interval}]" if values and values.get("interval") else f"{kind.area} {text}"
-
-
-def _areas(files: EvaluationFiles, kind: _Kind) -> str:
-    text = f"The pooled curve of the embedding has {_value(files.metrics, kind)}"
-    return text + (f"; that of the covariates alone {_value(files.baseline, kind)}" if files.baseline else "")
-
-
-def _heights(numbers: pd.DataFrame) -> str:
-    """Say how high the embedding's curve stands at two places, for who cannot see it."""
-    curve = numbers[numbers["curve"] == "Embedding"]
-    if curve.empty:
-        return ""
-    at = [(place, float(np.interp(place, curve["x"], curve["y"]))) for place in (0.1, 0.2)]
-    words = " and ".join(f"{height:.2f} at {1 - place:.0%} specificity" for place, height in at)
-    return f"The embedding's sensitivity is {words}."
+    lines = "Lines: all folds pooled" + ("." if repeats < 2 else f", mean over {repeats} repeats.")
+    if files.predictions.groupby(["repeat", "fold"]).ngroups < 2:
+        lines = f"One curve of all {files.words.items}."
+    if not banded:
+        return f"{lines} No bands."
+    unit = files.words.unit if _resampling(files)["unit"] == "subject" else "site"
+    return f"{lines} Bands: {files.level:.0%} of bootstrap resamples of {unit}s at each place, models held fixed."

@@ -1,40 +1,108 @@
-"""Training curves: the loss and its terms, training beside validation."""
+"""Curves over the number of training scans, and over the epochs of pretraining."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pandas as pd
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import describe_metric
-from neurocontrast.reporting.style import BASELINE, MAIN, Picture, legend_below, new_figure, plain_label, styled
+from neurocontrast.reporting.metrics import chance_level, describe_metric, leading_metrics, number_text
+from neurocontrast.reporting.style import (
+    BASELINE,
+    CHANCE,
+    LINES,
+    MAIN,
+    MARKERS,
+    PALETTE,
+    Picture,
+    legend_below,
+    new_figure,
+    plain_label,
+    styled,
+)
+from neurocontrast.reporting.words import SCANS, Words
 
-__all__ = ["draw_training", "list_terms"]
+__all__ = ["draw_learning", "draw_training", "learning_metrics", "list_terms", "tabulate_learning"]
 
 _NOT_SHOWN = {"epoch", "step", "lr", "learning_rate", "seconds", "gradient_norm"}
+_NO_TERMS = ("_seconds", "_per_second", "_bytes", "_gib", "_mib")
 _TITLES = {
-    "loss": "Loss",
     "alignment": "Alignment of two views (0 is best)",
     "uniformity": "Uniformity (lower is more even)",
     "effective_rank": "Effective rank (1 is collapse)",
-    "samples_per_second": "Images per second",
-    "volumes_per_second": "Volumes per second",
     "features_effective_rank": "Effective rank of the features (1 is collapse)",
+    "samples_per_second": "Images per second",
 }
+_PREFIXES = {"term_": "Term of the loss", "bound_": "Implied by the loss"}
 _ORDER = ("loss", "term_", "alignment", "uniformity", "effective_rank", "probe_")
 _MAX_TERMS = 8
 
 
+def learning_metrics(files: EvaluationFiles) -> list[str]:
+    """Return the metrics that have a learning curve, the leading ones first, two of them at most."""
+    curve = files.summary.get("learning_curve") or {}
+    return leading_metrics(files.kind, curve.get("metrics") or {}, files.words)[:2]
+
+
+def tabulate_learning(curve: Mapping[str, Any], metric: str) -> pd.DataFrame:
+    """Return the means over draws and folds of embedding and baseline: ``model, metric, n_train, mean, sd, n``."""
+    parts = []
+    for model, section in (("Embedding", "metrics"), ("Covariates only", "baseline")):
+        points = (curve.get(section) or {}).get(metric) or []
+        table = pd.DataFrame(points, columns=["n_train", "mean", "sd", "n"])
+        parts.append(table.astype(float).assign(model=model, metric=metric))
+    return pd.concat(parts, ignore_index=True)
+
+
+@styled
+def draw_learning(rows: pd.DataFrame, metric: str, *, how: str, n_classes: int, words: Words = SCANS) -> Picture | None:
+    """Draw a metric of every model over the number of training scans; None where there is none.
+
+    `rows` holds ``model, metric, n_train, mean, sd``; `how` says over what means and spreads are taken.
+    """
+    rows = rows[(rows["metric"] == metric) & rows["mean"].notna() & rows["n_train"].notna()]
+    if rows.empty:
+        return None
+    figure, axes = new_figure(height=4.2)
+    about, parts = describe_metric(metric, words), []
+    for index, (model, part) in enumerate(rows.groupby("model", sort=False)):
+        part = part.sort_values("n_train")
+        color, spread = PALETTE[index % len(PALETTE)], part["sd"].fillna(0.0)
+        axes.fill_between(part["n_train"], part["mean"] - spread, part["mean"] + spread, color=color, alpha=0.12,
+                          linewidth=0)  # fmt: skip
+        axes.plot(part["n_train"], part["mean"], color=color, marker=MARKERS[index % len(MARKERS)], linewidth=2,
+                  linestyle=LINES[index % len(LINES)], label=plain_label(model))  # fmt: skip
+        points = zip(part["n_train"], part["mean"], strict=True)
+        parts.append(f"{model}: " + ", ".join(f"{n:.0f} {words.units} {number_text(m, digits=2)}" for n, m in points))
+    sizes = sorted(rows["n_train"].unique())
+    if sizes[-1] >= 5 * sizes[0] > 0:
+        axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(sizes if len(sizes) <= 8 else sizes[:: len(sizes) // 6]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    chance = chance_level(metric, n_classes, words)
+    if chance is not None:
+        axes.axhline(chance, color=CHANCE, linestyle=":", linewidth=1.3, label="Chance")
+    axes.set(xlabel=f"Training {words.units} of the probe", ylabel=about.label)
+    legend_below(figure, axes)
+    return Picture(
+        f"learning_{metric}",
+        figure,
+        alt=f"Learning curves: {about.label} over the number of training {words.units}. {'; '.join(parts)}.",
+        caption=f"{about.label} over the number of training {words.units}: mean and one SD over {how} (a spread, not a "
+        "confidence interval).",
+        numbers=rows.reset_index(drop=True),
+    )
+
+
 def list_terms(files: EvaluationFiles) -> list[str]:
     """Return the logged quantities worth a curve: the loss first, then its terms and scores."""
-    if files.training is None:
-        return []
-    names: list[str] = []
-    for column in files.training.columns:
-        name = _bare(column)
-        numeric = pd.api.types.is_numeric_dtype(files.training[column])
-        if numeric and files.training[column].notna().any() and name not in names and not _is_clock(name):
-            names.append(name)
+    table = pd.DataFrame() if files.training is None else files.training.dropna(axis="columns", how="all")
+    names = list(dict.fromkeys(_bare(column) for column in table.select_dtypes("number").columns))
+    names = [name for name in names if name not in _NOT_SHOWN and not name.endswith(_NO_TERMS)]
     terms = [name for name in names if name.startswith("term_")]
     if len(terms) == 1:  # a loss of one term is that term
         names.remove(terms[0])
@@ -45,28 +113,29 @@ def list_terms(files: EvaluationFiles) -> list[str]:
 @styled
 def draw_training(files: EvaluationFiles, term: str) -> Picture | None:
     """Draw one logged quantity over the epochs, with its validation where there is one."""
-    table = files.training
-    if table is None:
+    if files.training is None:
         return None
-    clock = next((name for name in ("epoch", "step") if name in table), None)
-    columns = [name for name in table.columns if _bare(name) == term]
+    clock = next((name for name in ("epoch", "step") if name in files.training), None)
+    columns = [name for name in files.training.columns if _bare(name) == term]
     # Several rows an epoch (one a step, one for validation) become one point.
-    means = table.groupby(clock)[columns].mean() if clock else table[columns]
+    means = files.training.groupby(clock)[columns].mean() if clock else files.training[columns]
     figure, axes = new_figure(height=3.2)
+    parts = []
     for column in columns:
-        validation = column != term and column.startswith("val")
-        on_probe = f"Probe on validation {files.words.items}"
-        label = "Validation" if validation else on_probe if term.startswith("probe") else "Training"
-        values = means[column].dropna()
+        validation, values = column != term and column.startswith("val"), means[column].dropna()
+        on_probe = f"Probe on validation {files.words.items}" if term.startswith("probe") else "Training"
         axes.plot(
             values.index, values, color=BASELINE if validation else MAIN, linestyle="--" if validation else "-",
             marker="s" if validation else "o", markersize=4 if len(values) < 40 else 0, linewidth=1.8,
-            label=label,
+            label="Validation" if validation else on_probe,
         )  # fmt: skip
+        if len(values):
+            parts.append(f"{column} from {values.iloc[0]:.3g} to {values.iloc[-1]:.3g}")
     axes.set(xlabel=(clock or "row").capitalize(), title=plain_label(_title(term), length=60))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     legend_below(figure, axes)
-    return Picture(f"training_{term}", figure, alt=_alt(term, means, columns), caption="", numbers=means.reset_index())
+    alt = f"{_title(term)} during pretraining: {'; '.join(parts)}."
+    return Picture(f"training_{term}", figure, alt=alt, caption="", numbers=means.reset_index())
 
 
 def _bare(column: str) -> str:
@@ -75,33 +144,13 @@ def _bare(column: str) -> str:
     return column
 
 
-def _is_clock(name: str) -> bool:
-    return name in _NOT_SHOWN or name.endswith(("_seconds", "_per_second", "_bytes", "_gib", "_mib"))
-
-
 def _title(term: str) -> str:
-    if term.startswith("term_"):
-        return f"Term of the loss: {term.removeprefix('term_').replace('_', ' ')}"
-    if term.startswith("bound_"):
-        return f"Implied by the loss: {term.removeprefix('bound_').replace('_', ' ')}"
+    for prefix, title in _PREFIXES.items():
+        if term.startswith(prefix):
+            return f"{title}: {term.removeprefix(prefix).replace('_', ' ')}"
     if term.startswith("probe_"):
-        column, metric = _column_and_metric(term.removeprefix("probe_"))
-        return f"Linear probe: {describe_metric(metric).short} of {column.replace('_', ' ')}"
+        words = term.removeprefix("probe_").split("_")
+        # Names of columns and of metrics may both hold underscores: the longest known ending is the metric.
+        start = next((n for n in range(1, len(words)) if describe_metric("_".join(words[n:])).meaning), len(words) - 1)
+        return f"Linear probe: {describe_metric('_'.join(words[start:])).short} of {' '.join(words[:start])}"
     return _TITLES.get(term, term.replace("_", " ").capitalize())
-
-
-def _column_and_metric(name: str) -> tuple[str, str]:
-    """Split "label_balanced_accuracy": names of columns and of metrics may both hold underscores."""
-    parts = name.split("_")
-    ends = ["_".join(parts[place:]) for place in range(1, len(parts))]
-    metric = next((end for end in ends if describe_metric(end).meaning), ends[-1] if ends else "")
-    return name.removesuffix(metric).removesuffix("_"), metric
-
-
-def _alt(term: str, means: pd.DataFrame, columns: list[str]) -> str:
-    parts = []
-    for column in columns:
-        values = means[column].dropna()
-        if len(values):
-            parts.append(f"{column} from {values.iloc[0]:.3g} to {values.iloc[-1]:.3g}")
-    return f"{_title(term)} during pretraining: " + "; ".join(parts) + "."

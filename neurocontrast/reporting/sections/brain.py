@@ -28,8 +28,8 @@ _METHODS = """
 {% if about %}
 {% if about.method == "occlusion" %}
 Patches{% if about.patch_mm %} of {{ about.patch_mm|value }} mm{% endif %} of each volume were replaced, one after
-another, and the change of the predicted score was put where the patch was {{ cite("Zeiler MD, Fergus R. Visualizing and "
-"understanding convolutional networks. ECCV 2014:818–833.") }}
+another, and the change of the predicted score was put where the patch was {{ cite("Zeiler MD, Fergus R. Visualizing "
+"and understanding convolutional networks. ECCV 2014:818–833.") }}
 {% else %}
 The gradient of the predicted score with respect to each voxel was computed through the frozen encoder and the probe
 {{ cite("Simonyan K, Vedaldi A, Zisserman A. Deep inside convolutional networks: visualising image classification "

@@ -7,10 +7,10 @@ import pandas as pd
 
 from neurocontrast.reporting.blocks import Block, Cell, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.figures.scores import draw_recalls
-from neurocontrast.reporting.predictions import count_confusion, count_text
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH
 from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.predictions import count_confusion, count_text
 from neurocontrast.reporting.section import Input, SectionBuilder
 from neurocontrast.reporting.tables import count_cell
 
@@ -20,8 +20,8 @@ _OPEN_ROWS = 20
 _METHODS = """
 ## Single classes.
 {% if files.by_class is not none %}
-Intervals of the recall and precision of single classes are Wilson's {{ cite("Wilson EB. Probable inference, the law of "
-"succession, and statistical inference. J Am Stat Assoc 1927;22:209–212.") }}.
+Intervals of the recall and precision of single classes are Wilson's {{ cite("Wilson EB. Probable inference, the law "
+"of succession, and statistical inference. J Am Stat Assoc 1927;22:209–212.") }}.
 {% endif %}
 """
 
@@ -94,7 +94,13 @@ def confused_pairs(files: EvaluationFiles, *, limit: int = 12) -> pd.DataFrame:
     counts = count_confusion(files)
     wrong = np.argwhere((counts > 0) & ~np.eye(len(counts), dtype=bool))
     rows = [
-        (files.classes[row], files.classes[column], n := counts[row, column], n / counts[row].sum(), counts[column, row])
+        (
+            files.classes[row],
+            files.classes[column],
+            n := counts[row, column],
+            n / counts[row].sum(),
+            counts[column, row],
+        )
         for row, column in wrong
     ]
     pairs = pd.DataFrame(rows, columns=["true", "given", "n", "share", "n_back"])

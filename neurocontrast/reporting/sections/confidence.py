@@ -59,7 +59,9 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section | None:
         ("Share that is right", f"{measured.accuracy:.1%}"),
         ("On the whole", f"{'too sure' if gap > 0 else 'not sure enough'} by {abs(gap) * 100:.1f} points"),
     ]
-    blocks = [Columns([Pictures([draw_reliability(measured.bins, error=measured.error)])], [Facts(facts, title="In numbers")])]
+    blocks = [
+        Columns([Pictures([draw_reliability(measured.bins, error=measured.error)])], [Facts(facts, title="In numbers")])
+    ]
     return Section("confidence", "Confidence", blocks, lead=lead)
 
 
@@ -83,4 +85,12 @@ def measure_reliability(answers: pd.DataFrame, *, n_bins: int = N_BINS) -> Relia
     return Reliability(bins, error, float(known["confidence"].mean()), float((~known["wrong"].astype(bool)).mean()))
 
 
-CONFIDENCE = SectionBuilder("confidence", "Confidence", order=105, build=_build, methods=_METHODS, kinds=("binary", "multiclass"), of=("images",))
+CONFIDENCE = SectionBuilder(
+    "confidence",
+    "Confidence",
+    order=105,
+    build=_build,
+    methods=_METHODS,
+    kinds=("binary", "multiclass"),
+    of=("images",),
+)

@@ -101,7 +101,9 @@ def _openbhb(about: Mapping) -> list[Block]:
     if not score:
         reason = about.get("openbhb_reason") or "it needs age and two sites or more"
         return [Paragraph(f"The OpenBHB score was not computed: {reason}.", role="note")] if about else []
-    facts = [(label, number_text(score[key], digits=2)) for key, label in _OPENBHB.items() if score.get(key) is not None]
+    facts = [
+        (label, number_text(score[key], digits=2)) for key, label in _OPENBHB.items() if score.get(key) is not None
+    ]
     interval = interval_text(score.get("interval"), digits=2)
     if facts and interval != DASH:
         facts[0] = (facts[0][0], f"{facts[0][1]} [{interval}]")

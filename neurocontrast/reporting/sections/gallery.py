@@ -33,7 +33,7 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
     answers = given_answers(files)
     known = answers[answers["path"].notna()].reset_index(drop=True)
     n_wrong = int(answers["wrong"].sum())
-    chosen = np.random.default_rng(0).choice(len(known), min(N_TILES, len(known)), replace=False) if len(known) else []
+    chosen = np.random.default_rng(0).choice(max(len(known), 1), min(N_TILES, len(known)), replace=False)
     drawn = [
         _draw(files, known.iloc[np.sort(chosen)], "random", f"{N_TILES} of {len(known):,} tested images, at random."),
         _draw(

@@ -37,9 +37,7 @@ def _build(files: EvaluationFiles, options: ReportOptions, sections: Sequence[Se
     return Section("methods", "Methods", [*blocks, Numbered("References", cite.listed())], lead=lead)
 
 
-def write_methods(
-    files: EvaluationFiles, cite: Citations, sections: Sequence[SectionBuilder]
-) -> list[tuple[str, str]]:
+def write_methods(files: EvaluationFiles, cite: Citations, sections: Sequence[SectionBuilder]) -> list[tuple[str, str]]:
     """Return the paragraphs of a methods section, each with its heading, saying only what the files record."""
     headline = choose_headline(files.kind, files.metrics, files.words)
     return write_paragraphs(
@@ -82,7 +80,7 @@ METHODS = SectionBuilder(
     "Methods",
     order=210,
     build=_build,
-    inputs=(Input("probe/probe.json", "the probe fitted on all scans", "probe"),),
+    inputs=(Input("probe/probe.json", "the fitted probe", "probe"),),
     covers="methods",
     sees_all=True,
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas as pd
-
 from neurocontrast.reporting import new_sites
 from neurocontrast.reporting.blocks import Block, Card, Cards, Items, Paragraph, Pictures, Section
 from neurocontrast.reporting.figures.scores import draw_new_sites
@@ -50,7 +48,8 @@ At a site that the model has not seen, the {{ "mean absolute error" if key == "m
 {% set known = home.text() ~ " at sites that it knows" if home else "that at sites that it knows" %}
 , {% if not grown %}against {{ known }}
 {% else %}
-{{ grown["value"]|number(digits=2) }} times {{ "(" ~ grown.interval|interval(digits=2) ~ ")" if grown.interval else "(no interval)" }}
+{{ grown["value"]|number(digits=2) }} times
+({{ grown.interval|interval(digits=2) if grown.interval else "no interval" }})
 {{ "the" if home }} {{ known }}
 {% if grown.interval and grown.low <= 1 <= grown.high %}
 (whether that is a change at all, these data do not settle)
@@ -125,7 +124,8 @@ The ratio of unseen to known is given for {{ errors|listed }}, with a paired boo
 {% if block.unseen.recentred %}
 In a second, transductive analysis each site's own mean was taken out of its features, for the left-out site the mean of
 its unlabelled scans; it is in the spirit of adapting a network's normalisation to an unlabelled domain {{ cite("Li Y, "
-"Wang N, Shi J, Hou X, Liu J. Adaptive batch normalization for practical domain adaptation. Pattern Recognit 2018;80:109–117.") }}.
+"Wang N, Shi J, Hou X, Liu J. Adaptive batch normalization for practical domain adaptation. Pattern Recognit "
+"2018;80:109–117.") }}.
 {% endif %}
 {% endif %}
 """
@@ -244,7 +244,7 @@ def _largest_shift(files: EvaluationFiles) -> dict[str, str] | None:
     sure = rows[(low > 0) | (high < 0)]
     if sure.empty:
         return None
-    row: pd.Series = sure.loc[sure["embedding_unseen"].abs().idxmax()]
+    row = sure.iloc[int(sure["embedding_unseen"].abs().to_numpy().argmax())]
     ends = sorted(abs(row[f"embedding_unseen_{end}"]) for end in ("low", "high"))
     by = Estimate(abs(row["embedding_unseen"]), *ends).text()
     return {"site": row["site"], "by": by, "side": "above" if row["embedding_unseen"] > 0 else "below"}

@@ -25,8 +25,9 @@ _METHODS = """
 ## Scans outside.
 {% set block = s.outlyingness %}
 {% if block %}
-{% set reference = {"training folds": "the scans of the training folds", "probe": "the scans that the probe was fitted on",
-"pretraining": "the scans of pretraining"}.get(block.reference, block.reference or "a reference that is not recorded") %}
+{% set references = {"training folds": "the scans of the training folds", "pretraining": "the scans of pretraining",
+"probe": "the scans that the probe was fitted on"} %}
+{% set reference = references.get(block.reference, block.reference or "a reference that is not recorded") %}
 How far each scan lies from {{ reference }} was measured by its Mahalanobis distance
 {% if "Ledoit" in (block.covariance or "") %}to the nearest of their sites{% endif %}
 {{ cite("Lee K, Lee K, Lee H, Shin J. A simple unified framework for detecting out-of-distribution samples and "

@@ -31,7 +31,7 @@ def _build(files: EvaluationFiles, options: ReportOptions, sections: Sequence[Se
                        "digest of the splits": s.get("splits_digest"),
                        f"{files.words.units} also in pretraining": s.get("n_overlap"), "bootstrap": bootstrap or None,
                        "permutation": tested or None, "probe": s.get("probe"), "threshold": s.get("threshold")},
-        "Probe on all scans (probe/probe.json)": _short_values(files.probe or {}),
+        f"Probe on all {files.words.items} (probe/probe.json)": _short_values(files.probe or {}),
         "Embeddings": s.get("embeddings") or {},
         "Objective": s.get("objective") or {},
         "Encoder and preprocessing contract": {k: v for k, v in files.run.items() if k != "objective"},

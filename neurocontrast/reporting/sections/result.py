@@ -121,7 +121,10 @@ def _image_table(files: EvaluationFiles) -> Table:
     rows = []
     for key in order:
         values = files.metrics[key]
-        interval, why = interval_text(values.get("interval")), str(values.get("reason") or "not defined for these images")
+        interval, why = (
+            interval_text(values.get("interval")),
+            str(values.get("reason") or "not defined for these images"),
+        )
         cells = [Cell(describe_metric(key, files.words).label, heading=True), cell(values.get("pooled"), reason=why)]
         cells.append(Cell(interval, reason="not computed" if interval == DASH else ""))
         cells += [cell(values.get("mean"), reason=why), cell(values.get("sd"), reason=why)] if folds else []

@@ -82,7 +82,7 @@ def say_sensitive(files: EvaluationFiles) -> str:
     share = 1 - value / constant if value is not None and constant else 0
     r2 = block.get("r2") or {"value": share}
     low, high = r2.get("low"), r2.get("high")
-    text = interval_text((low * 100, high * 100), digits=0) if low is not None else DASH
+    text = interval_text([end * 100 for end in (low, high) if end is not None], digits=0)
     between = "" if text == DASH else f" ({files.level:.0%} interval {text}%)"
     columns = [str(name) for name in block.get("columns") or {}]
     names: dict[str, Any] = {"block": block, "columns": columns, "share": r2["value"], "low": low, "between": between}

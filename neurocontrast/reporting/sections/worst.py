@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 
 from neurocontrast.reporting.blocks import Cell, Paragraph, Section, Table
-from neurocontrast.reporting.predictions import count_errors, worst_errors
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH
 from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.predictions import count_errors, worst_errors
 from neurocontrast.reporting.section import SectionBuilder
 from neurocontrast.reporting.tables import cell
 

@@ -1,0 +1,200 @@
+"""Scatter plots: predictions against the truth, and maps of the embedding, in groups told apart without colour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.metrics import number_text, point_estimate
+from neurocontrast.reporting.predictions import pool_repeats
+from neurocontrast.reporting.style import (
+    CHANCE,
+    INK,
+    MARKERS,
+    PALETTE,
+    WIDTH,
+    Picture,
+    distinct_labels,
+    legend_below,
+    new_figure,
+    plain_label,
+    styled,
+)
+from neurocontrast.reporting.words import IMAGES
+
+__all__ = [
+    "MAPS",
+    "MAX_VECTORS",
+    "about_thinning",
+    "draw_map",
+    "draw_predicted",
+    "draw_residuals",
+    "list_map_columns",
+    "thin_rows",
+]
+
+MAPS = {"pca": ("pc1", "pc2", "Principal component"), "umap": ("umap1", "umap2", "UMAP dimension")}
+"""Columns of map.tsv that hold each map, and the name of its axes."""
+
+MAX_VECTORS = 1500
+"""More points than this are drawn as an image inside the figure."""
+
+_MAX_POINTS, _MAX_GROUPS = 3000, 12
+
+
+def thin_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """Return as many rows as a reader can tell apart as points: chosen at random, the same every time."""
+    if len(table) <= _MAX_POINTS:
+        return table.reset_index(drop=True)
+    chosen = np.random.default_rng(0).choice(len(table), _MAX_POINTS, replace=False)
+    return table.iloc[np.sort(chosen)].reset_index(drop=True)
+
+
+def about_thinning(n_shown: int, n_all: int, items: str) -> str:
+    """Say that not all points are drawn, where that is so."""
+    return f" {n_shown:,} of the {n_all:,} {items} are drawn, chosen at random." if n_shown < n_all else ""
+
+
+def _point_size(n_points: int) -> float:
+    return float(np.clip(9000 / max(n_points, 1), 8, 34))
+
+
+def _draw_groups(axes: Axes, x: pd.Series, y: pd.Series, values: pd.Series, order: Sequence[str] = ()) -> list[str]:
+    """Draw the rows of each value with its own colour and marker, the rare values together; return the labels."""
+    counts = values.value_counts()
+    names = [name for name in order if name in counts.index] or sorted(counts.index, key=str)
+    if len(names) > _MAX_GROUPS:
+        names = sorted(counts.index[: _MAX_GROUPS - 1], key=str)
+    other, missing = values.notna() & ~values.isin(names), values.isna()
+    groups = [
+        (f"{len(counts) - len(names)} smaller ones", other, "#b0b7bf", "o"),
+        *((label, values == name, PALETTE[index % len(PALETTE)], MARKERS[index % len(MARKERS)])
+          for index, (name, label) in enumerate(zip(names, distinct_labels(names, length=22), strict=True))),
+        ("not stated", missing, CHANCE, "x"),
+    ]  # fmt: skip
+    groups = [(f"{label} ({here.sum()})", here, color, marker) for label, here, color, marker in groups if here.any()]
+    for label, here, color, marker in groups:
+        edge: Any = {} if marker == "x" else {"edgecolor": "white"}
+        axes.scatter(
+            x[here], y[here], s=_point_size(len(x)), marker=marker, facecolor=color, alpha=0.8, label=label,
+            linewidth=1.0 if marker == "x" else 0.4 if len(x) <= MAX_VECTORS else 0.0,
+            rasterized=len(x) > MAX_VECTORS, **edge,
+        )  # fmt: skip
+    return [label for label, *_ in groups]
+
+
+def _marker_scale(n_points: int) -> float:
+    """Return how much larger than the points a legend's markers are drawn, to be seen."""
+    return float(np.sqrt(34 / _point_size(n_points)))
+
+
+def _predictions(files: EvaluationFiles) -> pd.DataFrame:
+    pooled = pool_repeats(files)
+    rows = pd.DataFrame({"site": pooled.get("site", "all")}, index=pooled.index)
+    rows["true"], rows["predicted"] = pooled["y_true"].astype(float), pooled["y_score"].astype(float)
+    rows["residual"] = rows["predicted"] - rows["true"]
+    return rows.dropna(subset=["residual"]).reset_index(drop=True)
+
+
+@styled
+def draw_predicted(files: EvaluationFiles) -> Picture:
+    """Draw predicted against true values by site, with the line of perfect prediction."""
+    everyone, items = _predictions(files), files.words.items
+    rows = thin_rows(everyone)
+    figure, axes = new_figure(height=WIDTH + 0.1 * min(rows["site"].nunique(), _MAX_GROUPS))
+    _draw_groups(axes, rows["true"], rows["predicted"], rows["site"])
+    ends = np.quantile(rows[["true", "predicted"]], [0, 1])
+    axes.plot(ends, ends, color=CHANCE, linestyle="--", linewidth=1.4, label="Perfect prediction")
+    axes.set(xlabel=f"True {plain_label(files.target)}", ylabel=f"Predicted {plain_label(files.target)}")
+    legend_below(figure, axes, marker_scale=_marker_scale(len(rows)))
+    mae, r2 = (number_text(point_estimate(files.metrics.get(key)), digits=2) for key in ("mae", "r2"))
+    sites = "" if files.words is IMAGES else f" at {everyone['site'].nunique()} sites"
+    return Picture(
+        "predicted_true",
+        figure,
+        alt=f"Scatter of predicted against true {files.target} for {len(everyone)} {items}{sites}. Mean absolute error "
+        f"{mae}, R² {r2}.",
+        caption=f"{'Prediction' if files.fixed else 'Out-of-fold prediction'} against the truth; one point for each of "
+        f"the {items} (averaged over repeats, if any)." + about_thinning(len(rows), len(everyone), items),
+        numbers=everyone,
+    )
+
+
+@styled
+def draw_residuals(files: EvaluationFiles) -> Picture:
+    """Draw residuals (predicted − true) against true values, with their trend."""
+    everyone, items = _predictions(files), files.words.items
+    rows = thin_rows(everyone)
+    figure, axes = new_figure(height=WIDTH + 0.1 * min(rows["site"].nunique(), _MAX_GROUPS))
+    _draw_groups(axes, rows["true"], rows["residual"], rows["site"])
+    axes.axhline(0, color=CHANCE, linestyle="--", linewidth=1.4, label="No error")
+    text = ""
+    if everyone["true"].nunique() > 2:
+        slope, intercept = np.polyfit(everyone["true"], everyone["residual"], 1)
+        ends, shown = (
+            np.array([everyone["true"].min(), everyone["true"].max()]),
+            number_text(slope, digits=2, signed=True),
+        )
+        axes.plot(ends, intercept + slope * ends, color=INK, linewidth=1.8, label=f"Trend: slope {shown}")
+        text = f" The fitted trend has slope {shown}."
+    axes.set(xlabel=f"True {plain_label(files.target)}", ylabel="Predicted − true")
+    legend_below(figure, axes, marker_scale=_marker_scale(len(rows)))
+    return Picture(
+        "residual_true",
+        figure,
+        alt=f"Scatter of residuals against true {files.target} for {len(everyone)} {items}.{text}",
+        caption=(
+            f"Residual against the truth.{text} A negative slope means that low values are overestimated and high ones "
+            "underestimated, as every shrunken prediction does; no residual is a “gap” before that is corrected."
+            + about_thinning(len(rows), len(everyone), items)
+        ),
+        numbers=everyone,
+    )
+
+
+def list_map_columns(files: EvaluationFiles) -> list[str]:
+    """Return the columns of map.tsv to colour by, the target once."""
+    points = pd.DataFrame() if files.points is None else files.points
+    names = [name for name in ("target", "age", "sex", "site") if name in points and name != files.target]
+    return [name for name in names if points[name].notna().any()]
+
+
+@styled
+def draw_map(files: EvaluationFiles, *, layout: str, column: str) -> Picture | None:
+    """Draw one map of the embedding coloured by one column; None where the map was not computed."""
+    first, second, axis_name = MAPS[layout]
+    if files.points is None or not {first, second} <= set(files.points):
+        return None
+    placed = files.points.dropna(subset=[first, second])
+    rows, items = thin_rows(placed), files.words.items
+    if rows.empty:
+        return None
+    name, values = files.target if column == "target" else column, rows[column]
+    figure, axes = new_figure(height=WIDTH * 0.95)
+    if pd.api.types.is_numeric_dtype(values):
+        known = values.notna()
+        axes.scatter(rows[first][~known], rows[second][~known], s=_point_size(len(rows)), marker="x", color=CHANCE)
+        drawn = axes.scatter(
+            rows[first][known], rows[second][known], s=_point_size(len(rows)), c=values[known], cmap="cividis",
+            edgecolor="white", alpha=0.9, linewidth=0.3, rasterized=len(rows) > MAX_VECTORS,
+        )  # fmt: skip
+        figure.colorbar(drawn, ax=axes, shrink=0.9).set_label(plain_label(name))
+        legend = "a colour scale"
+    else:
+        order = files.classes if column == "target" else ()
+        legend = "; ".join(_draw_groups(axes, rows[first], rows[second], values, order))
+        legend_below(figure, axes, marker_scale=_marker_scale(len(rows)))
+    axes.set(title=f"Coloured by {plain_label(name)}", xlabel=f"{axis_name} 1", ylabel=f"{axis_name} 2")
+    axes.tick_params(labelbottom=False, labelleft=False)
+    return Picture(
+        f"map_{layout}_{column}",
+        figure,
+        alt=f"{layout.upper()} map of the embedding, {len(rows)} {items}, coloured by {name}: {legend}.",
+        caption=about_thinning(len(rows), len(placed), items).strip(),
+        numbers=rows[[first, second, column]].rename(columns={column: name}),
+    )

@@ -9,6 +9,7 @@ import typer
 
 from neurocontrast.cli.data_commands import check, images, simulate
 from neurocontrast.cli.evaluation_commands import compare, evaluate, predict, report
+from neurocontrast.cli.index_command import index
 from neurocontrast.cli.network_commands import doctor, embed, explain, pretrain
 from neurocontrast.cli.output import show_error, show_message, show_unexpected
 from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded, TrainingSuspended
@@ -25,10 +26,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help=(
         "Contrastive pretraining for 3D brain MRI with the metadata that hospitals already record.\n\n"
-        "The way through: simulate or check a table of scans, pretrain an encoder, embed scans, evaluate, report."
+        "The way through: index or check scans, pretrain an encoder, embed scans, evaluate, report."
     ),
 )
-for command in (simulate, images, check, pretrain, embed, evaluate, predict, explain, report, compare, doctor):
+for command in (simulate, index, images, check, pretrain, embed, evaluate, predict, explain, report, compare, doctor):
     app.command()(command)
 
 

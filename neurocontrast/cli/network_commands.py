@@ -43,7 +43,8 @@ def pretrain(
     if resume and config is None and (out / "config.yaml").is_file():
         config = out / "config.yaml"
     nothing = resume and config is None and not overrides and participants is None
-    settings = None if nothing else resolve(config, overrides, "data", {"participants": participants})
+    given = {"participants": participants}
+    settings = None if nothing else resolve(config, overrides, "data", given, check_objective=True)
     run = stages.pretrain(settings, out=out, resume=resume, progress=console_progress(quiet=quiet))
     if launched().rank == 0:
         show_result(run_result(run), as_json=as_json)
@@ -129,7 +130,7 @@ def doctor(
     """Show versions, devices, memory and disks, and estimate time, memory and disk of a run (writes nothing)."""
     from neurocontrast import stages
 
-    settings = resolve(config, overrides, "data", {"participants": participants})
+    settings = resolve(config, overrides, "data", {"participants": participants}, check_objective=True)
     found = stages.doctor(settings, out=out, n_scans=n_scans, seconds=seconds, progress=console_progress(quiet=quiet))
     show_result(Result(asdict(found), notes=[found.to_text()]), as_json=as_json)
     if found.problems:

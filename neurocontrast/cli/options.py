@@ -47,7 +47,12 @@ Evaluated = Annotated[Path, typer.Argument(metavar="EVAL", help="Evaluation dire
 
 
 def resolve(
-    config: Path | None, overrides: list[str] | None, section: str | None = None, given: Mapping[str, Any] | None = None
+    config: Path | None,
+    overrides: list[str] | None,
+    section: str | None = None,
+    given: Mapping[str, Any] | None = None,
+    *,
+    check_objective: bool = False,
 ) -> Config:
     """Return the configuration: the file, then ``--set``, then the command's own options.
 
@@ -61,6 +66,8 @@ def resolve(
         Section of the configuration that the command's own options belong to.
     given : mapping, optional
         The command's arguments. Those that are keys of the section and not None are used.
+    check_objective : bool
+        Whether the command trains, and reads the section ``objective``.
     """
     from neurocontrast.config import Config, load_config
 
@@ -72,4 +79,4 @@ def resolve(
         for name, value in given.items()
         if value is not None and name in fields
     ]
-    return load_config(config, [*(overrides or ()), *flags])
+    return load_config(config, [*(overrides or ()), *flags], check_objective=check_objective)

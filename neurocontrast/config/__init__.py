@@ -8,9 +8,10 @@ from neurocontrast.config.data import AnyDataSettings, DataSettings, ImageDataSe
 from neurocontrast.config.load import as_config, differences, load_config, write_config
 from neurocontrast.config.schema import Config
 from neurocontrast.lazy import lazy_exports
+from neurocontrast.losses.registry import build_objective
 
 if TYPE_CHECKING:
-    from neurocontrast.config.build import build_kernel, build_objective
+    from neurocontrast.kernels.factors import build_kernel
 
 __all__ = [
     "AnyDataSettings",
@@ -25,10 +26,5 @@ __all__ = [
     "write_config",
 ]
 
-# Loaded when asked for: reading a configuration needs the settings alone, and no torch.
-__getattr__ = lazy_exports(
-    __name__,
-    {
-        "build": ["build_kernel", "build_objective"],
-    },
-)
+# Reading a configuration for a command that trains nothing needs the settings alone, and no torch.
+__getattr__ = lazy_exports(__name__, {".kernels.factors": ["build_kernel"]})

@@ -12,11 +12,17 @@ from typing import Any
 import pydantic
 import yaml
 
-from neurocontrast.config.messages import problems_of
-from neurocontrast.config.schema import Config, kind_of_section, with_defaults_of_kind
+from neurocontrast.config.schema import (
+    DEFAULT_OBJECTIVE,
+    OBJECTIVE_AS_GIVEN,
+    Config,
+    kind_of_section,
+    with_defaults_of_kind,
+)
 from neurocontrast.config.yaml_file import parse_value, read_yaml
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import write_text
+from neurocontrast.settings import problems_of
 
 __all__ = ["as_config", "differences", "load_config", "write_config"]
 
@@ -39,7 +45,9 @@ _RETIRED: dict[str, Any] = {
 """Keys of earlier versions → the value with which a key did nothing: files that hold that value are still read."""
 
 
-def load_config(path: str | os.PathLike[str] | None = None, overrides: Sequence[str] = ()) -> Config:
+def load_config(
+    path: str | os.PathLike[str] | None = None, overrides: Sequence[str] = (), *, check_objective: bool = True
+) -> Config:
     """Load a configuration file and apply overrides.
 
     Parameters
@@ -50,6 +58,9 @@ def load_config(path: str | os.PathLike[str] | None = None, overrides: Sequence[
         ``dotted.key=value``, for instance ``training.epochs=10``, ``data.shape=[32,36,32]``,
         ``augment.noise=null`` or ``objective.kernel.0.sigma=3``; the value is YAML, and
         replaces what the file says.
+    check_objective : bool
+        False leaves the section ``objective`` as it is given, for commands that train nothing: its settings are those
+        of the loss, which need PyTorch.
 
     Returns
     -------
@@ -66,7 +77,8 @@ def load_config(path: str | os.PathLike[str] | None = None, overrides: Sequence[
         content = _override(content, override)
     source = str(path) if path is not None else "configuration"
     try:
-        return _validate(content, source=f"{source} with --set" if overrides else source)
+        source = f"{source} with --set" if overrides else source
+        return _validate(content, source=source, check_objective=check_objective)
     except ConfigError as error:
         if any(override.startswith("objective.loss=") for override in overrides):
             hint = "To change the loss, replace the whole section, for instance --set 'objective={loss: ntxent}'."
@@ -76,8 +88,10 @@ def load_config(path: str | os.PathLike[str] | None = None, overrides: Sequence[
 
 def as_config(config: Config | Mapping[str, Any] | str | os.PathLike[str]) -> Config:
     """Return a configuration given as one, as a mapping of sections, or as the path of a YAML file."""
-    if isinstance(config, Config):
+    if isinstance(config, Config) and not isinstance(config.objective, Mapping):
         return config
+    if isinstance(config, Config):
+        return _validate(config.model_dump(mode="json"), source="configuration")
     if isinstance(config, Mapping):
         return _validate(dict(config), source="configuration")
     return load_config(config)
@@ -121,8 +135,8 @@ def _override(content: dict[str, Any], override: str) -> dict[str, Any]:
     changed = copy.deepcopy(content)
     if parts[0] == "objective" and len(parts) > 1 and "objective" not in changed:
         # Which keys it has depends on the loss, so a single key is meant for the default objective.
-        default = _validate({"data": {"kind": kind_of_section(changed.get("data"))}}, source="configuration").objective
-        changed["objective"] = default.model_dump(mode="json")
+        of_kind = with_defaults_of_kind({"data": {"kind": kind_of_section(changed.get("data"))}})
+        changed["objective"] = copy.deepcopy(of_kind.get("objective", DEFAULT_OBJECTIVE))
     here: Any = changed
     for depth, part in enumerate(parts[:-1]):
         if isinstance(here, list):
@@ -146,7 +160,7 @@ def _position(part: str, values: list[Any], override: str) -> int:
     return int(part)
 
 
-def _validate(content: dict[str, Any], *, source: str) -> Config:
+def _validate(content: dict[str, Any], *, source: str, check_objective: bool = True) -> Config:
     # Validated as JSON: lists become tuples and text becomes paths there, and nothing else is converted.
     try:
         plain = json.loads(json.dumps(content, default=_as_json))
@@ -157,7 +171,8 @@ def _validate(content: dict[str, Any], *, source: str) -> Config:
     for key, idle in _RETIRED.items():
         _drop(plain, key.split("."), idle)
     try:
-        return Config.model_validate_json(json.dumps(with_defaults_of_kind(plain)), strict=True)
+        text = json.dumps(with_defaults_of_kind(plain))
+        return Config.model_validate_json(text, strict=True, context=None if check_objective else OBJECTIVE_AS_GIVEN)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     except pydantic.ValidationError as error:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, PlainValidator, ValidationInfo, model_validator
 
 from neurocontrast.config.data import DataSettings, ImageDataSettings
-from neurocontrast.config.objectives import CategoricalFactor, GaussianFactor, ObjectiveSettings, YAwareSettings
 from neurocontrast.data.natural import ImagesSettings
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.embedding import EmbeddingSettings
@@ -16,28 +16,41 @@ from neurocontrast.encoders import EncoderSettings
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.explanation import ExplanationSettings
+from neurocontrast.losses.registry import read_objective
 from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.settings import Settings
+from neurocontrast.settings import Settings, choose
 from neurocontrast.training import TrainingSettings
 from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings
 
-__all__ = ["Config", "kind_of_section", "with_defaults_of_kind"]
+__all__ = ["DEFAULT_OBJECTIVE", "OBJECTIVE_AS_GIVEN", "Config", "kind_of_section", "with_defaults_of_kind"]
+
+OBJECTIVE_AS_GIVEN = {"objective": "as given"}
+"""Context of a validation that leaves the section ``objective`` as it is: to check it, PyTorch has to be imported."""
 
 
 def kind_of_section(section: Any) -> str:
-    """Return the kind a section says it is of; volumes, where it says nothing."""
-    said = section.get("kind", "volumes") if isinstance(section, Mapping) else getattr(section, "kind", "volumes")
-    return said if isinstance(said, str) else repr(said)
+    """Return the kind that a section states; volumes, where it states none."""
+    kind = section.get("kind", "volumes") if isinstance(section, Mapping) else getattr(section, "kind", "volumes")
+    return kind if isinstance(kind, str) else repr(kind)
 
 
-_Data = Annotated[
-    Annotated[DataSettings, Tag("volumes")] | Annotated[ImageDataSettings, Tag("images")],
-    Discriminator(kind_of_section),
-]
-_Augment = Annotated[
-    Annotated[AugmentSettings, Tag("volumes")] | Annotated[ImageAugmentSettings, Tag("images")],
-    Discriminator(kind_of_section),
-]
+def _of_kind(given: Any, info: ValidationInfo, *, kinds: Mapping[str, type[Settings]]) -> Any:
+    return choose(given, "kind", list(kinds), kinds.get, default="volumes", from_json=info.mode == "json")
+
+
+def _objective(given: Any, info: ValidationInfo) -> Any:
+    return given if info.context == OBJECTIVE_AS_GIVEN else read_objective(given, from_json=info.mode == "json")
+
+
+_DATA: dict[str, type[Settings]] = {"volumes": DataSettings, "images": ImageDataSettings}
+_AUGMENT: dict[str, type[Settings]] = {"volumes": AugmentSettings, "images": ImageAugmentSettings}
+DEFAULT_OBJECTIVE = {
+    "loss": "yaware",
+    "kernel": [
+        {"type": "gaussian", "column": "age", "sigma": 5.0},
+        {"type": "categorical", "column": "sex"},
+    ],
+}
 
 
 def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,14 +62,15 @@ def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        Where `augment` says that it is for another kind.
+        Where `augment` states another kind.
     """
     filled, kind = dict(content), kind_of_section(content.get("data"))
     augment = filled.get("augment")
-    said = augment.get("kind", kind) if isinstance(augment, Mapping) else kind
-    if said != kind:
+    stated = augment.get("kind", kind) if isinstance(augment, Mapping) else kind
+    if stated != kind:
         raise ConfigError(
-            f"augment.kind: must be that of the images, '{kind}' (data.kind), found '{said}'. Leave it out: it follows."
+            f"augment.kind: must be that of the images, '{kind}' (data.kind), found '{stated}'. Leave it out: it "
+            "follows."
         )
     if isinstance(augment, Mapping):
         filled["augment"] = {key: value for key, value in augment.items() if key != "kind"}
@@ -68,16 +82,11 @@ def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
         "training": {"probe_columns": ["label"]},
     }
     for section, keys in defaults.items():
-        said = filled.get(section, {})
-        if isinstance(said, Mapping):
-            filled[section] = {**keys, **said}
+        given = filled.get(section, {})
+        if isinstance(given, Mapping):
+            filled[section] = {**keys, **given}
     filled.setdefault("objective", {"loss": "ntxent"})
     return filled
-
-
-def _default_objective() -> YAwareSettings:
-    age = GaussianFactor(type="gaussian", column="age", sigma=5.0)
-    return YAwareSettings(loss="yaware", kernel=(age, CategoricalFactor(type="categorical", column="sex")))
 
 
 class Config(Settings):
@@ -95,10 +104,10 @@ class Config(Settings):
     """
 
     seed: Annotated[int, Field(ge=0)] = 0
-    data: _Data = DataSettings()
-    augment: _Augment = AugmentSettings()
+    data: Annotated[Any, PlainValidator(partial(_of_kind, kinds=_DATA))] = DataSettings()
+    augment: Annotated[Any, PlainValidator(partial(_of_kind, kinds=_AUGMENT))] = AugmentSettings()
     encoder: EncoderSettings = EncoderSettings()
-    objective: ObjectiveSettings = Field(default_factory=_default_objective)
+    objective: Annotated[Any, PlainValidator(_objective)] = Field(default=DEFAULT_OBJECTIVE)
     training: TrainingSettings = TrainingSettings()
     simulation: SimulationSettings = SimulationSettings()
     images: ImagesSettings = ImagesSettings()

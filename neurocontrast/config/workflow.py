@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from neurocontrast.config.messages import settings_from
-from neurocontrast.settings import Settings
+from neurocontrast.settings import Settings, settings_from
 
 __all__ = ["WorkflowSettings", "load_workflow"]
 

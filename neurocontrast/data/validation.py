@@ -19,7 +19,7 @@ from neurocontrast.exceptions import DataError, one_of, suggestion
 
 __all__ = ["IMAGE_ENDINGS", "convert"]
 
-IMAGE_ENDINGS = (".nii.gz", ".nii", ".npy")
+IMAGE_ENDINGS = (".nii.gz", ".nii", ".mgz", ".mgh", ".npy")
 _IDENTITY = ("participant_id", "subject_id", "session", "path")
 _OTHER_NAMES = {"gender": "sex", "center": "site", "centre": "site", "session_id": "session", "dx": "diagnosis"}
 _RESERVED = re.compile(r"feature_[0-9]+")

@@ -5,8 +5,8 @@ Pure NumPy, pandas and scikit-learn. `plan_study` checks everything and makes th
 and writes the files.
 """
 
-from neurocontrast.evaluation.external import External, plan_external
 from neurocontrast.evaluation.fitted import FittedProbe
+from neurocontrast.evaluation.panels.external import External, plan_external
 from neurocontrast.evaluation.probe_files import load_probe, save_probe
 from neurocontrast.evaluation.schema import Evaluation, Notice, read_evaluation
 from neurocontrast.evaluation.settings import EvaluationSettings

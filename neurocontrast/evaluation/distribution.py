@@ -2,17 +2,18 @@
 
 A scan's distance is that of Mahalanobis to the nearest training site, in the covariance that all sites share
 within themselves (as Lee et al., 2018, have it for classes), drawn to a multiple of the identity after Ledoit and
-Wolf (2004). How far is far, training people tell: each is measured from a reference without him.
+Wolf (2004). Training people say how far is far: each is measured from a reference without that person.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
+from sklearn.neighbors import NearestNeighbors
 
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
 from neurocontrast.seeds import derive_generator
@@ -20,7 +21,6 @@ from neurocontrast.seeds import derive_generator
 __all__ = ["MIN_SUBJECTS", "N_NEIGHBOURS", "TrainingDistribution", "fit_distribution", "neighbour_percentiles"]
 
 Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 MIN_SUBJECTS = 20
 """Fewer training subjects cannot say what is usual; a site with fewer is judged by the scans of all sites."""
@@ -30,11 +30,10 @@ MAX_AXES = 50
 """Principal axes with a variance of their own; the other directions share theirs."""
 N_FOLDS = 5
 N_NEIGHBOURS = 5
-"""The distance to the nearest neighbours is the mean of so many."""
 LEVELS = np.linspace(0.0, 100.0, 201)
 """Percentiles at which the distances of training scans are kept."""
 _OTHER = "(other sites)"
-_BLOCK_VALUES = 4_000_000
+_NOTHING_VARIES = "no feature varies within the training sites"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +42,7 @@ class TrainingDistribution:
 
     Attributes
     ----------
-    sites : tuple of str
-        Of the centres.
-    centres : array (n centres, p)
+    sites, centres : tuple of str, array (n centres, p)
         Mean features of each site.
     scale : array (p,)
         Standard deviation within sites; infinite for a feature that does not vary there, which is then left out.
@@ -65,7 +62,7 @@ class TrainingDistribution:
     remainder: float
     usual: Floats
 
-    def distances(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Rows]:
+    def distances(self, x: npt.NDArray[np.floating]) -> tuple[Floats, npt.NDArray[np.intp]]:
         """Return the distance of each scan to the nearest centre, and which that is."""
         x = np.asarray(x, dtype=np.float64)
         found = np.stack([self._distance(x - centre) for centre in self.centres])
@@ -73,10 +70,7 @@ class TrainingDistribution:
         return found[nearest, np.arange(len(x))], nearest
 
     def percentiles(self, x: npt.NDArray[np.floating]) -> tuple[Floats, Floats]:
-        """Return the distance of each scan, and its place among those of training scans, 0 to 100.
-
-        A scan is compared with training scans that are nearest to the same centre.
-        """
+        """Return the distance of each scan, and its percentile among training scans nearest to the same centre."""
         distances, nearest = self.distances(x)
         placed = [place(distance, self.usual[centre]) for distance, centre in zip(distances, nearest, strict=True)]
         return distances, np.array(placed, dtype=float)
@@ -97,24 +91,12 @@ def place(distance: float, usual: Floats) -> float:
 
 
 def fit_distribution(
-    x: npt.NDArray[np.floating],
-    sites: Sequence[str | None],
-    subjects: npt.NDArray[np.object_],
-    *,
-    seed: int,
+    x: npt.NDArray[np.floating], sites: Sequence[str | None], subjects: npt.NDArray[np.object_], *, seed: int
 ) -> TrainingDistribution | str:
     """Learn where training scans lie, or say why that cannot be.
 
-    Parameters
-    ----------
-    x : array (n, p)
-        Features, as the probe gets them.
-    sites : sequence of str or None (n,)
-        Site of each scan. Those with fewer than five subjects, and scans without a site, are taken together.
-    subjects : array of str (n,)
-        Of each scan. The distances that count as usual are those of scans whose subject is in another of five folds.
-    seed : int
-        Of the folds.
+    Usual distances are those of scans whose subject is in another of five folds, which `seed` deals. Sites with fewer
+    than five subjects, and scans without a site, are taken together.
     """
     features: Floats = np.asarray(x, dtype=np.float64)
     owners = subjects.astype(str)
@@ -123,18 +105,20 @@ def fit_distribution(
     groups = _groups(sites, owners)
     shape = _fit_shape(features, groups)
     if shape is None:
-        return "no feature varies within the training sites"
+        return _NOTHING_VARIES
     distances, nearest = np.empty(len(features)), np.empty(len(features), dtype=object)
     for fold in _folds(groups, owners, seed):
         part = _fit_shape(features[~fold], groups[~fold])
         if part is None:
-            return "no feature varies within the training sites"
+            return _NOTHING_VARIES
         distances[fold], places = part.distances(features[fold])
         nearest[fold] = np.array(part.sites, dtype=object)[places]
-    usual = [_usual(distances, owners, nearest == site) for site in shape.sites]
-    return TrainingDistribution(
-        shape.sites, shape.centres, shape.scale, shape.axes, shape.variances, shape.remainder, np.stack(usual)
-    )
+    usual = []
+    for site in shape.sites:
+        near = nearest == site
+        enough = len(set(owners[near])) >= MIN_SUBJECTS
+        usual.append(np.percentile(distances[near] if enough else distances, LEVELS))
+    return replace(shape, usual=np.stack(usual))
 
 
 def neighbour_percentiles(
@@ -151,31 +135,34 @@ def neighbour_percentiles(
     subject is in another fold.
     """
     scaled, new = (np.asarray(part, dtype=np.float64) / distribution.scale for part in (x, x_new))
-    owners, own = subjects.astype(str), np.empty(len(scaled))
-    for fold in _folds(np.zeros(len(scaled)), owners, seed):
+    own = np.empty(len(scaled))
+    for fold in _folds(np.zeros(len(scaled)), subjects.astype(str), seed):
         own[fold] = _to_neighbours(scaled[~fold], scaled[fold])
     usual, found = np.percentile(own, LEVELS), _to_neighbours(scaled, new)
     return found, np.array([place(distance, usual) for distance in found], dtype=float)
 
 
+def _to_neighbours(x: Floats, x_new: Floats) -> Floats:
+    neighbours = NearestNeighbors(n_neighbors=min(N_NEIGHBOURS, len(x)), algorithm="brute").fit(x)
+    return np.asarray(neighbours.kneighbors(x_new)[0].mean(axis=1), dtype=np.float64)
+
+
 def _groups(sites: Sequence[str | None], owners: npt.NDArray[np.str_]) -> npt.NDArray[np.str_]:
     names = np.array([_OTHER if site is None else str(site) for site in sites])
-    for site in set(names):
-        if len(set(owners[names == site])) < MIN_SITE_SUBJECTS:
-            names = np.where(names == site, _OTHER, names)
-    return names
+    small = [site for site in set(names) if len(set(owners[names == site])) < MIN_SITE_SUBJECTS]
+    return np.where(np.isin(names, small), _OTHER, names)
 
 
 def _folds(groups: npt.NDArray[np.generic], owners: npt.NDArray[np.str_], seed: int) -> list[npt.NDArray[np.bool_]]:
     codes = np.unique(groups, return_inverse=True)[1]
-    fold_of = deal_subjects(
-        [subject_values(codes, owners.astype(object))], N_FOLDS, derive_generator("outlyingness", seed)
-    )
+    generator = derive_generator("outlyingness", seed)
+    fold_of = deal_subjects([subject_values(codes, owners.astype(object))], N_FOLDS, generator)
     fold_of_row = fold_of[np.unique(owners, return_inverse=True)[1]]
     return [fold_of_row == fold for fold in range(N_FOLDS)]
 
 
 def _fit_shape(x: Floats, groups: npt.NDArray[np.str_]) -> TrainingDistribution | None:
+    """Return centres and covariance, without usual distances; None where no feature varies."""
     names, codes = np.unique(groups, return_inverse=True)
     centres = np.stack([x[codes == code].mean(axis=0) for code in range(len(names))])
     residuals = x - centres[codes]
@@ -195,13 +182,10 @@ def _fit_shape(x: Floats, groups: npt.NDArray[np.str_]) -> TrainingDistribution 
     axes = z.T @ (axes / np.sqrt(lengths)) if wide else axes
     total, drawn = float(np.trace(gram)) / n_free, shrinkage(z, float((gram**2).sum()), p)
     variances, target = lengths / n_free, total / p
-    n_left = max(1, p - len(lengths))
-    rest = max(0.0, total - float(variances.sum())) / n_left
-    remainder = (1 - drawn) * rest + drawn * target
-    return TrainingDistribution(
-        tuple(map(str, names)), centres, scale, axes, (1 - drawn) * variances + drawn * target,
-        max(remainder, 1e-12 * target), np.zeros((len(names), len(LEVELS))),
-    )  # fmt: skip
+    rest = max(0.0, total - float(variances.sum())) / max(1, p - len(lengths))
+    remainder = max((1 - drawn) * rest + drawn * target, 1e-12 * target)
+    variances = (1 - drawn) * variances + drawn * target
+    return TrainingDistribution(tuple(map(str, names)), centres, scale, axes, variances, remainder, np.empty((0, 201)))
 
 
 def shrinkage(z: Floats, squared_norm: float, p: int) -> float:
@@ -217,20 +201,3 @@ def shrinkage(z: Floats, squared_norm: float, p: int) -> float:
     noise = (float((squares**2).sum()) / n - spread) / (n * p)
     distance = (spread - p * mean**2) / p
     return 1.0 if distance <= 0 else float(min(max(noise, 0.0), distance) / distance)
-
-
-def _usual(distances: Floats, owners: npt.NDArray[np.str_], near: npt.NDArray[np.bool_]) -> Floats:
-    enough = len(set(owners[near])) >= MIN_SUBJECTS
-    return np.percentile(distances[near] if enough else distances, LEVELS)
-
-
-def _to_neighbours(x: Floats, x_new: Floats) -> Floats:
-    k, squares = min(N_NEIGHBOURS, len(x)), np.einsum("ij,ij->i", x, x)
-    found = np.empty(len(x_new))
-    block = max(1, _BLOCK_VALUES // len(x))
-    for start in range(0, len(x_new), block):
-        part = x_new[start : start + block]
-        distances = np.einsum("ij,ij->i", part, part)[:, None] + squares - 2 * part @ x.T
-        nearest = np.partition(np.maximum(distances, 0.0), k - 1, axis=1)[:, :k]
-        found[start : start + block] = np.sqrt(nearest).mean(axis=1)
-    return found

@@ -1,4 +1,4 @@
-"""Whom a probe of a learning curve is fitted on: nested, stratified draws of training subjects."""
+"""Draws of subjects: for panels that need not see all scans, and nested, stratified ones for learning curves."""
 
 from __future__ import annotations
 
@@ -8,68 +8,36 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split, subject_values
 from neurocontrast.evaluation.table import NO_SITE
 from neurocontrast.evaluation.target import Target
-from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = ["check_train_sizes", "draw_of_split", "draw_order"]
+__all__ = ["draw_of_split", "draw_order", "draw_subjects"]
 
-LEAST_OF_A_CLASS = 2
-"""Training subjects of every class that each size must hold: one to fit, one for the inner folds."""
+Rows = npt.NDArray[np.intp]
+
+MAX_SCANS = 1500
+"""Of larger cohorts, so many scans are drawn (whole subjects): enough to say how much, not to the third digit."""
 
 
-def check_train_sizes(
-    table: pd.DataFrame, target: Target, splits: Sequence[Split], settings: EvaluationSettings
-) -> None:
-    """Refuse sizes of a learning curve that a training fold cannot give.
-
-    Raises
-    ------
-    ConfigError
-        If a fold has fewer training subjects, or a draw would hold fewer than two subjects of a class,
-        naming the sizes that can be had.
-    """
-    sizes = settings.train_sizes
-    if not sizes:
-        return
-    available = min(table["subject_id"].iloc[split.train].nunique() for split in splits)
-    draws = [(split, draw) for split in splits for draw in range(settings.n_draws)]
-    least = max(_least_size(table, target, split, draw, settings.seed) for split, draw in draws)
-    wrong = [size for size in sizes if not least <= size <= available]
-    if wrong:
-        why = []
-        if max(wrong) > available:
-            why.append(f"the smallest training fold has {available} subjects")
-        if min(wrong) < least:
-            what = "two subjects" if target.kind == "continuous" else "two subjects of every class"
-            why.append(f"{what} are in every draw from {least} subjects on")
-        raise ConfigError(
-            f"train_sizes: {', '.join(map(str, wrong))} cannot be had: {'; '.join(why)}. "
-            f"Give sizes from {least} to {available} (--train-sizes)."
-        )
+def draw_subjects(subjects: npt.NDArray[np.object_], *, seed: int, n_scans: int = MAX_SCANS) -> tuple[Rows, str | None]:
+    """Return all rows, or those of subjects drawn until there are `n_scans`, and a note that says so."""
+    if len(subjects) <= n_scans:
+        return np.arange(len(subjects)), None
+    owners, codes = np.unique(subjects.astype(str), return_inverse=True)
+    order = derive_generator("confound-scans", seed).permutation(len(owners))
+    sizes = np.bincount(codes)[order].cumsum()
+    rows = np.flatnonzero(np.argsort(order)[codes] < max(1, int((sizes <= n_scans).sum())))
+    return rows, f"{len(rows)} of {len(subjects)} scans, drawn by subject"
 
 
 def draw_of_split(table: pd.DataFrame, target: Target, split: Split, draw: int, seed: int) -> npt.NDArray[np.str_]:
-    """Return the training subjects of a split in the order in which a draw takes them."""
+    """Return the training subjects of a split in the order in which a draw of a learning curve takes them."""
     rows = split.train
     key = derive_seed("learning-curve", seed, split.repeat, split.fold, draw)
     subjects = table["subject_id"].to_numpy(dtype=object)[rows]
     return draw_order(target.subset(rows), list(table["site"].iloc[rows]), subjects, seed=key)
-
-
-def _least_size(table: pd.DataFrame, target: Target, split: Split, draw: int, seed: int) -> int:
-    """Return from how many subjects on a draw holds two of every class that its training fold has."""
-    if target.kind == "continuous":
-        return LEAST_OF_A_CLASS
-    order = draw_of_split(table, target, split, draw, seed)
-    owners = table["subject_id"].to_numpy(dtype=object)[split.train].astype(str)
-    class_of = subject_values(target.values[split.train], owners)
-    drawn = class_of[np.searchsorted(np.unique(owners), order)]
-    seconds = [np.flatnonzero(drawn == code)[:LEAST_OF_A_CLASS][-1] for code in np.unique(drawn)]
-    return int(max(seconds)) + 1
 
 
 def draw_order(

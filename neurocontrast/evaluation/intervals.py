@@ -77,6 +77,12 @@ class Resamples:
         low, high = np.quantile(defined, places)
         return float(low), float(high)
 
+    def figure(self, *, level: float) -> dict[str, float | None]:
+        """Return ``value``, ``low`` and ``high``; None where they are not defined, or there are no resamples."""
+        known = float(self.value) if np.isfinite(self.value) else None
+        low, high = (None if known is None else self.interval(level=level)) or (None, None)
+        return {"value": known, "low": low, "high": high}
+
     def _acceleration(self) -> float:
         known = self.left_out[np.isfinite(self.left_out)]
         if not len(known):

@@ -12,7 +12,7 @@ import pandas as pd
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.metrics import top_hits
-from neurocontrast.evaluation.sensitive import error_resamples
+from neurocontrast.evaluation.panels.sensitive import error_resamples
 from neurocontrast.evaluation.significance import delong_test, mcnemar_test
 from neurocontrast.evaluation.target import Target
 

@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator
 
 from neurocontrast.evaluation.adjustment import check_adjustment, look_at_adjustment
 from neurocontrast.evaluation.designs import CovariateDesign, choose_covariates
-from neurocontrast.evaluation.draws import check_train_sizes
 from neurocontrast.evaluation.fixed import check_fixed, check_seen, fixed_split, look_at_fixed, look_at_twins
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.notices import look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
@@ -25,10 +24,10 @@ from neurocontrast.evaluation.own_estimator import (
     fit_own,
     gives_probabilities,
 )
+from neurocontrast.evaluation.panels import check_panels
 from neurocontrast.evaluation.probe_kinds import probe_name
 from neurocontrast.evaluation.scans import Scans, choose_scans
 from neurocontrast.evaluation.schema import Notice
-from neurocontrast.evaluation.sensitive import choose_sensitive
 from neurocontrast.evaluation.settings import PROBES, EvaluationSettings
 from neurocontrast.evaluation.splits import (
     Split,
@@ -84,8 +83,6 @@ class Study:
         What a reader must know first.
     flow : DataFrame
         How many scans came in, which were left out and why.
-    sensitive : tuple of str
-        Columns that a fair embedding should not tell.
     seen : dict of str to int or None, n_twins : int
         Of the fixed design: rows of each part that pretraining has seen, and rows of test that are fitted on too
         under another name.
@@ -110,7 +107,6 @@ class Study:
     splitter: str | None = None
     notices: list[Notice] = field(default_factory=list)
     flow: pd.DataFrame = field(default_factory=pd.DataFrame)
-    sensitive: tuple[str, ...] = ()
     seen: dict[str, int | None] = field(default_factory=dict)
     n_twins: int = 0
     estimator: BaseEstimator | None = None
@@ -208,6 +204,7 @@ def plan_study(
         estimator = as_estimator(estimator)
         scans = _with_estimator(scans, estimator, settings)
     study = _plan(scans, settings, info or {}, split_rows, cv)
+    check_panels(study)
     if estimator is None:
         return study
     why_not = _try_baseline(study, estimator)
@@ -292,13 +289,11 @@ def _check_one_design(settings: EvaluationSettings, cv: Any) -> None:
 def _with_folds(scans: Scans, settings: EvaluationSettings, split_rows: pd.DataFrame | None, cv: Any) -> Study:
     chosen, target = scans.table, scans.target
     splits = _make_splits(scans, settings, split_rows, cv)
-    check_train_sizes(chosen, target, splits, settings)
     check_adjustment(chosen, settings, splits, target=target.name)
     leaving = any(split.held_out_site is not None for split in splits)
     names, dropped = choose_covariates(chosen, settings.covariates, target=settings.target, sites_held_out=leaving)
     subjects, sites = chosen["subject_id"].to_numpy(dtype=object), list(chosen["site"])
     units = choose_units(settings.bootstrap_unit, sites, subjects, target=target.name)
-    sensitive = choose_sensitive(chosen, settings.sensitive, target=target.name)
     notices = [
         *look_at_cohort(chosen, target, min_site_n=settings.min_site_n),
         *look_at_splits(splits, target, subjects),
@@ -313,7 +308,7 @@ def _with_folds(scans: Scans, settings: EvaluationSettings, split_rows: pd.DataF
     excluded, from_file = scans.excluded, split_rows is not None
     return Study(
         settings, chosen, scans.features, target, splits, names, units, excluded, from_file=from_file,
-        splitter=None if cv is None else describe_splitter(cv), notices=notices, sensitive=sensitive,
+        splitter=None if cv is None else describe_splitter(cv), notices=notices,
     )  # fmt: skip
 
 

@@ -13,7 +13,6 @@ import pandas as pd
 from neurocontrast.evaluation.flow import flow_table
 from neurocontrast.evaluation.probe_kinds import check_probe
 from neurocontrast.evaluation.settings import EvaluationSettings
-from neurocontrast.evaluation.similarity import check_similarity
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.table import check_rows, select_rows, tidy_table
 from neurocontrast.evaluation.target import MAX_CLASSES, MAX_IMAGE_CLASSES, Target, read_target
@@ -81,7 +80,6 @@ def choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], settin
         chosen, settings.target, kind=settings.kind, positive=settings.positive, max_classes=most
     )
     check_probe(settings, target)
-    check_similarity(target, settings)
     rows = kept[present]
     taken = features if len(rows) == len(features) else features[rows]  # no second copy of all there is
     return Scans(tidy, rows, selected, chosen[present].reset_index(drop=True), taken, target)

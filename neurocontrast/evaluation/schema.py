@@ -407,6 +407,8 @@ class Evaluation(Section):
     similarity: Similarity | None = None
     learning_curve: LearningCurve | None = None
     external: External | None = None
+    panels: dict[str, Any] = {}
+    """What panels from outside the package found, by key."""
     voxels: dict[str, Metric] = {}
     voxels_increment: dict[str, Increment] = {}
     voxels_about: VoxelsAbout = VoxelsAbout()

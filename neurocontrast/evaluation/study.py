@@ -10,23 +10,17 @@ import pandas as pd
 
 from neurocontrast.evaluation.calibration import calibration_table
 from neurocontrast.evaluation.classes import class_table
-from neurocontrast.evaluation.confound_panel import run_confound_panel, site_reading
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.distribution import TrainingDistribution
 from neurocontrast.evaluation.estimators import STRENGTH_NAMES
-from neurocontrast.evaluation.external import External
-from neurocontrast.evaluation.external_results import run_external
 from neurocontrast.evaluation.fitted import FittedProbe, fit_on_all, why_not_stored
-from neurocontrast.evaluation.fitting import features_design, permutation_summary, predict_out_of_fold
-from neurocontrast.evaluation.groups import group_table, site_table
-from neurocontrast.evaluation.learning import learning_curve
-from neurocontrast.evaluation.new_site import measure_new_sites
-from neurocontrast.evaluation.outlyingness import measure_outlyingness, training_distribution
+from neurocontrast.evaluation.fitting import permutation_summary, predict_out_of_fold
+from neurocontrast.evaluation.panels import PanelInputs, run_panels
+from neurocontrast.evaluation.panels.external import External
+from neurocontrast.evaluation.panels.outlyingness import training_distribution
 from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.results import describe_split, look_at_results, study_summary
 from neurocontrast.evaluation.schema import Evaluation
-from neurocontrast.evaluation.sensitive import read_sensitive
-from neurocontrast.evaluation.similarity import measure_similarity
 from neurocontrast.evaluation.splits.files import split_table
 from neurocontrast.evaluation.summaries import fold_table, metric_summary
 from neurocontrast.evaluation.tables import cohort_table, draw_map, example_scans, map_table, prediction_table
@@ -63,34 +57,26 @@ def run_study(
     """
     models = predict_out_of_fold(study, progress)
     tables = _cohort_tables(study) | _result_tables(study, models)
-    sensitive = read_sensitive(study, features_design(study), progress)
     figures = metric_summary(study.target, tables["folds"], models, study.units.labels, study.settings)
-    figures |= {"split": describe_split(study), "sensitive": sensitive.summary}
+    figures["split"] = describe_split(study)
     figures["permutation"] = permutation_summary(study, models["embedding"], progress)
-    panel = run_confound_panel(study, progress)
-    figures["confounds"] = panel.summary
-    new_sites = measure_new_sites(study, models, site_reading(panel.tables.get("confounds")), progress)
-    figures |= {"new_site": new_sites.summary, "new_site_note": new_sites.note}
-    outlying = measure_outlyingness(study, new_sites.splits, progress)
-    figures["outlyingness"] = outlying.summary
-    similar = measure_similarity(study, progress)
-    figures |= {} if similar.summary is None else {"similarity": similar.summary}
-    figures["learning_curve"], curve = learning_curve(study, progress)
-    inside = training_distribution(study)
-    tested = run_external(external, distribution=inside, progress=progress)
-    figures["external"] = tested.summary
     figures |= _voxel_figures(study, figures, tables["folds"])
-    probe = _stored_probe(study, models["embedding"], encoder, inside)
     notices = [*study.notices, *(external.notices if external else ()), *look_at_results(figures, models)]
-    notices += [*panel.notices, *new_sites.notices, *outlying.notices, *tested.notices]
+    inside = training_distribution(study)
+    found = run_panels(PanelInputs(study, models, external, inside, progress))
+    notices += found.notices
     if study.voxels is not None:
         notices += look_at_voxels(figures, study.target.metric_names[0])
-    tables |= panel.tables | similar.tables
-    measured = {"new_sites": new_sites.table, "outlyingness": outlying.table}
-    measured["sensitive_predictions"] = sensitive.table
-    tables |= {name: table for name, table in measured.items() if table is not None}
-    tables |= tested.tables if curve is None else {**tested.tables, "learning_curve": curve}
+    probe = _stored_probe(study, models["embedding"], encoder, inside)
+    figures, tables = figures | _panel_sections(found.summary), tables | found.tables
     return StudyResult(study_summary(study, models, figures, notices), tables, probe)
+
+
+def _panel_sections(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return what panels found under the keys of evaluation.json; what has no key of its own stands in ``panels``."""
+    known = {key: value for key, value in summary.items() if key in Evaluation.model_fields}
+    others = {key: value for key, value in summary.items() if key not in known}
+    return known | ({"panels": others} if others else {})
 
 
 def _voxel_figures(study: Study, figures: dict[str, Any], folds: pd.DataFrame) -> dict[str, Any]:
@@ -139,8 +125,6 @@ def _result_tables(study: Study, models: dict[str, OutOfFold]) -> dict[str, pd.D
     tables = {
         "predictions": prediction_table(table, target, models, with_paths=study.fixed),
         "folds": fold_table(target, study.splits, models, strength_name=STRENGTH_NAMES.get(study.probe)),
-        "sites": site_table(table, target, models, subjects, settings),
-        "groups": group_table(table, target, models, subjects, study.units, settings),
     }
     if target.kind == "multiclass":
         split = study.splits[0] if study.fixed else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
 import numpy as np
@@ -89,10 +89,10 @@ def bootstrap_metrics(
     """
     chosen = np.arange(len(target.values)) if rows is None else rows
     collected: dict[str, dict[str, list[Floats]]] = {name: {} for name in models}
-    left_out = leave_out(units[chosen])
-    blocks = chain(
-        [np.ones((1, len(chosen)))], left_out, resample_counts(units[chosen], n_bootstraps=n_bootstraps, seed=seed)
-    )
+    blocks: Iterable[Floats] = [np.ones((1, len(chosen)))]
+    if n_bootstraps:
+        drawn = resample_counts(units[chosen], n_bootstraps=n_bootstraps, seed=seed)
+        blocks = chain(blocks, leave_out(units[chosen]), drawn)
     for weights in blocks:
         for name, predictions in models.items():
             found = pooled_metrics(target, predictions, rows=chosen, weights=weights, names=names)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,8 @@ class Kernel(nn.Module):
     Weights carry no gradient.
     """
 
+    missing: Literal["error", "marginal"]
+
     @property
     @abstractmethod
     def columns(self) -> dict[str, Kind]:
@@ -52,8 +54,6 @@ class Kernel(nn.Module):
     def positive_semidefinite(self) -> bool:
         """Whether every matrix of weights without missing values is positive semi-definite."""
         return True
-
-    missing: Literal["error", "marginal"]
 
     def features(self, metadata: Metadata) -> Tensor | None:  # noqa: ARG002
         """F of shape (n, r) with w = F Fᵀ where the kernel has such explicit features, else None."""
@@ -85,8 +85,8 @@ class Kernel(nn.Module):
         dtype : torch.dtype, optional
             Of the weights; by default that of the column, float32 for categories, integers and half precision.
         offset : int, optional
-            Place of the first row scan among the column scans, for a kernel that knows a scan with itself; by default
-            0 where ``cols`` is ``rows``, and otherwise no scan is in both.
+            Place of the first row scan among the column scans, for a kernel that treats a scan with itself apart; by
+            default 0 where ``cols`` is ``rows``, and otherwise no scan is in both.
         """
 
     @abstractmethod
@@ -130,14 +130,19 @@ class Kernel(nn.Module):
 
 
 class _Composite(Kernel):
-    """What product and weighted sum share."""
+    """What product and weighted sum share; weights and suprema of the parts are combined alike."""
 
     parts: nn.ModuleList
 
-    def _set_parts(self, kernels: Sequence[Kernel]) -> None:
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
+        super().__init__()
         self.parts = nn.ModuleList(kernels)
         self.missing = "marginal" if any(kernel.missing == "marginal" for kernel in kernels) else "error"
         _ = self.columns
+
+    @abstractmethod
+    def combine(self, values: Iterable[Any]) -> Any:
+        """Return the product or the weighted sum of one number or tensor a part."""
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -155,6 +160,11 @@ class _Composite(Kernel):
         return found
 
     @property
+    def supremum(self) -> float:
+        """‖w‖∞, combined from those of the parts."""
+        return float(self.combine(kernel.supremum for kernel in self.kernels))
+
+    @property
     def nonnegative(self) -> bool:
         """True when every part is."""
         return all(kernel.nonnegative for kernel in self.kernels)
@@ -163,6 +173,16 @@ class _Composite(Kernel):
     def positive_semidefinite(self) -> bool:
         """True when every part is."""
         return all(kernel.positive_semidefinite for kernel in self.kernels)
+
+    def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:
+        """‖w‖∞ over the batch, combined from those of the parts."""
+        combined: float | Tensor = self.combine(kernel.supremum_over(metadata, dtype=dtype) for kernel in self.kernels)
+        return combined
+
+    def bind(self, rows: Metadata, cols: Metadata, **options: Any) -> Block:
+        """Bind every part; a block is combined from theirs."""
+        blocks = [kernel.bind(rows, cols, **options) for kernel in self.kernels]
+        return lambda i, j: self.combine(block(i, j) for block in blocks)
 
     def fit(self, metadata: Metadata) -> Kernel:
         """Fit the bandwidths of all parts."""
@@ -183,43 +203,26 @@ class Product(_Composite):
     ----------
     *kernels : Kernel
         The factors; ‖w‖∞ is the product of theirs.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.kernels import Categorical, Gaussian
+    >>> kernel = Gaussian("age", sigma=5.0) * Categorical("sex")
+    >>> kernel({"age": torch.tensor([20.0, 25.0, 25.0]), "sex": torch.tensor([0, 0, 1])})[0]
+    tensor([1.0000, 0.6065, 0.0000])
     """
 
     def __init__(self, *kernels: Kernel) -> None:
-        super().__init__()
-        flat: list[Kernel] = []
-        for kernel in kernels:
-            flat.extend(kernel.kernels if isinstance(kernel, Product) else [kernel])
-        self._set_parts(flat)
+        super().__init__([part for kernel in kernels for part in _factors(kernel)])
 
-    @property
-    def supremum(self) -> float:
-        """Product of the factors' ‖w‖∞."""
-        return math.prod(kernel.supremum for kernel in self.kernels)
+    def combine(self, values: Iterable[Any]) -> Any:
+        """Return the product."""
+        return math.prod(values)
 
-    def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:
-        """Product of the factors' ‖w‖∞ over the batch."""
-        return math.prod(kernel.supremum_over(metadata, dtype=dtype) for kernel in self.kernels)
 
-    def bind(
-        self,
-        rows: Metadata,
-        cols: Metadata,
-        *,
-        batch: Metadata | None = None,
-        dtype: torch.dtype | None = None,
-        offset: int | None = None,
-    ) -> Block:
-        """Bind every factor; a block is the product of theirs."""
-        first, *others = (kernel.bind(rows, cols, batch=batch, dtype=dtype, offset=offset) for kernel in self.kernels)
-
-        def block(i: slice, j: slice) -> Tensor:
-            weights = first(i, j)
-            for other in others:
-                weights.mul_(other(i, j))
-            return weights
-
-        return block
+def _factors(kernel: Kernel) -> list[Kernel]:
+    return kernel.kernels if isinstance(kernel, Product) else [kernel]
 
 
 class WeightedSum(_Composite):
@@ -229,54 +232,39 @@ class WeightedSum(_Composite):
     ----------
     *terms : Kernel or (float, Kernel)
         A kernel alone counts once; ‖w‖∞ is the same weighted sum of theirs.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.kernels import Categorical, Gaussian
+    >>> kernel = 2.0 * Gaussian("age", sigma=5.0) + Categorical("sex")
+    >>> kernel({"age": torch.tensor([20.0, 25.0]), "sex": torch.tensor([0, 1])})
+    tensor([[3.0000, 1.2131],
+            [1.2131, 3.0000]])
     """
 
     factors: tuple[float, ...]
 
     def __init__(self, *terms: Kernel | tuple[float, Kernel]) -> None:
-        super().__init__()
-        flat: list[tuple[float, Kernel]] = []
-        for term in terms:
-            factor, kernel = (1.0, term) if isinstance(term, Kernel) else term
-            if not isinstance(factor, (int, float)) or not math.isfinite(factor) or factor <= 0:
-                raise ConfigError(f"A kernel's weight in a sum must be a positive number, got {factor!r}.")
-            inner = (
-                zip(kernel.factors, kernel.kernels, strict=True) if isinstance(kernel, WeightedSum) else [(1.0, kernel)]
-            )
-            flat.extend((factor * inner_factor, inner_kernel) for inner_factor, inner_kernel in inner)
+        flat = [part for term in terms for part in _weighted(*((1.0, term) if isinstance(term, Kernel) else term))]
+        super().__init__([kernel for _, kernel in flat])
         self.factors = tuple(float(factor) for factor, _ in flat)
-        self._set_parts([kernel for _, kernel in flat])
 
-    @property
-    def supremum(self) -> float:
-        """Weighted sum of the parts' ‖w‖∞."""
-        return sum(factor * kernel.supremum for factor, kernel in zip(self.factors, self.kernels, strict=True))
-
-    def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:
-        """Weighted sum of the parts' ‖w‖∞ over the batch."""
-        suprema = (kernel.supremum_over(metadata, dtype=dtype) for kernel in self.kernels)
-        return sum(factor * supremum for factor, supremum in zip(self.factors, suprema, strict=True))
-
-    def bind(
-        self,
-        rows: Metadata,
-        cols: Metadata,
-        *,
-        batch: Metadata | None = None,
-        dtype: torch.dtype | None = None,
-        offset: int | None = None,
-    ) -> Block:
-        """Bind every part; a block is the weighted sum of theirs."""
-        first, *others = (kernel.bind(rows, cols, batch=batch, dtype=dtype, offset=offset) for kernel in self.kernels)
-
-        def block(i: slice, j: slice) -> Tensor:
-            weights = first(i, j).mul_(self.factors[0])
-            for factor, other in zip(self.factors[1:], others, strict=True):
-                weights.add_(other(i, j), alpha=factor)
-            return weights
-
-        return block
+    def combine(self, values: Iterable[Any]) -> Any:
+        """Return the weighted sum."""
+        return sum(factor * value for factor, value in zip(self.factors, values, strict=True))
 
     def extra_repr(self) -> str:
         """Return the factors, for ``print``."""
         return f"factors={self.factors}"
+
+
+def _weighted(factor: float, kernel: Kernel) -> Iterator[tuple[float, Kernel]]:
+    """Yield the weighted kernels of a term, those of a sum one by one."""
+    if not isinstance(factor, (int, float)) or not math.isfinite(factor) or factor <= 0:
+        raise ConfigError(f"A kernel's weight in a sum must be a positive number, got {factor!r}.")
+    if not isinstance(kernel, WeightedSum):
+        yield factor, kernel
+        return
+    for inner, part in zip(kernel.factors, kernel.kernels, strict=True):
+        yield factor * inner, part

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels.base import Block, Kind, Metadata
-from neurocontrast.kernels.column import ColumnKernel
+from neurocontrast.kernels.column import ColumnKernel, FactorSettings
 
 __all__ = ["Categorical", "Different"]
 
@@ -22,10 +22,6 @@ class _Codes(ColumnKernel):
     def observed(self, values: Tensor) -> Tensor:
         """Codes of at least 0; NaN and negative codes are missing."""
         return (values >= 0).all(dim=1)
-
-    def is_complete(self, values: Tensor) -> bool:
-        """Whether no code is missing."""
-        return bool((values >= 0).all())
 
     def scaled(self, values: Tensor) -> Tensor:
         """The codes; a missing one, where the device could not be asked, becomes NaN in the weights."""
@@ -56,6 +52,12 @@ class Categorical(_Codes):
         all p must be equal.
     missing : {"error", "marginal"}
         See `ColumnKernel`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Categorical("sex")({"sex": torch.tensor([0, 1, 0])})[0]
+    tensor([1., 0., 1.])
     """
 
 
@@ -87,11 +89,10 @@ class Different(_Codes):
             [1.0000, 1.0000, 1.0000]])
     """
 
-    def __init__(self, column: str, *, within: float = 0.0, missing: Literal["error", "marginal"] = "error") -> None:
-        super().__init__(column, missing=missing)
-        if isinstance(within, bool) or not isinstance(within, (int, float)) or not 0 <= within <= 1:
-            raise ConfigError(f"within must be a number from 0 to 1, got {within!r}.")
-        self.within = float(within)
+    class Settings(FactorSettings):
+        """Adds the weight within a category."""
+
+        within: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     @property
     def positive_semidefinite(self) -> bool:
@@ -102,17 +103,9 @@ class Different(_Codes):
         """1 where different, ``within`` where equal."""
         return equal.to(dtype).mul_(self.within - 1).add_(1)
 
-    def bind(
-        self,
-        rows: Metadata,
-        cols: Metadata,
-        *,
-        batch: Metadata | None = None,
-        dtype: torch.dtype | None = None,
-        offset: int | None = None,
-    ) -> Block:
+    def bind(self, rows: Metadata, cols: Metadata, *, offset: int | None = None, **options: Any) -> Block:
         """Prepare the codes once; blocks have 1 where a scan meets itself."""
-        block = super().bind(rows, cols, batch=batch, dtype=dtype)
+        block = super().bind(rows, cols, **options)
         if offset is None:
             if cols is not rows:
                 return block

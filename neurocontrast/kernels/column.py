@@ -5,20 +5,29 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata
+from neurocontrast.settings import Column, Configurable, Settings
 
-__all__ = ["ColumnKernel"]
+__all__ = ["ColumnKernel", "FactorSettings"]
 
 _STREAMED_SCANS = 1024
 
 
-class ColumnKernel(Kernel):
+class FactorSettings(Settings):
+    """What every kernel on a column can be told; a product of factors is a list of them."""
+
+    column: Column
+    missing: Literal["error", "marginal"] = "error"
+    type: str = ""
+
+
+class ColumnKernel(Configurable, Kernel):
     """A kernel on one metadata column.
 
     Parameters
@@ -32,19 +41,15 @@ class ColumnKernel(Kernel):
         or as two views); without any observed scan it takes 1.
     """
 
+    class Settings(FactorSettings):
+        """The keys of a kernel that has no others."""
+
+    tag = "type"
     kind: Kind = "continuous"
 
-    def __init__(self, column: str, *, missing: Literal["error", "marginal"] = "error") -> None:
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__()
-        if not isinstance(column, str) or not column:
-            raise ConfigError(f"column must be the name of a metadata column, got {column!r}.")
-        if missing not in ("error", "marginal"):
-            raise ConfigError(
-                f"missing must be one of {one_of(['error', 'marginal'])}, got {missing!r}."
-                f"{suggestion(str(missing), ['error', 'marginal'])}"
-            )
-        self.column = column
-        self.missing = missing
+        self.configure(*arguments, **keywords)
 
     @property
     def columns(self) -> dict[str, Kind]:
@@ -91,10 +96,6 @@ class ColumnKernel(Kernel):
         """Which rows of (n, p) values have nothing missing."""
         return ~values.isnan().any(dim=1)
 
-    def is_complete(self, values: Tensor) -> bool:
-        """Whether no row of (n, p) values has anything missing."""
-        return not values.isnan().any()
-
     @abstractmethod
     def scaled(self, values: Tensor) -> Tensor:
         """What of the (n, p) values is computed once a batch, such as y/σ."""
@@ -129,7 +130,7 @@ class ColumnKernel(Kernel):
 
     def _complete(self, values: Tensor) -> Tensor:
         """Features of values of which none is missing; a missing one is an error, on accelerators NaN weights."""
-        if values.device.type == "cpu" and not torch.compiler.is_compiling() and not self.is_complete(values):
+        if values.device.type == "cpu" and not torch.compiler.is_compiling() and not self.observed(values).all():
             raise DataError(self._missing_message((~self.observed(values)).nonzero()[:, 0].tolist(), None))
         return self.scaled(values)
 

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import torch
+from pydantic import AfterValidator, Field
 from torch import Tensor
 
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels.base import Kernel, Metadata
-from neurocontrast.kernels.column import ColumnKernel
+from neurocontrast.kernels.column import ColumnKernel, FactorSettings
+from neurocontrast.settings import NonNegative, Positive
 
 __all__ = ["Cosine", "Gaussian", "Laplacian", "Linear", "Polynomial"]
 
-_RULES = ("scott", "silverman")
+
+def _bandwidth(sigma: Any) -> float | tuple[float, ...] | str:
+    """Check a bandwidth; arrays and tensors become tuples."""
+    sigma = sigma.tolist() if hasattr(sigma, "tolist") else sigma
+    if sigma in ("scott", "silverman"):
+        return str(sigma)
+    numbers = sigma if isinstance(sigma, list | tuple) and sigma else [sigma]
+    if any(isinstance(x, bool) or not isinstance(x, int | float) or not 0 < x < math.inf for x in numbers):
+        raise ValueError("must be a number above 0 (a standard deviation), 'scott' or 'silverman'")
+    return tuple(float(x) for x in numbers) if numbers is sigma else float(numbers[0])
 
 
 class _Bandwidth(ColumnKernel):
@@ -23,29 +33,19 @@ class _Bandwidth(ColumnKernel):
 
     sigma: Tensor
 
-    def __init__(
-        self,
-        column: str,
-        *,
-        sigma: float | Sequence[float] | Literal["scott", "silverman"],
-        missing: Literal["error", "marginal"] = "error",
-    ) -> None:
-        super().__init__(column, missing=missing)
-        self.rule: str | None = None
-        if isinstance(sigma, str):
-            if sigma not in _RULES:
-                raise ConfigError(
-                    f"sigma must be a number, one number a dimension, or one of {one_of(_RULES)}; got {sigma!r}."
-                    f"{suggestion(sigma, _RULES)}"
-                )
-            self.rule = sigma
-            sigma = math.nan
-        elif not (values := torch.as_tensor(sigma, dtype=torch.float64)).isfinite().all() or (values <= 0).any():
-            raise ConfigError(
-                f"sigma must be positive (a standard deviation in the unit of '{column}'), got {sigma!r}."
-            )
+    class Settings(FactorSettings):
+        """Adds σ."""
+
+        sigma: Annotated[Any, AfterValidator(_bandwidth)]
+
+    def accept(self, name: str, value: Any) -> None:
+        """Keep a value of the settings; σ is stored with the checkpoint, NaN while its rule is not fitted."""
+        if name != "sigma":
+            super().accept(name, value)
+            return
+        self.rule: str | None = value if isinstance(value, str) else None
         self.fitted = self.rule is None
-        self.register_buffer("sigma", torch.as_tensor(sigma, dtype=torch.float64))
+        self.register_buffer("sigma", torch.as_tensor(value if self.fitted else math.nan, dtype=torch.float64))
 
     def fit(self, metadata: Metadata) -> Kernel:
         """Set σ by the rule on the training cohort, per dimension; a given number stays.
@@ -139,6 +139,12 @@ class Laplacian(_Bandwidth):
         Scale in the column's own unit; see `Gaussian`.
     missing : {"error", "marginal"}
         See `ColumnKernel`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Laplacian("age", sigma=5.0)({"age": torch.tensor([20.0, 25.0])})[0]
+    tensor([1.0000, 0.3679])
     """
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
@@ -156,6 +162,12 @@ class Cosine(ColumnKernel):
         A continuous metadata column (n, p); with p = 1 it is the product of the signs.
     missing : {"error", "marginal"}
         See `ColumnKernel`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Cosine("scores")({"scores": torch.tensor([[1.0, 0.0], [1.0, 1.0], [-2.0, 0.0]])})[0]
+    tensor([ 1.0000,  0.7071, -1.0000])
     """
 
     @property
@@ -185,6 +197,13 @@ class Linear(ColumnKernel):
         A continuous metadata column, (n,) or (n, p).
     missing : {"error", "marginal"}
         See `ColumnKernel`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Linear("scores")({"scores": torch.tensor([[1.0, 2.0], [3.0, 1.0]])})
+    tensor([[ 5.,  5.],
+            [ 5., 10.]])
     """
 
     @property
@@ -202,11 +221,8 @@ class Linear(ColumnKernel):
         values = self.values(metadata, dtype=dtype)
         seen = self.observed(values)
         largest = values.masked_fill(~seen.unsqueeze(1), 0).square().sum(1).max()
-        return (
-            torch.where(seen.any(), self._of_product(largest), 1.0)
-            if self.missing == "marginal"
-            else (self._of_product(largest))
-        )
+        supremum = self._of_product(largest)
+        return torch.where(seen.any(), supremum, 1.0) if self.missing == "marginal" else supremum
 
     def _of_product(self, product: Tensor) -> Tensor:
         return product
@@ -237,25 +253,21 @@ class Polynomial(Linear):
         γ > 0 and coef0 ≥ 0.
     missing : {"error", "marginal"}
         See `ColumnKernel`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Polynomial("score", degree=2)({"score": torch.tensor([1.0, 2.0])})
+    tensor([[ 4.,  9.],
+            [ 9., 25.]])
     """
 
-    def __init__(
-        self,
-        column: str,
-        *,
-        degree: int = 3,
-        gamma: float = 1.0,
-        coef0: float = 1.0,
-        missing: Literal["error", "marginal"] = "error",
-    ) -> None:
-        super().__init__(column, missing=missing)
-        if isinstance(degree, bool) or not isinstance(degree, int) or degree < 1:
-            raise ConfigError(f"degree must be a whole number of at least 1, got {degree!r}.")
-        if not gamma > 0 or not math.isfinite(gamma):
-            raise ConfigError(f"gamma must be positive, got {gamma!r}.")
-        if not coef0 >= 0 or not math.isfinite(coef0):
-            raise ConfigError(f"coef0 must be at least 0, got {coef0!r}.")
-        self.degree, self.gamma, self.coef0 = degree, gamma, coef0
+    class Settings(FactorSettings):
+        """Adds the numbers of the polynomial."""
+
+        degree: Annotated[int, Field(ge=1)] = 3
+        gamma: Positive = 1.0
+        coef0: NonNegative = 1.0
 
     def features(self, metadata: Metadata) -> Tensor | None:  # noqa: ARG002
         """None: the explicit features of a polynomial are too many to be of use."""

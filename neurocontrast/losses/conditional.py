@@ -1,277 +1,175 @@
-"""Conditional contrastive learning with kernels (CCL-K): weakly supervised, fair, and with hard negatives."""
+"""Conditional alignment, conditional uniformity and their sum: metadata say who attracts, and who repels."""
 
 from __future__ import annotations
-
-import math
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.kernels import Kernel, Metadata
-from neurocontrast.kernels.conditional import ConditionalOperator, check_condition, check_ridge, conditional_operator
-from neurocontrast.losses.core import Pool
-from neurocontrast.losses.objective import Objective
-from neurocontrast.losses.yaware import check_kernel
+from neurocontrast.kernels import Kernel
+from neurocontrast.kernels.factors import KernelSettings
+from neurocontrast.losses.core import Pool, dissimilar_to, log_sum_exp, similar_to, weighted_similarity
+from neurocontrast.losses.objective import LossSettings, Objective
+from neurocontrast.settings import NonNegative, Positive
 
-__all__ = ["FairCCLK", "HardNegativeCCLK", "WeaklySupervisedCCLK"]
+__all__ = ["ConditionalAlignment", "ConditionalAlignmentUniformity", "ConditionalUniformity", "conditional_alignment"]
 
-_SIMILARITIES_AT_ONCE = 2**20
-
-
-@dataclass(frozen=True)
-class _Anchors:
-    """What the losses read of each anchor, (n,) each; similarities and sums as logarithms."""
-
-    own: Tensor
-    """s_ii."""
-    mean: Tensor
-    """log M_i, from below at the logarithm of the dtype's tiny."""
-    rest: Tensor
-    """log Σ_{j≠i} K_ij; the dtype's lowest number where there is no other sample."""
-    clamped: Tensor
-    """Whether M_i was below the dtype's tiny."""
+_PAPER = (
+    "Dufumier B, Gori P, Victor J, Grigis A, Duchesnay E. Conditional alignment and uniformity for contrastive "
+    "learning with continuous proxy labels. arXiv:2111.05643, 2021."
+)
 
 
-class _CCLK(Objective):
-    """What the three losses share: log M_i of each anchor, in blocks of rows."""
-
-    needs_nonnegative = False
-
-    def __init__(
-        self, kernel: Kernel, *, temperature: float = 0.1, ridge: float = 0.01, symmetric: bool = False
-    ) -> None:
-        super().__init__(temperature=temperature)
-        self.kernel = check_condition(check_kernel(kernel))
-        self.ridge = check_ridge(ridge)
-        self.symmetric = symmetric
-
-    def forward(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> Tensor:
-        """Return the loss, a scalar; see `Objective.forward`."""
-        value: Tensor = self._with_pool(self._value, z1, z2, metadata)
-        return value
-
-    def diagnostics(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> dict[str, Tensor]:
-        """Return ``clamped_fraction``: the share of anchors whose M_i was clamped, and so has no gradient.
-
-        Where it is not near 0 the operator is too wild for the batch: give a larger ridge or bandwidth.
-        """
-        with torch.no_grad():
-            fractions: dict[str, Tensor] = self._with_pool(self._clamped_fraction, z1, z2, metadata)
-        return fractions
-
-    def parts(self, pool: Pool) -> dict[str, Tensor]:
-        """Alignment, what is under the logarithm above the line; uniformity, what is below it."""
-        both = [self._pull_and_push(anchors, pool.n_samples) for anchors in self._directions(pool)]
-        pulls, pushes = (torch.stack(part) for part in zip(*both, strict=True))
-        return {"alignment": -pool.mean(pulls), "uniformity": pool.mean(torch.logaddexp(pulls, pushes))}
-
-    def extra_repr(self) -> str:
-        """Show the numbers it was made with."""
-        return f"{super().extra_repr()}, ridge={self.ridge}, symmetric={self.symmetric}"
-
-    def _pull_and_push(self, anchors: _Anchors, n_samples: int) -> tuple[Tensor, Tensor]:
-        """Return log a and log b of −log(a / (a + b))."""
-        raise NotImplementedError
-
-    def _operator(self, pool: Pool, view: int) -> ConditionalOperator:  # noqa: ARG002
-        """Return W for the condition of the anchors of a view."""
-        assert self.kernel is not None
-        return conditional_operator(self.kernel, pool.col_metadata, ridge=self.ridge, dtype=pool.cols.dtype)
-
-    def _value(self, pool: Pool) -> Tensor:
-        """−log(a / (a + b)) in one piece, which keeps its digits where the loss is close to 0."""
-        both = [self._pull_and_push(anchors, pool.n_samples) for anchors in self._directions(pool)]
-        ratios = torch.stack([push - pull for pull, push in both])
-        return pool.mean(torch.logaddexp(torch.zeros_like(ratios), ratios))
-
-    def _clamped_fraction(self, pool: Pool) -> dict[str, Tensor]:
-        clamped = torch.stack([anchors.clamped for anchors in self._directions(pool)])
-        return {"clamped_fraction": pool.mean(clamped.to(pool.rows.dtype))}
-
-    def _directions(self, pool: Pool) -> list[_Anchors]:
-        """Return the anchors of view 1 against view 2, and if symmetric the other way as well."""
-        if pool.cols.shape[0] != 2:
-            raise DataError(f"CCL-K takes two views, got {pool.cols.shape[0]}. Leave out the others.")
-        operators = [self._operator(pool, view) for view in range(2 if self.symmetric else 1)]
-        return [
-            _read_anchors(
-                pool.rows[view], pool.cols[1 - view], operator, scale=1 / self.temperature, offset=pool.offset
-            )
-            for view, operator in enumerate(operators)
-        ]
+def conditional_alignment(pool: Pool, kernel: Kernel, scale: float) -> Tensor:
+    """Return −mean_i Σ_j (w_ij / Σ_k w_ik) s_ij; an anchor without any weight counts 0."""
+    return -pool.mean(weighted_similarity(pool, scale, similar_to(pool, kernel)))
 
 
-class WeaklySupervisedCCLK(_CCLK):
-    """Weakly supervised CCL-K: attracts what a kernel on metadata says is alike (Tsai et al. 2022, eq. 7).
+def conditional_uniformity(pool: Pool, kernel: Kernel, scale: float, negatives: Kernel | None = None) -> Tensor:
+    """Return log mean_i Σ_j (d_ij / Σ_k d_ik) exp s_ij, d = (‖w‖∞ − w) v, over anchors that have a dissimilar sample.
 
-    With K_ij = exp(<z1_i, z2_j>/τ), W = (K_Z + λI)⁻¹ K_Z and M_i = [K W]_ii,
-    L = −mean_i log( M_i / (M_i + Σ_{j≠i} K_ij) ).
+    This is the formula of the class, for d_ij / Σ_k d_ik = (‖w‖∞ − w_ij) / (M (‖w‖∞ − Ẑ_i)) where v is 1.
+    """
+    sums, mass = log_sum_exp(pool, scale, dissimilar_to(pool, kernel, negatives))
+    n_anchors = pool.rows.shape[0] * pool.total((mass > 0).to(mass.dtype))
+    smallest = torch.finfo(mass.dtype).tiny
+    value = pool.log_total(sums - mass.clamp_min(smallest).log_()) - n_anchors.clamp_min(1).log_()
+    return torch.where(n_anchors > 0, value, 0.0)
 
-    M_i stands for the similarity to a sample drawn under the condition of i, so the loss works where no two
-    samples share a condition. Choose it over `YAwareInfoNCE` when the condition is noisy or of many
-    dimensions; y-Aware is cheaper and its weights are never negative. W can be negative, so M_i can fall to
-    0 or below: it is clamped at the dtype's tiny, and ``diagnostics`` reports the fraction clamped.
+
+class ConditionalAlignment(Objective):
+    """Conditional alignment: pull scans together as far as their metadata are alike.
+
+    −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij (Dufumier et al. 2021, eq. 2, left term). Alone it collapses: use it
+    with a uniformity.
 
     Parameters
     ----------
     kernel : Kernel
-        On the metadata to learn. A narrow one makes every sample its own condition, which is InfoNCE.
+        w ≥ 0 between scans; each anchor's weights are normalised to sum to 1.
     temperature : float
-        τ > 0. Small values look at the nearest candidates only.
-    ridge : float
-        λ > 0. Small: sharp, few clamped anchors are the price. Large: M_i averages over many samples.
-    symmetric : bool
-        Average both directions (view 1 against view 2, and back).
+        τ: the term scales with 1/τ.
 
-    See Also
+    Examples
     --------
-    FairCCLK : The opposite, which forgets the metadata.
+    >>> import torch
+    >>> from neurocontrast.kernels import Gaussian
+    >>> loss = ConditionalAlignment(Gaussian("age", sigma=5.0), temperature=1.0)
+    >>> loss(torch.eye(2), torch.eye(2), {"age": torch.tensor([20.0, 60.0])})
+    tensor(-1.)
     """
+
+    title = "conditional alignment"
+    citation = _PAPER
+
+    class Settings(LossSettings):
+        """The keys of a configuration."""
+
+        kernel: KernelSettings
+        temperature: Positive = 0.1
 
     @property
     def positives(self) -> list[Kernel]:
         """Its kernel."""
-        assert self.kernel is not None
         return [self.kernel]
 
-    def _pull_and_push(self, anchors: _Anchors, n_samples: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        return anchors.mean, anchors.rest
+    def parts(self, pool: Pool) -> dict[str, Tensor]:
+        """The one part, ``alignment``."""
+        return {"alignment": conditional_alignment(pool, self.kernel, 1 / self.temperature)}
 
 
-class FairCCLK(_CCLK):
-    """Fair CCL-K: contrasts each sample with others of the same condition, which is so forgotten (eq. 8).
+class ConditionalUniformity(Objective):
+    """Conditional uniformity: push scans apart as far as their metadata differ.
 
-    With K_ij, W and M_i as in `WeaklySupervisedCCLK`, L = −mean_i log( K_ii / (K_ii + (n−1) M_i) ).
+    log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ − Ẑ_i) ) exp s_ij ], Ẑ_i = (1/M) Σ_{j≠i} w_ij (Dufumier et al.
+    2021, the estimator below eq. 4). The logarithm is outside both sums, so the most crowded anchors of the batch
+    decide. Scans with equal metadata do not repel at all. An anchor with no dissimilar scan is left out; with none
+    left the term is 0.
 
-    Telling a sample from others of its own site cannot be done with what the site looks like, so nothing is
-    gained from encoding the site. Choose it (often in a sum of objectives) when a variable must not leak
-    into the embedding; for a categorical one with large classes in the batch `FairInfoNCE` is simpler.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        On the metadata to forget.
-    temperature : float
-        τ > 0. Small values look at the nearest candidates only.
-    ridge : float
-        λ > 0. Large values make M_i, and so the repulsion, smaller.
-    symmetric : bool
-        Average both directions (view 1 against view 2, and back).
-    """
-
-    def _pull_and_push(self, anchors: _Anchors, n_samples: int) -> tuple[Tensor, Tensor]:
-        n_others = math.log(n_samples - 1) if n_samples > 1 else torch.finfo(anchors.mean.dtype).min
-        return anchors.own, anchors.mean + n_others
-
-
-class HardNegativeCCLK(FairCCLK):
-    """CCL-K with hard negatives: the condition is the embedding of the anchor itself, detached (eq. 8).
-
-    The loss of `FairCCLK` with Z the unit embeddings of the anchors' view, so that each sample is
-    contrasted with those it now resembles most. It reads no metadata.
+    With ``negatives``, a second kernel v, d_ij = (‖w‖∞ − w_ij) v_ij takes the place of ‖w‖∞ − w_ij:
+    log [ 1/n_a Σ_i Σ_{j≠i} ( d_ij / Σ_{k≠i} d_ik ) exp s_ij ] over the n_a anchors with Σ_k d_ik > 0. With v the
+    `Categorical` kernel on the site, scans of different age are pushed apart within a site only, so that the contrast
+    of ages has to be learnt from brains of one scanner, and nothing is gained by telling sites apart.
 
     Parameters
     ----------
     kernel : Kernel
-        On the column ``"embedding"``, which the loss fills: for instance ``Cosine("embedding")`` or
-        ``Gaussian("embedding", sigma=0.5)``. A narrow one keeps to the hardest negatives.
+        w ≥ 0 between scans.
     temperature : float
-        τ > 0. Small values look at the nearest candidates only.
-    ridge : float
-        λ > 0. Large values make the repulsion smaller.
-    symmetric : bool
-        Average both directions (view 1 against view 2, and back).
+        τ. Small: only the nearest dissimilar pairs are pushed. Large: all alike.
+    negatives : Kernel, optional
+        v ≥ 0 between scans: which of those that differ are pushed apart. None: all.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.kernels import Categorical
+    >>> loss = ConditionalUniformity(Categorical("sex"), temperature=1.0)
+    >>> loss(torch.eye(2), torch.eye(2), {"sex": torch.tensor([0, 1])})
+    tensor(0.)
     """
 
-    def __init__(
-        self, kernel: Kernel, *, temperature: float = 0.1, ridge: float = 0.01, symmetric: bool = False
-    ) -> None:
-        super().__init__(kernel, temperature=temperature, ridge=ridge, symmetric=symmetric)
-        if kernel.columns != {"embedding": "continuous"}:
-            raise ConfigError(
-                "kernel must be a continuous one on the column 'embedding' alone, for instance Cosine('embedding'), "
-                f"got one on {sorted(kernel.columns)}."
-            )
-        if not all(getattr(part, "fitted", True) for part in kernel.modules()):
-            raise ConfigError(
-                "sigma must be a number for a kernel on 'embedding': there is no cohort to fit a rule on."
-            )
-        self.kernel, self.embedding_kernel = None, kernel
+    title = "conditional uniformity"
+    citation = _PAPER
 
-    def _operator(self, pool: Pool, view: int) -> ConditionalOperator:
-        condition = {"embedding": pool.cols[view].detach()}
-        return conditional_operator(self.embedding_kernel, condition, ridge=self.ridge, dtype=pool.cols.dtype)
+    class Settings(LossSettings):
+        """The keys of a configuration."""
+
+        kernel: KernelSettings
+        temperature: Positive = 0.1
+        negatives: KernelSettings | None = None
+
+    def parts(self, pool: Pool) -> dict[str, Tensor]:
+        """The one part, ``uniformity``."""
+        return {"uniformity": conditional_uniformity(pool, self.kernel, 1 / self.temperature, self.negatives)}
 
 
-def _read_anchors(rows: Tensor, cols: Tensor, operator: ConditionalOperator, *, scale: float, offset: int) -> _Anchors:
-    """Read (n, d) anchors against (m, d) candidates; anchor i has its other view at candidate offset + i."""
-    return _Anchors(*_ReadAnchors.apply(rows, cols, operator, scale, offset))
+class ConditionalAlignmentUniformity(ConditionalUniformity):
+    """Conditional alignment + λ · conditional uniformity: like pulls like, only unlike repels.
 
+    −mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) s_ij + λ log [ 1/(2n·M) Σ_i Σ_{j≠i} ( (‖w‖∞ − w_ij) / (‖w‖∞ − Ẑ_i) ) exp s_ij ]
+    (Dufumier et al. 2021, eq. 4). Unlike `YAwareInfoNCE` it never pushes scans of equal metadata apart. Choose it
+    when metadata should organise the representation and the batch holds many alike scans.
 
-class _ReadAnchors(torch.autograd.Function):
-    """A block of anchors at a time, computed again for the gradient, so that no (n, m) similarities are kept.
+    With a factor `Different` on the site in ``kernel``, all pairs of one site repel in full, those of like age too. To
+    pull by one kernel and push by another, add `ConditionalAlignment` and `ConditionalUniformity` in a
+    `SumOfObjectives`.
 
-    M_i has terms of both signs. They are scaled by the largest of |W_ji K_ij|, not of K_ij, so that a
-    condition whose samples are all far from the anchor does not vanish at a small temperature. The
-    gradient of log M_i is W_ji K_ij / M_i, and 0 where M_i is clamped.
+    Parameters
+    ----------
+    kernel : Kernel
+        w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0) * Categorical("sex")``.
+    temperature : float
+        τ of both parts.
+    uniformity_weight : float
+        λ ≥ 0. Larger: embeddings spread out more; too small: they collapse.
+    negatives : Kernel, optional
+        v ≥ 0 between scans, such as ``Categorical("site")``; see `ConditionalUniformity`. None: all repel.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.kernels import Gaussian
+    >>> loss = ConditionalAlignmentUniformity(Gaussian("age", sigma=5.0), temperature=1.0)
+    >>> loss(torch.eye(2), torch.eye(2), {"age": torch.tensor([20.0, 60.0])})
+    tensor(-1.)
     """
 
-    @staticmethod
-    def forward(
-        ctx: Any, rows: Tensor, cols: Tensor, operator: ConditionalOperator, scale: float, offset: int
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        lowest, tiny = torch.finfo(rows.dtype).min, torch.finfo(rows.dtype).tiny
-        own, mean, rest = (rows.new_empty(len(rows)) for _ in range(3))
-        for i in _blocks(rows, cols):
-            scores, weighed, signs = _scores(rows, cols, operator, scale, i, offset)
-            largest = weighed.amax(1)
-            summed = weighed.sub_(largest.unsqueeze(1)).exp_().mul_(signs).sum(1)
-            mean[i] = torch.where(summed > tiny, largest + summed.clamp_min(tiny).log(), lowest)
-            diagonal = scores.diagonal(offset + i.start)
-            own[i] = diagonal
-            diagonal.fill_(lowest)
-            rest[i] = scores.logsumexp(1)
-        floor = math.log(tiny)
-        clamped = mean < floor
-        mean.clamp_min_(floor)
-        ctx.save_for_backward(rows, cols, mean, rest, clamped)
-        ctx.operator, ctx.scale, ctx.offset = operator, scale, offset
-        ctx.mark_non_differentiable(clamped)
-        return own, mean, rest, clamped
+    title = "conditional alignment + uniformity"
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        rows, cols, mean, rest, clamped = ctx.saved_tensors
-        of_own, of_mean, of_rest = gradients[0], gradients[1].masked_fill(clamped, 0), gradients[2]
-        of_rows, of_cols = torch.zeros_like(rows), torch.zeros_like(cols)
-        with torch.autocast(rows.device.type, enabled=False):
-            for i in _blocks(rows, cols):
-                scores, weighed, signs = _scores(rows, cols, ctx.operator, ctx.scale, i, ctx.offset)
-                towards_mean = weighed.sub_(mean[i].unsqueeze(1)).masked_fill_(clamped[i].unsqueeze(1), 0).exp_()
-                towards_mean.mul_(signs).mul_(of_mean[i].unsqueeze(1))
-                slopes = scores.sub_(rest[i].unsqueeze(1)).exp_().mul_(of_rest[i].unsqueeze(1))
-                slopes.diagonal(ctx.offset + i.start).copy_(of_own[i])
-                slopes.add_(towards_mean)
-                of_rows[i] = slopes @ cols
-                of_cols.addmm_(slopes.T, rows[i])
-        return of_rows.mul_(ctx.scale), of_cols.mul_(ctx.scale), None, None, None
+    class Settings(LossSettings):
+        """The keys of a configuration."""
 
+        kernel: KernelSettings
+        temperature: Positive = 0.1
+        uniformity_weight: NonNegative = 1.0
+        negatives: KernelSettings | None = None
 
-def _blocks(rows: Tensor, cols: Tensor) -> list[slice]:
-    """Cut the anchors in blocks of a bounded number of similarities."""
-    step = max(1, _SIMILARITIES_AT_ONCE // len(cols))
-    return [slice(start, min(start + step, len(rows))) for start in range(0, len(rows), step)]
+    @property
+    def positives(self) -> list[Kernel]:
+        """Its kernel."""
+        return [self.kernel]
 
-
-def _scores(
-    rows: Tensor, cols: Tensor, operator: ConditionalOperator, scale: float, i: slice, offset: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return s, s + log|W| and the sign of W, of a block of anchors."""
-    scores = (rows[i] * scale) @ cols.T
-    weights = operator.rows(offset + i.start, offset + i.stop)
-    signs = weights.sign()
-    weighed = weights.abs().log_().clamp_min_(torch.finfo(scores.dtype).min).add_(scores)
-    return scores, weighed, signs
+    def parts(self, pool: Pool) -> dict[str, Tensor]:
+        """``alignment``, and ``uniformity`` times its weight."""
+        alignment = conditional_alignment(pool, self.kernel, 1 / self.temperature)
+        return {"alignment": alignment, "uniformity": self.uniformity_weight * super().parts(pool)["uniformity"]}

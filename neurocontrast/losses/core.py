@@ -1,43 +1,52 @@
-"""The one shared core: sums over pairs of embeddings, dense for small batches and tiled for large ones.
+"""The one shared core: sums over pairs of embeddings, in memory that grows with n and not with n².
 
-Shapes: ``V`` views of ``n`` samples with ``d`` dimensions make a pool of V·n embeddings (V, n, d), unit
-norm. Rows are this process's anchors, columns the candidates of all processes; they are the same tensor
-in a single process. Every function returns one number an anchor, (V, n), or one row a sample.
+Letters of shapes, here and in every loss::
+
+    V  views of a batch              n    samples of all processes (n_rows: those of this process)
+    d  dimensions of an embedding    n_i  samples of one block of anchors
+    N  V·n embeddings, the pool
+
+Rows are this process's anchors, columns the candidates of all processes; in a single process they are the same
+tensor. Embeddings have unit norm, s_ij = <z_i, z_j>/τ, and ``scale`` is 1/τ.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.distributed import get_world_size
+from torch.nn import functional
 
 from neurocontrast.collectives import gather_samples, sum_over_processes
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Block, Kernel, Metadata
-from neurocontrast.losses import attraction, dense, repulsion
-from neurocontrast.losses.tiles import LogSums, Pairs
+from neurocontrast.losses.tiles import EMPTY, Excluded, Pairs, exclude, tiled_log_sum_exp
 
 __all__ = [
+    "EMPTY",
+    "LINEAR_FROM",
     "Pool",
+    "by_anchors",
     "candidates_of",
     "dissimilar_to",
     "log_sum_exp",
-    "log_sum_exp_both_ways",
     "positives_against_negatives",
     "similar_to",
-    "weighted_log_sum_exp",
     "weighted_similarity",
 ]
 
+AT_ONCE = 2**20
+"""Similarities held at once."""
+LINEAR_FROM = 40.0
+"""Above this, log(1 + exp(x)) is x in double precision."""
+
 _ALL = slice(None)
-_DENSE = 1024
-"""Embeddings up to which holding all similarities is faster."""
-_TILE = 512
-"""Embeddings on the side of a tile: large enough for the matrix product, small enough for the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,17 +56,15 @@ class Pool:
     Attributes
     ----------
     rows : Tensor (V, n_rows, d)
-        Anchors, unit norm.
-    cols : Tensor (V, n_cols, d)
-        Candidates of all processes, unit norm; the same object as ``rows`` in a single process.
+        Anchors.
+    cols : Tensor (V, n, d)
+        Candidates of all processes; the same object as ``rows`` in a single process.
+    row_metadata, col_metadata : dict of Tensor
+        Of the samples.
     offset : int
         Place of the first anchor's sample among the candidates' samples.
     distributed : bool
         Whether means are taken over several processes.
-    tile : int or None
-        Embeddings on the side of a tile; None chooses.
-    row_metadata, col_metadata : dict of Tensor
-        Of the samples.
     bound : dict
         Kernels bound to the samples, so that two parts of a loss bind them once.
     """
@@ -68,7 +75,6 @@ class Pool:
     col_metadata: Metadata
     offset: int = 0
     distributed: bool = False
-    tile: int | None = None
     bound: dict[Kernel, Block] = field(default_factory=dict)
 
     @property
@@ -78,30 +84,20 @@ class Pool:
 
     @property
     def n_candidates(self) -> int:
-        """M: all embeddings but the anchor."""
+        """M = N − 1: all embeddings but the anchor."""
         return self.cols.shape[0] * self.cols.shape[1] - 1
-
-    @property
-    def is_symmetric(self) -> bool:
-        """Whether anchors and candidates are the same embeddings."""
-        return self.rows is self.cols
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether all similarities are held at once."""
-        return self.cols.shape[0] * self.cols.shape[1] <= (self.tile or _DENSE)
 
     @cached_property
     def views(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Rows and columns of each view alone, (n, d)."""
+        """Rows and columns of each view alone, (n_rows, d) and (n, d)."""
         rows = self.rows.unbind(0)
-        return rows, rows if self.is_symmetric else self.cols.unbind(0)
+        return rows, rows if self.rows is self.cols else self.cols.unbind(0)
 
     def between(self, view: int, other: int) -> Pool:
         """Anchors of one view with the candidates of one view."""
         rows, cols = self.views
         candidates = cols[other].unsqueeze(0)
-        anchors = candidates if self.is_symmetric and view == other else rows[view].unsqueeze(0)
+        anchors = candidates if self.rows is self.cols and view == other else rows[view].unsqueeze(0)
         return replace(self, rows=anchors, cols=candidates)
 
     def alignment(self, scale: float, view: int = 0, other: int = 1) -> Tensor:
@@ -129,18 +125,6 @@ class Pool:
         local = values.flatten().logsumexp(0)
         return gather_samples(local.view(1), [1] * get_world_size()).logsumexp(0) if self.distributed else local
 
-    def pairs(
-        self,
-        scale: float,
-        *,
-        excluded: Literal["self", "sample"] | None = None,
-        weights: Block | None = None,
-        both_ways: bool = False,
-    ) -> Pairs:
-        """Describe the pairs that are summed over, in tiles."""
-        side = max(1, (self.tile or _TILE) // self.rows.shape[0])
-        return Pairs(scale, side, self.offset, excluded, weights, symmetric=self.is_symmetric, both_ways=both_ways)
-
 
 def similar_to(pool: Pool, kernel: Kernel) -> Block:
     """Bind a kernel to a pool's samples: ``block(i, j)`` of weights w ≥ 0."""
@@ -149,7 +133,7 @@ def similar_to(pool: Pool, kernel: Kernel) -> Block:
         block = kernel.bind(rows, cols, batch=cols, dtype=pool.rows.dtype, offset=pool.offset)
         if not kernel.nonnegative:
             block = partial(_refuse_negative, block)
-        if pool.is_dense:
+        if pool.n_samples**2 <= AT_ONCE:
             block = partial(_part, block(_ALL, _ALL))
         pool.bound[kernel] = block
     return pool.bound[kernel]
@@ -157,6 +141,19 @@ def similar_to(pool: Pool, kernel: Kernel) -> Block:
 
 def _part(weights: Tensor, i: slice, j: slice) -> Tensor:
     return weights[i, j].clone()
+
+
+def _refuse_negative(block: Block, i: slice, j: slice) -> Tensor:
+    """An error where weights are negative; on an accelerator, which is not asked, NaN: training stops there."""
+    weights = block(i, j)
+    if weights.device.type == "cpu" and not torch.compiler.is_compiling():
+        if (weights < 0).any():
+            raise DataError(
+                f"The kernel goes down to {weights.min().item():.3g} on this batch, but this loss needs weights of at "
+                "least 0. Use a Gaussian, Laplacian or categorical kernel, or shift the column."
+            )
+        return weights
+    return weights.masked_fill_(weights < 0, torch.nan)
 
 
 def dissimilar_to(pool: Pool, kernel: Kernel, negatives: Kernel | None = None) -> Block:
@@ -171,10 +168,7 @@ def dissimilar_to(pool: Pool, kernel: Kernel, negatives: Kernel | None = None) -
 
     def block(i: slice, j: slice) -> Tensor:
         apart = similar(i, j).neg_().add_(supremum)
-        if isinstance(rounding, float):
-            torch.threshold_(apart, rounding, 0)
-        else:
-            apart.masked_fill_(apart <= rounding, 0)
+        apart.masked_fill_(apart <= rounding, 0)
         return apart if among is None else apart.mul_(among(i, j))
 
     return block
@@ -194,21 +188,10 @@ def candidates_of(pool: Pool, kernel: Kernel, negatives: Kernel) -> Block:
     return block
 
 
-def _refuse_negative(block: Block, i: slice, j: slice) -> Tensor:
-    """An error where weights are negative; on an accelerator, which is not asked, NaN: training stops there."""
-    weights = block(i, j)
-    if weights.device.type == "cpu" and not torch.compiler.is_compiling():
-        if (weights < 0).any():
-            raise DataError(
-                f"The kernel goes down to {weights.min().item():.3g} on this batch, but this loss needs weights of at "
-                "least 0. Use a Gaussian, Laplacian or categorical kernel, or shift the column."
-            )
-        return weights
-    return weights.masked_fill_(weights < 0, torch.nan)
-
-
-def log_sum_exp(pool: Pool, scale: float, *, excluded: Literal["self", "sample"] | None = "self") -> Tensor:
-    """Return log Σ_j exp(s_ij) of every anchor, (V, n_rows); −1e30 where nothing is summed.
+def log_sum_exp(
+    pool: Pool, scale: float, weights: Block | None = None, *, excluded: Excluded = "self"
+) -> tuple[Tensor, Tensor]:
+    """Return log Σ_j b_ij exp(s_ij) of every anchor, (V, n_rows), and Σ_j b_ij, (n_rows,).
 
     Parameters
     ----------
@@ -216,74 +199,97 @@ def log_sum_exp(pool: Pool, scale: float, *, excluded: Literal["self", "sample"]
         Anchors and candidates.
     scale : float
         1/τ.
+    weights : callable, optional
+        Blocks of b ≥ 0 between samples; 1 by default. Where all of an anchor's are 0 the logarithm is −1e30, without
+        gradient. Their sum is 0 where none are given.
     excluded : {"self", "sample", None}
         Leave out the anchor itself, all views of its sample, or nothing.
     """
-    return _log_sum_exp(pool, pool.pairs(scale, excluded=excluded))[0]
-
-
-def log_sum_exp_both_ways(pool: Pool, scale: float) -> tuple[Tensor, Tensor]:
-    """Return log Σ_j exp(s_ij) over all candidates of every row, and over all rows of every candidate.
-
-    For one view against one view in a single process; both from the same similarities.
-    """
-    of_rows, of_cols, _ = _log_sum_exp(pool, pool.pairs(scale, both_ways=True))
-    assert of_cols is not None
-    return of_rows, of_cols
-
-
-def weighted_log_sum_exp(pool: Pool, scale: float, weights: Block) -> tuple[Tensor, Tensor]:
-    """Return log Σ_{j≠i} b_ij exp(s_ij) of every anchor, (V, n_rows), and Σ_{j≠i} b_ij, (n_rows,).
-
-    Parameters
-    ----------
-    pool : Pool
-        Anchors and candidates.
-    scale : float
-        1/τ.
-    weights : callable
-        Blocks of b ≥ 0 between samples. Where all of an anchor's are 0 the result is −1e30, without gradient.
-    """
-    pairs = pool.pairs(scale, excluded="self", weights=weights)
-    sums, _, mass = _log_sum_exp(pool, pairs)
-    assert mass is not None
-    return sums, mass
+    pairs = Pairs(scale, AT_ONCE, pool.offset, excluded, weights, symmetric=pool.rows is pool.cols)
+    return tiled_log_sum_exp(pool.rows, pool.cols, pairs)
 
 
 def weighted_similarity(pool: Pool, scale: float, weights: Block) -> Tensor:
-    """Return Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, averaged over the two anchors of every sample, (n_rows,).
+    """Return Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, averaged over the two anchors of a sample, (n_rows,); 0 without weight.
 
-    Parameters
-    ----------
-    pool : Pool
-        Anchors and candidates, two views.
-    scale : float
-        1/τ.
-    weights : callable
-        Blocks of w ≥ 0 between samples. Where all of an anchor's are 0 the result is 0.
+    Both views of a sample have its weights, so that of the others only Σ_j w_ij (z1_j + z2_j) is needed.
     """
-    path = dense if pool.is_dense else attraction
-    return path.weighted_similarity(pool.rows, pool.cols, pool.pairs(scale, weights=weights))
+
+    def of_block(rows: Tensor, cols: Tensor, i: slice) -> tuple[Tensor]:
+        block = weights(i, _ALL)
+        diagonal = block.diagonal(pool.offset + i.start)
+        own = diagonal.clone()
+        diagonal.zero_()
+        similarity = (rows.sum(0) * (block @ cols.sum(0))).sum(1) + 2 * own * (rows[0] * rows[1]).sum(1)
+        mass = 2 * block.sum(1) + own
+        return (similarity * torch.where(mass > 0, scale / (2 * mass), 0),)
+
+    return by_anchors(pool, of_block)[0]
 
 
 def positives_against_negatives(pool: Pool, scale: float, kernel: Kernel, epsilon: float) -> tuple[Tensor, Tensor]:
     """Return Σ_p log(1 + exp(L_i + ε − s_ip)) of every anchor, (V, n_rows), and its number of negatives, (n_rows,).
 
-    Parameters
-    ----------
-    pool : Pool
-        Anchors and candidates.
-    scale : float
-        1/τ.
-    kernel : Kernel
-        1 between positives, 0 between negatives; L_i is the log-sum-exp over the negatives.
-    epsilon : float
-        ε.
+    The kernel is 1 between positives and 0 between negatives; L_i is the log-sum-exp over the negatives.
     """
-    path = dense if pool.is_dense else attraction
-    pairs = pool.pairs(scale, excluded="self", weights=similar_to(pool, kernel))
-    return path.positives_against_negatives(pool.rows, pool.cols, pairs, epsilon)
+    weights = similar_to(pool, kernel)
+
+    def of_block(rows: Tensor, cols: Tensor, i: slice) -> tuple[Tensor, Tensor]:
+        same = (weights(i, _ALL) > 0).unsqueeze(1)  # (n_i, 1, n)
+        scores = similarities(rows, cols, scale)
+        negatives = scores.masked_fill(same, EMPTY).flatten(2).logsumexp(2)
+        above = (negatives[:, :, None, None] + epsilon - scores).masked_fill(~same, EMPTY)
+        exclude(above, pool.offset + i.start, "self", EMPTY)
+        sums = functional.softplus(above, threshold=LINEAR_FROM).sum((2, 3))
+        return sums, (~same).sum((1, 2)).mul(len(rows)).to(sums.dtype)
+
+    sums, n_negatives = by_anchors(pool, of_block)
+    return sums, n_negatives
 
 
-def _log_sum_exp(pool: Pool, pairs: Pairs) -> LogSums:
-    return (dense if pool.is_dense else repulsion).log_sum_exp(pool.rows, pool.cols, pairs)
+def similarities(rows: Tensor, cols: Tensor, scale: float) -> Tensor:
+    """All s_ij of a block of anchors, (V, n_i, V, n)."""
+    products = (rows.flatten(0, 1) * scale) @ cols.flatten(0, 1).T
+    return products.view(*rows.shape[:2], *cols.shape[:2])
+
+
+OfBlock = Callable[[Tensor, Tensor, slice], tuple[Tensor, ...]]
+"""Anchors (V, n_i, d), candidates (V, n, d) and the block's place to numbers of each anchor, (…, n_i)."""
+
+
+def by_anchors(pool: Pool, function: OfBlock) -> tuple[Tensor, ...]:
+    """Apply a function to blocks of anchors and all candidates, and join what it returns.
+
+    A block is computed, reduced and dropped, and computed again for the gradient, which autograd derives.
+    """
+    step = max(1, AT_ONCE // (pool.rows.shape[0] * pool.cols.shape[0] * pool.n_samples))
+    joined: tuple[Tensor, ...] = _ByAnchors.apply(function, step, pool.rows, pool.cols)
+    return joined
+
+
+class _ByAnchors(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, function: OfBlock, step: int, rows: Tensor, cols: Tensor) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(rows, cols)
+        n = rows.shape[1]
+        ctx.function = function
+        ctx.blocks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
+        parts = [function(rows[:, i], cols, i) for i in ctx.blocks]
+        return tuple(torch.cat(each, -1) for each in zip(*parts, strict=True))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor, Tensor]:
+        rows, cols = ctx.saved_tensors
+        of_rows, of_cols = torch.empty_like(rows), torch.zeros_like(cols)
+        candidates = cols.detach().requires_grad_()
+        with torch.enable_grad(), torch.autocast(rows.device.type, enabled=False):
+            for i in ctx.blocks:
+                anchors = rows[:, i].detach().requires_grad_()
+                found = ctx.function(anchors, candidates, i)
+                used = [(each, g[..., i]) for each, g in zip(found, gradients, strict=True) if each.requires_grad]
+                outputs, upstream = zip(*used, strict=True)
+                of_anchors, of_candidates = torch.autograd.grad(outputs, (anchors, candidates), upstream)
+                of_rows[:, i] = of_anchors
+                of_cols += of_candidates
+        return None, None, of_rows, of_cols

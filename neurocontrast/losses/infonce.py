@@ -6,13 +6,12 @@ import math
 from collections.abc import Sequence
 from itertools import combinations
 
-import torch
 from torch import Tensor
 
 from neurocontrast.kernels import Metadata
-from neurocontrast.losses.core import Pool, log_sum_exp, log_sum_exp_both_ways
-from neurocontrast.losses.fused import find_twins, log_sums_and_chances, pool_similarities
-from neurocontrast.losses.objective import Objective
+from neurocontrast.losses.core import Pool, log_sum_exp
+from neurocontrast.losses.objective import LossSettings, Objective
+from neurocontrast.settings import Positive
 
 __all__ = ["InfoNCE", "NTXent"]
 
@@ -34,8 +33,6 @@ class InfoNCE(Objective):
         τ. Small: the hardest negatives decide. Large: all count alike.
     symmetric : bool
         Average both directions. False: only the earlier view looks for the later one.
-    tile : int, optional
-        See `Objective`.
 
     Examples
     --------
@@ -45,9 +42,17 @@ class InfoNCE(Objective):
     tensor(0.6931)
     """
 
-    def __init__(self, *, temperature: float = 0.1, symmetric: bool = True, tile: int | None = None) -> None:
-        super().__init__(temperature=temperature, tile=tile)
-        self.symmetric = symmetric
+    title = "InfoNCE"
+    citation = (
+        "van den Oord A, Li Y, Vinyals O. Representation learning with contrastive predictive coding. "
+        "arXiv:1807.03748, 2018."
+    )
+
+    class Settings(LossSettings):
+        """The keys of a configuration."""
+
+        temperature: Positive = 0.1
+        symmetric: bool = True
 
     def forward(
         self, z1: Tensor | Sequence[Tensor], z2: Tensor | None = None, metadata: Metadata | None = None
@@ -67,29 +72,13 @@ class InfoNCE(Objective):
         }
 
     def _log_sums(self, pool: Pool, a: int, b: int, scale: float) -> tuple[Tensor, ...]:
-        if self.symmetric and pool.is_symmetric:
-            return log_sum_exp_both_ways(pool.between(a, b), scale)
         directions = [(a, b), (b, a)] if self.symmetric else [(a, b)]
-        return tuple(log_sum_exp(pool.between(x, y), scale, excluded=None) for x, y in directions)
+        return tuple(log_sum_exp(pool.between(x, y), scale, excluded=None)[0] for x, y in directions)
 
     def pool_bounds(self, pool: Pool) -> dict[str, Tensor]:
         """``mutual_information``: log n − L, in nats."""
         parts = self.parts(pool)
         return {"mutual_information": math.log(pool.n_samples) - parts["alignment"] - parts["uniformity"]}
-
-    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of the twins along rows and columns of <z1_i, z2_j>/τ: ∂/∂s = softmax − 1 at twins."""
-        scale, n = 1 / self.temperature, pool.n_samples
-        one, other = pool.rows.unbind(0)
-        scores = torch.mm(one, other.T).mul_(scale)
-        sums, slopes = log_sums_and_chances(scores)
-        if self.symmetric:
-            backwards, chances = log_sums_and_chances(scores, dim=0)
-            sums, slopes = sums.add_(backwards).mul_(0.5), slopes.add_(chances).mul_(0.5)
-        value = sums.sub_(scores.diagonal()).mean()
-        slopes.diagonal().sub_(1)
-        slopes.mul_(scale / n)
-        return value, torch.stack((slopes @ other, slopes.T @ one))
 
 
 class NTXent(Objective):
@@ -103,14 +92,24 @@ class NTXent(Objective):
     ----------
     temperature : float
         τ. Small: the hardest negatives decide. Large: all count alike.
-    tile : int, optional
-        See `Objective`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> NTXent(temperature=0.5)(torch.eye(2, 3), torch.eye(2, 3))
+    tensor(0.2395)
     """
+
+    title = "NT-Xent (SimCLR)"
+    citation = (
+        "Chen T, Kornblith S, Norouzi M, Hinton G. A simple framework for contrastive learning of visual "
+        "representations. ICML 2020."
+    )
 
     def value(self, pool: Pool) -> Tensor:
         """The loss: log M cancels."""
         scale = 1 / self.temperature
-        return pool.mean(log_sum_exp(pool, scale)) - pool.alignment(scale)
+        return pool.mean(log_sum_exp(pool, scale)[0]) - pool.alignment(scale)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """Alignment of twins, global uniformity, and log M."""
@@ -118,7 +117,7 @@ class NTXent(Objective):
         log_candidates = math.log(pool.n_candidates)
         return {
             "alignment": -pool.alignment(scale),
-            "uniformity": pool.mean(log_sum_exp(pool, scale)) - log_candidates,
+            "uniformity": pool.mean(log_sum_exp(pool, scale)[0]) - log_candidates,
             "log_candidates": pool.rows.new_full((), log_candidates),
         }
 
@@ -126,8 +125,3 @@ class NTXent(Objective):
         """``mutual_information``: log M − L, in nats."""
         parts = self.parts(pool)
         return {"mutual_information": -parts["alignment"] - parts["uniformity"]}
-
-    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of the twins among all others: ∂/∂s = softmax − 1 at twins."""
-        scale = 1 / self.temperature
-        return find_twins(pool_similarities(pool.rows, scale), pool.rows, scale)

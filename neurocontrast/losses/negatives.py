@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from neurocontrast.exceptions import ConfigError
 from neurocontrast.kernels import Categorical
-from neurocontrast.losses.core import Pool, log_sum_exp, similar_to, weighted_log_sum_exp
-from neurocontrast.losses.fused import find_twins, log_sums_and_chances, pool_gradient, pool_similarities
-from neurocontrast.losses.objective import Objective, check_number
-from neurocontrast.losses.tiles import EMPTY, LINEAR_FROM
+from neurocontrast.losses.core import LINEAR_FROM, Pool, log_sum_exp, similar_to
+from neurocontrast.losses.objective import LossSettings, Objective
+from neurocontrast.settings import Column, NonNegative, Positive
 
 __all__ = ["DebiasedInfoNCE", "FairInfoNCE", "HardNegativeInfoNCE"]
 
@@ -33,15 +33,22 @@ class DebiasedInfoNCE(Objective):
         τ. The paper's 0.5 suits it: at a small τ the correction mostly hits its floor.
     positive_prior : float
         τ⁺ in [0, 1): the probability that a random scan is of the anchor's class; 0 gives `NTXent`.
-    tile : int, optional
-        See `Objective`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> DebiasedInfoNCE()(torch.eye(2), torch.eye(2))
+    tensor(0.)
     """
 
-    def __init__(self, *, temperature: float = 0.5, positive_prior: float = 0.1, tile: int | None = None) -> None:
-        super().__init__(temperature=temperature, tile=tile)
-        self.positive_prior = check_number("positive_prior", positive_prior, at_least=0.0)
-        if self.positive_prior >= 1:
-            raise ConfigError(f"positive_prior must be a probability below 1, got {positive_prior!r}.")
+    title = "debiased InfoNCE"
+    citation = "Chuang C-Y, Robinson J, Lin Y-C, Torralba A, Jegelka S. Debiased contrastive learning. NeurIPS 2020."
+
+    class Settings(LossSettings):
+        """The keys of a configuration."""
+
+        temperature: Positive = 0.5
+        positive_prior: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """The one part, ``contrast``."""
@@ -54,7 +61,7 @@ class DebiasedInfoNCE(Objective):
 
     def log_negatives(self, pool: Pool, scale: float) -> Tensor:
         """Log of the sum over the negatives, (2, n)."""
-        return log_sum_exp(pool, scale, excluded="sample")
+        return log_sum_exp(pool, scale, excluded="sample")[0]
 
     def _corrected(self, pool: Pool, twins: Tensor, scale: float) -> Tensor:
         """The log of G_i."""
@@ -68,35 +75,6 @@ class DebiasedInfoNCE(Objective):
         kept = torch.log(-torch.expm1(torch.where(room, excess, -1.0)))
         corrected = negatives + kept - math.log1p(-self.positive_prior)
         return torch.where(room, corrected, -torch.inf).clamp_min(floor)
-
-    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
-        """With G = (e^L − N τ⁺ e^{s⁺})/(1 − τ⁺) = e^L r/(1 − τ⁺): ∂log G/∂L = 1/r, ∂log G/∂s⁺ = 1 − 1/r."""
-        scale, n = 1 / self.temperature, pool.n_samples
-        if n == 1:
-            return pool.rows.new_zeros(()), torch.zeros_like(pool.rows)
-        log_n = math.log(pool.n_candidates - 1)
-        log_prior = math.log(self.positive_prior) if self.positive_prior else -math.inf
-        scores = pool_similarities(pool.rows, scale)
-        twins = scores.diagonal(n).repeat(2)
-        scores.view(2, n, 2, n).diagonal(0, 1, 3).fill_(EMPTY)
-        negatives, slopes = self.negatives_and_slopes(scores)
-        excess = twins + (log_n + log_prior) - negatives
-        room = excess < 0
-        remaining = excess.masked_fill_(~room, -1).expm1_().neg_()
-        corrected = negatives.add_(remaining.log()).sub_(math.log1p(-self.positive_prior))
-        floor = log_n - scale
-        active = room.logical_and_(corrected >= floor)
-        gaps = corrected.masked_fill_(~active, floor).sub_(twins)
-        above = gaps.sigmoid()
-        of_negatives = (above / remaining).mul_(active)
-        of_twins = above.masked_fill_(active, 0).add_(of_negatives)
-        slopes.mul_(of_negatives.unsqueeze(1)).diagonal(n).sub_(of_twins[:n] + of_twins[n:])
-        value = functional.softplus(gaps, threshold=LINEAR_FROM).mean()
-        return value, pool_gradient(slopes, pool.rows, 0.5 * scale / n)
-
-    def negatives_and_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Log of the sum over the negatives, (N,), and its ∂/∂s, (N, N)."""
-        return log_sums_and_chances(scores)
 
 
 class HardNegativeInfoNCE(DebiasedInfoNCE):
@@ -115,37 +93,31 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
         τ⁺ in [0, 1), see `DebiasedInfoNCE`.
     concentration : float
         β ≥ 0: 0 gives `DebiasedInfoNCE`; larger cares only for the hardest negatives.
-    tile : int, optional
-        See `Objective`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> HardNegativeInfoNCE()(torch.eye(2), torch.eye(2))
+    tensor(0.)
     """
 
-    def __init__(
-        self,
-        *,
-        temperature: float = 0.5,
-        positive_prior: float = 0.1,
-        concentration: float = 1.0,
-        tile: int | None = None,
-    ) -> None:
-        super().__init__(temperature=temperature, positive_prior=positive_prior, tile=tile)
-        self.concentration = check_number("concentration", concentration, at_least=0.0)
+    title = "InfoNCE with hard negatives"
+    citation = "Robinson J, Chuang C-Y, Sra S, Jegelka S. Contrastive learning with hard negative samples. ICLR 2021."
+
+    class Settings(LossSettings):
+        """The keys of a configuration."""
+
+        temperature: Positive = 0.5
+        positive_prior: Annotated[float, Field(ge=0, lt=1)] = 0.1
+        concentration: NonNegative = 1.0
 
     def log_negatives(self, pool: Pool, scale: float) -> Tensor:
         """Log of the reweighted sum over the negatives, (2, n)."""
         if self.concentration == 0:
             return super().log_negatives(pool, scale)
-        raised = log_sum_exp(pool, (1 + self.concentration) * scale, excluded="sample")
-        importance = log_sum_exp(pool, self.concentration * scale, excluded="sample")
+        raised, _ = log_sum_exp(pool, (1 + self.concentration) * scale, excluded="sample")
+        importance, _ = log_sum_exp(pool, self.concentration * scale, excluded="sample")
         return raised - importance + math.log(pool.n_candidates - 1)
-
-    def negatives_and_slopes(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Log of the reweighted sum over the negatives, (N,), and its ∂/∂s, (N, N)."""
-        beta = self.concentration
-        if beta == 0:
-            return super().negatives_and_slopes(scores)
-        raised, slopes = log_sums_and_chances(scores * (1 + beta))
-        importance, weights = log_sums_and_chances(scores * beta)
-        return raised - importance + math.log(len(scores) - 2), slopes.mul_(1 + beta).sub_(weights, alpha=beta)
 
 
 class FairInfoNCE(Objective):
@@ -161,24 +133,32 @@ class FairInfoNCE(Objective):
         A categorical metadata column.
     temperature : float
         τ. Small: the hardest negatives decide.
-    tile : int, optional
-        See `Objective`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> FairInfoNCE("site")(torch.eye(2), torch.eye(2), {"site": torch.tensor([0, 0])})
+    tensor(0.)
     """
 
-    def __init__(self, cluster: str, *, temperature: float = 0.1, tile: int | None = None) -> None:
-        super().__init__(temperature=temperature, tile=tile)
-        self.kernel: Categorical = Categorical(cluster)
+    title = "fair InfoNCE"
+    citation = (
+        "Ma MQ, Tsai Y-HH, Liang PP, et al. Conditional contrastive learning for improving fairness in "
+        "self-supervised learning. arXiv:2106.02866, 2021."
+    )
+
+    class Settings(LossSettings):
+        """The keys of a configuration."""
+
+        cluster: Column
+        temperature: Positive = 0.1
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.kernel: Categorical = Categorical(self.cluster)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """Alignment of twins, and the log-sum-exp over the cluster."""
         scale = 1 / self.temperature
-        sums, _ = weighted_log_sum_exp(pool, scale, similar_to(pool, self.kernel))
+        sums, _ = log_sum_exp(pool, scale, similar_to(pool, self.kernel))
         return {"alignment": -pool.mean(pool.twins(scale)), "uniformity": pool.mean(sums)}
-
-    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of the twins among the cluster."""
-        scale, n = 1 / self.temperature, pool.n_samples
-        apart = similar_to(pool, self.kernel)(slice(None), slice(None)) == 0
-        scores = pool_similarities(pool.rows, scale)
-        scores.view(2, n, 2, n).masked_fill_(apart.unsqueeze(1), EMPTY)
-        return find_twins(scores, pool.rows, scale)

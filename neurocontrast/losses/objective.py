@@ -1,53 +1,75 @@
-"""What every loss of the house is, and how its inputs become a pool."""
+"""What every loss is, and how its inputs become a pool."""
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from neurocontrast.collectives import gather_samples, gather_sizes, is_distributed
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.kernels import Kernel, Kind, Metadata, Product
+from neurocontrast.kernels.factors import build_kernel
 from neurocontrast.losses.core import Pool
-from neurocontrast.losses.fused import SMALL, fused, tangent, to_unit_norm
+from neurocontrast.settings import Configurable, Positive, Settings
 
-__all__ = ["Objective", "check_number", "normalise"]
+__all__ = ["LossSettings", "Objective", "normalise"]
+
+_KERNELS = ("kernel", "negatives")
+_Result = TypeVar("_Result")
 
 
-class Objective(nn.Module):
+class LossSettings(Settings):
+    """What every loss can be told; each loss adds its own keys in a nested class ``Settings``."""
+
+    loss: str = ""
+
+
+class Objective(Configurable, nn.Module):
     """A loss on two views of a batch, and optionally its metadata.
 
-    Under ``torch.compile`` a loss runs eagerly, between the compiled parts: its gradient is written by hand already.
-    Under autocast it computes in float32. In a distributed run candidates, metadata and counts are those of all
-    processes, and every process returns the loss of the whole batch (see `neurocontrast.collectives`).
+    A loss of your own is one class: its keys in a nested ``Settings``, ``title`` and ``citation`` for reports, and
+    ``parts``. See ``docs/losses.md``.
+
+    Under ``torch.compile`` a loss runs eagerly, between the compiled parts. Under autocast it computes in float32. In a
+    distributed run candidates, metadata and counts are those of all processes, and every process returns the loss of
+    the whole batch (see `neurocontrast.collectives`).
 
     Parameters
     ----------
     temperature : float
         τ > 0.
-    tile : int, optional
-        Embeddings on the side of a tile of similarities. A pool that fits in one tile is computed
-        densely, a larger one in tiles, with the same numbers; None chooses what is faster.
     """
 
-    kernel: Kernel | None
-    negatives: Kernel | None
+    title: ClassVar[str]
+    """Name in reports."""
+    citation: ClassVar[str] = ""
+    """Reference in reports: authors, title, venue and year."""
+    tag = "loss"
+    kernel: Any
+    """A `Kernel`, or None."""
+    negatives: Any
+    """A `Kernel`, or None."""
     needs_nonnegative = True
 
-    def __init__(self, *, temperature: float = 0.1, tile: int | None = None) -> None:
+    class Settings(LossSettings):
+        """The keys of a loss that has no others."""
+
+        temperature: Positive = 0.1
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__()
-        self.kernel = None
-        self.negatives = None
-        self.temperature = check_number("temperature", temperature, above=0.0)
-        if tile is not None and (isinstance(tile, bool) or not isinstance(tile, int) or tile < 1):
-            raise ConfigError(f"tile must be None or a whole number of at least 1, got {tile!r}.")
-        self.tile = tile
+        self.kernel = self.negatives = None
+        self.configure(*arguments, **keywords)
+        _ = self.columns
+
+    def accept(self, name: str, value: Any) -> None:
+        """Keep a value of the settings; factors become a kernel."""
+        setattr(self, name, build_kernel(value) if name in _KERNELS and value is not None else value)
 
     @property
     def columns(self) -> dict[str, Kind]:
@@ -70,7 +92,7 @@ class Objective(nn.Module):
         metadata : dict of Tensor, optional
             The columns in ``columns``, one value (or row) a sample.
         """
-        return cast(Tensor, self._with_pool(self.value, z1, z2, metadata, self.closed_form))
+        return self._with_pool(self.value, z1, z2, metadata)
 
     def terms(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> dict[str, Tensor]:
         """Return the named parts that sum to the loss."""
@@ -85,12 +107,6 @@ class Objective(nn.Module):
         """The loss, of a pool of unit embeddings."""
         first, *others = self.parts(pool).values()
         return sum(others, first)
-
-    closed_form: Callable[[Pool], tuple[Tensor, Tensor]] | None = None
-    """Where a loss has one: its value, and the gradient with respect to the units, of a small pool of two views.
-
-    A loss derived from one that has it, with other ``parts``, needs its own, or None.
-    """
 
     @abstractmethod
     def parts(self, pool: Pool) -> dict[str, Tensor]:
@@ -114,27 +130,20 @@ class Objective(nn.Module):
         return [kernel for kernel in (self.kernel, self.negatives) if kernel is not None]
 
     @torch.compiler.disable
-    def _eagerly(self, *arguments):  # type: ignore[no-untyped-def]
+    def _eagerly(self, *arguments: Any) -> Any:
         return self._with_pool(*arguments)
 
-    def _with_pool(self, use, z1, z2, metadata, closed_form=None):  # type: ignore[no-untyped-def]
+    def _with_pool(
+        self, use: Callable[[Pool], _Result], z1: Tensor, z2: Tensor | None, metadata: Metadata | None
+    ) -> _Result:
+        """Call a function of a pool with the pool of two views, or of a list of views, and their metadata."""
         if torch.compiler.is_compiling():
-            return self._eagerly(use, z1, z2, metadata, closed_form)
+            return cast(_Result, self._eagerly(use, z1, z2, metadata))
         views = _views(z1, z2)
-        device = views[0].device.type
-        if torch.is_autocast_enabled(device):
-            with torch.autocast(device, enabled=False):
-                return self._evaluate(use, views, metadata, closed_form)
-        return self._evaluate(use, views, metadata, closed_form)
-
-    def _evaluate(self, use, views, metadata, closed_form):  # type: ignore[no-untyped-def]
-        columns = self._columns(metadata, views[0])
-        if is_distributed():
-            return use(self._gathered(normalise(*views), columns))
-        if closed_form and len(views) == 2 and 2 * len(views[0]) <= min(self.tile or SMALL, SMALL):
-            return fused(views, lambda units: closed_form(Pool(units, units, columns, columns, tile=self.tile)))
-        rows = normalise(*views)
-        return use(Pool(rows, rows, columns, columns, tile=self.tile))
+        with torch.autocast(views[0].device.type, enabled=False):
+            columns = {name: _column(metadata, name, kind, views[0]) for name, kind in self.columns.items()}
+            rows = normalise(*views)
+            return use(self._gathered(rows, columns) if is_distributed() else Pool(rows, rows, columns, columns))
 
     def _gathered(self, rows: Tensor, columns: Metadata) -> Pool:
         sizes = gather_sizes(rows.shape[1], rows.device)
@@ -142,23 +151,12 @@ class Objective(nn.Module):
         everyone = {name: gather(column) for name, column in columns.items()}
         cols = gather(rows.transpose(0, 1).contiguous()).transpose(0, 1).contiguous()
         offset = sum(sizes[: torch.distributed.get_rank()])
-        return Pool(rows, cols, columns, everyone, offset=offset, distributed=True, tile=self.tile)
-
-    def _columns(self, metadata: Metadata | None, view: Tensor) -> Metadata:
-        return {name: _column(metadata, name, kind, view) for name, kind in self.columns.items()}
+        return Pool(rows, cols, columns, everyone, offset=offset, distributed=True)
 
     def extra_repr(self) -> str:
-        """Return the temperature, for ``print``."""
-        return f"temperature={self.temperature}"
-
-
-def check_number(name: str, value: float, *, above: float = -math.inf, at_least: float = -math.inf) -> float:
-    """Return a finite number as a float, or raise a ConfigError that names the argument."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value <= above or value < at_least:
-        rule = f"above {above:g}" if above > -math.inf else f"of at least {at_least:g}"
-        raise ConfigError(f"{name} must be a number {rule}, got {value!r}.")
-    return float(value)
+        """Return the numbers and columns it was made with, for ``print``."""
+        names = [name for name in self.__signature__.parameters if name not in _KERNELS]
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
 
 def normalise(*views: Tensor) -> Tensor:
@@ -169,7 +167,11 @@ def normalise(*views: Tensor) -> Tensor:
 class _Normalise(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *views: Tensor) -> Tensor:
-        units, norms = to_unit_norm(views)
+        stacked = torch.stack(views)
+        units = stacked if stacked.dtype == torch.float64 else stacked.float()
+        norms = torch.linalg.vector_norm(units, dim=2, keepdim=True)
+        torch.threshold_(norms, 1e-12, torch.inf)
+        units = units.div_(norms)
         ctx.save_for_backward(units, norms)
         ctx.dtype = views[0].dtype
         return units
@@ -177,17 +179,11 @@ class _Normalise(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
         units, norms = ctx.saved_tensors
-        return tuple(tangent(gradients[0], units, norms).to(ctx.dtype).unbind(0))
-
-
-def _fit(z1: Tensor, z2: Tensor) -> bool:
-    same = z1.shape == z2.shape and z1.dtype == z2.dtype and z1.device == z2.device
-    return same and z1.ndim == 2 and len(z1) > 0 and z1.is_floating_point()
+        radial = (gradients[0] * units).sum(2, keepdim=True)
+        return tuple(torch.addcmul(gradients[0], units, radial, value=-1).div_(norms).to(ctx.dtype).unbind(0))
 
 
 def _views(z1: Tensor | Sequence[Tensor], z2: Tensor | None) -> list[Tensor]:
-    if isinstance(z1, Tensor) and isinstance(z2, Tensor) and _fit(z1, z2):
-        return [z1, z2]
     views = {f"z1[{k}]": z for k, z in enumerate(z1)} if not isinstance(z1, Tensor) else {"z1": z1}
     if z2 is not None:
         views["z2"] = z2

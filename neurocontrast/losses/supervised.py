@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from neurocontrast.kernels import Categorical, Kernel
-from neurocontrast.losses.core import Pool, positives_against_negatives, similar_to
-from neurocontrast.losses.fused import log_sums_and_chances, pool_gradient, pool_similarities, shares
-from neurocontrast.losses.objective import Objective, check_number
-from neurocontrast.losses.tiles import EMPTY, LINEAR_FROM
+from neurocontrast.losses.core import Pool, positives_against_negatives
+from neurocontrast.losses.objective import LossSettings, Objective
 from neurocontrast.losses.yaware import YAwareInfoNCE
+from neurocontrast.settings import Column, NonNegative, Positive
 
 __all__ = ["SINCERE", "EpsilonSupInfoNCE", "SupCon"]
 
@@ -30,12 +30,26 @@ class SupCon(YAwareInfoNCE):
         A categorical metadata column.
     temperature : float
         τ. Small: the hardest negatives decide.
-    tile : int, optional
-        See `Objective`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> SupCon("label", temperature=1.0)(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
+    tensor(0.)
     """
 
-    def __init__(self, label: str, *, temperature: float = 0.1, tile: int | None = None) -> None:
-        super().__init__(Categorical(label), temperature=temperature, tile=tile)
+    title = "SupCon"
+    citation = "Khosla P, Teterwak P, Wang C, et al. Supervised contrastive learning. NeurIPS 2020."
+
+    class Settings(LossSettings):
+        """The keys of a configuration."""
+
+        label: Column
+        temperature: Positive = 0.1
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.kernel: Categorical = Categorical(self.label)
 
 
 class EpsilonSupInfoNCE(Objective):
@@ -53,14 +67,31 @@ class EpsilonSupInfoNCE(Objective):
         τ. Small: the hardest negatives decide.
     epsilon : float
         ε ≥ 0, the margin between positives and negatives; larger keeps pulling for longer.
-    tile : int, optional
-        See `Objective`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> EpsilonSupInfoNCE("label", temperature=1.0)(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
+    tensor(0.)
     """
 
-    def __init__(self, label: str, *, temperature: float = 0.1, epsilon: float = 0.25, tile: int | None = None) -> None:
-        super().__init__(temperature=temperature, tile=tile)
-        self.kernel: Categorical = Categorical(label)
-        self.epsilon = check_number("epsilon", epsilon, at_least=0.0)
+    title = "ε-SupInfoNCE"
+    citation = (
+        "Barbano CA, Dufumier B, Tartaglione E, Grangetto M, Gori P. Unbiased supervised contrastive learning. "
+        "ICLR 2023."
+    )
+    epsilon: float = 0.0
+
+    class Settings(LossSettings):
+        """The keys of a configuration."""
+
+        label: Column
+        temperature: Positive = 0.1
+        epsilon: NonNegative = 0.25
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.kernel: Categorical = Categorical(self.label)
 
     @property
     def positives(self) -> list[Kernel]:
@@ -77,18 +108,6 @@ class EpsilonSupInfoNCE(Objective):
         sums, n_negatives = positives_against_negatives(pool, 1 / self.temperature, self.kernel, self.epsilon)
         return pool.mean(sums / (pool.n_candidates - n_negatives)), n_negatives
 
-    def closed_form(self, pool: Pool) -> tuple[Tensor, Tensor]:
-        """With x = L_i + ε − s_ip: ∂/∂s_ip = −σ(x)/|P_i|; through L_i, ∂/∂s_ij = exp(s_ij − L_i) Σ_p σ(x)/|P_i|."""
-        scale, n_anchors = 1 / self.temperature, 2 * pool.n_samples
-        pulled = shares(similar_to(pool, self.kernel))
-        scores = pool_similarities(pool.rows, scale)
-        sums, chances = log_sums_and_chances(scores.masked_fill(pulled > 0, EMPTY))
-        above = sums.add_(self.epsilon).unsqueeze(1) - scores
-        contrast = torch.dot(pulled.view(-1), functional.softplus(above, threshold=LINEAR_FROM).view(-1))
-        attracted = above.sigmoid_().mul_(pulled)
-        slopes = chances.mul_(attracted.sum(1, keepdim=True)).sub_(attracted)
-        return contrast / n_anchors - self.epsilon, pool_gradient(slopes, pool.rows, scale / n_anchors)
-
 
 class SINCERE(EpsilonSupInfoNCE):
     """SINCERE: scans of one label attract, scans of different labels repel, and no pair does both.
@@ -103,12 +122,25 @@ class SINCERE(EpsilonSupInfoNCE):
         A categorical metadata column.
     temperature : float
         τ. Small: the hardest negatives decide.
-    tile : int, optional
-        See `Objective`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> SINCERE("label", temperature=1.0)(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
+    tensor(0.)
     """
 
-    def __init__(self, label: str, *, temperature: float = 0.1, tile: int | None = None) -> None:
-        super().__init__(label, temperature=temperature, epsilon=0.0, tile=tile)
+    title = "SINCERE"
+    citation = (
+        "Feeney P, Hughes MC. SINCERE: supervised information noise-contrastive estimation revisited. "
+        "arXiv:2309.14277, 2023."
+    )
+
+    class Settings(LossSettings):
+        """The keys of a configuration."""
+
+        label: Column
+        temperature: Positive = 0.1
 
     def pool_bounds(self, pool: Pool) -> dict[str, Tensor]:
         """``kl_divergence``: of positives from negatives, in nats, over the anchors that have negatives."""

@@ -7,14 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neurocontrast.kernels import Block, Categorical, Kernel
-from neurocontrast.losses.core import Pool
-from neurocontrast.losses.objective import Objective, check_number
+from neurocontrast.kernels import Categorical, Kernel
+from neurocontrast.losses.core import Pool, by_anchors, similar_to
+from neurocontrast.losses.objective import LossSettings, Objective
+from neurocontrast.settings import Column, NonNegative
 
 __all__ = ["Triplet"]
-
-_ALL = slice(None)
-_DISTANCES_AT_ONCE = 2**20
 
 
 class Triplet(Objective):
@@ -36,13 +34,29 @@ class Triplet(Objective):
         Categorical metadata column.
     margin : float
         At least 0, in units of distance (at most 2). Larger: more triplets count, classes further apart.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Triplet("label")(torch.eye(2), torch.ones(2, 2), {"label": torch.tensor([0, 1])})
+    tensor(0.)
     """
 
-    def __init__(self, label: str, *, margin: float = 0.2) -> None:
-        super().__init__()
-        self.kernel: Categorical = Categorical(label)
-        self.label = label
-        self.margin = check_number("margin", margin, at_least=0.0)
+    title = "triplet loss"
+    citation = (
+        "Schroff F, Kalenichenko D, Philbin J. FaceNet: a unified embedding for face recognition and clustering. "
+        "CVPR 2015."
+    )
+
+    class Settings(LossSettings):
+        """The keys of a configuration."""
+
+        label: Column
+        margin: NonNegative = 0.2
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.kernel: Categorical = Categorical(self.label)
 
     @property
     def positives(self) -> list[Kernel]:
@@ -50,54 +64,30 @@ class Triplet(Objective):
         return [self.kernel]
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        """The one part, ``triplet``."""
-        same = self.kernel.bind(pool.row_metadata, pool.col_metadata, dtype=pool.rows.dtype)
-        total, n_triplets = _Triplets.apply(pool.rows, pool.cols, same, self.margin, pool.offset)
-        return {"triplet": pool.total(total) / pool.total(n_triplets).clamp_min(1)}
+        """The one part, ``triplet``.
 
-    def extra_repr(self) -> str:
-        """Show the label and margin."""
-        return f"'{self.label}', margin={self.margin}"
+        Where the set of active triplets is known, their sum is linear in the distances: each distance counts once for
+        every active triplet in which it pulls, minus once for every one in which it pushes.
+        """
+        same, n_views = similar_to(pool, self.kernel), len(pool.rows)
 
+        def of_block(rows: Tensor, cols: Tensor, i: slice) -> tuple[Tensor, Tensor]:
+            distances = _distances(rows.flatten(0, 1), cols.flatten(0, 1))
+            with torch.no_grad():
+                roles = _roles(same(i, slice(None)), n_views, pool.offset + i.start)
+                counts, active = _counts(distances.detach(), *roles, self.margin)
+            totals = (counts * distances).sum(1) + self.margin * active
+            return totals.view(n_views, -1), active.view(n_views, -1)
 
-class _Triplets(torch.autograd.Function):
-    """Sum of the positive triplet losses of all anchors, and their number; the gradient is made on the way.
-
-    Where the set of active triplets is known, their sum is linear in the distances: each counts once for
-    every active triplet in which it pulls, minus once for every one in which it pushes.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, cols: Tensor, same: Block, margin: float, offset: int) -> tuple[Tensor, Tensor]:
-        n_views, n_rows, d = rows.shape
-        step = max(1, _DISTANCES_AT_ONCE // (n_views * n_views * cols.shape[1]))
-        candidates = cols.reshape(-1, d)
-        of_rows, of_cols = torch.zeros_like(rows), torch.zeros_like(candidates)
-        total, n_triplets = rows.new_zeros(()), rows.new_zeros(())
-        for start in range(0, n_rows, step):
-            i = slice(start, min(start + step, n_rows))
-            anchors = rows[:, i].reshape(-1, d)
-            distances = _distances(anchors, candidates)
-            counts, active = _counts(distances, *_roles(same(i, _ALL), n_views, offset + start), margin)
-            n_triplets += active
-            total += (counts * distances).sum() + margin * active
-            slopes = counts.div_(distances).masked_fill_(distances == 0, 0).neg_()
-            of_rows[:, i] = (slopes @ candidates).view(n_views, -1, d)
-            of_cols.addmm_(slopes.T, anchors)
-        ctx.save_for_backward(of_rows, of_cols.view(cols.shape))
-        ctx.mark_non_differentiable(n_triplets)
-        return total, n_triplets
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        of_rows, of_cols = ctx.saved_tensors
-        return gradients[0] * of_rows, gradients[0] * of_cols, None, None, None
+        totals, n_triplets = by_anchors(pool, of_block)
+        return {"triplet": pool.total(totals) / pool.total(n_triplets).clamp_min(1)}
 
 
 def _distances(anchors: Tensor, candidates: Tensor) -> Tensor:
-    """L2 distances of unit vectors; 0 below what rounding can tell apart."""
-    squared = (anchors @ candidates.T).mul_(-2).add_(2)
-    return squared.masked_fill_(squared <= 4 * torch.finfo(squared.dtype).eps, 0).sqrt_()
+    """L2 distances of unit vectors; 0, without gradient, below what rounding can tell apart."""
+    squared = 2 - 2 * (anchors @ candidates.T)
+    equal = squared <= 4 * torch.finfo(squared.dtype).eps
+    return squared.masked_fill(equal, 1).sqrt().masked_fill(equal, 0)
 
 
 def _roles(same: Tensor, n_views: int, offset: int) -> tuple[Tensor, Tensor]:
@@ -110,7 +100,7 @@ def _roles(same: Tensor, n_views: int, offset: int) -> tuple[Tensor, Tensor]:
 
 
 def _counts(distances: Tensor, positive: Tensor, negative: Tensor, margin: float) -> tuple[Tensor, Tensor]:
-    """Return how often each distance counts in the sum, and the number of active triplets."""
+    """Return how often each distance counts in the sum, and the number of active triplets of each anchor."""
     reach = (distances + margin).masked_fill_(~positive, -torch.inf)
     barrier, order = distances.masked_fill(~negative, torch.inf).sort(1)
     pulls = torch.searchsorted(barrier, reach)
@@ -119,4 +109,4 @@ def _counts(distances: Tensor, positive: Tensor, negative: Tensor, margin: float
     ends.scatter_add_(1, pulls, torch.ones_like(pulls))
     pushes = pulls.shape[1] - ends[:, :-1].cumsum(1)
     counts = pulls.scatter_add(1, order, -pushes)
-    return counts.to(distances.dtype), pulls.sum().to(distances.dtype)
+    return counts.to(distances.dtype), pulls.sum(1).to(distances.dtype)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from neurocontrast.stages.evaluate import evaluate
     from neurocontrast.stages.explain import explain
     from neurocontrast.stages.images import prepare_images
+    from neurocontrast.stages.index import index
     from neurocontrast.stages.predict import predict
     from neurocontrast.stages.pretrain import pretrain
     from neurocontrast.stages.report import report
@@ -31,6 +32,7 @@ __all__ = [
     "embed",
     "evaluate",
     "explain",
+    "index",
     "predict",
     "prepare_images",
     "pretrain",

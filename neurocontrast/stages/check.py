@@ -13,12 +13,13 @@ from neurocontrast.data.cohort import Cohort, inspect_cohort
 from neurocontrast.data.fitting import fit_preprocessing
 from neurocontrast.data.natural.checking import inspect_images
 from neurocontrast.data.natural.splitting import SPLITS
+from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
 from neurocontrast.data.store import is_image_path
 from neurocontrast.exceptions import DataError
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.stages.kinds.kind import check_kind
+from neurocontrast.stages.image_source import check_kind
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["CheckReport", "check", "summarise"]
@@ -101,6 +102,7 @@ def check(
     preprocessing: Preprocessing | None = None,
     kind: Literal["volumes", "images"] | None = None,
     deep: bool = True,
+    phi: bool = False,
     n_workers: int = 2,
     progress: Progress = SILENT,
 ) -> CheckReport:
@@ -116,6 +118,8 @@ def check(
         What the table must hold; None for either.
     deep : bool
         Read every voxel; otherwise headers alone.
+    phi : bool
+        Also look for what could identify a patient: columns, header fields, JSON files beside the images.
     n_workers : int
         Processes that read images.
     progress : Progress
@@ -145,6 +149,11 @@ def check(
             if finding.problem:
                 problems.add(finding.problem, line=inspection.lines[row], name=names[row])
         warnings = (*doubts_about(cohort), *doubts_about_images(findings))
+    summary = summarise(cohort)
+    if phi:
+        # Extremes of age are values of single people.
+        summary = summary.drop(columns=[name for name in summary if str(name).startswith("age")])
+        look_for_identities(cohort.source, [Path(path) for path in cohort.table["path"][rows]], problems)
     return CheckReport(
         source=cohort.source,
         kind="images" if _holds_images(cohort) else "volumes",
@@ -152,7 +161,7 @@ def check(
         n_subjects=int(cohort.table["subject_id"].nunique()),
         problems=problems,
         warnings=warnings,
-        summary=summarise(cohort),
+        summary=summary,
         simulated=cohort.simulated,
         deep=deep,
     )

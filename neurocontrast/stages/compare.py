@@ -17,7 +17,7 @@ from neurocontrast.files import atomic_folder, check_output_folder, write_json, 
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reporting import build_comparison, list_pictures, read_comparison, render_comparison
-from neurocontrast.stages.figure_files import write_figures
+from neurocontrast.stages.report import write_figures
 
 __all__ = ["compare"]
 
@@ -74,38 +74,27 @@ def compare(
     loaded = _load(evaluations, names)
     progress.message(f"Comparing {len(loaded)} evaluations")
     how: dict[str, Any] = {"n_bootstraps": n_bootstraps, "level": confidence_level, "seed": seed}
-    tables = _tables(loaded, *compare_models(loaded, **how))
-    tables["sensitive"] = compare_sensitive(loaded, **how)
-    about = {"n_bootstraps": n_bootstraps, "interval_method": "BCa", "confidence_level": confidence_level, "seed": seed}
-    with atomic_folder(folder) as new:
-        for name in (name for name, table in tables.items() if len(table)):
-            write_table(new / f"{name}.tsv", tables[name])
-        write_json(new / "comparison.json", {**_describe(loaded), **about})
-        _write_page(new, progress)
-    return folder
-
-
-def _tables(loaded: list[Evaluated], models: pd.DataFrame, differences: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    return {
-        "models": _with_unseen(models, loaded),
+    models, differences = compare_models(loaded, **how)
+    by_name = {each.name: each for each in loaded}
+    unseen = [unseen_columns(by_name[row["model"]], row["metric"]) for row in models.to_dict("records")]
+    tables = {
+        "models": pd.concat([models, pd.DataFrame(unseen, index=models.index)], axis=1),
         "differences": differences,
         "learning_curves": _learning_curves(loaded),
         "tradeoff": tradeoff_table(loaded, models, metric=PRIMARY[loaded[0].summary["kind"]]),
+        "sensitive": compare_sensitive(loaded, **how),
     }
-
-
-def _write_page(folder: Path, progress: Progress) -> None:
-    files = read_comparison(folder)
-    sections = build_comparison(files)
-    write_text(folder / "comparison.html", render_comparison(files, sections))
-    write_figures(folder / "figures", list_pictures(sections), progress=progress)
-
-
-def _with_unseen(models: pd.DataFrame, loaded: list[Evaluated]) -> pd.DataFrame:
-    """Add every metric at unseen sites, and its ratio to that at known ones, where an evaluation has them."""
-    by_name = {each.name: each for each in loaded}
-    found = [unseen_columns(by_name[row["model"]], row["metric"]) for row in models.to_dict("records")]
-    return pd.concat([models, pd.DataFrame(found, index=models.index)], axis=1)
+    about = {"n_bootstraps": n_bootstraps, "interval_method": "BCa", "confidence_level": confidence_level, "seed": seed}
+    with atomic_folder(folder) as new:
+        for name, table in tables.items():
+            if len(table):
+                write_table(new / f"{name}.tsv", table)
+        write_json(new / "comparison.json", {**_describe(loaded), **about})
+        files = read_comparison(new)
+        sections = build_comparison(files)
+        write_text(new / "comparison.html", render_comparison(files, sections))
+        write_figures(new / "figures", list_pictures(sections), progress=progress)
+    return folder
 
 
 def _learning_curves(loaded: list[Evaluated]) -> pd.DataFrame:

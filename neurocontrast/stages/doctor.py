@@ -24,8 +24,8 @@ from neurocontrast.machine import (
 from neurocontrast.optional import is_installed
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
-from neurocontrast.stages.kinds import kind_of
 from neurocontrast.stages.preparation import prepare
+from neurocontrast.stages.sources import source_of
 from neurocontrast.training import TrainingSettings, accelerator_of, check_loggers, check_split
 from neurocontrast.training.estimate import MeasuredStep, measure_step
 from neurocontrast.training.validation import MOST_SCANS_OF_STATISTICS
@@ -119,21 +119,21 @@ def doctor(
         raise ConfigError(f"seconds: must be 0 (no measurement) or more, got {seconds:g}.")
     if n_scans is not None and n_scans < 2:
         raise ConfigError(f"n_scans: must be at least 2, got {n_scans}.")
-    data, kind = settings.data, kind_of(settings.data)
-    machine = _describe_machine(kind.cache_folder(), Path(out))
+    data, source = settings.data, source_of(settings.data)
+    machine = _describe_machine(source.cache_folder(), Path(out))
     problems = list(_refusals(settings.training))
     run = None
     if seconds > 0 and not problems:
-        cohort = None if data.participants is None else kind.read_cohort(data.participants)
+        cohort = None if data.participants is None else source.read_cohort(data.participants)
         cohort = cohort.select(data.where) if cohort is not None and data.where else cohort
         counts = _count_scans(settings, cohort, n_scans, clock)
-        shape = kind.intake(cohort).shape(cohort)
+        shape = source.prepared(cohort).shape(cohort)
         with progress.task("Timing training steps", None, "steps"):
             place = machine["gpus"][0] if accelerator_of(settings.training) == "cuda" else machine["memory"]
             step = measure_step(
                 lambda: build_model(settings.encoder, seed=settings.seed),
                 build_objective(settings.objective),
-                views=kind.views(settings),
+                views=source.views(settings),
                 settings=settings.training,
                 shape=shape,
                 seconds=seconds,
@@ -176,12 +176,12 @@ def _count_scans(
     settings: Config, cohort: Cohort | None, n_scans: int | None, clock: Callable[[], float]
 ) -> dict[str, Any]:
     """Return the scans of both sides of the split, and the cost of preprocessing; only ``n_scans`` where unknown."""
-    kind, seconds = kind_of(settings.data), None
-    volume_bytes = kind.bytes_of_image(cohort)
+    source, seconds = source_of(settings.data), None
+    volume_bytes = source.bytes_of_image(cohort)
     if cohort is not None:
         split = prepare(settings, cohort).data  # refuses what pretrain refuses
         n_training, n_validation = len(split.training_rows), len(split.validation_rows)
-        n_missing, seconds, n_bytes = kind.pending(cohort, clock)
+        n_missing, seconds, n_bytes = source.pending(cohort, clock)
     elif n_scans is not None:
         n_validation = round(n_scans * settings.data.val_fraction)
         n_training, n_missing, n_bytes = n_scans - n_validation, n_scans, n_scans * volume_bytes
@@ -248,7 +248,7 @@ def _doubts(machine: Mapping[str, Any], run: Mapping[str, Any] | None, settings:
     if needed > there:
         advice = "Set training.micro_batch_size lower: the loss stays that of the whole batch."
         if (run["micro_batch_size"] or run["batch_size"]) == 1:
-            advice = kind_of(settings.data).how_to_be_smaller
+            advice = source_of(settings.data).how_to_be_smaller
         where = "GPU" if run["device"] == "cuda" else "machine"
         yield f"about {as_size(needed)} of memory are needed, and this {where} has {as_size(there)} free. {advice}"
     for key, n_bytes, what, advice in (

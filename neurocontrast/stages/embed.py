@@ -19,9 +19,10 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import check_writable
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
-from neurocontrast.stages.kinds import Kind, intake_of_run, kind_of_run
+from neurocontrast.stages.image_source import ImageSource
+from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
 from neurocontrast.stages.run_folder import read_metrics, read_provenance, read_simulation
-from neurocontrast.stages.sharing import after_first, is_run_elsewhere, sharing
+from neurocontrast.stages.sources import source_of_run
 
 __all__ = ["embed"]
 
@@ -101,24 +102,24 @@ def _prepare(
     """Return the network, its images, ready to be read, their table, and what a reader of the features must know."""
     layer = settings.embedding.layer
     network, contract = load_encoder(run) if layer == "encoder" else load_model(run)
-    kind = kind_of_run(contract, settings.data, transforms=None if transforms is None else Compose(transforms))
-    intake = intake_of_run(run, contract, kind)
-    cohort, flow = _read_cohort(kind, participants, images_root, settings, progress)
+    given = None if transforms is None else Compose(transforms)
+    source = source_of_run(run, contract, settings.data, transforms=given)
+    cohort, flow = _read_cohort(source, participants, images_root, settings, progress)
     info = {**_describe(run, contract, cohort, progress), "flow": flow}
     info |= {"precision": settings.embedding.precision, "layer": layer}
-    intake.make_ready(cohort, progress)
-    return network, intake.images(cohort), cohort.table, info
+    source.make_ready(cohort, progress)
+    return network, source.images(cohort), cohort.table, info
 
 
 def _read_cohort(
-    kind: Kind,
+    source: ImageSource,
     participants: str | os.PathLike[str],
     images_root: str | os.PathLike[str] | None,
     settings: Config,
     progress: Progress,
 ) -> tuple[Cohort, list[dict[str, Any]]]:
     """Return the images to embed, and how many were listed and left out."""
-    listed = kind.read_cohort(participants, images_root=images_root)
+    listed = source.read_cohort(participants, images_root=images_root)
     cohort = listed.select(settings.embedding.where) if settings.embedding.where else listed
     for warning in cohort.warnings:
         progress.warning(warning)

@@ -24,9 +24,9 @@ from neurocontrast.files import atomic_folder, check_output_folder, write_json, 
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator
-from neurocontrast.stages.kinds import intake_of_run, volumes_of_run
-from neurocontrast.stages.kinds.volumes import VolumeIntake
-from neurocontrast.stages.sharing import after_first, is_run_elsewhere, sharing
+from neurocontrast.stages.brain_volumes import BrainVolumes
+from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
+from neurocontrast.stages.sources import brains_of_run
 from neurocontrast.transforms.grids import Grid
 
 __all__ = ["explain"]
@@ -102,7 +102,7 @@ def explain(
         encoder, contract = load_encoder(run)
         maps = explain_scans(
             LinearScore(encoder, chosen.readout.weights, chosen.readout.intercept),
-            chosen.intake.images(chosen.cohort),
+            chosen.source.images(chosen.cohort),
             range(len(chosen.cohort)),
             settings=settings.explanation,
             spacing_mm=chosen.grid.spacing_mm,
@@ -121,7 +121,7 @@ class _Chosen:
 
     probe: FittedProbe
     readout: _Readout
-    intake: VolumeIntake
+    source: BrainVolumes
     cohort: Cohort
     truths: list[str]
     grid: Grid
@@ -137,19 +137,18 @@ def _prepare(
     progress: Progress,
 ) -> _Chosen:
     contract = read_contract(run)
-    kind = volumes_of_run(contract, settings.data, what="explain maps where in a brain an encoder looks")
+    source = brains_of_run(run, contract, settings.data, what="explain maps where in a brain an encoder looks")
     probe = load_probe(evaluation)
     readout = _readout(probe, settings.explanation)
     _check_encoder(probe, contract, run, progress)
-    given = kind.read_cohort(participants, images_root=images_root)
+    given = source.read_cohort(participants, images_root=images_root)
     cohort, truths = _choose(given, _read_evaluated(evaluation), probe, settings.explanation)
-    intake = intake_of_run(run, contract, kind)
-    intake.make_ready(cohort, progress)
-    grids = [intake.grid(str(path)) for path in cohort.table["path"]]
-    grid, notes = _common_grid(grids, intake.shape(cohort))
+    source.make_ready(cohort, progress)
+    grids = [source.grid(str(path)) for path in cohort.table["path"]]
+    grid, notes = _common_grid(grids, source.shape(cohort))
     for note in notes:
         progress.warning(note)
-    return _Chosen(probe, readout, intake, cohort, truths, grid, notes)
+    return _Chosen(probe, readout, source, cohort, truths, grid, notes)
 
 
 def _write(

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from neurocontrast.config.messages import settings_from
 from neurocontrast.data.natural import ImagesSettings
 from neurocontrast.files import atomic_folder, check_output_folder
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.settings import settings_from
 
 __all__ = ["prepare_images"]
 

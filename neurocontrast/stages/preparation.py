@@ -10,10 +10,12 @@ import pandas as pd
 
 from neurocontrast.config import Config, build_objective
 from neurocontrast.data import Cohort, encode_metadata, split_by_subject
+from neurocontrast.data.metadata import read_vectors
 from neurocontrast.encoders import ContrastiveModel, build_model, check_shape
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.progress import Progress
-from neurocontrast.stages.kinds import Intake, Kind, kind_of
+from neurocontrast.stages.image_source import ImageSource
+from neurocontrast.stages.sources import source_of
 from neurocontrast.training import AnyObjective, TrainingData, check_split
 from neurocontrast.training.positives import count_cross_site_positives
 
@@ -29,7 +31,7 @@ class Parts:
     objective: AnyObjective
     data: TrainingData
     categories: dict[str, list[str]]
-    intake: Intake
+    source: ImageSource
 
     def cross_site_positives(self, settings: Config) -> dict[str, Any] | None:
         """Return how many scans of a batch have a similar scan of another site in it; None where no site is known."""
@@ -40,10 +42,10 @@ class Parts:
             sampler, self.objective.positives, self.data.metadata, self.data.traits["site"]
         )
 
-    def with_intake(self, intake: Intake) -> Parts:
-        """Return the same with images to which something else is done."""
-        intake.set_up(self.model.encoder)
-        return replace(self, data=replace(self.data, images=intake.images(self.cohort)), intake=intake)
+    def with_source(self, source: ImageSource) -> Parts:
+        """Return the same parts with images of another preprocessing."""
+        source.set_up(self.model.encoder)
+        return replace(self, data=replace(self.data, images=source.images(self.cohort)), source=source)
 
     def fitted(self, progress: Progress) -> Parts:
         """Return the same with what is done to images fitted on those of training, and not on those that measure.
@@ -53,34 +55,33 @@ class Parts:
         DataError
             Naming all images, of either side, that cannot be used.
         """
-        if self.intake.is_fitted:
-            return self
         data = self.data
-        return self.with_intake(self.intake.fitted(self.cohort, data.training_rows, data.validation_rows, progress))
+        return self.with_source(self.source.fitted(self.cohort, data.training_rows, data.validation_rows, progress))
 
 
-def prepare(settings: Config, cohort: Cohort, kind: Kind | None = None) -> Parts:
+def prepare(settings: Config, cohort: Cohort, source: ImageSource | None = None) -> Parts:
     """Build everything from the configuration and the table; no image is read but by transforms of a user's.
 
-    `kind` is that of the configuration where it holds transforms from Python.
+    `source` is that of the configuration where transforms came from Python.
 
     Raises
     ------
     ConfigError, DataError
         Where the two do not fit one another.
     """
-    kind, objective = kind or kind_of(settings.data), build_objective(settings.objective)
-    metadata, categories = encode_metadata(cohort.table, objective.columns, vectors=kind.vectors(cohort))
+    source, objective = source or source_of(settings.data), build_objective(settings.objective)
+    vectors = read_vectors(getattr(settings.data, "vectors", {}), cohort)
+    metadata, categories = encode_metadata(cohort.table, objective.columns, vectors=vectors)
     objective.check(metadata, names=cohort.names())
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
     check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
     # Fitted again in training; here, so that a rule that cannot be used is told first.
     objective.fit({name: column[training_rows] for name, column in metadata.items()})
     model = build_model(settings.encoder, seed=settings.seed)
-    intake = kind.intake(cohort)
-    check_shape(model.encoder, intake.shape(cohort))
+    source = source.prepared(cohort)
+    check_shape(model.encoder, source.shape(cohort))
     data = TrainingData(
-        images=intake.images(cohort),
+        images=source.images(cohort),
         names=cohort.names(),
         metadata=metadata,
         training_rows=training_rows.tolist(),
@@ -90,7 +91,7 @@ def prepare(settings: Config, cohort: Cohort, kind: Kind | None = None) -> Parts
         n_readers=settings.data.n_workers,
     )
     _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
-    return Parts(cohort, model, objective, data, categories, intake)
+    return Parts(cohort, model, objective, data, categories, source)
 
 
 def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:

@@ -17,9 +17,11 @@ from neurocontrast.data import Cohort
 from neurocontrast.encoders import save_encoder
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import digest_of_file
+from neurocontrast.losses.registry import describe_objective
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.stages.kinds import Kind, kind_of
+from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.stages.preparation import Parts, prepare
+from neurocontrast.stages.processes import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.stages.run_folder import (
     check_can_continue,
     check_new,
@@ -30,7 +32,7 @@ from neurocontrast.stages.run_folder import (
     start_run,
 )
 from neurocontrast.stages.run_lock import hold
-from neurocontrast.stages.sharing import after_first, is_run_elsewhere, speaking_once
+from neurocontrast.stages.sources import source_of
 from neurocontrast.training import accelerator_of, check_loggers, fit, launch
 from neurocontrast.training.distributed import leave
 from neurocontrast.training.interruption import suspending
@@ -38,6 +40,8 @@ from neurocontrast.training.launched import launched
 from neurocontrast.training.positives import cross_site_sentence
 
 __all__ = ["pretrain"]
+
+_OF_THE_MACHINE = {"participants", "images_root", "images_pattern", "where", "vectors", "cache_dir", "n_workers"}
 
 
 def pretrain(
@@ -85,7 +89,7 @@ def pretrain(
     folder, place = Path(out), launched()
     if place.by is None:
         is_new = check_new(folder, resume=resume)
-        settings, kind = _resolve(config, folder, transforms, augment, is_new=is_new)
+        settings, source = _resolve(config, folder, transforms, augment, is_new=is_new)
         n_processes = settings.training.devices if settings.training.num_nodes == 1 else 1
         arguments = {"config": settings.model_dump(mode="json"), "out": str(folder), "resume": resume}
         if n_processes > 1 and (transforms is not None or augment is not None):
@@ -98,18 +102,18 @@ def pretrain(
                 return folder
     else:
         is_new = not (folder / "config.yaml").is_file()
-        settings, kind = _resolve(config, folder, transforms, augment, is_new=is_new)
+        settings, source = _resolve(config, folder, transforms, augment, is_new=is_new)
     with suspending():
         joined = launch(settings.training)
         with speaking_once(joined[1]):
-            _run(settings, kind, folder, joined, resume=resume, progress=progress)
+            _run(settings, source, folder, joined, resume=resume, progress=progress)
             leave(joined[1])
     return folder
 
 
 def _run(
     settings: Config,
-    kind: Kind,
+    source: ImageSource,
     folder: Path,
     joined: tuple[Fabric, Processes],
     *,
@@ -121,8 +125,8 @@ def _run(
         progress = progress if processes.is_first else SILENT
         is_new, parts = after_first(
             processes,
-            lambda: _open(settings, kind, folder, stack, resume=resume, progress=progress),
-            lambda told: _follow(settings, kind, told),
+            lambda: _open(settings, source, folder, stack, resume=resume, progress=progress),
+            lambda told: _follow(settings, source, told),
         )
         if parts is None:
             progress.message(f"{folder}: this run is finished; there is nothing to continue.")
@@ -131,13 +135,13 @@ def _run(
         result = fit(
             parts.model,
             parts.objective,
-            kind.views(settings),
+            source.views(settings),
             parts.data,
             settings=settings.training,
             seed=settings.seed,
             folder=folder,
             resume=not is_new,
-            facts=_facts(settings, kind),
+            facts=_facts(settings),
             progress=progress,
             contract=contract,
             joined=joined,
@@ -149,7 +153,7 @@ def _run(
 
 
 def _open(
-    settings: Config, kind: Kind, folder: Path, stack: ExitStack, *, resume: bool, progress: Progress
+    settings: Config, source: ImageSource, folder: Path, stack: ExitStack, *, resume: bool, progress: Progress
 ) -> tuple[tuple[bool, Parts | None], dict[str, Any]]:
     """Check everything, prepare the scans, and write what begins a run.
 
@@ -162,27 +166,27 @@ def _open(
     """
     is_new, parts = check_new(folder, resume=resume), None
     if not is_new and is_finished(folder, settings):
-        check_can_continue(folder, settings, _read_cohort_without_images(settings, kind))
+        check_can_continue(folder, settings, _read_cohort_without_images(settings, source))
     else:
-        parts = _open_unfinished(settings, kind, folder, stack, is_new=is_new, progress=progress)
-    return (is_new, parts), {"is_new": is_new, "preprocessing": None if parts is None else parts.intake.contract()}
+        parts = _open_unfinished(settings, source, folder, stack, is_new=is_new, progress=progress)
+    return (is_new, parts), {"is_new": is_new, "contract": None if parts is None else parts.source.contract()}
 
 
 def _open_unfinished(
-    settings: Config, kind: Kind, folder: Path, stack: ExitStack, *, is_new: bool, progress: Progress
+    settings: Config, source: ImageSource, folder: Path, stack: ExitStack, *, is_new: bool, progress: Progress
 ) -> Parts:
-    cohort = _read_cohort(settings, kind, progress)
+    cohort = _read_cohort(settings, source, progress)
     if not is_new:
         check_can_continue(folder, settings, cohort)
-    parts = prepare(settings, cohort, kind)
+    parts = prepare(settings, cohort, source)
     stack.enter_context(hold(folder, progress))
     if check_new(folder, resume=not is_new) != is_new:
         raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
     if not is_new:
-        kind.check_unchanged(cohort, read_provenance(folder), folder)
-    earlier = None if is_new else read_preprocessing(folder, parts.intake)
-    parts = parts.fitted(progress) if earlier is None else parts.with_intake(earlier)
-    parts.intake.make_ready(cohort, progress)
+        source.check_unchanged(cohort, read_provenance(folder), folder)
+    earlier = None if is_new else read_preprocessing(folder, parts.source)
+    parts = parts.fitted(progress) if earlier is None else parts.with_source(earlier)
+    parts.source.make_ready(cohort, progress)
     if settings.training.probe_every and not len(parts.data.validation_rows):
         progress.warning(
             "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no scans to score it on."
@@ -194,8 +198,8 @@ def _open_unfinished(
             "n_validation_scans": n_validation,
             "categories": parts.categories,
             "cross_site_positives": _count_positives(settings, parts, progress),
-            "preprocessing": parts.intake.contract(),
-            **kind.record(cohort),
+            "preprocessing": parts.source.contract()["preprocessing"],
+            **source.record(cohort),
         }
         start_run(folder, settings, cohort, facts)
     else:
@@ -212,12 +216,12 @@ def _count_positives(settings: Config, parts: Parts, progress: Progress) -> dict
     return found
 
 
-def _follow(settings: Config, kind: Kind, told: Mapping[str, Any]) -> tuple[bool, Parts | None]:
+def _follow(settings: Config, source: ImageSource, told: Mapping[str, Any]) -> tuple[bool, Parts | None]:
     """As `_open`, for a process that is not the first: make what the first has made."""
-    if told["preprocessing"] is None:
+    if told["contract"] is None:
         return told["is_new"], None
-    parts = prepare(settings, _read_cohort(settings, kind, SILENT), kind)
-    return told["is_new"], parts.with_intake(parts.intake.as_it_was(told["preprocessing"]))
+    parts = prepare(settings, _read_cohort(settings, source, SILENT), source)
+    return told["is_new"], parts.with_source(parts.source.as_in_run(told["contract"]))
 
 
 def _resolve(
@@ -227,7 +231,7 @@ def _resolve(
     augment: Any,
     *,
     is_new: bool,
-) -> tuple[Config, Kind]:
+) -> tuple[Config, ImageSource]:
     if config is None:
         if is_new:
             raise ConfigError(
@@ -244,18 +248,18 @@ def _resolve(
     accelerator_of(settings.training)
     check_loggers(settings.training.loggers)
     whole = None if transforms is None else Compose(transforms)
-    kind = kind_of(settings.data, transforms=whole, augment=augment)
+    source = source_of(settings.data, transforms=whole, augment=augment)
     given = {"data": transforms, "augment": augment}
     taken = {name: getattr(settings, name).with_given() for name, each in given.items() if each is not None}
     settings = settings.model_copy(update=taken)
-    kind.views(settings)  # refuses transforms, and needs a package for some kinds: before anything is written
-    return settings, kind_of(settings.data, transforms=whole, augment=augment)
+    source.views(settings)  # refuses transforms, and needs a package for some images: before anything is written
+    return settings, source_of(settings.data, transforms=whole, augment=augment)
 
 
-def _read_cohort(settings: Config, kind: Kind, progress: Progress) -> Cohort:
+def _read_cohort(settings: Config, source: ImageSource, progress: Progress) -> Cohort:
     data = settings.data
     assert data.participants is not None
-    cohort = kind.read_cohort(data.participants)
+    cohort = source.read_cohort(data.participants)
     if data.where:
         cohort = cohort.select(data.where)
     for warning in cohort.warnings:
@@ -263,22 +267,21 @@ def _read_cohort(settings: Config, kind: Kind, progress: Progress) -> Cohort:
     return cohort
 
 
-def _read_cohort_without_images(settings: Config, kind: Kind) -> Cohort | None:
+def _read_cohort_without_images(settings: Config, source: ImageSource) -> Cohort | None:
     """Return the cohort if its table is still there: a finished run does not need its scans any more."""
     data = settings.data
     if data.participants is None or not data.participants.is_file():
         return None
-    cohort = kind.read_cohort(data.participants, check_images=False)
+    cohort = source.read_cohort(data.participants, check_images=False)
     return cohort.select(data.where) if data.where else cohort
 
 
 def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
     """Return what must travel with the weights, but for how their BatchNorm statistics came about."""
     return {
-        "preprocessing": parts.intake.contract(),
-        **parts.intake.kept_as(),
+        **parts.source.contract(),
         "augment": settings.augment.model_dump(mode="json"),
-        "objective": settings.objective.model_dump(mode="json"),
+        "objective": describe_objective(settings.objective),
         "seed": settings.seed,
         "epochs": settings.training.epochs,
         "n_training_scans": len(parts.data.training_rows),
@@ -287,10 +290,10 @@ def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
     }
 
 
-def _facts(settings: Config, kind: Kind) -> dict[str, Any]:
+def _facts(settings: Config) -> dict[str, Any]:
     """Return what loggers note of a run: what was chosen, and no path of the user's."""
     chosen = settings.model_dump(mode="json", include={"seed", "augment", "encoder", "objective", "training"})
-    return {**chosen, "data": {**kind.facts(), "val_fraction": settings.data.val_fraction}}
+    return {**chosen, "data": settings.data.model_dump(mode="json", exclude=_OF_THE_MACHINE)}
 
 
 def _remove_leftovers(folder: Path) -> None:

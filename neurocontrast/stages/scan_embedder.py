@@ -24,7 +24,7 @@ from neurocontrast.embedding import EmbeddingSettings, extract_features
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.exceptions import DataError
 from neurocontrast.progress import SILENT
-from neurocontrast.stages.kinds import intake_of_run, volumes_of_run
+from neurocontrast.stages.sources import brains_of_run
 
 __all__ = ["ScanEmbedder"]
 
@@ -95,7 +95,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         """
         del X, y
         network, contract = self._load()
-        volumes_of_run(contract, DataSettings(), what=_WHAT)
+        brains_of_run(Path(self.run), contract, DataSettings(), what=_WHAT)
         self.n_features_out_ = int(network.n_features)
         return self
 
@@ -125,11 +125,11 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             in_memory = any(Path(scratch) in path.parents for path in paths)
             n_workers = joblib.effective_n_jobs(self.n_jobs)
             data = DataSettings(cache_dir=Path(scratch) if in_memory else self.cache_dir, n_workers=n_workers)
-            intake = intake_of_run(Path(self.run), contract, volumes_of_run(contract, data, what=_WHAT))
+            source = brains_of_run(Path(self.run), contract, data, what=_WHAT)
             cohort = _cohort_of(paths)
-            intake.make_ready(cohort, SILENT)
+            source.make_ready(cohort, SILENT)
             settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
-            return extract_features(network, intake.images(cohort), settings=settings, n_readers=n_workers)
+            return extract_features(network, source.images(cohort), settings=settings, n_readers=n_workers)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return ``feature_0000`` …, as the embeddings table has them; `input_features` is not looked at."""

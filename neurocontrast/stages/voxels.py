@@ -38,14 +38,12 @@ _MNI = 4
 def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> Study:
     """Return the study with the voxels of its scans, where these are at hand and not switched off.
 
-    Raises
-    ------
-    DataError
-        Where voxels are asked for (``voxels=on``, or `scans`) and scans are not there or cannot be read: all at once.
+    Scans that are asked for (``voxels=on``, or `scans`) and cannot be read are a `DataError`, else a warning.
     """
     settings = study.settings
     asked = settings.voxels == "on" or settings.scans is not None
-    trained_on = ((info.get("run") or {}).get("preprocessing") or {}).get("kind", "volumes")
+    preprocessing = (info.get("run") or {}).get("preprocessing") or {}
+    trained_on = preprocessing.get("kind", "volumes")
     if settings.voxels == "off" or (not asked and (study.fixed or trained_on == "images")):
         return study
     try:
@@ -54,7 +52,10 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
         paths = _find_scans(study, asked=asked)
         if not paths:
             return study
-        return replace(study, voxels=_read(paths, study, _array_spacing(info), progress))
+        # Scans that are .npy arrays have the voxel size of the run, which took them as they are.
+        spacing = preprocessing.get("spacing_mm")
+        spacing = None if spacing is None else tuple(np.broadcast_to(np.asarray(spacing, dtype=float), 3).tolist())
+        return replace(study, voxels=_read(paths, study, spacing, progress))
     except DataError as error:
         if asked:
             raise
@@ -84,14 +85,6 @@ def _find_scans(study: Study, *, asked: bool) -> list[str]:
             + remedy
         )
     return [str(path) for path in paths]
-
-
-def _array_spacing(info: Mapping[str, Any]) -> tuple[float, ...] | None:
-    """Return the voxel size of ``.npy`` scans: that of the run, which took them as they are."""
-    spacing = ((info.get("run") or {}).get("preprocessing") or {}).get("spacing_mm")
-    if spacing is None:
-        return None
-    return (float(spacing),) * 3 if isinstance(spacing, int | float) else tuple(map(float, spacing))
 
 
 def _read(paths: list[str], study: Study, spacing: tuple[float, ...] | None, progress: Progress) -> Voxels:

@@ -17,7 +17,8 @@ from neurocontrast.data.batches import Batches, Images, even_batches, read_batch
 from neurocontrast.encoders.heads import ContrastiveModel
 from neurocontrast.encoders.synchronised import is_synchronised, synchronise
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.losses import Objective, SumOfObjectives
+from neurocontrast.losses.objective import Objective
+from neurocontrast.losses.sum import SumOfObjectives
 from neurocontrast.training.averaging import start_average
 from neurocontrast.training.batchnorm import layers_of, still_statistics
 from neurocontrast.training.distributed import launch

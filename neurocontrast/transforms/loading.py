@@ -72,8 +72,9 @@ class IsalNibabelReader(NibabelReader):
 class LoadScand(MapTransform):
     """Load scans, and refuse by name what is no usable volume.
 
-    A ``.nii``, ``.nii.gz`` or ``.npy`` file becomes a `monai.data.MetaTensor` of shape (1, D, H, W), float32, with its
-    axes as they are stored and the affine of its header. Axes of length 1 before or behind the volume are dropped.
+    A ``.nii``, ``.nii.gz``, ``.mgz`` or ``.npy`` file becomes a `monai.data.MetaTensor` of shape (1, D, H, W),
+    float32, with its axes as they are stored and the affine of its header. Axes of length 1 before or behind the
+    volume are dropped.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ class ScanHeader:
 
 
 def read_scan(path: str | os.PathLike[str]) -> Scan:
-    """Read a ``.nii``, ``.nii.gz`` or ``.npy`` volume, or raise a `DataError` that names the file; see `LoadScand`."""
+    """Read a NIfTI, FreeSurfer or ``.npy`` volume, or raise a `DataError` that names the file; see `LoadScand`."""
     name = os.fspath(path)
     try:
         scan = _read_array(name) if _is_array(name) else _read_nifti(name)
@@ -160,6 +161,8 @@ def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
             array = np.load(name, mmap_mode="r", allow_pickle=False)
             _check_kind(name, array.dtype)
             return ScanHeader(_check_shape(name, array.shape))
+        if _is_freesurfer(name):
+            return _geometry(name, _nifti(name).header)
         with open(name, "rb") as stream:
             content = stream.read(_N_START_BYTES)
         is_compressed = content.startswith(_GZIP)
@@ -180,6 +183,10 @@ def _is_array(name: str) -> bool:
     return name.lower().endswith(".npy")
 
 
+def _is_freesurfer(name: str) -> bool:
+    return name.lower().endswith((".mgz", ".mgh"))
+
+
 def _read_array(name: str) -> Scan:
     array = np.load(name, allow_pickle=False)
     _check_kind(name, array.dtype)
@@ -196,6 +203,8 @@ def _read_nifti(name: str) -> Scan:
 
 def _nifti(name: str) -> Any:
     """Return the nibabel image of a file, whose voxels are read into memory, not scaled yet."""
+    if _is_freesurfer(name):
+        return nib.Nifti1Image.from_image(nib.load(name))
     content = Path(name).read_bytes()
     if content.startswith(_GZIP):
         # Whole, not streamed: it is as fast, and the checksum at the end is verified.
@@ -303,5 +312,5 @@ def _reason(name: str, error: Exception) -> str:
         return "the image is truncated: its compressed data end too early. Copy or convert it again."
     if isinstance(error, zlib.error | isal_zlib.error | gzip.BadGzipFile):
         return f"the image is damaged: it cannot be decompressed ({error}). Copy or convert it again."
-    kind = "array" if _is_array(name) else "NIfTI image"
+    kind = "array" if _is_array(name) else "FreeSurfer image" if _is_freesurfer(name) else "NIfTI image"
     return f"this is not a readable {kind} ({type(error).__name__}: {str(error).strip()})."

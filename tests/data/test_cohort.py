@@ -45,7 +45,7 @@ def test_all_bad_rows_are_told_together(write_table):
         "s2\tc.nii.gz\t30\tF\tA\tc",
         "n/a\td.nii.gz\t30\tF\tA\tc",
         "s5\ta.nii.gz\t30\tF\tA\tc",
-        "s6\tf.mgz\t30\tF\tA\tc",
+        "s6\tf.mnc\t30\tF\tA\tc",
         "s7\t\t30\tF\tA\tc",
     )
     with pytest.raises(DataError) as caught:
@@ -60,7 +60,7 @@ def test_all_bad_rows_are_told_together(write_table):
     assert "line 5, n/a, column 'participant_id': found 'n/a'" in text
     assert "line 6, s5, column 'path': " in text
     assert "is the image of line 2 already" in text
-    assert "an image ends in .nii.gz, .nii, .npy" in text
+    assert "an image ends in .nii.gz, .nii, .mgz, .mgh, .npy" in text
     assert "line 8, s7, column 'path': found ''; every scan needs an image" in text
 
 

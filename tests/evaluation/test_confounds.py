@@ -7,9 +7,8 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.confounds import ConfoundProbes, draw_subjects
-from neurocontrast.evaluation.designs import FeatureDesign
-from neurocontrast.evaluation.openbhb import site_folds
+from neurocontrast.evaluation.draws import draw_subjects
+from neurocontrast.evaluation.panels.confounds import read_column, site_folds
 
 FAST = {"n_bootstraps": 200, "umap": False, "C": (1e-3, 1e-1, 10.0)}
 
@@ -164,14 +163,7 @@ def test_the_panel_can_be_left_out(make_cohort):
 def test_a_balanced_accuracy_is_that_of_its_own_predictions(make_cohort):
     cohort = make_cohort(150, site=0.4)
     study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(**FAST))
-    probes = ConfoundProbes(
-        study.table,
-        lambda _: FeatureDesign(study.features, study.table),
-        study.subjects,
-        study.subjects,
-        study.settings,
-    )
-    reading = probes.read("site", np.arange(150))
+    reading = read_column(study, "site", np.arange(150))
     expected = balanced_accuracy_score(reading.target.values, reading.model.decisions[0])
     assert row(evaluate(cohort), "site")["value"] == pytest.approx(expected)
 

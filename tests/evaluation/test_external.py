@@ -8,8 +8,9 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from neurocontrast.evaluation import EvaluationSettings, plan_external, plan_study, run_study
-from neurocontrast.evaluation.external_results import run_external
 from neurocontrast.evaluation.fitted import fit_on_all
+from neurocontrast.evaluation.panels import PanelInputs
+from neurocontrast.evaluation.panels.external import PANEL
 from neurocontrast.evaluation.significance import delong_interval, delong_test
 from neurocontrast.exceptions import DataError, LeakageError
 from neurocontrast.provenance import subject_digest
@@ -37,9 +38,8 @@ def run(training, test, *, info=RUN, test_info=RUN, **options):
     options = {"test": "others.parquet", **options}
     study = plan_study(*training, settings=EvaluationSettings(**{**FAST, **options}), info=info)
     external = plan_external(study, *test, info=test_info, training_info=info)
-    tested = run_external(external)
-    summary, tables = tested.summary, tested.tables
-    return summary, tables, external
+    found = PANEL.run(PanelInputs(study, {}, external))
+    return found.summary["external"], found.tables, external
 
 
 def codes(external) -> set[str]:

@@ -6,7 +6,7 @@ import pytest
 from sklearn.metrics import mean_absolute_error, roc_auc_score
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.groups import age_bands
+from neurocontrast.evaluation.panels.groups import age_bands
 from neurocontrast.exceptions import ConfigError
 
 FAST = {"n_bootstraps": 200, "umap": False, "C": (1e-3, 1e-1, 10.0)}

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.draws import draw_of_split, draw_order
-from neurocontrast.evaluation.learning import learning_curve
+from neurocontrast.evaluation.panels import PanelInputs
+from neurocontrast.evaluation.panels.learning import PANEL
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.progress import SILENT
 
 FAST = {
     "n_bootstraps": 0,
@@ -25,6 +25,11 @@ FAST = {
     "n_folds": 3,
     "n_draws": 2,
 }
+
+
+def learning_curve(study):
+    found = PANEL.run(PanelInputs(study, {}))
+    return found.summary["learning_curve"], found.tables.get("learning_curve")
 
 
 def plan(cohort, **options):
@@ -63,7 +68,7 @@ def test_sites_are_drawn_in_their_shares_and_draws_differ():
 
 def test_the_curve_rises_and_its_figures_are_those_of_its_table(make_cohort):
     study = plan(make_cohort(200, n_features=60, diagnosis=0.7), train_sizes=(20, 120))
-    summary, table = learning_curve(study, SILENT)
+    summary, table = learning_curve(study)
     assert list(table.columns[:5]) == ["n_train", "draw", "repeat", "fold", "auc"]
     assert len(table) == 2 * 2 * 3
     points = summary["metrics"]["auc"]
@@ -85,7 +90,7 @@ def test_folds_and_draws_are_the_same_for_every_encoder(make_cohort):
         np.testing.assert_array_equal(a.test, b.test)
         orders = [draw_of_split(study.table, study.target, a, 1, 0) for study in studies]
         np.testing.assert_array_equal(*orders)
-    curves = [learning_curve(study, SILENT)[1] for study in studies]
+    curves = [learning_curve(study)[1] for study in studies]
     np.testing.assert_array_equal(curves[0]["baseline_auc"], curves[1]["baseline_auc"])
 
 
@@ -99,9 +104,9 @@ def test_all_training_subjects_are_the_fold_itself(make_cohort):
 
 def test_curves_of_age_and_of_sites_held_out(make_cohort):
     cohort = make_cohort(120, n_sites=3, age=2.0)
-    summary, _ = learning_curve(plan(cohort, target="age", train_sizes=(10, 50)), SILENT)
+    summary, _ = learning_curve(plan(cohort, target="age", train_sizes=(10, 50)))
     assert summary["metrics"]["mae"][1]["mean"] < summary["metrics"]["mae"][0]["mean"]
-    _, table = learning_curve(plan(cohort, splits="leave-site-out", train_sizes=(30,)), SILENT)
+    _, table = learning_curve(plan(cohort, splits="leave-site-out", train_sizes=(30,)))
     assert len(table) == 3 * 2
 
 
@@ -119,4 +124,4 @@ def test_sizes_that_cannot_be_had_are_refused_with_what_is_available(make_cohort
 
 
 def test_without_sizes_there_is_no_curve(make_cohort):
-    assert learning_curve(plan(make_cohort(60)), SILENT) == (None, None)
+    assert learning_curve(plan(make_cohort(60))) == (None, None)

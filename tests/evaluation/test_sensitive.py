@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.paired import sensitive_comparison
-from neurocontrast.evaluation.sensitive import choose_sensitive, error_resamples
+from neurocontrast.evaluation.panels.sensitive import choose_sensitive, error_resamples
 from neurocontrast.exceptions import ConfigError, DataError
 
 FAST = {"target": "label", "n_bootstraps": 300, "umap": False, "C": (0.1,), "outlyingness": False, "confounds": False}

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.similarity import class_cosines, nearest_cosines, unit_rows
+from neurocontrast.evaluation.panels.similarity import class_cosines, nearest_cosines, unit_rows
 from neurocontrast.exceptions import ConfigError
 
 
@@ -34,7 +34,7 @@ def test_means_and_nearest_equal_a_naive_double_loop():
 def test_blocks_change_nothing(monkeypatch):
     tested, trained = _rows(19, 4, 2), _rows(31, 4, 3)
     whole = nearest_cosines(*tested, *trained, n_classes=4)
-    monkeypatch.setattr("neurocontrast.evaluation.similarity.BLOCK", 4)
+    monkeypatch.setattr("neurocontrast.evaluation.panels.similarity.BLOCK", 4)
     np.testing.assert_allclose(nearest_cosines(*tested, *trained, n_classes=4), whole, atol=1e-6)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from neurocontrast.losses import core
 
 
 def _beside(name: str) -> ModuleType:
@@ -32,17 +33,18 @@ def random_batch():
     return _beside("specimens").random_batch
 
 
-def _is_tiled(specimen: object) -> bool:
-    return "tile" in inspect.signature(type(specimen.build()).__init__).parameters
+@pytest.fixture
+def hold(monkeypatch):
+    """``hold(n)``: have losses hold no more than n × n similarities at once; None for as many as they like."""
 
+    def set_limit(n: int | None) -> None:
+        monkeypatch.setattr(core, "AT_ONCE", 2**20 if n is None else n * n)
 
-def _has_closed_form(specimen: object) -> bool:
-    return getattr(specimen.build(), "closed_form", None) is not None
+    return set_limit
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that takes ``specimen`` once for every loss, ``tiled_`` or ``closed_specimen`` for those that are."""
-    wanted = {"specimen": lambda _: True, "tiled_specimen": _is_tiled, "closed_specimen": _has_closed_form}
-    for name in wanted.keys() & set(metafunc.fixturenames):
-        specimens = [specimen for specimen in _beside("specimens").SPECIMENS if wanted[name](specimen)]
-        metafunc.parametrize(name, specimens, ids=[specimen.name for specimen in specimens])
+    """Run a test that takes ``specimen`` once for every loss."""
+    if "specimen" in metafunc.fixturenames:
+        specimens = _beside("specimens").SPECIMENS
+        metafunc.parametrize("specimen", specimens, ids=[specimen.name for specimen in specimens])

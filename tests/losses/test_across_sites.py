@@ -20,38 +20,42 @@ def _gradients(loss, z1, z2, metadata):
 
 @PATHS
 @pytest.mark.parametrize("make", [losses.YAwareInfoNCE, losses.ConditionalAlignmentUniformity])
-def test_negatives_that_all_are_negatives_change_nothing(random_batch, make, tile):
+def test_negatives_that_all_are_negatives_change_nothing(hold, random_batch, make, tile):
+    hold(tile)
     batch = random_batch(9, 5, seed=1)
     everyone = Different("cluster", within=1.0)
-    expected, found = make(AGE, tile=tile), make(AGE, negatives=everyone, tile=tile)
+    expected, found = make(AGE), make(AGE, negatives=everyone)
     torch.testing.assert_close(found(*batch), expected(*batch), **TIGHT)
     torch.testing.assert_close(_gradients(found, *batch), _gradients(expected, *batch), **TIGHT)
 
 
 @PATHS
-def test_with_the_own_view_alone_as_positive_it_is_fair_infonce(random_batch, tile):
+def test_with_the_own_view_alone_as_positive_it_is_fair_infonce(hold, random_batch, tile):
+    hold(tile)
     z1, z2, metadata = random_batch(9, 5, seed=2)
     metadata["alone"] = torch.arange(9)
-    found = losses.YAwareInfoNCE(Categorical("alone"), negatives=Categorical("cluster"), tile=tile)
-    expected = losses.FairInfoNCE("cluster", tile=tile)
+    found = losses.YAwareInfoNCE(Categorical("alone"), negatives=Categorical("cluster"))
+    expected = losses.FairInfoNCE("cluster")
     torch.testing.assert_close(found(z1, z2, metadata), expected(z1, z2, metadata), **TIGHT)
     torch.testing.assert_close(_gradients(found, z1, z2, metadata), _gradients(expected, z1, z2, metadata), **TIGHT)
 
 
 @PATHS
-def test_where_nobody_of_another_site_is_there_the_own_view_is_the_one_positive(random_batch, tile):
+def test_where_nobody_of_another_site_is_there_the_own_view_is_the_one_positive(hold, random_batch, tile):
+    hold(tile)
     z1, z2, metadata = random_batch(7, 5, seed=3)
     metadata["site"] = torch.zeros(7, dtype=torch.int64)
-    found = losses.YAwareInfoNCE(AGE * Different("site"), tile=tile)(z1, z2, metadata)
-    torch.testing.assert_close(found, losses.NTXent(tile=tile)(z1, z2), **TIGHT)
+    found = losses.YAwareInfoNCE(AGE * Different("site"))(z1, z2, metadata)
+    torch.testing.assert_close(found, losses.NTXent()(z1, z2), **TIGHT)
 
 
 @PATHS
-def test_a_scan_whose_site_has_no_other_in_the_batch_is_pushed_by_nobody(random_batch, tile):
+def test_a_scan_whose_site_has_no_other_in_the_batch_is_pushed_by_nobody(hold, random_batch, tile):
     """In conditional uniformity it is left out, and with nobody left the loss is 0 without gradient."""
+    hold(tile)
     z1, z2, metadata = random_batch(5, 4, seed=4)
     metadata["site"] = torch.tensor([0, 0, 1, 1, 2])
-    loss = losses.ConditionalUniformity(AGE, negatives=Categorical("site"), tile=tile)
+    loss = losses.ConditionalUniformity(AGE, negatives=Categorical("site"))
     gradient = _gradients(loss, z1, z2, metadata)[0]
     assert not gradient[4].any()
     assert gradient[:4].abs().amax(1).min() > 0
@@ -62,11 +66,12 @@ def test_a_scan_whose_site_has_no_other_in_the_batch_is_pushed_by_nobody(random_
 
 
 @PATHS
-def test_an_anchor_without_any_candidate_counts_nothing(tile):
+def test_an_anchor_without_any_candidate_counts_nothing(hold, tile):
     """A linear kernel may give a scan no weight at all, not even with itself."""
+    hold(tile)
     z1, z2 = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     y = {"y": torch.tensor([0.0, 1.0, 2.0, 1.0], dtype=torch.float64)}
-    loss = losses.YAwareInfoNCE(Linear("y"), negatives=Linear("y"), tile=tile)
+    loss = losses.YAwareInfoNCE(Linear("y"), negatives=Linear("y"))
     views = z1.requires_grad_(), z2
     value = loss(*views, y)
     assert value.isfinite()

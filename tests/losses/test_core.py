@@ -12,12 +12,6 @@ from neurocontrast.kernels import Categorical, Gaussian, Linear
 AGE = Gaussian("age", sigma=5.0)
 
 
-def _tiled(specimen, tile):
-    loss = specimen.build()
-    loss.tile = tile
-    return loss
-
-
 def _value_and_gradients(loss, z1, z2, metadata):
     value = loss(z1, z2, metadata)
     return (value, *torch.autograd.grad(value, (z1, z2)))
@@ -25,66 +19,58 @@ def _value_and_gradients(loss, z1, z2, metadata):
 
 @pytest.mark.parametrize("temperature", [None, 0.002])
 @pytest.mark.parametrize("tile", [1, 3, 6, 17])
-def test_dense_and_tiled_agree(tiled_specimen, random_batch, tile, temperature):
-    """Also at a temperature at which exponentials overflow and sums are kept as logarithms."""
+def test_at_once_and_in_tiles_agree(specimen, random_batch, hold, tile, temperature):
+    """Also at a temperature at which exponentials overflow."""
     z1, z2, metadata = random_batch(11, 5, seed=1)
-    dense, tiled = _tiled(tiled_specimen, 1000), _tiled(tiled_specimen, tile)
+    loss = specimen.build()
     if temperature is not None:
-        dense.temperature = tiled.temperature = temperature
-    for got, expected in zip(
-        _value_and_gradients(tiled, z1, z2, metadata), _value_and_gradients(dense, z1, z2, metadata), strict=True
-    ):
+        loss.temperature = temperature
+    whole = _value_and_gradients(loss, z1, z2, metadata)
+    hold(tile)
+    for got, expected in zip(_value_and_gradients(loss, z1, z2, metadata), whole, strict=True):
         torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-10)
 
 
 @pytest.mark.parametrize("temperature", [None, 0.002])
 @pytest.mark.parametrize("n", [1, 2, 11])
-def test_one_step_agrees_with_the_sum_of_its_parts(closed_specimen, random_batch, n, temperature):
+def test_the_loss_is_the_sum_of_its_parts(specimen, random_batch, n, temperature):
     z1, z2, metadata = random_batch(n, 5, seed=7)
-    loss = closed_specimen.build()
+    loss = specimen.build()
     if temperature is not None:
         loss.temperature = temperature
-    one_step = _value_and_gradients(loss, z1, z2, metadata)
+    whole = _value_and_gradients(loss, z1, z2, metadata)
     value = sum(loss.terms(z1, z2, metadata).values())
     parts = (value, *torch.autograd.grad(value, (z1, z2)))
-    for got, expected in zip(one_step, parts, strict=True):
+    for got, expected in zip(whole, parts, strict=True):
         torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-10)
 
 
-def test_one_step_where_nothing_attracts_or_nothing_repels():
-    """A linear kernel is 0 around 0, a constant column leaves nobody to push."""
-    z1, z2 = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
-    for column in (torch.tensor([0.0, 1, 2, 3, 4, 0]), torch.zeros(6), torch.ones(6)):
-        metadata = {"age": column.double()}
-        for build in (losses.YAwareInfoNCE, losses.ConditionalAlignmentUniformity):
-            loss = build(Linear("age"))
-            one_step = _value_and_gradients(loss, z1, z2, metadata)
-            loss.closed_form = None
-            for got, expected in zip(one_step, _value_and_gradients(loss, z1, z2, metadata), strict=True):
-                torch.testing.assert_close(got, expected, rtol=1e-11, atol=1e-10)
-
-
-def test_gradcheck_of_the_tiled_path(tiled_specimen, random_batch):
+def test_gradcheck_of_tiles(specimen, random_batch, hold):
     z1, z2, metadata = random_batch(4, 3, seed=4, n_labels=2)
-    loss = _tiled(tiled_specimen, 3)
+    if specimen.name.startswith("cclk-hard"):
+        pytest.skip("Its condition is view 1, held still: finite differences move it.")
+    hold(3)
+    loss = specimen.build()
     assert torch.autograd.gradcheck(lambda a, b: loss(a, b, metadata), (z1, z2), atol=1e-6, rtol=1e-5)
 
 
-def test_backward_twice_gives_the_same(tiled_specimen, random_batch):
+def test_backward_twice_gives_the_same(specimen, random_batch, hold):
     z1, z2, metadata = random_batch(6, 4, seed=2)
-    for tile in (1000, 4):
-        loss = _tiled(tiled_specimen, tile)
+    for tile in (None, 4):
+        hold(tile)
+        loss = specimen.build()
         value = loss(z1, z2, metadata)
         first = torch.autograd.grad(value, z1, retain_graph=True)[0]
         assert torch.equal(torch.autograd.grad(value, z1)[0], first)
 
 
-def test_autocast_and_half_precision_change_nothing(tiled_specimen, random_batch):
+def test_autocast_and_half_precision_change_nothing(specimen, random_batch, hold):
     z1, z2, metadata = random_batch(8, 6, seed=3)
     a, b = z1.detach().bfloat16(), z2.detach().bfloat16()
     metadata = {name: column.float() if column.is_floating_point() else column for name, column in metadata.items()}
-    for tile in (1000, 5):
-        loss = _tiled(tiled_specimen, tile)
+    for tile in (None, 5):
+        hold(tile)
+        loss = specimen.build()
         x, y = a.clone().requires_grad_(), b.clone().requires_grad_()
         with torch.autocast("cpu", dtype=torch.bfloat16):
             value = loss(x, y, metadata)
@@ -95,11 +81,12 @@ def test_autocast_and_half_precision_change_nothing(tiled_specimen, random_batch
         assert x.grad.dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("tile", [1000, 5])
-def test_no_float64_in_a_float32_graph(tiled_specimen, random_batch, tile):
+@pytest.mark.parametrize("tile", [None, 5])
+def test_no_float64_in_a_float32_graph(specimen, random_batch, hold, tile):
     """Metadata in double precision must not pull the similarities up."""
     z1, z2, metadata = random_batch(8, 6, seed=3)
-    loss = _tiled(tiled_specimen, tile)
+    hold(tile)
+    loss = specimen.build()
     x, y = z1.detach().float().requires_grad_(), z2.detach().float().requires_grad_()
     with _Types() as types:
         loss(x, y, metadata).backward()
@@ -120,19 +107,23 @@ class _Types(torch.utils._python_dispatch.TorchDispatchMode):
         return out
 
 
-def test_tiles_hold_no_more_than_asked(random_batch):
+def test_no_more_is_held_than_asked(specimen, random_batch, hold):
+    if specimen.name.startswith("cclk") or specimen.name.endswith("missing"):
+        pytest.skip("CCL-K solves an n × n system; the mean over observed pairs is streamed by the kernel.")
     z1, z2, metadata = random_batch(40, 4, seed=5)
+    hold(20)
     with _Types() as types:
-        losses.ConditionalAlignmentUniformity(AGE, tile=16)(z1, z2, metadata).backward()
-    assert max(torch.Size(shape).numel() for shape, _ in types.seen) <= max(16 * 16, 80 * 4)
+        specimen.build()(z1, z2, metadata).backward()
+    assert max(torch.Size(shape).numel() for shape, _ in types.seen) <= max(20 * 20, 80 * 5)
 
 
-@pytest.mark.parametrize("tile", [1000, 3])
+@pytest.mark.parametrize("tile", [None, 3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_collapsed_embeddings_at_a_small_temperature(tiled_specimen, random_batch, tile, dtype):
+def test_collapsed_embeddings_at_a_small_temperature(specimen, random_batch, hold, tile, dtype):
+    hold(tile)
     for n in (1, 2, 5):
         _, _, metadata = random_batch(n, 4, seed=6)
-        loss = _tiled(tiled_specimen, tile)
+        loss = specimen.build()
         loss.temperature = 0.01
         z1 = torch.ones(n, 4, dtype=dtype, requires_grad=True)
         z2 = torch.ones(n, 4, dtype=dtype, requires_grad=True)
@@ -151,25 +142,28 @@ def test_a_zero_vector_has_a_finite_loss_and_no_gradient(random_batch):
     assert (gradient[1] == 0).all()
 
 
-def test_missing_metadata_costs_no_scan_on_either_path(random_batch):
+def test_missing_metadata_costs_no_scan(random_batch, hold):
     z1, z2, metadata = random_batch(9, 4, seed=8)
     metadata["age"][[1, 4]] = torch.nan
     with pytest.raises(DataError, match=r"'age' is missing for 2 rows: 1, 4"):
         losses.YAwareInfoNCE(AGE)(z1, z2, metadata)
     kernel = Gaussian("age", sigma=5.0, missing="marginal") * Categorical("sex")
     for build in (losses.YAwareInfoNCE, losses.ConditionalAlignmentUniformity):
+        hold(None)
         dense = _value_and_gradients(build(kernel), z1, z2, metadata)
-        tiled = _value_and_gradients(build(kernel, tile=4), z1, z2, metadata)
+        hold(4)
+        tiled = _value_and_gradients(build(kernel), z1, z2, metadata)
         for got, expected in zip(tiled, dense, strict=True):
             torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("tile", [None, 4])
-def test_negative_weights_are_refused(random_batch, tile):
+def test_negative_weights_are_refused(random_batch, hold, tile):
+    hold(tile)
     z1, z2, metadata = random_batch(9, 4, seed=9)
     metadata = {"age": torch.linspace(-1, 1, 9)}
     for build in (losses.YAwareInfoNCE, losses.ConditionalUniformity):
-        loss = build(Linear("age"), tile=tile)
+        loss = build(Linear("age"))
         with pytest.raises(DataError, match="kernel goes down to -"):
             loss(z1, z2, metadata)
         with pytest.raises(DataError, match="at least 0"):
@@ -204,22 +198,18 @@ class TestRefused:
         with pytest.raises(ConfigError, match="temperature must be a number above 0"):
             losses.NTXent(temperature=temperature)
 
-    @pytest.mark.parametrize("tile", [0, 1.5, True])
-    def test_tile(self, tile):
-        with pytest.raises(ConfigError, match="tile"):
-            losses.NTXent(tile=tile)
-
     def test_kernel(self):
         with pytest.raises(ConfigError, match="kernel must be a kernel on metadata"):
             losses.YAwareInfoNCE("age")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tile", [1000, 5])
-def test_compiled(tiled_specimen, random_batch, tile):
+@pytest.mark.parametrize("tile", [None, 5])
+def test_compiled(specimen, random_batch, hold, tile):
     """Graph breaks are allowed; the number is not."""
     z1, z2, metadata = random_batch(8, 6, seed=10)
-    loss = _tiled(tiled_specimen, tile)
+    hold(tile)
+    loss = specimen.build()
     expected = _value_and_gradients(loss, z1, z2, metadata)
     torch._dynamo.reset()
     for got, wanted in zip(

@@ -12,29 +12,32 @@ from neurocontrast.kernels import Categorical, Gaussian, Linear
 
 
 @pytest.mark.parametrize("tile", [None, 3])
-def test_terms_are_the_decomposition(random_batch, tile):
+def test_terms_are_the_decomposition(hold, random_batch, tile):
+    hold(tile)
     z1, z2, metadata = random_batch(7, 4)
     kernel = Gaussian("age", sigma=5.0)
-    terms = losses.YAwareInfoNCE(kernel, tile=tile).terms(z1, z2, metadata)
+    terms = losses.YAwareInfoNCE(kernel).terms(z1, z2, metadata)
     torch.testing.assert_close(terms["alignment"], losses.ConditionalAlignment(kernel)(z1, z2, metadata))
     torch.testing.assert_close(terms["uniformity"], losses.GlobalUniformity()(z1, z2))
     assert terms["log_candidates"].item() == pytest.approx(math.log(13))
 
 
 @pytest.mark.parametrize("tile", [None, 3])
-def test_narrow_kernel_is_ntxent_and_category_is_supcon(random_batch, tile):
+def test_narrow_kernel_is_ntxent_and_category_is_supcon(hold, random_batch, tile):
+    hold(tile)
     z1, z2, metadata = random_batch(7, 4)
-    narrow = losses.YAwareInfoNCE(Gaussian("age", sigma=1e-6), tile=tile)
+    narrow = losses.YAwareInfoNCE(Gaussian("age", sigma=1e-6))
     torch.testing.assert_close(narrow(z1, z2, metadata), losses.NTXent()(z1, z2))
-    category = losses.YAwareInfoNCE(Categorical("label"), tile=tile)
+    category = losses.YAwareInfoNCE(Categorical("label"))
     torch.testing.assert_close(category(z1, z2, metadata), losses.SupCon("label")(z1, z2, metadata))
 
 
 @pytest.mark.parametrize("tile", [None, 3])
-def test_an_anchor_without_weight_is_only_pushed(random_batch, tile):
+def test_an_anchor_without_weight_is_only_pushed(hold, random_batch, tile):
+    hold(tile)
     z1, z2, _ = random_batch(5, 4)
     y = torch.tensor([0.0, 1.0, 2.0, 0.0, 3.0])
-    value = losses.ConditionalAlignment(Linear("y"), tile=tile)(z1, z2, {"y": y})
+    value = losses.ConditionalAlignment(Linear("y"))(z1, z2, {"y": y})
     gradient = torch.autograd.grad(value, z1)[0]
     assert value.isfinite()
     assert not gradient[[0, 3]].any()

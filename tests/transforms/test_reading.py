@@ -199,3 +199,21 @@ def test_doubtful_headers_are_warned_of(brain, tmp_path):
     tilted[1:3, 1:3] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
     nib.save(nib.Nifti1Image(brain, tilted), tmp_path / "tilted.nii")
     assert "tilted by 30 degrees" in read_scan_header(tmp_path / "tilted.nii").warnings[0]
+
+
+def test_a_freesurfer_image_is_read_as_its_nifti_copy(brain, write_nifti, tmp_path):
+    nifti = nib.load(write_nifti(brain, axes="LIA", spacing=(1.0, 1.0, 1.5)))
+    nib.save(nib.MGHImage(nifti.get_fdata(dtype=np.float32), nifti.affine), tmp_path / "brainmask.mgz")
+    scan, copy = read_scan(tmp_path / "brainmask.mgz"), read_scan(nifti.get_filename())
+    np.testing.assert_allclose(scan.voxels, copy.voxels, rtol=1e-6)
+    np.testing.assert_allclose(scan.affine, copy.affine, atol=1e-5)
+    header = read_scan_header(tmp_path / "brainmask.mgz")
+    assert header.shape == brain.shape
+    assert header.warnings == ()
+    damage(tmp_path / "brainmask.mgz", "truncated")
+    with pytest.raises(DataError, match=r"brainmask.mgz: (the image is truncated|this is not a readable FreeSurfer)"):
+        read_scan(tmp_path / "brainmask.mgz")
+    damage(tmp_path / "brainmask.mgz", "empty")
+    for read in (read_scan, read_scan_header):
+        with pytest.raises(DataError, match=r"brainmask.mgz: the file is empty|not a readable FreeSurfer image"):
+            read(tmp_path / "brainmask.mgz")

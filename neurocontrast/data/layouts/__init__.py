@@ -41,7 +41,18 @@ class Layout(Protocol):
         """List the scans of a file or folder; one that is not of this layout is a `DataError`."""
 
 
-LAYOUTS = {"table": "neurocontrast.data.layouts.table:TableLayout"}
+_HERE = "neurocontrast.data.layouts"
+LAYOUTS = {
+    "table": f"{_HERE}.table:TableLayout",
+    "bids": f"{_HERE}.bids:Bids",
+    "fmriprep": f"{_HERE}.fmriprep:FMRIPrep",
+    "cat12": f"{_HERE}.cat12:CAT12",
+    "freesurfer": f"{_HERE}.freesurfer:FreeSurfer",
+    "caps": f"{_HERE}.caps:Caps",
+    "openbhb": f"{_HERE}.openbhb:OpenBHB",
+    "brainprep": f"{_HERE}.brainprep:Brainprep",
+    "ixi": f"{_HERE}.ixi:Ixi",
+}
 """Name of a layout → import path of its class, which is imported when the layout is asked for."""
 
 

@@ -1,0 +1,305 @@
+"""From a folder of scans to one table: find, choose, join, and say what was left out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+
+from neurocontrast.data.columns import number_of
+from neurocontrast.data.joining import Join, Known
+from neurocontrast.data.layouts import LAYOUTS
+from neurocontrast.data.layouts.folder import FolderLayout
+from neurocontrast.data.layouts.scan import FoundScan
+from neurocontrast.data.layouts.tree import Tree, problem_of_file, read_tree
+from neurocontrast.data.problems import Problems
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.lazy import load
+from neurocontrast.progress import SILENT, Progress
+
+__all__ = ["COLUMNS", "Index", "SiteFrom", "index_scans"]
+
+SiteFrom = Literal["column", "folder", "scanner"]
+
+COLUMNS = (
+    *("participant_id", "subject_id", "session", "run", "path", "mask_path", "gm", "wm", "csf", "space", "stage"),
+    *("layout", "age", "age_source", "sex", "sex_recorded", "site", "scanner", "field_strength", "diagnosis", "tiv"),
+)
+"""Columns of the table, in order; further ones that were asked for follow."""
+
+N_CANDIDATES_SHOWN = 4
+
+
+@dataclass
+class Index:
+    """The scans of a folder, and how they were chosen.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One row a scan, all cells text, with the columns `COLUMNS`.
+    layout : str
+        Name of the layout.
+    n_found : int
+        Images that the layout found.
+    left_out : list of tuple of str
+        Path or person, and the reason, of everything that is not in the table.
+    tables : list of str
+        Tables that were joined.
+    """
+
+    table: pd.DataFrame
+    layout: str
+    n_found: int
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)
+
+
+def index_scans(
+    root: Path,
+    *,
+    layout: str = "auto",
+    phenotypes: Sequence[Path] = (),
+    id_column: str | None = None,
+    site_from: SiteFrom = "column",
+    choose: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    skip: bool = False,
+    check_image: Callable[[Path], str] | None = None,
+    progress: Progress = SILENT,
+) -> Index:
+    """Find the scans below a folder and join what tables say of them.
+
+    Parameters
+    ----------
+    root : Path
+        Folder of the scans.
+    layout : str, default="auto"
+        A name of `LAYOUTS`; by default the only one whose images are there.
+    phenotypes : sequence of Path
+        Further tables of people (``.tsv``, ``.csv``, ``.xlsx``).
+    id_column : str, optional
+        Column of identifiers in these tables.
+    site_from : {"column", "folder", "scanner"}
+        Where the site is read: from a table, from the first folder of the path, or from the sidecars.
+    choose : sequence of str
+        What to take of several images of one session: ``run=first``, ``run=all``, or an entity and its value, such as
+        ``acq=mprage``, ``space=MNI152NLin2009cAsym``, ``acq=none``.
+    keep : sequence of str
+        Columns of the tables to take over as they are.
+    skip : bool, default=False
+        Whether scans with a problem are left out, instead of all problems being an error.
+    check_image : callable, optional
+        Given the path of each chosen image, returns what is wrong with it, or "".
+    progress : Progress
+        Told of the images that were looked at.
+
+    Returns
+    -------
+    Index
+
+    Raises
+    ------
+    ConfigError
+        For a wrong option.
+    DataError
+        For a folder without scans, and for all problems of scans and tables together.
+    """
+    rules = _rules(choose)
+    if not root.is_dir():
+        raise DataError(f"{root}: there is no such folder.")
+    tree = read_tree(root)
+    name, scans = _scans(tree, layout)
+    index = Index(pd.DataFrame(), name, len(scans))
+    problems = Problems(str(root))
+    join = Join(tree, problems, phenotypes, id_column, keep)
+    chosen = _choose(scans, rules, index, problems)
+    _check_files(chosen, tree, check_image, problems, progress)
+    known = [join.known_of(scan) for scan in chosen]
+    _check_joined(chosen, known, {scan.person for scan in scans}, join, problems)
+    if problems.found and not skip:
+        problems.hint("--skip leaves out the scans with problems, and index.json says which.")
+        problems.raise_if_any()
+    bad = {problem.name for problem in problems.found}
+    index.left_out += [(problem.name, problem.text) for problem in problems.found]
+    datasets = sorted({scan.dataset for scan in scans})
+    index.tables = [table.source for dataset in datasets for table in join.general(dataset)]
+    of_session = Counter((scan.person, scan.session) for scan in chosen)
+    rows = [
+        _row(scan, each, tree, name, site_from, keep, alone=of_session[scan.person, scan.session] == 1)
+        for scan, each in zip(chosen, known, strict=True)
+        if scan.name not in bad
+    ]
+    if not rows:
+        what, reason = index.left_out[0]
+        raise DataError(f"{root}: no scan is left; {len(index.left_out)} were left out, such as {what}: {reason}.")
+    index.table = pd.DataFrame(rows, columns=[*COLUMNS, *keep]).fillna("")
+    return index
+
+
+def _rules(choose: Sequence[str]) -> dict[str, str]:
+    rules = {}
+    for each in choose:
+        key, equals, value = each.partition("=")
+        if not (key and equals and value):
+            raise ConfigError(
+                f"choose: found '{each}'; write run=first, run=all, or an entity and value as acq=mprage."
+            )
+        rules[key] = value
+    return rules
+
+
+def _scans(tree: Tree, layout: str) -> tuple[str, list[FoundScan]]:
+    known = [name for name in LAYOUTS if name != "table"]
+    if layout not in ("auto", *known):
+        hint = " A table with paths needs no index." if layout == "table" else suggestion(layout, known)
+        raise ConfigError(f"layout: found '{layout}'.{hint} Allowed: 'auto', {one_of(known)}.")
+    asked = known if layout == "auto" else [layout]
+    layouts: dict[str, FolderLayout] = {name: load(LAYOUTS[name])() for name in asked}
+    found = {name: scans for name in asked if (scans := list(layouts[name].find(tree)))}
+    if len(found) == 1:
+        return next(iter(found.items()))
+    if found:
+        counts = ", ".join(f"{name} ({len(scans)} images)" for name, scans in found.items())
+        raise DataError(f"{tree.root}: several layouts are there: {counts}. Name one with --layout.")
+    n_files = sum(map(len, tree.folders.values()))
+    raise DataError(f"{tree.root}: no scan of {one_of(asked)} among {n_files} files. Is it the right folder?")
+
+
+def _choose(scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems) -> list[FoundScan]:
+    """Return one image a session (or every run); others are left out by a rule, or are a problem."""
+    groups: dict[tuple[str, str], list[FoundScan]] = defaultdict(list)
+    for scan in scans:
+        groups[scan.person, scan.session].append(scan)
+    chosen: list[FoundScan] = []
+    for group in groups.values():
+        left = [scan for scan in group if _fits(scan, rules)]
+        index.left_out += [(scan.path, "not chosen by --choose") for scan in group if scan not in left]
+        if rules.get("run") == "first" and len(left) > 1:
+            first = min(left, key=_run_of)
+            same = [scan for scan in left if _run_of(scan) == _run_of(first)]
+            index.left_out += [(scan.path, "a later run") for scan in left if scan not in same]
+            left = same
+        several_runs = rules.get("run") == "all" and len({_run_of(scan) for scan in left}) == len(left)
+        if len(left) > 1 and not several_runs:
+            problems.add(_ambiguous(left), name=left[0].name)
+        chosen += left
+    return chosen
+
+
+def _fits(scan: FoundScan, rules: Mapping[str, str]) -> bool:
+    asked = ((key, value) for key, value in rules.items() if not (key == "run" and value in ("first", "all")))
+    return all(scan.entities.get(key, "none") == value for key, value in asked)
+
+
+def _run_of(scan: FoundScan) -> tuple[float, str]:
+    run = scan.entities.get("run", "")
+    return number_of(run) or 0.0, run
+
+
+def _ambiguous(candidates: Sequence[FoundScan]) -> str:
+    names = [scan.path.rpartition("/")[2] for scan in candidates]
+    more = f" and {len(names) - N_CANDIDATES_SHOWN} more" if len(names) > N_CANDIDATES_SHOWN else ""
+    keys = {key for scan in candidates for key in scan.entities}
+    values = {key: sorted({scan.entities.get(key, "none") for scan in candidates}) for key in sorted(keys)}
+    differing = {key: found for key, found in values.items() if len(found) > 1}
+    flags = [f"--choose {key}={found[0]}" for key, found in differing.items() if key != "run"]
+    flags += ["--choose run=first", "--choose run=all"] if "run" in differing else []
+    decide = " or ".join(flags) or "remove all but one"
+    return f"{len(candidates)} images: {', '.join(names[:N_CANDIDATES_SHOWN])}{more}; decide with {decide}"
+
+
+def _check_files(
+    scans: Sequence[FoundScan],
+    tree: Tree,
+    check_image: Callable[[Path], str] | None,
+    problems: Problems,
+    progress: Progress,
+) -> None:
+    with progress.task("Looking at images", total=len(scans), unit="scan") as task:
+        for scan in scans:
+            path = tree.root / scan.path
+            wrong = problem_of_file(path) or (check_image(path) if check_image else "")
+            if wrong:
+                problems.add(f"{scan.path}: {wrong}", name=scan.name)
+            task.advance(1)
+    spaces = Counter(scan.space for scan in scans)
+    if len(spaces) > 1:
+        counts = ", ".join(f"{space} ({n} images)" for space, n in spaces.most_common())
+        common = spaces.most_common(1)[0][0]
+        for scan in scans:
+            if scan.space != common:
+                problems.add(f"{scan.path}: is in space '{scan.space}', not '{common}'", name=scan.name)
+        problems.hint(f"Images are in several spaces: {counts}. Decide with --choose space={common}.")
+
+
+def _row(
+    scan: FoundScan, known: Known, tree: Tree, layout: str, site_from: SiteFrom, keep: Sequence[str], *, alone: bool
+) -> dict[str, str]:
+    settings = _settings_of(scan, tree)
+    scanner = " ".join(filter(None, (settings.get("Manufacturer"), settings.get("ManufacturersModelName"))))
+    cells = {**scan.facts, **known.cells}
+    sex = cells.get("sex", "")
+    site = {
+        "column": cells.get("site", ""),
+        "folder": scan.path.partition("/")[0],
+        "scanner": " ".join(filter(None, (scanner, settings.get("DeviceSerialNumber")))),
+    }[site_from]
+    run = scan.entities.get("run", "")
+    # The cohort tells scans of one participant apart by their session.
+    session = scan.session if alone or not run else "_".join(filter(None, (scan.session, f"run-{run}")))
+    return {
+        "participant_id": f"sub-{scan.person}",
+        "subject_id": scan.person,
+        "session": session,
+        "run": run,
+        **{name: getattr(scan, name) for name in ("path", "mask_path", "gm", "wm", "csf", "space", "stage")},
+        "layout": layout,
+        "age": cells.get("age", ""),
+        "age_source": known.sources.get("age", ""),
+        "sex": sex if sex in ("F", "M") else "",
+        "sex_recorded": "" if sex in ("F", "M") else sex,
+        "site": site,
+        "scanner": scanner,
+        "field_strength": settings.get("MagneticFieldStrength", ""),
+        "diagnosis": cells.get("diagnosis", ""),
+        "tiv": cells.get("tiv", ""),
+        **{name: cells.get(name, "") for name in keep},
+    }
+
+
+def _settings_of(scan: FoundScan, tree: Tree) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    for sidecar in scan.sidecars:
+        try:
+            content = json.loads((tree.root / sidecar).read_text(encoding="utf-8-sig"))
+        except ValueError as error:
+            raise DataError(f"{tree.root / sidecar}: not readable as JSON ({error}).") from error
+        settings |= {key: str(value) for key, value in content.items() if isinstance(value, str | int | float)}
+    return settings
+
+
+def _check_joined(
+    scans: Sequence[FoundScan], known: Sequence[Known], with_image: set[str], join: Join, problems: Problems
+) -> None:
+    """Note images without row, rows without image, and sessions that look alike."""
+    for scan, found in zip(scans, known, strict=True):
+        if join.general(scan.dataset) and not found.in_any_table:
+            problems.add("there is an image, and no table has a row", name=scan.name)
+        for session in sorted(join.sessions_of(scan)):
+            if scan.session and session != scan.session and _alike(session, scan.session):
+                problems.add(f"the image is of ses-{scan.session}, and a table has ses-{session}", name=scan.name)
+    for person, source in sorted(join.people().items()):
+        if person not in with_image:
+            problems.add(f"{source} has a row, and there is no image", name=f"sub-{person}")
+
+
+def _alike(one: str, other: str) -> bool:
+    """Tell whether two labels differ only in the zeros before numbers: M48 and M048."""
+    return re.sub(r"0+(?=[0-9])", "", one) == re.sub(r"0+(?=[0-9])", "", other)

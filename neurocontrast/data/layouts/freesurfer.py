@@ -1,0 +1,49 @@
+"""FreeSurfer: ``SUBJECT/mri/*.mgz`` below a folder of subjects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from neurocontrast.data.layouts.folder import FolderLayout
+from neurocontrast.data.layouts.scan import FoundScan, entities_of
+from neurocontrast.data.layouts.tree import Tree
+
+__all__ = ["FreeSurfer"]
+
+_IMAGES = {"brainmask.mgz": "stripped", "norm.mgz": "stripped", "T1.mgz": "preprocessed"}
+_TIV = re.compile(r"# Measure EstimatedTotalIntraCranialVol,.*?,\s*([0-9.]+),\s*mm\^3")
+
+
+class FreeSurfer(FolderLayout):
+    """Find the subjects of a SUBJECTS_DIR: the stripped brain where there is one, else the whole head."""
+
+    name = "freesurfer"
+
+    def find(self, tree: Tree) -> Iterator[FoundScan]:
+        """Give an image for each subject, without templates (``fsaverage``) and longitudinal copies (``X.long.Y``)."""
+        for folder in sorted(tree.folders):
+            parent, _, last = folder.rpartition("/")
+            subject = parent.rpartition("/")[2]
+            if last != "mri" or not subject or subject.startswith("fsaverage") or ".long." in subject:
+                continue
+            image = tree.first(*(f"{folder}/{name}" for name in _IMAGES))
+            if image:
+                entities = entities_of(subject)
+                label, session = entities.pop("sub", "") or subject, entities.pop("ses", "")
+                mask = tree.first(f"{folder}/brainmask.mgz")
+                stage = _IMAGES[image.rpartition("/")[2]]
+                yield FoundScan(
+                    label,
+                    image,
+                    session,
+                    entities=entities,
+                    mask_path=mask,
+                    stage=stage,
+                    facts=self._facts(tree, parent),
+                )
+
+    def _facts(self, tree: Tree, subject: str) -> dict[str, str]:
+        stats = tree.first(f"{subject}/stats/aseg.stats")
+        match = _TIV.search((tree.root / stats).read_text(encoding="utf-8", errors="replace")) if stats else None
+        return {"tiv": f"{float(match[1]) / 1000:.1f}"} if match else {}

@@ -1,0 +1,71 @@
+"""A scan as a layout finds it, and the entities in file names of BIDS."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["Entities", "FoundScan", "entities_of"]
+
+Entities = Mapping[str, str]
+
+_ENTITY = re.compile(r"(?:^|_)([a-zA-Z]+)-([a-zA-Z0-9+]+)")
+
+
+@dataclass(frozen=True)
+class FoundScan:
+    """A scan that a layout has found; all paths are relative to the root.
+
+    Parameters
+    ----------
+    subject : str
+        Label of the person, without "sub-".
+    path : str
+        The image.
+    session : str
+        Label of the session without "ses-", or "".
+    dataset : str
+        Folder of the data set, where the root holds several, or "".
+    entities : mapping of str to str
+        What tells the images of one subject and session apart, for instance ``{"run": "1", "space": "MNI152Lin"}``.
+    mask_path, gm, wm, csf : str
+        Brain mask, and maps of grey matter, white matter and fluid, or "".
+    space : str
+        Template that the image is aligned to, or "native".
+    stage : {"raw", "preprocessed", "stripped", "tissue"}
+        What was done to the image.
+    sidecars : tuple of str
+        JSON files with the scanner's settings, the most general first.
+    facts : mapping of str to str
+        What files of the layout say of the scan: ``tiv`` (mL), ``iqr``, ``site``, and the like.
+    """
+
+    subject: str
+    path: str
+    session: str = ""
+    dataset: str = ""
+    entities: Entities = field(default_factory=dict)
+    mask_path: str = ""
+    gm: str = ""
+    wm: str = ""
+    csf: str = ""
+    space: str = "native"
+    stage: str = "raw"
+    sidecars: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def person(self) -> str:
+        """The subject, told apart from those of other data sets of the root."""
+        return f"{self.dataset}_{self.subject}" if self.dataset else self.subject
+
+    @property
+    def name(self) -> str:
+        """Subject and session as messages call them."""
+        return f"sub-{self.person}" + (f" ses-{self.session}" if self.session else "")
+
+
+def entities_of(name: str) -> dict[str, str]:
+    """Return the entities of a file name: ``sub-01_ses-2_run-1_T1w.nii.gz`` has sub, ses and run."""
+    return dict(_ENTITY.findall(name))

@@ -1,0 +1,310 @@
+"""What else the embedding knows: site, age, sex and head size, read from it like the target is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.evaluation.confounding import cramers_v
+from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
+from neurocontrast.evaluation.designs import choose_covariates, kept_columns
+from neurocontrast.evaluation.draws import draw_subjects
+from neurocontrast.evaluation.fitting import features_design
+from neurocontrast.evaluation.intervals import Resamples
+from neurocontrast.evaluation.notices import SITE_ASSOCIATION
+from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
+from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.schema import Notice
+from neurocontrast.evaluation.splits import Split, leave_site_out, stratified
+from neurocontrast.evaluation.table import cell_texts, is_number
+from neurocontrast.evaluation.target import MAX_CLASSES as MAX_LEVELS
+from neurocontrast.evaluation.target import Kind, Target
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics
+from neurocontrast.seeds import derive_seed
+
+__all__ = ["PANEL", "Reading", "confound_columns", "drawn_rows", "read_column", "site_folds", "site_reading"]
+
+Rows = npt.NDArray[np.intp]
+
+N_FOLDS = 5
+"""Levels with fewer subjects are left out: they could not be in every fold."""
+MIN_SUBJECTS = 20
+"""A number is predicted from so many subjects on."""
+MAX_CLASSES = 5
+"""With more classes, covariates are predicted in all scans only."""
+MAX_SITE_FOLDS = 10
+SITE_EXPONENT = 0.3
+"""Of the balanced accuracy in the OpenBHB score, as in the challenge."""
+STRONG_SHARE = 0.5
+"""The site is called predictable where balanced accuracy is this far from chance to perfect."""
+_GRIDS: dict[str, Any] = {"C": (1e-4, 1e-2, 1.0), "alpha": (1e0, 1e2, 1e4), "n_inner_folds": 3, "n_folds": N_FOLDS}
+_COLUMNS = ("column", "within", "metric", "value", "low", "high", "chance", "n", "n_levels", "note")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A column's values in some rows of a study, predicted out of fold; `splits` are positions within `rows`."""
+
+    target: Target
+    rows: Rows
+    model: OutOfFold
+    splits: list[Split]
+
+
+def measure_confounds(inputs: PanelInputs) -> Findings:
+    """Say what the features that the probe gets know besides the target; only how they were adjusted, if so asked."""
+    study, settings = inputs.study, inputs.study.settings
+    summary: dict[str, Any] = {
+        "harmonise": settings.harmonise,
+        "harmonise_preserve": list(kept_columns(study.table, settings, by="harmonise", target=study.target.name)),
+        "residualise": list(settings.residualise),
+        "openbhb": None,
+        "openbhb_reason": "not asked for (confounds=false)",
+    }
+    if not settings.confounds:
+        return Findings({"confounds": summary})
+    rows, note = drawn_rows(study)
+    columns, parts = confound_columns(study), _parts(study.target, rows)
+    with inputs.progress.task("Looking for confounds", len(columns) * len(parts) + 1, "probe") as task:
+        readings, table = _read_columns(study, columns, parts, note, task.advance)
+        score: dict[str, Any] | str = "the effect of unseen sites cannot be taken out (harmonise, residualise)"
+        if settings.harmonise == "none" and "site" not in settings.residualise:
+            score = _openbhb_score(study, rows, readings.get("site"))
+        task.advance()
+    has_score = not isinstance(score, str)
+    summary |= {"openbhb": score if has_score else None, "openbhb_reason": None if has_score else score}
+    return Findings({"confounds": summary}, {"confounds": table}, _look_at(study, table))
+
+
+def confound_columns(study: Study) -> tuple[str, ...]:
+    """Return the columns to look for: age, sex, site and the covariates of the baseline, where they vary."""
+    asked = ("site", "age", "sex", *study.settings.covariates)
+    return choose_covariates(study.table, asked, target=study.target.name, sites_held_out=False)[0]
+
+
+def drawn_rows(study: Study) -> tuple[Rows, str | None]:
+    """Return the scans to look at, and a note where not all are; of the fixed design those that are tested."""
+    among = study.splits[0].test if study.fixed else np.arange(len(study.table))  # pretraining has seen the others
+    rows, note = draw_subjects(study.subjects[among], seed=study.settings.seed)
+    return among[rows], note
+
+
+def _parts(target: Target, rows: Rows) -> dict[str, Rows]:
+    """Return all rows, and those of each class unless there are many."""
+    classes = target.classes if len(target.classes) <= MAX_CLASSES else ()
+    return {"all": rows} | {name: rows[target.values[rows] == code] for code, name in enumerate(classes)}
+
+
+def _read_columns(
+    study: Study, columns: tuple[str, ...], parts: dict[str, Rows], note: str | None, advance: Callable[[], None]
+) -> tuple[dict[str, Reading | str], pd.DataFrame]:
+    """Return the readings from all scans, and how well each column is predicted in all scans and in each class.
+
+    Categories: balanced accuracy, against 1 / number of levels; a scan is called what is likeliest against
+    its share. Numbers: mean absolute error, against that of the training folds' median, and R².
+    """
+    whole, found = {}, []
+    for column in columns:
+        for within, members in parts.items():
+            reading = read_column(study, column, members)
+            if within == "all":
+                whole[column] = reading
+            found += [{"column": column, "within": within} | row for row in _describe(study, column, reading, note)]
+            advance()
+    return whole, pd.DataFrame(found, columns=list(_COLUMNS)).astype({"n": "Int64", "n_levels": "Int64"})
+
+
+def read_column(study: Study, column: str, rows: Rows) -> Reading | str:
+    """Predict a column in stratified folds of the scans that have it; or say why that cannot be."""
+    values, subjects = study.table[column].iloc[rows], study.subjects[rows]
+    texts = np.array(cell_texts(values), dtype=object)
+    present = np.array([text is not None for text in texts], dtype=bool)
+    if _is_number(study, column):
+        present &= np.isfinite(values.to_numpy(dtype=float))
+        if len(set(subjects[present])) < MIN_SUBJECTS:
+            return f"fewer than {MIN_SUBJECTS} subjects"
+        if len(set(texts[present])) < 2:
+            return "does not vary"
+        target = Target(column, "continuous", values.to_numpy(dtype=float)[present])
+    else:
+        present &= _frequent(texts, subjects)
+        # Not read_target, which refuses what nobody should ask for: sites that all subjects went to, sessions.
+        levels, codes = np.unique(texts[present].astype(str), return_inverse=True)
+        if len(levels) < 2:
+            return f"fewer than two values with {N_FOLDS} subjects each"
+        if len(levels) > MAX_LEVELS:
+            return f"{len(levels)} values, more than {MAX_LEVELS}"
+        classes, kind = tuple(map(str, levels)), _KINDS.get(len(levels), "multiclass")
+        target = Target(column, kind, codes.astype(np.int64), classes, classes[-1] if kind == "binary" else None)
+    kept, seed = rows[present], derive_seed("confound-folds", study.settings.seed)
+    sites = list(study.table["site"].iloc[kept])
+    splits = stratified(target, sites, study.subjects[kept], n_folds=N_FOLDS, n_repeats=1, seed=seed)
+    return _fit(study, target, kept, splits)
+
+
+_KINDS: dict[int, Kind] = {2: "binary"}
+
+
+def _is_number(study: Study, column: str) -> bool:
+    """Return whether a column is predicted as a number; one with two values is not."""
+    return is_number(study.table[column]) and study.table[column].nunique() != 2
+
+
+def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
+    """Return which scans have a value that enough subjects have to be in every fold."""
+    values = pd.Series(np.asarray(labels, dtype=object))
+    counts = pd.Series(subjects).groupby(values).nunique()
+    return values.isin(counts.index[counts >= N_FOLDS]).to_numpy()
+
+
+def _fit(study: Study, target: Target, rows: Rows, splits: list[Split]) -> Reading:
+    """Predict a target in folds of the rows it belongs to, on the features that the probe of the study gets."""
+    design = features_design(study, predicted=target.name)
+    changed = {
+        **_GRIDS,
+        "probe": "auto",
+        "threshold": "prevalence",
+        "inner_splits": "stratified",
+        "clip": False,
+        "n_jobs": 1,  # a process would start for a second's work
+        "seed": derive_seed("confounds", study.settings.seed),
+    }
+    model = cross_validate(
+        lambda train, test: design(rows[train], rows[test]),
+        target,
+        splits,
+        subjects=study.subjects[rows],
+        settings=study.settings.model_copy(update=changed),
+    )
+    return Reading(target, rows, model, splits)
+
+
+def _resample(study: Study, reading: Reading, metric: str, *, by_subject: bool = False) -> Resamples:
+    """Return a metric on resamples; sites are never resampled to say how well sites are told apart."""
+    units = study.subjects if by_subject or reading.target.name == "site" else study.units.labels
+    seed, n = derive_seed("confound-intervals", study.settings.seed), study.settings.n_bootstraps
+    models = {"embedding": reading.model}
+    drawn = bootstrap_metrics(reading.target, models, units[reading.rows], n_bootstraps=n, seed=seed, names=[metric])
+    return drawn["embedding"][metric]
+
+
+def _describe(study: Study, column: str, reading: Reading | str, note: str | None) -> list[dict[str, Any]]:
+    if isinstance(reading, str):
+        metric = "mae" if _is_number(study, column) else "balanced_accuracy"
+        return [{"metric": metric, "n": 0, "note": reading}]
+    target, level = reading.target, study.settings.confidence_level
+    shared = {"n": len(reading.rows), "n_levels": len(target.classes) or None, "note": note}
+    chances = {"mae": _median_error(reading), "r2": 0.0}
+    if target.kind != "continuous":
+        chances = {"balanced_accuracy": 1 / len(target.classes)}
+    figures = {metric: _resample(study, reading, metric).figure(level=level) for metric in chances}
+    return [{"metric": metric, **figures[metric], "chance": chance, **shared} for metric, chance in chances.items()]
+
+
+def _median_error(reading: Reading) -> float:
+    """Return the mean absolute error of guessing, in every fold, the median of the training rows."""
+    if reading.target.kind != "continuous":
+        return float("nan")
+    values = reading.target.values.astype(float)
+    errors = [np.abs(values[split.test] - np.median(values[split.train])) for split in reading.splits]
+    return float(np.concatenate(errors).mean())
+
+
+def _openbhb_score(study: Study, rows: Rows, site: Reading | str | None) -> dict[str, Any] | str:
+    """Return the OpenBHB score with its parts and intervals, or why there is none. Lower is better.
+
+    Mean absolute error of age, by ridge regression tested on sites that it was not trained on, times the balanced
+    accuracy of the site, by logistic regression in stratified folds, to the power 0.3 (Dufumier et al., 2022).
+    """
+    table = study.table.iloc[rows]
+    kept = rows[(table["site"].notna() & table["age"].notna()).to_numpy()]
+    kept = kept[_frequent(study.table["site"].iloc[kept], study.subjects[kept])]
+    sites = study.table["site"].iloc[kept].to_numpy(dtype=object)
+    if len(set(sites)) < 2:
+        return "fewer than two sites with five subjects of known age"
+    ages = study.table["age"].iloc[kept].to_numpy(dtype=float)
+    if np.ptp(ages) == 0:
+        return "age does not vary"
+    if not isinstance(site, Reading) or not np.array_equal(site.rows, kept):
+        site = read_column(study, "site", kept)
+    if isinstance(site, str):
+        return f"site: {site}"
+    splits = site_folds(sites, study.subjects[kept])
+    if any(len(split.train) < 2 for split in splits):
+        return "the same people at all sites: none of them is unseen"
+    age = _fit(study, Target("age", "continuous", ages), kept, splits)
+    # The same scans and seed, and subjects in both, so the two are resampled together.
+    errors, accuracies = _resample(study, age, "mae", by_subject=True), _resample(study, site, "balanced_accuracy")
+    score = errors.combine(accuracies, lambda mae, accuracy: mae * accuracy**SITE_EXPONENT)
+    interval = score.interval(level=study.settings.confidence_level)
+    levels, guessed = len(site.target.classes), _median_error(age)
+    return {
+        "score": score.value,
+        "interval": None if interval is None else list(interval),
+        "lower_is_better": True,
+        "chance": guessed * (1 / levels) ** SITE_EXPONENT,
+        "age_mae": errors.value,
+        "age_mae_chance": guessed,
+        "site_balanced_accuracy": accuracies.value,
+        "site_chance": 1 / levels,
+        "exponent": SITE_EXPONENT,
+        "n": {"scans": len(age.rows), "subjects": len(set(study.subjects[age.rows])), "sites": levels},
+        "n_site_folds": len(splits),
+    }
+
+
+def site_folds(sites: npt.NDArray[np.object_], subjects: npt.NDArray[np.object_]) -> list[Split]:
+    """Return folds that hold out every site once: one a site, or ten groups of sites of about equal size.
+
+    A subject who was scanned at several sites is not trained on while one of them is tested.
+    """
+    sizes = pd.Series(sites).value_counts(sort=False).sort_index().sort_values(ascending=False, kind="stable")
+    filled = np.zeros(min(MAX_SITE_FOLDS, len(sizes)))
+    fold_of = {}
+    for site, size in sizes.items():
+        fold_of[site] = int(filled.argmin())
+        filled[fold_of[site]] += size
+    return leave_site_out([str(fold_of[site]) for site in sites], subjects, names=list(subjects))
+
+
+def site_reading(readings: pd.DataFrame | None) -> pd.Series | None:
+    """Return the row of ``confounds.tsv`` that says how well the site is told from all scans; None without one."""
+    if readings is None:
+        return None
+    whole = readings[(readings["column"] == "site") & (readings["within"] == "all") & readings["value"].notna()]
+    return None if whole.empty else whole.iloc[0]
+
+
+def _look_at(study: Study, readings: pd.DataFrame) -> list[Notice]:
+    """Warn where the site can be told from the features."""
+    site = site_reading(readings)
+    if site is None or site["value"] < site["chance"] + STRONG_SHARE * (1 - site["chance"]):
+        return []
+    text = (
+        f"The site can be told from the features that the probe gets: balanced accuracy {site['value']:.2f}, where "
+        f"chance is {site['chance']:.2f} ({int(site['n_levels'])} sites)."
+    )
+    known = study.table["site"].notna().to_numpy() & ~study.table["subject_id"].duplicated().to_numpy()
+    strength = 0.0
+    if study.target.kind != "continuous":
+        strength = cramers_v(study.target.values[known], study.table["site"][known].to_numpy(dtype=object))
+    if strength > SITE_ASSOCIATION:
+        text += (
+            f" And the site says much of {study.target.name} (bias-corrected Cramér's V {strength:.2f}): a probe can "
+            "score without the brain. Read the figures within sites, the increment over the baseline, and "
+            "splits=leave-site-out."
+        )
+    else:
+        text += " Whether that carries the result, splits=leave-site-out tells."
+    explanation = (
+        "A model can use the scanner where sites differ in the target. See Confounds, and the result site by site."
+    )
+    return [Notice("site_predictable", text, explanation)]
+
+
+PANEL = Panel(order=20, run=measure_confounds)

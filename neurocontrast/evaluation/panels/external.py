@@ -1,0 +1,316 @@
+"""An external test set: the probe fitted on all scans, applied once to other people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+
+from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.encoders import check_same_encoder, encoder_digest
+from neurocontrast.evaluation.fitted import final_seed
+from neurocontrast.evaluation.fitting import study_designs
+from neurocontrast.evaluation.fixed import look_at_twins
+from neurocontrast.evaluation.intervals import Resamples
+from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
+from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
+from neurocontrast.evaluation.notices import NO_BASELINE
+from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
+from neurocontrast.evaluation.panels.groups import site_table
+from neurocontrast.evaluation.panels.outlyingness import measure_external
+from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide
+from neurocontrast.evaluation.schema import Notice
+from neurocontrast.evaluation.significance import delong_interval, delong_test
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.table import check_rows, is_number, row_names, select_rows, tidy_table
+from neurocontrast.evaluation.tables import prediction_table
+from neurocontrast.evaluation.target import Target, encode_target
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics
+from neurocontrast.evaluation.units import choose_units
+from neurocontrast.exceptions import DataError, LeakageError, one_of
+from neurocontrast.progress import Progress
+from neurocontrast.seeds import derive_seed
+
+__all__ = ["PANEL", "External", "plan_external"]
+
+Models = dict[str, OutOfFold]
+_SHARED = (
+    "The model has already seen these people. Its features can fit them better than anybody new, so the figures of the "
+    "external test set may be too good."
+)
+_TWINS = "The same image on both sides is learned by heart: the figures of the external test set may be too good."
+_ENCODERS = "If the encoders differ, the figures of the external test set mean nothing."
+
+
+@dataclass(frozen=True)
+class External:
+    """Training scans and external scans together, as a study with one split.
+
+    Attributes
+    ----------
+    study : Study
+        Tests the external scans by a probe of all the others.
+    excluded : dict of str to int
+        External scans that do not take part, by reason.
+    n_overlap : int
+        External subjects that were trained on, or were in pretraining.
+    notices : list of Notice
+        What a reader must know of this test set.
+    """
+
+    study: Study
+    excluded: dict[str, int]
+    n_overlap: int
+    notices: list[Notice]
+
+    @property
+    def split(self) -> Split:
+        """The one split."""
+        return self.study.splits[0]
+
+
+def plan_external(
+    study: Study,
+    table: pd.DataFrame,
+    features: npt.NDArray[np.floating],
+    *,
+    info: Mapping[str, Any] | None = None,
+    training_info: Mapping[str, Any] | None = None,
+) -> External:
+    """Check an external test set against the study whose probe is to be applied to it.
+
+    Parameters
+    ----------
+    study : Study
+        As `plan_study` returned it.
+    table, features : DataFrame, array (n, p)
+        Identifiers and metadata of the external scans, and their embeddings.
+    info, training_info : mapping, optional
+        What the external embeddings, and those of the study, say of themselves.
+
+    Raises
+    ------
+    DataError
+        For features of another encoder, a class that was not trained on, or nothing to test.
+    LeakageError
+        For a subject that was trained on, or was in pretraining, unless ``allow_overlap``.
+    """
+    info, training_info = info or {}, training_info or {}
+    doubt = check_same_encoder(
+        encoder_digest(training_info),
+        encoder_digest(info),
+        n_expected=study.features.shape[1],
+        n_found=features.shape[1] if features.ndim == 2 else 0,
+        parameter="test",
+        what="the probe",
+    )
+    notices = [] if doubt is None else [Notice("encoder_unknown", doubt, _ENCODERS)]
+    try:
+        tidy = tidy_table(table)
+        check_rows(tidy, features)
+    except DataError as error:
+        raise DataError(f"test: {error}") from None  # of two tables, which
+    kept = np.flatnonzero(_select(tidy, study))
+    target, present = encode_target(tidy.iloc[kept].reset_index(drop=True), study.target, parameter="test")
+    rows = kept[present]
+    chosen = tidy.iloc[rows].reset_index(drop=True)
+    shared, found = _check_shared(study, chosen)
+    joined = _join(study, chosen, np.asarray(features[rows]), target)
+    n_overlap, leaks = _check_leaks(study, joined, chosen, info)
+    names, dropped = _covariates(study, chosen)
+    notices += [*found, *leaks]
+    notices += [
+        Notice("external_baseline", f"test: the baseline goes without {text}.", NO_BASELINE) for text in dropped
+    ]
+    excluded = {"not selected by where": len(tidy) - len(kept), f"{target.name} missing": int((~present).sum())}
+    excluded = {why: n for why, n in excluded.items() if n}
+    return External(replace(joined, covariates=names), excluded, shared + n_overlap, notices)
+
+
+def _select(tidy: pd.DataFrame, study: Study) -> npt.NDArray[np.bool_]:
+    own = study.settings.test_where
+    try:
+        return select_rows(tidy, study.settings.where if own is None else own)
+    except DataError as error:
+        hint = " evaluation.test_where selects rows of the test table alone ({} for all)." if own is None else ""
+        raise DataError(f"test: {error}{hint}") from None
+
+
+def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[int, list[Notice]]:
+    """Refuse people whom the probe was fitted on, or count them where they are allowed."""
+    subjects = set(chosen["subject_id"])
+    both = sorted(set(study.subjects[study.fitted_rows]) & subjects)
+    if not both:
+        return 0, []
+    shown = ", ".join(map(str, both[:5])) + (" …" if len(both) > 5 else "")
+    text = f"test: {len(both)} of {len(subjects)} subjects are in the training table too ({shown})"
+    if not study.settings.allow_overlap:
+        raise LeakageError(
+            f"{text}: the probe would be tested on people it was fitted on. Leave them out with evaluation.test_where "
+            "or where; to test on them all the same, and have the report say so, set allow_overlap=true "
+            "(--allow-overlap)."
+        )
+    text = f"{text} (allowed on request): the figures flatter."
+    return len(both), [Notice("external_shared_subjects", text, _SHARED)]
+
+
+def _join(study: Study, chosen: pd.DataFrame, features: npt.NDArray[np.floating], target: Target) -> Study:
+    n, n_test = len(study.table), len(chosen)
+    both = pd.concat([study.table, chosen], ignore_index=True)
+    joined = replace(study.target, values=np.concatenate([study.target.values, target.values]))
+    split = Split(0, 0, study.fitted_rows, np.arange(n, n + n_test), validation=study.splits[0].validation)
+    units = choose_units("subject", list(both["site"]), both["subject_id"].to_numpy(dtype=object), target=target.name)
+    together = np.concatenate([study.features, features])
+    return replace(study, table=both, features=together, target=joined, splits=[split], units=units)
+
+
+def _check_leaks(
+    study: Study, joined: Study, chosen: pd.DataFrame, info: Mapping[str, Any]
+) -> tuple[int, list[Notice]]:
+    """Refuse people of pretraining and images under two names, or count and say them where they are allowed."""
+    allowed = study.settings.allow_overlap
+    try:
+        n_overlap, seen = check_overlap(chosen, info, allow_overlap=allowed)
+        if study.fixed:
+            twins = look_at_twins(joined.features, joined.splits[0])[1]
+        else:
+            twins = check_duplicates(joined.table, joined.features, allow_overlap=allowed)
+    except LeakageError as error:
+        raise LeakageError(f"test: {error}") from None
+    known = set() if study.fixed else {notice.message for notice in study.notices}
+    found = [Notice(f"external_{each.code}", f"test: {each.message}", each.explanation) for each in seen]
+    twins = [each for each in twins if each.message not in known]
+    return n_overlap, found + [Notice("external_duplicates", f"test: {each.message}", _TWINS) for each in twins]
+
+
+def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], list[str]]:
+    """Return the covariates of the baseline that external scans have too, and why the others are left out."""
+    used, dropped = [], []
+    new = sorted(set(chosen["site"].dropna()) - set(study.table["site"].dropna()))
+    for name in study.covariates:
+        if name not in chosen or chosen[name].isna().all():
+            dropped.append(f"{name}, which the test table lacks")
+        elif name == "site" and new:
+            dropped.append(f"site, since {one_of(new[:5])} was never seen")
+        elif is_number(study.table[name]) != is_number(chosen[name]):
+            raise DataError(
+                f"test: column '{name}' holds numbers in one table and text in the other ({row_names(chosen, [0])[0]} "
+                f"has '{chosen[name].iloc[0]}'). Write it alike in both, or leave it out of covariates."
+            )
+        else:
+            used.append(name)
+    return tuple(used), dropped
+
+
+def measure_external_test(inputs: PanelInputs) -> Findings:
+    """Apply the probe of all scans to the external test set, and say how far its scans lie from those."""
+    if inputs.external is None:
+        return Findings({"external": None})
+    external, study, split = inputs.external, inputs.external.study, inputs.external.split
+    models = _predict(study, split, inputs.progress)
+    outlying = measure_external(study, split, inputs.distribution)
+    tables = {
+        "external_predictions": prediction_table(study.table, study.target, models),
+        "external_sites": site_table(study, models),
+    }
+    summary = _summary(external, models) | outlying.summary
+    return Findings({"external": summary}, tables | outlying.tables, outlying.notices)
+
+
+def _predict(study: Study, split: Split, progress: Progress) -> Models:
+    models, designs = {}, study_designs(study)
+    with progress.task("Testing on the external scans", len(designs), "model") as task:
+        for name, design in designs.items():
+            decided = fit_and_decide(
+                design, study.target, split.train, split.test, subjects=study.subjects, settings=study.settings,
+                seed=final_seed(study), sites=study.sites, validation=split.validation,
+                estimator=study.estimator_of(name),
+            )  # fmt: skip
+            models[name] = _as_predictions(decided, split.test, study.target)
+            task.advance()
+    return models
+
+
+def _as_predictions(decided: Decided, test: npt.NDArray[np.intp], target: Target) -> OutOfFold:
+    n = len(target.values)
+    scores, decisions = np.full((1, n, *decided.fit.scores.shape[1:]), np.nan), np.zeros((1, n), dtype=np.int64)
+    folds = np.full((1, n), -1, dtype=np.intp)
+    scores[0, test], decisions[0, test], folds[0, test] = decided.fit.scores, decided.decisions, 0
+    fit = decided.fit
+    return OutOfFold(scores, decisions, folds, [fit.strength], fit.n_not_converged, [decided.threshold])
+
+
+def _summary(external: External, models: Models) -> dict[str, Any]:
+    study, rows, settings = external.study, external.split.test, external.study.settings
+    names = [name for name in study.target.metric_names if name not in POOLED_ONLY]
+    seed, n = derive_seed("external-intervals", settings.seed), settings.n_bootstraps
+    drawn = bootstrap_metrics(study.target, models, study.subjects, n_bootstraps=n, seed=seed, rows=rows, names=names)
+    increment = {name: drawn["embedding"][name] - drawn["baseline"][name] for name in names}
+    tested = study.table.iloc[rows]
+    return {
+        "n": {
+            "scans": len(rows),
+            "subjects": int(tested["subject_id"].nunique()),
+            "sites": int(tested["site"].nunique()),
+            "excluded": external.excluded,
+        },
+        "sites": sorted(tested["site"].dropna().unique()),
+        "n_train": len(external.split.train),
+        "strength": finite_or_none(models["embedding"].strengths[0]),
+        "threshold": models["embedding"].thresholds[0],
+        "metrics": _metrics(external, models["embedding"], drawn["embedding"]),
+        "baseline": _metrics(external, models["baseline"], drawn["baseline"]),
+        "baseline_covariates": list(study.covariates),
+        "increment": _increment(external, models, increment),
+        "n_overlap": external.n_overlap,
+    }
+
+
+def _figure(drawn: Resamples, level: float, key: str) -> dict[str, Any]:
+    figure = drawn.figure(level=level)
+    interval = None if figure["low"] is None else [figure["low"], figure["high"]]
+    return {key: figure["value"], "interval": interval, "interval_method": None if interval is None else "bootstrap"}
+
+
+def _metrics(external: External, model: OutOfFold, drawn: Mapping[str, Resamples]) -> dict[str, dict[str, Any]]:
+    study, rows, level = external.study, external.split.test, external.study.settings.confidence_level
+    found = {name: _figure(each, level, "value") for name, each in drawn.items()}
+    if "auc" in found and _delong_applies(external):
+        low, high = delong_interval(study.target.values[rows], model.scores[0, rows], level=level)[1]
+        # Classes told apart perfectly have no spread to estimate from; that does not make the AUC certain.
+        interval, method = ([low, high], "delong") if low < high else (None, None)
+        found["auc"] |= {"interval": interval, "interval_method": method}
+    reason = explain_undefined(study.target.kind, study.target.values[rows], study.target.classes)
+    for name in (name for name, figure in found.items() if figure["value"] is None):
+        found[name]["reason"] = explain_value(name, reason)
+    return found
+
+
+def _increment(external: External, models: Models, drawn: Mapping[str, Resamples]) -> dict[str, dict[str, Any]]:
+    study, rows, level = external.study, external.split.test, external.study.settings.confidence_level
+    found = {name: _figure(each, level, "difference") for name, each in drawn.items()}
+    if "auc" in found and _delong_applies(external):
+        scores = [models[name].scores[0, rows] for name in ("embedding", "baseline")]
+        test = delong_test(study.target.values[rows], *scores)
+        reach = float(stats.norm.ppf((1 + level) / 2)) * test.standard_error
+        interval, spread = [test.difference - reach, test.difference + reach], test.standard_error > 0
+        found["auc"] |= {"interval": interval if spread else None, "interval_method": "delong" if spread else None}
+        found["auc"]["p_value"] = finite_or_none(test.p_value)
+    return found
+
+
+def _delong_applies(external: External) -> bool:
+    """One scan a subject, two classes, two scans of each."""
+    study, rows = external.study, external.split.test
+    if study.target.kind != "binary" or len(set(study.subjects[rows])) < len(rows):
+        return False
+    return bool(np.bincount(study.target.values[rows], minlength=2).min() >= 2)
+
+
+PANEL = Panel(order=70, run=measure_external_test)

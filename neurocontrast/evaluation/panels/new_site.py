@@ -1,0 +1,345 @@
+"""What a probe does at a site it has never seen, beside what it does for the same people when the site is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.evaluation.crossval import OutOfFold, constant_predictions, cross_validate
+from neurocontrast.evaluation.designs import CovariateDesign, choose_covariates
+from neurocontrast.evaluation.fitting import features_design
+from neurocontrast.evaluation.intervals import Resamples
+from neurocontrast.evaluation.metrics import (
+    DESCRIPTIVE,
+    LOWER_IS_BETTER,
+    ON_REQUEST,
+    POOLED_ONLY,
+    explain_undefined,
+    finite_or_none,
+)
+from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
+from neurocontrast.evaluation.panels.confounds import site_reading
+from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.probes import Design
+from neurocontrast.evaluation.schema import Notice
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics
+from neurocontrast.exceptions import one_of
+from neurocontrast.progress import Progress
+from neurocontrast.seeds import derive_seed
+
+__all__ = ["MAX_GROUPS", "PANEL", "SitesLeftOut", "plan_sites_left_out"]
+
+Models = dict[str, OutOfFold]
+Drawn = dict[str, dict[str, Resamples]]
+Rows = npt.NDArray[np.intp]
+
+NOTABLE_RATIO = 1.3
+"""An error that grows more than this at unseen sites, its interval above 1, is warned about."""
+MIN_SITE_SUBJECTS = 5
+"""A site with fewer subjects is not left out: its error would say nothing."""
+MAX_GROUPS = 20
+"""More sites than this are left out in this many groups of about equal size."""
+_EXPLANATIONS = {
+    "new_site_worse": (
+        "The result below is of sites that were trained on. At another scanner expect the error of unseen sites, or a "
+        "larger one. See “At a site it has not seen”."
+    ),
+    "new_site_no_better_than_constant": (
+        "At a scanner that was not trained on, do not trust the number: as far as these data tell, a guess without the "
+        "scan serves as well. See “At a site it has not seen”."
+    ),
+    "new_site_skipped": "What the model does there, were the site new to it, is not known.",
+}
+
+
+@dataclass(frozen=True)
+class SitesLeftOut:
+    """Folds that each leave out a site or a group of sites; the sites tested so, the others, or why there are none."""
+
+    splits: list[Split] = field(default_factory=list)
+    sites: tuple[str, ...] = ()
+    skipped: list[dict[str, str]] = field(default_factory=list)
+    why_not: str | None = None
+
+    @property
+    def rows(self) -> Rows:
+        """Scans that are tested while their site is unseen."""
+        return np.sort(np.concatenate([split.test for split in self.splits]))
+
+    @property
+    def design(self) -> str:
+        """What was done, in a few words."""
+        grouped = len(self.splits) < len(self.sites)
+        return f"leave-sites-out in {len(self.splits)} groups" if grouped else "leave-one-site-out"
+
+
+def plan_sites_left_out(study: Study) -> SitesLeftOut:
+    """Return folds that leave out each site whose people the main folds test while their site is known."""
+    why_not = _why_not(study)
+    if why_not is not None:
+        return SitesLeftOut(why_not=why_not)
+    sites, home = study.sites, _tested_at_home(study)
+    if not home.any():
+        return SitesLeftOut(why_not="the main folds hold sites out already: their figures are those of unseen sites")
+    names = sorted({site for site in sites if site is not None})
+    why = {site: _why_skipped(study, np.flatnonzero(home & (sites == site))) for site in names}
+    splits: list[Split] = []
+    for group in _groups([site for site in names if why[site] is None], sites):
+        split = _split(study, home, group, fold=len(splits))
+        reason = _why_untrainable(study, split)
+        why |= dict.fromkeys(group, reason)
+        splits += [] if reason else [split]
+    skipped = [{"site": site, "why": reason} for site, reason in why.items() if reason is not None]
+    chosen = tuple(site for site in names if why[site] is None)
+    why_not = None if splits else f"no site can be left out: {_listed(skipped)}"
+    return SitesLeftOut(splits, chosen, skipped, why_not)
+
+
+def _why_not(study: Study) -> str | None:
+    known = {site for site in study.sites if site is not None}
+    if not study.settings.new_site:
+        return "not asked for (new_site=false)"
+    if study.fixed:
+        return "a column says what is tested (split_column), and no site is left out"
+    if study.target.name == "site":
+        return "the site is the target, and a site that is left out cannot be predicted"
+    if len(known) < 2:
+        return "no scan has a site" if not known else f"one site only ('{next(iter(known))}')"
+    if study.settings.harmonise == "combat" or "site" in study.settings.residualise:
+        return "harmonise=combat and residualise=[site] learn a site from its training scans; an unseen one has none"
+    return None
+
+
+def _tested_at_home(study: Study) -> npt.NDArray[np.bool_]:
+    """Return which scans have a site and are tested by the main folds, always with their site in training."""
+    sites = study.sites
+    tested, unknown = np.zeros((2, len(sites)), dtype=bool)
+    for split in study.splits:
+        seen = {site for site in sites[split.train] if site is not None}
+        tested[split.test] = True
+        unknown[split.test] |= np.array([site not in seen for site in sites[split.test]], dtype=bool)
+    return tested & ~unknown
+
+
+def _why_skipped(study: Study, rows: Rows) -> str | None:
+    n = len(set(study.subjects[rows]))
+    if n < MIN_SITE_SUBJECTS:
+        return f"fewer than {MIN_SITE_SUBJECTS} subjects ({n}) tested while the site is known"
+    if study.target.kind == "continuous":
+        return None
+    present = np.unique(study.target.values[rows])
+    return f"single class ({study.target.classes[int(present[0])]})" if len(present) < 2 else None
+
+
+def _groups(chosen: Sequence[str], sites: npt.NDArray[np.object_]) -> list[list[str]]:
+    """Return one group a site, or of many sites `MAX_GROUPS` groups, filled from the largest site down."""
+    if len(chosen) <= MAX_GROUPS:
+        return [[site] for site in chosen]
+    groups: list[list[str]] = [[] for _ in range(MAX_GROUPS)]
+    filled = np.zeros(MAX_GROUPS)
+    sizes = {site: int((sites == site).sum()) for site in chosen}
+    for site in sorted(chosen, key=lambda name: (-sizes[name], name)):
+        least = int(filled.argmin())
+        groups[least].append(site)
+        filled[least] += sizes[site]
+    return groups
+
+
+def _split(study: Study, home: npt.NDArray[np.bool_], group: Sequence[str], *, fold: int) -> Split:
+    """Train on scans of other, known sites; a subject that was at a site of the group too is not trained on."""
+    known = np.array([site is not None for site in study.sites])
+    members = known & np.isin(study.sites.astype(str), list(group))
+    owners = study.subjects.astype(str)
+    train = known & ~members & ~np.isin(owners, owners[members])
+    return Split(0, fold, np.flatnonzero(train), np.flatnonzero(members & home), ", ".join(group))
+
+
+def _why_untrainable(study: Study, split: Split) -> str | None:
+    target, n = study.target, len(split.train)
+    if target.kind == "continuous":
+        varies = n >= 2 and np.ptp(target.values[split.train].astype(float)) > 0
+        return None if varies else f"'{target.name}' does not vary in the {n} scans of the other sites"
+    owners, values = study.subjects[split.train].astype(str), target.values[split.train]
+    needed = range(2) if target.kind == "binary" else np.unique(target.values[split.test]).astype(int)
+    lacking = [target.classes[code] for code in needed if len(set(owners[values == code])) < 2]
+    return f"fewer than two subjects of {one_of(lacking)} at the other sites" if lacking else None
+
+
+def _listed(skipped: Sequence[Mapping[str, str]]) -> str:
+    listed = "; ".join(f"{each['site']}: {each['why']}" for each in skipped[:8])
+    return listed + (f"; and {len(skipped) - 8} more" if len(skipped) > 8 else "")
+
+
+def measure_new_sites(inputs: PanelInputs) -> Findings:
+    """Leave every site out once, with the probe of the study, and compare each scan with its main prediction."""
+    study = inputs.study
+    plan = plan_sites_left_out(study)
+    if plan.why_not is not None:
+        return Findings({"new_site": None, "new_site_note": plan.why_not})
+    home, unseen = _predict(study, plan, inputs.models, inputs.progress)
+    figures = _Figures(study, plan, home, unseen)
+    summary = {
+        "design": plan.design,
+        "metric": study.target.metric_names[0],
+        "models": [name for name in unseen if name != "constant"],
+        **figures.pooled(),
+        "n": {"scans": len(plan.rows), "subjects": len(set(study.subjects[plan.rows]))},
+        "bootstrap_unit": study.units.name,
+        "n_sites": len(plan.sites),
+        "left_out": list(plan.sites),
+        "skipped": plan.skipped,
+        "site_predictability": _predictability(site_reading(inputs.found.tables.get("confounds"))),
+        "recentred": "recentred" in unseen,
+    }
+    notices = [Notice(code, text, _EXPLANATIONS[code]) for code, text in _warnings(summary).items()]
+    return Findings({"new_site": summary, "new_site_note": None}, {"new_sites": figures.table()}, notices)
+
+
+def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> tuple[Models, Models]:
+    """Return predictions of every model at home and unseen: ``embedding`` as it is, ``recentred`` where asked for."""
+    names = choose_covariates(study.table, study.settings.covariates, target=study.target.name, sites_held_out=True)[0]
+    designs: dict[str, Design] = {"embedding": features_design(study, recentre=False)}
+    home = {"embedding": models["embedding"]}
+    recentred = study.settings.recentre != "none"
+    if recentred:
+        designs["recentred"], home["recentred"] = features_design(study), models["embedding"]
+    designs["baseline"], home["baseline"] = CovariateDesign(study.table, names), models["baseline"]
+    n_folds = len(designs) * len(plan.splits) + recentred * len(study.splits)
+    with progress.task("Leaving sites out", n_folds, "fold") as task:
+        given: dict[str, Any] = {"subjects": study.subjects, "settings": study.settings, "sites": study.sites}
+        given |= {"target": study.target, "advance": task.advance}
+        if recentred:
+            home["embedding"] = cross_validate(
+                designs["embedding"], splits=study.splits, estimator=study.estimator, **given
+            )
+        unseen = {
+            name: cross_validate(design, splits=plan.splits, estimator=study.estimator_of(name), **given)
+            for name, design in designs.items()
+        }
+    home["constant"] = constant_predictions(study.target, study.splits)
+    unseen["constant"] = constant_predictions(study.target, plan.splits)
+    return home, unseen
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """Metrics of the same people, at home and unseen, from the same resamples of them."""
+
+    study: Study
+    plan: SitesLeftOut
+    home: Models
+    unseen: Models
+
+    def pooled(self) -> dict[str, Any]:
+        """Return ``home``, ``unseen``, and how these compare with one another and with the constant."""
+        rows, kind = self.plan.rows, self.study.target.kind
+        names = [*self.study.target.metric_names, *ON_REQUEST[kind]]
+        level, n = self.study.settings.confidence_level, self.study.settings.n_bootstraps
+        drawn = self._draw(rows, names, self.study.units.labels, n)
+        parts: dict[str, Any] = {
+            where: {
+                model: {name: {**drawn[f"{where} {model}"][name].figure(level=level), "n": len(rows)} for name in names}
+                for model in self.unseen
+            }
+            for where in ("home", "unseen")
+        }
+        errors = [name for name in names if name in LOWER_IS_BETTER]
+        parts |= {"ratio": {}, "difference": {}, "unseen_minus_constant": {}}
+        for model in (model for model in self.unseen if model != "constant"):
+            unseen, home, constant = (drawn[key] for key in (f"unseen {model}", f"home {model}", "unseen constant"))
+            parts["ratio"][model] = {name: self._combined(unseen[name], home[name], np.divide) for name in errors}
+            for part, other in (("difference", home), ("unseen_minus_constant", constant)):
+                found = {name: self._combined(unseen[name], other[name], np.subtract) for name in names}
+                parts[part][model] = found
+        return parts
+
+    def table(self) -> pd.DataFrame:
+        """Return one row a site that was left out and model: figures when it is unseen, and when it is known."""
+        target = self.study.target
+        names = [name for name in target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE]
+        names += ON_REQUEST[target.kind]
+        found = []
+        for split in self.plan.splits:
+            for site in self.plan.sites:
+                rows = split.test[self.study.sites[split.test] == site]
+                if len(rows):
+                    found += self._rows(site, rows, len(split.train), names)
+        return pd.DataFrame(found)
+
+    def _rows(self, site: str, rows: Rows, n_train: int, names: list[str]) -> list[dict[str, Any]]:
+        study = self.study
+        n, least = len(set(study.subjects[rows])), study.settings.min_site_n
+        few = f"fewer than {least} subjects ({n}): no interval" if n < least else None
+        reason = explain_undefined(study.target.kind, study.target.values[rows], study.target.classes)
+        drawn = self._draw(rows, names, study.subjects, 0 if few else study.settings.n_bootstraps, site)
+        found = []
+        for model in self.unseen:
+            row: dict[str, Any] = {"site": site, "model": model, "n": len(rows), "n_train": n_train}
+            for prefix, where in (("", "unseen"), ("home_", "home")):
+                for name in names:
+                    figure = drawn[f"{where} {model}"][name].figure(level=study.settings.confidence_level)
+                    row |= {f"{prefix}{name}{end}": figure[key] for end, key in _ENDS.items()}
+            row["note"] = "; ".join(text for text in (reason, few) if text) or None
+            found.append(row)
+        return found
+
+    def _draw(self, rows: Rows, names: list[str], units: npt.NDArray[np.object_], n: int, *key: str) -> Drawn:
+        """Return every metric of every model with `n` resamples that all share."""
+        models = {f"home {name}": model for name, model in self.home.items()}
+        models |= {f"unseen {name}": model for name, model in self.unseen.items()}
+        seed = derive_seed("new-site-intervals", self.study.settings.seed, *key)
+        return bootstrap_metrics(self.study.target, models, units, n_bootstraps=n, seed=seed, rows=rows, names=names)
+
+    def _combined(self, one: Resamples, other: Resamples, function: np.ufunc) -> dict[str, float | None]:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return one.combine(other, function).figure(level=self.study.settings.confidence_level)
+
+
+_ENDS = {"": "value", "_low": "low", "_high": "high"}
+
+
+def _predictability(reading: pd.Series | None) -> dict[str, Any] | None:
+    if reading is None:
+        return None
+    return {
+        "balanced_accuracy": float(reading["value"]),
+        "low": finite_or_none(reading["low"]),
+        "high": finite_or_none(reading["high"]),
+        "chance": float(reading["chance"]),
+        "n_sites": int(reading["n_levels"]),
+    }
+
+
+def _warnings(summary: Mapping[str, Any]) -> dict[str, str]:
+    """Warn where the probe is clearly worse at sites it has not seen, or no better than saying what is usual."""
+    found = {}
+    best = "recentred" if summary["recentred"] else "embedding"
+    name = "mae" if "mae" in summary["ratio"][best] else "log_loss"
+    if name in summary["ratio"][best]:  # decision values have no loss to compare
+        shown, usual = {"mae": ("mean absolute error", "median"), "log_loss": ("log-loss", "prevalence")}[name]
+        ratio, gain = summary["ratio"][best][name], summary["unseen_minus_constant"][best][name]
+        home, unseen = (summary[where][best][name]["value"] for where in ("home", "unseen"))
+        if ratio["low"] is not None and ratio["value"] >= NOTABLE_RATIO and ratio["low"] > 1:
+            found["new_site_worse"] = (
+                f"At sites that the probe has not seen its {shown} is {unseen:.3g}, where it is {home:.3g} for the "
+                f"same people when their site is known: {ratio['value']:.2f} times as much ({ratio['low']:.2f} to "
+                f"{ratio['high']:.2f}). The other figures are of known sites: do not expect them at another hospital."
+            )
+        if gain["value"] is not None and (gain["value"] if gain["high"] is None else gain["high"]) >= 0:
+            found["new_site_no_better_than_constant"] = (
+                f"At sites that the probe has not seen its {shown} ({unseen:.3g}) is not shown to be below that of "
+                f"the other sites' {usual} ({summary['unseen']['constant'][name]['value']:.3g}), which needs no scan."
+            )
+    if summary["skipped"]:
+        n, listed = len(summary["skipped"]), _listed(summary["skipped"])
+        found["new_site_skipped"] = f"{n} sites were not left out ({listed})."
+    return found
+
+
+PANEL = Panel(order=30, run=measure_new_sites)

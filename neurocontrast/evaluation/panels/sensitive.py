@@ -1,0 +1,159 @@
+"""How much of sensitive variables an embedding tells: the error of numbers predicted from it, larger is fairer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.evaluation.estimators import built_in_features
+from neurocontrast.evaluation.fitting import features_design
+from neurocontrast.evaluation.intervals import Resamples
+from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
+from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.probe_kinds import fit_model
+from neurocontrast.evaluation.probes import penalty_folds
+from neurocontrast.evaluation.table import IDENTIFIERS, cell_texts, is_number, row_names
+from neurocontrast.evaluation.target import Target
+from neurocontrast.evaluation.uncertainty import leave_out, resample_counts
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.progress import Progress
+from neurocontrast.seeds import derive_seed
+
+__all__ = ["PANEL", "choose_sensitive", "error_resamples"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def choose_sensitive(table: pd.DataFrame, names: Sequence[str], *, target: str) -> tuple[str, ...]:
+    """Return the columns of numbers that names and patterns (``background_*``) mean; refuse what cannot be told."""
+    chosen: dict[str, None] = {}
+    columns = [
+        str(name)
+        for name in table.columns
+        if name not in IDENTIFIERS and is_number(table[name]) and not table[name].isna().all()
+    ]
+    for name in names:
+        found = [column for column in columns if fnmatchcase(column, name) and column != target]
+        if not found:
+            raise ConfigError(f"sensitive: '{name}' {_why_none(table, name, target)}{suggestion(name, columns)} "
+                              f"Columns of numbers: {one_of(columns[:30]) or 'none'}.")  # fmt: skip
+        chosen |= dict.fromkeys(found)
+    for name in chosen:
+        values = table[name].to_numpy(dtype=float)
+        wrong = np.flatnonzero(~np.isfinite(values))
+        if len(wrong):
+            raise DataError(
+                f"sensitive: column '{name}' has no number in {len(wrong)} of {len(table)} rows "
+                f"({', '.join(row_names(table, wrong[:5]))}). Leave these out with where, or fill them in."
+            )
+        if np.ptp(values) == 0:
+            raise DataError(f"sensitive: column '{name}' is {values[0]:g} in every row: there is nothing to tell.")
+    return tuple(chosen)
+
+
+def _why_none(table: pd.DataFrame, name: str, target: str) -> str:
+    if name == target:
+        return "is the target: what it is told by is the accuracy."
+    if name in IDENTIFIERS:
+        return "identifies rows and is no variable."
+    if name not in table:
+        return "is no column of the table, nor a pattern that fits one."
+    texts = [text for text in cell_texts(table[name]) if text is not None]
+    return f"holds text ('{texts[0]}'), and a squared error is of numbers." if texts else "has no value."
+
+
+def _columns(study: Study) -> tuple[str, ...]:
+    return choose_sensitive(study.table, study.settings.sensitive, target=study.target.name)
+
+
+def measure_sensitive(inputs: PanelInputs) -> Findings:
+    """Predict the sensitive columns of a study from its features by ridge regression, on the rows its probe gets.
+
+    The penalty of each column is chosen like that of the probe: on validation rows, or on inner folds. Of repeated
+    folds the first repeat is used.
+    """
+    study, names = inputs.study, _columns(inputs.study)
+    if not names:
+        return Findings({"sensitive": None})
+    values = study.table[list(names)].to_numpy(dtype=float)
+    predicted, constant, folds, alphas = _predict(study, values, inputs.progress)
+    rows = np.flatnonzero(folds >= 0)
+    truth, predicted = values[rows], predicted[rows]
+    summary = _summary(study, names, (truth - predicted) ** 2, (truth - constant[rows]) ** 2, study.units.labels[rows])
+    summary["alpha"] = dict(zip(names, alphas, strict=True))
+    table = study.table.loc[rows, ["participant_id", "session"]].reset_index(drop=True).assign(fold=folds[rows])
+    for place, name in enumerate(names):
+        table[f"true_{name}"], table[f"predicted_{name}"] = truth[:, place], predicted[:, place]
+    return Findings({"sensitive": summary}, {"sensitive_predictions": table})
+
+
+def _predict(
+    study: Study, values: Floats, progress: Progress
+) -> tuple[Floats, Floats, npt.NDArray[np.intp], list[float]]:
+    """Return predictions, means of the training rows, the fold of each row (-1 where not tested), and penalties."""
+    predicted, constant = np.full((2, *values.shape), np.nan)
+    folds = np.full(len(values), -1, dtype=np.intp)
+    splits = [split for split in study.splits if split.repeat == 0]
+    strengths, ridge = [], study.settings.model_copy(update={"probe": "ridge", "clip": False})
+    design = features_design(study)
+    with progress.task("Reading sensitive variables", len(splits), "fold") as task:
+        for split in splits:
+            seed = derive_seed("sensitive", study.settings.seed, split.fold)
+            pairs = penalty_folds(
+                study.target, split.train, study.subjects, settings=study.settings, seed=seed, sites=study.sites,
+                validation=split.validation,
+            )  # fmt: skip
+            chosen, features = [], built_in_features("ridge", design)
+            for place, column in enumerate(values.T):
+                fitted = fit_model(
+                    design, Target("sensitive", "continuous", column), split.train, split.test, pairs=pairs, seed=seed,
+                    subjects=study.subjects, settings=ridge, features=features,
+                )[0].fit  # fmt: skip
+                predicted[split.test, place] = fitted.scores
+                chosen.append(fitted.strength)
+            folds[split.test] = split.fold
+            constant[split.test] = values[split.train].mean(axis=0)
+            strengths.append(chosen)
+            task.advance()
+    return predicted, constant, folds, np.median(strengths, axis=0).tolist()
+
+
+def error_resamples(
+    squares: Floats, units: npt.NDArray[np.generic], *, n_bootstraps: int, seed: int
+) -> list[Resamples]:
+    """Return the mean of each column of squared errors (n, b) on all rows, without some, and on resamples of units."""
+    blocks = chain(leave_out(units), resample_counts(units, n_bootstraps=n_bootstraps, seed=seed))
+    means = np.concatenate([(weights @ squares) / weights.sum(axis=1, keepdims=True) for weights in blocks])
+    n_left_out = len(means) - n_bootstraps
+    whole = squares.mean(axis=0).tolist()
+    return [Resamples(each, *np.split(means[:, place], [n_left_out])) for place, each in enumerate(whole)]
+
+
+def _summary(
+    study: Study, names: Sequence[str], errors: Floats, usual: Floats, units: npt.NDArray[np.object_]
+) -> dict[str, Any]:
+    """Return errors of the columns and of their mean, and their shares of the constant's, from the same resamples."""
+    both = np.column_stack([errors, errors.mean(axis=1), usual, usual.mean(axis=1)])
+    seed, level = derive_seed("sensitive-intervals", study.settings.seed), study.settings.confidence_level
+    drawn = error_resamples(both, units, n_bootstraps=study.settings.n_bootstraps, seed=seed)
+    n, columns, whole = len(names) + 1, {}, dict[str, Any]()
+    for name, error, constant in zip([*names, None], drawn[:n], drawn[n:], strict=True):
+        mse, r2 = (each.figure(level=level) for each in (error, error.combine(constant, lambda a, b: 1 - a / b)))
+        if name is None:
+            whole = {"mse": mse, "constant_mse": constant.value, "r2": r2}
+        else:
+            columns[name] = {"mse": mse["value"], "low": mse["low"], "high": mse["high"]}
+            columns[name] |= {"constant_mse": constant.value, "r2": r2["value"]}
+            columns[name] |= {"r2_low": r2["low"], "r2_high": r2["high"]}
+    design = "fixed" if study.fixed else "folds"
+    about = {"n": len(errors), "probe": "ridge", "unit": "squared units of the columns", "design": design}
+    return {"columns": columns, **whole, **about}
+
+
+PANEL = Panel(order=10, run=measure_sensitive, check=_columns)

@@ -1,0 +1,136 @@
+"""How alike the classes are in the embedding: mean cosines of pairs of classes, and of nearest neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
+from neurocontrast.evaluation.planning import Study
+from neurocontrast.exceptions import ConfigError
+
+__all__ = ["PANEL", "class_cosines", "nearest_cosines", "unit_rows"]
+
+Floats = npt.NDArray[np.floating]
+Codes = npt.NDArray[np.integer]
+
+N_BINS = 400
+"""Bins of the histograms, between cosines of -1 and 1: the same for every embedding, so that they can be compared."""
+BLOCK = 512
+"""Tested rows whose cosines with all training rows are in memory at once: 100 MiB with 50,000 of these."""
+
+
+def _check(study: Study) -> None:
+    if study.settings.similarity and study.target.kind == "continuous":
+        raise ConfigError(
+            f"similarity: compares classes, and {study.target.name} is continuous. Leave it out, or give "
+            "kind=categorical."
+        )
+
+
+def measure_similarity(inputs: PanelInputs) -> Findings:
+    """Compare every tested row with the training rows of its fold, by the cosine of their features.
+
+    For each tested row the largest cosine with a training row of its own class (target) and with one of another
+    class (noise) is taken: where both meet, nearest neighbours cannot tell the classes (Feeney & Hughes 2023, fig. 3).
+    Beside, the mean cosine of each class with each (fig. 2). Of repeated folds the first repeat is used.
+    """
+    study = inputs.study
+    if not study.settings.similarity:
+        return Findings()
+    splits = [split for split in study.splits if split.repeat == 0]
+    codes, classes = study.target.values.astype(np.intp), study.target.classes
+    n, units, nearest = len(classes), unit_rows(study.features), []
+    sums, pairs = np.zeros((2, n, n))
+    with inputs.progress.task("Comparing classes", len(splits), "fold") as task:
+        for split in splits:
+            part = units[split.test], codes[split.test], units[split.train], codes[split.train]
+            mean, counts = class_cosines(*part, n_classes=n)
+            sums += np.nan_to_num(mean) * counts
+            pairs += counts
+            nearest.append(nearest_cosines(*part, n_classes=n))
+            task.advance()
+    means = np.where(pairs > 0, sums / np.where(pairs > 0, pairs, 1.0), np.nan)
+    target, noise = (np.concatenate(each) for each in zip(*nearest, strict=True))
+    names = np.array(classes, dtype=object)
+    columns = {"class": names.repeat(n), "reference": np.tile(names, n), "cosine": means.ravel()}
+    tables = {
+        "similarity": pd.DataFrame(columns).assign(n_pairs=pairs.ravel().astype(int)),
+        "cosines": pd.concat([_histogram("target", target), _histogram("noise", noise)], ignore_index=True),
+    }
+    n_reference = round(float(np.mean([len(split.train) for split in splits])))
+    about = {"n_reference": n_reference, "n_folds": len(splits)}
+    return Findings({"similarity": about | _summarise(means, target, noise)}, tables)
+
+
+def unit_rows(features: Floats) -> npt.NDArray[np.float32]:
+    """Return each row divided by its length, in float32; a row of zeros stays one, and has a cosine of 0 with all."""
+    rows = np.asarray(features, dtype=np.float32)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
+
+
+def class_cosines(
+    tested: Floats, tested_codes: Codes, trained: Floats, trained_codes: Codes, *, n_classes: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the mean cosine of each class's tested rows with each class's training rows, and the number of pairs.
+
+    Rows are of unit length. The mean over pairs is the product of the mean vectors; NaN where there is no pair.
+    """
+    sums, counts = [], []
+    for rows, codes in ((tested, tested_codes), (trained, trained_codes)):
+        sums.append(np.stack([rows[codes == code].sum(axis=0, dtype=np.float64) for code in range(n_classes)]))
+        counts.append(np.bincount(codes, minlength=n_classes).astype(np.float64))
+    pairs = np.outer(counts[0], counts[1])
+    return np.where(pairs > 0, sums[0] @ sums[1].T / np.where(pairs > 0, pairs, 1.0), np.nan), pairs
+
+
+def nearest_cosines(
+    tested: Floats, tested_codes: Codes, trained: Floats, trained_codes: Codes, *, n_classes: int
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return each tested row's largest cosine with a training row of its own class, and of any other class."""
+    order = np.argsort(trained_codes, kind="stable")
+    ordered, present = trained[order], np.unique(trained_codes)
+    starts = np.searchsorted(trained_codes[order], present)
+    best = np.full((len(tested), n_classes), np.nan, dtype=np.float32)
+    for start in range(0, len(tested), BLOCK):
+        cosines = tested[start : start + BLOCK] @ ordered.T
+        best[start : start + BLOCK, present] = np.maximum.reduceat(cosines, starts, axis=1)
+    rows = np.arange(len(tested))
+    target = best[rows, tested_codes]
+    best[rows, tested_codes] = np.nan
+    return target, np.fmax.reduce(best, axis=1)
+
+
+def _histogram(name: str, values: Floats) -> pd.DataFrame:
+    edges = np.linspace(-1.0, 1.0, N_BINS + 1)
+    # Rounding gives cosines of 1.0000001, which are in the last bin.
+    counts, _ = np.histogram(np.clip(values[np.isfinite(values)], -1.0, 1.0), edges)
+    return pd.DataFrame({"neighbour": name, "low": edges[:-1], "high": edges[1:], "n": counts})
+
+
+def _summarise(means: npt.NDArray[np.float64], target: Floats, noise: Floats) -> dict[str, Any]:
+    both = np.isfinite(target) & np.isfinite(noise)
+    target, noise, same = target[both], noise[both], np.eye(len(means), dtype=bool)
+    middles = {"target": target, "noise": noise, "difference": target - noise}
+    return {
+        "n": len(target),
+        **{
+            name: {"mean": _mean(values), "median": float(np.median(values)) if len(values) else None}
+            for name, values in middles.items()
+        },
+        "own_class_nearest": float((target > noise).mean()) if len(target) else None,
+        "within": _mean(means[same]),
+        "between": _mean(means[~same]),
+    }
+
+
+def _mean(values: Floats) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(known.mean(dtype=np.float64)) if len(known) else None
+
+
+PANEL = Panel(order=50, run=measure_similarity, check=_check)

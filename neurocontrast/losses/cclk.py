@@ -1,0 +1,253 @@
+"""Conditional contrastive learning with kernels (CCL-K): weakly supervised, fair, and with hard negatives."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, NamedTuple
+
+import torch
+from pydantic import AfterValidator
+from torch import Tensor
+
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.kernels import Kernel
+from neurocontrast.kernels.conditional import ConditionalOperator, check_condition, conditional_operator
+from neurocontrast.kernels.factors import KernelSettings
+from neurocontrast.losses.core import Pool, by_anchors
+from neurocontrast.losses.objective import LossSettings, Objective
+from neurocontrast.settings import Positive
+
+__all__ = ["FairCCLK", "HardNegativeCCLK", "WeaklySupervisedCCLK"]
+
+
+def _refuse_different(factors: Any) -> Any:
+    """Refuse factors of which the product need not be positive semi-definite; a `Kernel` is checked by the loss."""
+    for factor in () if isinstance(factors, Kernel) else factors:
+        if factor.type == "different" and factor.within < 1:
+            raise ValueError(
+                "CCL-K needs a positive semi-definite kernel, and type: different is none; to forget the site, give "
+                f"fair_cclk {{column: {factor.column}, type: categorical}}, and put type: different into the kernel of "
+                "yaware, conditional or conditional_alignment"
+            )
+    return factors
+
+
+class _Anchors(NamedTuple):
+    """Logarithms of similarities of each anchor, (1, n_rows)."""
+
+    own: Tensor
+    """s_ii."""
+    mean: Tensor
+    """log M_i, from below at the logarithm of the dtype's tiny."""
+    rest: Tensor
+    """log Σ_{j≠i} K_ij; the dtype's lowest number where there is no other sample."""
+    clamped: Tensor
+    """1 where M_i was below the dtype's tiny, else 0."""
+
+
+class _CCLK(Objective):
+    """What the three losses share: log M_i of each anchor, in blocks of anchors."""
+
+    citation = "Tsai Y-HH, Li T, Ma MQ, et al. Conditional contrastive learning with kernel. ICLR 2022."
+    needs_nonnegative = False
+
+    class Settings(LossSettings):
+        """The keys of a configuration."""
+
+        kernel: Annotated[KernelSettings, AfterValidator(_refuse_different)]
+        temperature: Positive = 0.1
+        ridge: Positive = 0.01
+        symmetric: bool = False
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        check_condition(self.kernel)
+
+    def diagnostics(self, z1: Tensor, z2: Tensor, metadata: Any = None) -> dict[str, Tensor]:
+        """Return ``clamped_fraction``: the share of anchors whose M_i was clamped, and so has no gradient.
+
+        Where the share is not near 0 the operator is too wild for the batch: give a larger ridge or bandwidth.
+        """
+        with torch.no_grad():
+            return self._with_pool(self._clamped_fraction, z1, z2, metadata)
+
+    def value(self, pool: Pool) -> Tensor:
+        """−log(a / (a + b)) in one piece, which keeps its digits where the loss is close to 0."""
+        both = [self._pull_and_push(anchors, pool.n_samples) for anchors in self._directions(pool)]
+        ratios = torch.stack([push - pull for pull, push in both])
+        return pool.mean(torch.logaddexp(torch.zeros_like(ratios), ratios))
+
+    def parts(self, pool: Pool) -> dict[str, Tensor]:
+        """Alignment, what is under the logarithm above the line; uniformity, what is below it."""
+        both = [self._pull_and_push(anchors, pool.n_samples) for anchors in self._directions(pool)]
+        pulls, pushes = (torch.stack(part) for part in zip(*both, strict=True))
+        return {"alignment": -pool.mean(pulls), "uniformity": pool.mean(torch.logaddexp(pulls, pushes))}
+
+    def _pull_and_push(self, anchors: _Anchors, n_samples: int) -> tuple[Tensor, Tensor]:
+        """Return log a and log b of −log(a / (a + b))."""
+        raise NotImplementedError
+
+    def _operator(self, pool: Pool, view: int) -> ConditionalOperator:  # noqa: ARG002
+        """Return W for the condition of the anchors of a view."""
+        return conditional_operator(self.kernel, pool.col_metadata, ridge=self.ridge, dtype=pool.cols.dtype)
+
+    def _clamped_fraction(self, pool: Pool) -> dict[str, Tensor]:
+        return {"clamped_fraction": pool.mean(torch.stack([each.clamped for each in self._directions(pool)]))}
+
+    def _directions(self, pool: Pool) -> list[_Anchors]:
+        """Return the anchors of view 1 against view 2, and if symmetric the other way as well."""
+        if len(pool.cols) != 2:
+            raise DataError(f"CCL-K takes two views, got {len(pool.cols)}. Leave out the others.")
+        operators = [self._operator(pool, view) for view in range(2 if self.symmetric else 1)]
+        scale = 1 / self.temperature
+        return [_read_anchors(pool.between(v, 1 - v), operator, scale) for v, operator in enumerate(operators)]
+
+
+def _read_anchors(pool: Pool, operator: ConditionalOperator, scale: float) -> _Anchors:
+    """Read the anchors of one view against the candidates of the other.
+
+    M_i has terms of both signs. They are scaled by the largest of |W_ji K_ij|, not of K_ij, so that a condition whose
+    samples are all far from the anchor does not vanish at a small temperature.
+    """
+    lowest, tiny = torch.finfo(pool.rows.dtype).min, torch.finfo(pool.rows.dtype).tiny
+
+    def of_block(rows: Tensor, cols: Tensor, i: slice) -> tuple[Tensor, ...]:
+        first, last = pool.offset + i.start, pool.offset + i.stop
+        scores = (rows[0] * scale) @ cols[0].T
+        weights = operator.rows(first, last)
+        weighed = scores + weights.abs().log().clamp_min(lowest)
+        largest = weighed.detach().amax(1)
+        summed = ((weighed - largest.unsqueeze(1)).exp() * weights.sign()).sum(1)
+        mean = torch.where(summed > tiny, largest + summed.clamp_min(tiny).log(), lowest)
+        floor = math.log(tiny)
+        own = scores.diagonal(first).clone()
+        scores.diagonal(first).fill_(lowest)
+        found = own, mean.clamp_min(floor), scores.logsumexp(1), (mean < floor).to(mean.dtype)
+        return tuple(each.unsqueeze(0) for each in found)
+
+    return _Anchors(*by_anchors(pool, of_block))
+
+
+class WeaklySupervisedCCLK(_CCLK):
+    """Weakly supervised CCL-K: attracts what a kernel on metadata says is alike (Tsai et al. 2022, eq. 7).
+
+    With K_ij = exp(<z1_i, z2_j>/τ), W = (K_Z + λI)⁻¹ K_Z and M_i = [K W]_ii,
+    L = −mean_i log( M_i / (M_i + Σ_{j≠i} K_ij) ).
+
+    M_i stands for the similarity to a sample drawn under the condition of i, so the loss works where no two
+    samples share a condition. Choose it over `YAwareInfoNCE` when the condition is noisy or of many
+    dimensions; y-Aware is cheaper and its weights are never negative. W can be negative, so M_i can fall to
+    0 or below: it is clamped at the dtype's tiny, and ``diagnostics`` reports the fraction clamped.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        On the metadata to learn. A narrow one makes every sample its own condition, which is InfoNCE.
+    temperature : float
+        τ > 0. Small values look at the nearest candidates only.
+    ridge : float
+        λ > 0. Small: sharp, few clamped anchors are the price. Large: M_i averages over many samples.
+    symmetric : bool
+        Average both directions (view 1 against view 2, and back).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.kernels import Gaussian
+    >>> loss = WeaklySupervisedCCLK(Gaussian("age", sigma=5.0), temperature=1.0)
+    >>> loss(torch.eye(2), torch.eye(2), {"age": torch.tensor([20.0, 60.0])})
+    tensor(0.)
+    """
+
+    title = "weakly supervised CCL-K"
+
+    @property
+    def positives(self) -> list[Kernel]:
+        """Its kernel."""
+        return [self.kernel]
+
+    def _pull_and_push(self, anchors: _Anchors, n_samples: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        return anchors.mean, anchors.rest
+
+
+class FairCCLK(_CCLK):
+    """Fair CCL-K: contrasts each sample with others of the same condition, which is so forgotten (eq. 8).
+
+    With K_ij, W and M_i as in `WeaklySupervisedCCLK`, L = −mean_i log( K_ii / (K_ii + (n−1) M_i) ).
+
+    Telling a sample from others of its own site cannot be done with what the site looks like, so nothing is
+    gained from encoding the site. Choose it (often in a sum of objectives) when a variable must not leak
+    into the embedding; for a categorical one with large classes in the batch `FairInfoNCE` is simpler.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        On the metadata to forget.
+    temperature : float
+        τ > 0. Small values look at the nearest candidates only.
+    ridge : float
+        λ > 0. Large values make M_i, and so the repulsion, smaller.
+    symmetric : bool
+        Average both directions (view 1 against view 2, and back).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.kernels import Categorical
+    >>> loss = FairCCLK(Categorical("site"), temperature=1.0)
+    >>> loss(torch.eye(2), torch.eye(2), {"site": torch.tensor([0, 0])})
+    tensor(0.)
+    """
+
+    title = "fair CCL-K"
+
+    def _pull_and_push(self, anchors: _Anchors, n_samples: int) -> tuple[Tensor, Tensor]:
+        n_others = math.log(n_samples - 1) if n_samples > 1 else torch.finfo(anchors.mean.dtype).min
+        return anchors.own, anchors.mean + n_others
+
+
+class HardNegativeCCLK(FairCCLK):
+    """CCL-K with hard negatives: the condition is the embedding of the anchor itself, detached (eq. 8).
+
+    The loss of `FairCCLK` with Z the unit embeddings of the anchors' view, so that each sample is
+    contrasted with those it now resembles most. It reads no metadata.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        On the column ``"embedding"``, which the loss fills: for instance ``Cosine("embedding")`` or
+        ``Gaussian("embedding", sigma=0.5)``. A narrow one keeps to the hardest negatives.
+    temperature : float
+        τ > 0. Small values look at the nearest candidates only.
+    ridge : float
+        λ > 0. Large values make the repulsion smaller.
+    symmetric : bool
+        Average both directions (view 1 against view 2, and back).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.kernels import Cosine
+    >>> HardNegativeCCLK(Cosine("embedding"), temperature=1.0)(torch.eye(2), torch.eye(2))
+    tensor(0.)
+    """
+
+    title = "CCL-K with hard negatives"
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        kernel = self.kernel
+        if kernel.columns != {"embedding": "continuous"}:
+            raise ConfigError(
+                "kernel must be a continuous one on the column 'embedding' alone, for instance Cosine('embedding'), "
+                f"got one on {sorted(kernel.columns)}."
+            )
+        if not all(getattr(part, "fitted", True) for part in kernel.modules()):
+            raise ConfigError(
+                "sigma must be a number for a kernel on 'embedding': there is no cohort to fit a rule on."
+            )
+        self.kernel, self.embedding_kernel = None, kernel
+
+    def _operator(self, pool: Pool, view: int) -> ConditionalOperator:
+        condition = {"embedding": pool.cols[view].detach()}
+        return conditional_operator(self.embedding_kernel, condition, ridge=self.ridge, dtype=pool.cols.dtype)

@@ -1,0 +1,79 @@
+"""Which loss a name in a configuration stands for; a loss's module is imported when the loss is asked for.
+
+The settings of a loss are part of its class, and a loss is a PyTorch module: to check the section ``objective`` is to
+import PyTorch. So nothing here is imported until a configuration is read for training (`neurocontrast.config`).
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+from neurocontrast.settings import Settings, choose
+
+__all__ = ["LOSSES", "build_objective", "describe_objective", "loss_class", "read_objective"]
+
+LOSSES = {
+    "infonce": "losses.infonce:InfoNCE",
+    "ntxent": "losses.infonce:NTXent",
+    "yaware": "losses.yaware:YAwareInfoNCE",
+    "conditional": "losses.conditional:ConditionalAlignmentUniformity",
+    "conditional_alignment": "losses.conditional:ConditionalAlignment",
+    "conditional_uniformity": "losses.conditional:ConditionalUniformity",
+    "global_uniformity": "losses.yaware:GlobalUniformity",
+    "alignment_uniformity": "losses.alignment_uniformity:AlignmentUniformity",
+    "supcon": "losses.supervised:SupCon",
+    "sincere": "losses.supervised:SINCERE",
+    "epsilon_supinfonce": "losses.supervised:EpsilonSupInfoNCE",
+    "debiased": "losses.negatives:DebiasedInfoNCE",
+    "hard_negative": "losses.negatives:HardNegativeInfoNCE",
+    "fair_infonce": "losses.negatives:FairInfoNCE",
+    "triplet": "losses.triplet:Triplet",
+    "weakly_supervised_cclk": "losses.cclk:WeaklySupervisedCCLK",
+    "fair_cclk": "losses.cclk:FairCCLK",
+    "hard_negative_cclk": "losses.cclk:HardNegativeCCLK",
+    "sum": "losses.sum:SumOfObjectives",
+}
+
+
+def loss_class(name: str) -> Any:
+    """Return the class of a loss: one of `LOSSES`, or of a module of the user's as ``module:Class``; None if unknown.
+
+    A module of the user's must have been imported by the program already. A configuration never makes one be imported.
+    """
+    if name in LOSSES:
+        module, _, attribute = LOSSES[name].partition(":")
+        return getattr(import_module(f"neurocontrast.{module}"), attribute)
+    module, _, attribute = name.partition(":")
+    found = getattr(sys.modules.get(module), attribute, None) if attribute else None
+    return found if hasattr(found, "Settings") and hasattr(found, "title") else None
+
+
+def read_objective(given: Any, *, from_json: bool = False, sums: bool = True) -> Any:
+    """Return the section ``objective`` as the settings of its loss; a loss within a sum is no sum itself."""
+    names = [name for name in LOSSES if sums or name != "sum"]
+
+    def settings_of(name: str) -> type[Settings] | None:
+        found = loss_class(name) if name in names or ":" in name else None
+        return None if found is None else found.Settings
+
+    return choose(given, "loss", names, settings_of, from_json=from_json)
+
+
+def build_objective(settings: Any) -> Any:
+    """Return the loss that the section ``objective`` describes."""
+    keys = {name: value for name, value in settings if name != "loss"}
+    if "objectives" in keys:
+        keys["objectives"] = {name: build_objective(each) for name, each in keys["objectives"].items()}
+    return loss_class(settings.loss)(**keys)
+
+
+def describe_objective(settings: Any) -> dict[str, Any]:
+    """Return the section ``objective`` with the title and the citation of each loss, for who reads the encoder."""
+    described = settings.model_dump(mode="json")
+    if "objectives" in described:
+        described["objectives"] = {name: describe_objective(each) for name, each in settings.objectives.items()}
+        return described
+    found = loss_class(settings.loss)
+    return {**described, "title": found.title, "citation": found.citation}

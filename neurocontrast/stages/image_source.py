@@ -1,0 +1,182 @@
+"""Images that a stage works on: how they are read, prepared, seen twice, and recorded."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from monai.transforms import Compose, Transform
+
+from neurocontrast.config import AnyDataSettings, Config
+from neurocontrast.data.batches import Images
+from neurocontrast.data.cohort import Cohort, read_cohort
+from neurocontrast.data.problems import shown
+from neurocontrast.data.store import is_image_path
+from neurocontrast.encoders import Encoder
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.files import digest_of_file
+from neurocontrast.progress import Progress
+from neurocontrast.training import Views
+from neurocontrast.transforms import TwoViews
+from neurocontrast.transforms.described import describe
+from neurocontrast.transforms.description import GIVEN
+from neurocontrast.transforms.targets import build_transforms
+
+__all__ = ["ImageSource", "check_kind"]
+
+_WHAT = {"volumes": "scans of brains", "images": "images of a store, as `neurocontrast images` writes them,"}
+
+
+@dataclass(frozen=True)
+class ImageSource(ABC):
+    """Images as the section ``data`` of a configuration describes them.
+
+    A source is made from settings; `prepared`, `fitted` and `as_in_run` return a source that also knows its
+    preprocessing, and gives images.
+
+    Parameters
+    ----------
+    data : DataSettings or ImageDataSettings
+        The section.
+    augment : Transform, optional
+        Transforms from Python that make views, for ``augment.transforms: [{_target_: python}]``.
+    """
+
+    how_to_be_smaller: ClassVar[str]
+    """Advice where images take too much memory."""
+
+    data: AnyDataSettings
+    augment: Transform | None = None
+
+    @abstractmethod
+    def prepared(self, cohort: Cohort | None) -> Self:
+        """Return the source with the preprocessing that `data` asks for, not fitted yet."""
+
+    @abstractmethod
+    def fitted(self, cohort: Cohort, training: Sequence[int], validation: Sequence[int], progress: Progress) -> Self:
+        """Return the source fitted on the rows of training; all unusable images, of either side, are a `DataError`."""
+
+    @abstractmethod
+    def as_in_run(self, contract: Mapping[str, Any]) -> Self:
+        """Return the source with the preprocessing of a run's `contract`; a damaged contract is a `DataError`."""
+
+    @abstractmethod
+    def contract(self) -> dict[str, Any]:
+        """Return the keys of ``encoder.json`` that say what was done to images, first of them ``preprocessing``."""
+
+    @abstractmethod
+    def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
+        """Return the shape of an image without its channels."""
+
+    @abstractmethod
+    def images(self, cohort: Cohort) -> Images:
+        """Return the cohort's images, in the order of its rows."""
+
+    @abstractmethod
+    def cache_folder(self) -> Path:
+        """Return the folder on whose disk prepared images are kept."""
+
+    @abstractmethod
+    def built_in_views(self, settings: Config) -> Any:
+        """Return the transform that the operations of the section ``augment`` describe."""
+
+    def make_ready(self, cohort: Cohort, progress: Progress) -> None:
+        """Prepare images that are not ready to be read."""
+        del cohort, progress
+
+    def set_up(self, encoder: Encoder) -> None:
+        """Give a new network the part of the preprocessing that the network does."""
+        del encoder
+
+    def pending(self, cohort: Cohort, clock: Callable[[], float]) -> tuple[int, float, int]:
+        """Return how many images are not ready, and the seconds and bytes of disk that `make_ready` will take."""
+        del cohort, clock
+        return 0, 0.0, 0
+
+    def bytes_of_image(self, cohort: Cohort | None) -> int:
+        """Return how much of the disk of `cache_folder` an image takes."""
+        del cohort
+        return 0
+
+    def read_cohort(
+        self, participants: str | os.PathLike[str], *, images_root: Any = None, check_images: bool = True
+    ) -> Cohort:
+        """Read a table of such images."""
+        cohort = read_cohort(
+            Path(participants),
+            images_root=self.data.images_root if images_root is None else Path(images_root),
+            images_pattern=getattr(self.data, "images_pattern", None),
+            check_images=check_images,
+        )
+        return check_kind(cohort, self.data.kind)
+
+    def views(self, settings: Config) -> Views:
+        """Return two views by the section ``augment``: its operations, its transforms, or those given from Python."""
+        targets = settings.augment.transforms
+        if targets is None:
+            return TwoViews(self.built_in_views(settings), seed=settings.seed)
+        if tuple(targets) != GIVEN:
+            return TwoViews(build_transforms(targets, source="augment.transforms"), seed=settings.seed)
+        if self.augment is None:
+            raise ConfigError("augment.transforms: came from Python. Give them again: pretrain(..., augment=...).")
+        return TwoViews(self.augment, seed=settings.seed)
+
+    def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
+        """Return files whose content a run depends on: kind of content → names and paths.
+
+        Scans are not among them: they are many, and the cache serves none that has changed.
+        """
+        del cohort
+        return {}
+
+    def record(self, cohort: Cohort) -> dict[str, Any]:
+        """Return the part of ``provenance.json`` by which `check_unchanged` knows a run's images and views again."""
+        record: dict[str, Any] = {
+            key: {digest_of_file(path): name for name, path in files} for key, files in self.files(cohort).items()
+        }
+        if self.augment is not None:
+            record["augment"] = _described(self.augment)
+        return record
+
+    def check_unchanged(self, cohort: Cohort, provenance: Mapping[str, Any], folder: Path) -> None:
+        """Refuse to continue a run with other files, or other views from Python, than the run began with."""
+        now = self.record(cohort)
+        refusal = f"{folder}: the run cannot continue, because it would not be the same run:"
+        if "augment" in now and now["augment"] != provenance.get("augment"):
+            raise CheckpointError(
+                f"{refusal} augment has other transforms, or other settings of them. Give what it began with, or start "
+                "another run."
+            )
+        changed = [
+            f"{name} holds other {'images' if key == 'stores' else key} than when it began"
+            for key in self.files(cohort)
+            for digest, name in now[key].items()
+            if digest not in (provenance.get(key) or now[key])
+        ]
+        if changed:
+            raise CheckpointError(
+                f"{refusal} {'; '.join(changed)}. Bring back the files it began with, or start another run."
+            )
+
+
+def _described(augment: Any) -> Any:
+    try:
+        return describe(augment)
+    except DataError:  # a lambda, for instance, has no description: the classes of the transforms do
+        return [type(each).__name__ for each in Compose(augment).flatten().transforms]
+
+
+def check_kind(cohort: Cohort, wanted: str) -> Cohort:
+    """Return a cohort if its rows are of the kind ``volumes`` or ``images`` that is wanted."""
+    for participant, path in zip(cohort.table["participant_id"], cohort.table["path"], strict=True):
+        found = "images" if is_image_path(str(path)) else "volumes"
+        if found != wanted:
+            raise DataError(
+                f"{cohort.source.name}: {_WHAT[wanted]} are wanted, because data.kind is '{wanted}' or the run was "
+                f"trained on them, and '{participant}' is {shown(path, 200)}. To train on it, set data.kind to {found}."
+            )
+    return cohort

@@ -1,0 +1,264 @@
+"""Folders as hospitals and pipelines leave them, and the one table that comes of them."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from neurocontrast.data import read_cohort
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.stages import index
+
+
+def put(root, path, content="image"):
+    target = root / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+
+
+def rows(text):
+    return "\n".join("\t".join(line.split()) for line in text.strip().splitlines()) + "\n"
+
+
+@pytest.fixture
+def bids(tmp_path):
+    root = tmp_path / "bids"
+    for subject, sessions in (("01", ["1", "2"]), ("02", [None])):
+        for session in sessions:
+            ses, name = (f"/ses-{session}", f"_ses-{session}") if session else ("", "")
+            put(root, f"sub-{subject}{ses}/anat/sub-{subject}{name}_T1w.nii.gz")
+            put(root, f"sub-{subject}{ses}/anat/sub-{subject}{name}_T2w.nii.gz")
+    put(root, "T1w.json", {"Manufacturer": "Siemens", "MagneticFieldStrength": 3})
+    put(root, "sub-02/anat/sub-02_T1w.json", {"ManufacturersModelName": "Prisma"})
+    put(root, "participants.tsv", rows("participant_id age sex site\nsub-01 30.5 F london\nsub-02 89+ M paris"))
+    put(root, "derivatives/x/sub-01/ses-1/anat/sub-01_ses-1_desc-preproc_T1w.nii.gz".replace("preproc", "other"))
+    return root
+
+
+def made(root, tmp_path, **options):
+    """Index a folder; return the rows of the table by participant and session, and the record."""
+    found = index(root, tmp_path / "out" / "participants.tsv", **options)
+    table = read_cohort(found.path).table
+    record = json.loads((found.path.parent / "index.json").read_text())
+    by_scan = {(row["participant_id"], row["session"]): row for row in table.to_dict("records")}
+    return by_scan, record
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path):
+    (tmp_path / "out").mkdir()
+
+
+def test_bids_becomes_a_cohort(bids, tmp_path):
+    found, record = made(bids, tmp_path)
+    assert sorted(found) == [("sub-01", "1"), ("sub-01", "2"), ("sub-02", "")]
+    last = found["sub-02", ""]
+    assert (last["age"], last["sex"], last["site"]) == (89, "M", "paris")
+    assert (last["scanner"], last["field_strength"], last["stage"]) == ("Siemens Prisma", 3, "raw")
+    assert last["age_source"] == "participants.tsv"
+    assert record["layout"] == "bids"
+    assert (record["n_found"], record["n_chosen"], record["left_out"]) == (3, 3, [])
+
+
+def test_the_more_specific_table_gives_the_age(bids, tmp_path):
+    put(bids, "sub-01/sub-01_sessions.tsv", rows("session_id age\nses-1 30.5\nses-2 33.1"))
+    put(bids, "sub-01/ses-2/sub-01_ses-2_scans.tsv", rows("filename age\nanat/sub-01_ses-2_T1w.nii.gz 33.5"))
+    found, _ = made(bids, tmp_path)
+    assert (found["sub-01", "1"]["age"], found["sub-01", "1"]["age_source"]) == (30.5, "sub-01/sub-01_sessions.tsv")
+    assert found["sub-01", "2"]["age"] == 33.5
+    assert found["sub-01", "2"]["sex"] == "F"
+
+
+def test_levels_and_units_are_decoded(bids, tmp_path):
+    put(bids, "participants.tsv", rows("participant_id age sex dx\nsub-01 366 1 0\nsub-02 600 2 1"))
+    described = {
+        "age": {"Units": "months"},
+        "sex": {"Levels": {"1": "male", "2": "female"}},
+        "dx": {"Levels": {"0": "control", "1": {"Description": "patient"}}},
+    }
+    put(bids, "participants.json", described)
+    found, _ = made(bids, tmp_path)
+    assert [found[key]["age"] for key in sorted(found)] == [30.5, 30.5, 50]
+    assert [found[key]["sex"] for key in sorted(found)] == ["M", "M", "F"]
+    assert [found[key]["diagnosis"] for key in sorted(found)] == ["control", "control", "patient"]
+
+
+def test_another_sex_is_kept_as_recorded(bids, tmp_path):
+    put(bids, "participants.tsv", rows("participant_id age sex\nsub-01 30 other\nsub-02 40 F"))
+    found, _ = made(bids, tmp_path)
+    assert found["sub-01", "1"]["sex_recorded"] == "other"
+    assert found["sub-02", ""]["sex"] == "F"
+
+
+def test_all_problems_come_at_once_and_nothing_is_written(bids, tmp_path):
+    put(bids, "sub-03/anat/sub-03_acq-a_T1w.nii.gz")
+    put(bids, "sub-03/anat/sub-03_acq-b_T1w.nii.gz")
+    put(bids, "sub-04/anat/sub-04_T1w.nii.gz", "")
+    put(bids, "sub-05/anat/sub-05_T1w.nii.gz", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    table = "participant_id age sex\nsub-01 30 F\nsub-02 40 1\nsub-03 50 F\nsub-05 x F\nsub-09 50 F"
+    put(bids, "participants.tsv", rows(table))
+    put(bids, "phenotype/intake.tsv", rows("participant_id age sex\nsub-01 44 M"))
+    with pytest.raises(DataError) as error:
+        made(bids, tmp_path)
+    text = str(error.value)
+    for expected in (
+        "sub-03: 2 images: sub-03_acq-a_T1w.nii.gz, sub-03_acq-b_T1w.nii.gz; decide with --choose acq=a",
+        "sub-04/anat/sub-04_T1w.nii.gz: is empty (0 bytes)",
+        "sub-04: there is an image, and no table has a row",
+        "is a pointer of git-lfs",
+        "column 'sex': found '1'; a code needs Levels",
+        "column 'age': found 'x'",
+        "sub-09: participants.tsv has a row, and there is no image",
+        "age is '44' in phenotype/intake.tsv and '30' in participants.tsv",
+        "sex is 'M' in phenotype/intake.tsv and 'F' in participants.tsv",
+    ):
+        assert expected in text
+    assert list((tmp_path / "out").iterdir()) == []
+    found, record = made(bids, tmp_path, skip=True, choose=["acq=none"])
+    assert sorted(found) == [("sub-02", "")]
+    reasons = {each["what"]: each["reason"] for each in record["left_out"]}
+    assert reasons["sub-03/anat/sub-03_acq-a_T1w.nii.gz"] == "not chosen by --choose"
+    assert "git-lfs" in reasons["sub-05"]
+
+
+def test_runs_are_chosen(bids, tmp_path):
+    put(bids, "sub-02/anat/sub-02_run-1_T1w.nii.gz")
+    put(bids, "sub-02/anat/sub-02_run-10_T1w.nii.gz")
+    (bids / "sub-02/anat/sub-02_T1w.nii.gz").unlink()
+    with pytest.raises(DataError, match=r"--choose run=first or --choose run=all"):
+        made(bids, tmp_path)
+    found, _ = made(bids, tmp_path, choose=["run=first"])
+    assert found["sub-02", ""]["run"] == 1
+    found, _ = made(bids, tmp_path, choose=["run=all"], overwrite=True)
+    assert ("sub-02", "run-10") in found
+
+
+def test_sessions_that_look_alike_are_refused(bids, tmp_path):
+    put(bids, "sub-01/sub-01_sessions.tsv", rows("session_id age\nses-01 30.5\nses-2 33.1"))
+    with pytest.raises(DataError, match=r"sub-01 ses-1: the image is of ses-1, and a table has ses-01"):
+        made(bids, tmp_path)
+
+
+def test_several_data_sets_side_by_side_are_sites(tmp_path):
+    root = tmp_path / "all"
+    for site in ("london", "paris"):
+        put(root, f"{site}/sub-01/anat/sub-01_T1w.nii.gz")
+        put(root, f"{site}/participants.tsv", rows(f"participant_id age\nsub-01 {30 if site == 'london' else 50}"))
+    found, _ = made(root, tmp_path, site_from="folder")
+    assert found["sub-london_01", ""]["site"] == "london"
+    assert found["sub-paris_01", ""]["age"] == 50
+
+
+def test_fmriprep_has_masks_and_maps_and_one_space_is_chosen(tmp_path):
+    root, stem = tmp_path / "deriv", "sub-01/anat/sub-01"
+    for space in ("", "_space-MNI152NLin2009cAsym_res-2"):
+        put(root, f"{stem}{space}_desc-preproc_T1w.nii.gz")
+        put(root, f"{stem}{space}_desc-brain_mask.nii.gz")
+        put(root, f"{stem}{space}_label-GM_probseg.nii.gz")
+    with pytest.raises(DataError, match=r"choose space=MNI152NLin2009cAsym"):
+        made(root, tmp_path)
+    found, record = made(root, tmp_path, choose=["space=MNI152NLin2009cAsym"])
+    row = found["sub-01", ""]
+    assert row["space"] == "MNI152NLin2009cAsym"
+    assert row["mask_path"].endswith("_space-MNI152NLin2009cAsym_res-2_desc-brain_mask.nii.gz")
+    assert row["gm"].endswith("label-GM_probseg.nii.gz")
+    assert record["left_out"][0]["reason"] == "not chosen by --choose"
+
+
+def test_cat12_gives_tissue_maps_and_volume(tmp_path):
+    root = tmp_path / "cat"
+    for prefix in ("mwp1", "mwp2", "wm"):
+        put(root, f"mri/{prefix}sub-07_T1w.nii")
+    put(root, "report/cat_sub-07_T1w.xml", "<x><vol_TIV>1512.25</vol_TIV><IQR>2.1</IQR></x>")
+    put(root, "sheet.csv", "Patient,Age,Gender\n07,41,female\n")
+    found, _ = made(root, tmp_path, phenotypes=[root / "sheet.csv"], id_column="Patient")
+    row = found["sub-07", ""]
+    assert (row["age"], row["sex"], row["tiv"]) == (41, "F", 1512.25)
+    assert row["path"].endswith("mri/wmsub-07_T1w.nii")
+    assert row["gm"].endswith("mwp1sub-07_T1w.nii")
+
+
+def test_freesurfer_gives_the_stripped_brain(tmp_path):
+    root = tmp_path / "subjects"
+    for subject in ("bert", "fsaverage", "bert.long.base"):
+        put(root, f"{subject}/mri/T1.mgz")
+        put(root, f"{subject}/mri/brainmask.mgz")
+    measure = "# Measure EstimatedTotalIntraCranialVol, eTIV, Estimated Total Intracranial Volume, 1514345.1, mm^3\n"
+    put(root, "bert/stats/aseg.stats", measure)
+    put(root, "participants.tsv", rows("participant_id age\nbert 20"))
+    found, _ = made(root, tmp_path)
+    assert list(found) == [("sub-bert", "")]
+    assert found["sub-bert", ""]["path"].endswith("bert/mri/brainmask.mgz")
+    assert found["sub-bert", ""]["tiv"] == 1514.3
+
+
+def test_clinica_openbhb_brainprep_and_ixi(tmp_path):
+    linear = "sub-1_ses-M00_space-MNI152NLin2009cSym{}_res-1x1x1_T1w.nii.gz"
+    caps = tmp_path / "caps"
+    for desc in ("", "_desc-Crop"):
+        put(caps, f"subjects/sub-1/ses-M00/t1_linear/{linear.format(desc)}")
+    found, _ = made(caps, tmp_path, choose=["desc=Crop"])
+    assert "desc-Crop" in found["sub-1", "M00"]["path"]
+
+    bhb = tmp_path / "bhb"
+    put(bhb, "train/sub-100053248969_preproc-quasiraw_T1w.npy")
+    put(bhb, "train/sub-100053248969_preproc-cat12vbm_desc-gm_T1w.npy")
+    put(bhb, "participants.tsv", rows("participant_id age sex site siteXacq\n100053248969 25 male 4 4.3"))
+    found, _ = made(bhb, tmp_path, choose=["preproc=cat12vbm"], overwrite=True)
+    assert found["sub-100053248969", ""]["site"] == "4.3"
+    assert found["sub-100053248969", ""]["stage"] == "tissue"
+
+    quasiraw = tmp_path / "quasiraw"
+    put(quasiraw, "sub-A/ses-1/anat/sub-A_ses-1_run-1_desc-6apply_T1w.nii.gz")
+    found, _ = made(quasiraw, tmp_path, overwrite=True)
+    assert found["sub-A", "1"]["stage"] == "stripped"
+
+    ixi = tmp_path / "ixi"
+    put(ixi, "IXI012-HH-1211-T1.nii.gz")
+    put(ixi, "IXI.csv", 'IXI_ID,"SEX_ID (1=m, 2=f)",AGE\n12,1,38.78\n')
+    found, _ = made(ixi, tmp_path, phenotypes=[ixi / "IXI.csv"], overwrite=True)
+    row = found["sub-IXI012", ""]
+    assert (row["sex"], row["age"], row["site"]) == ("M", 38.78, "Hammersmith Hospital")
+
+
+def test_an_excel_sheet_is_a_table_of_people(bids, tmp_path):
+    sheet = pd.DataFrame({"Subject": ["01", "02"], "Age": [31, 52], "Gender": ["f", "m"], "Education": [12, 16]})
+    sheet.to_excel(tmp_path / "people.xlsx", index=False)
+    (bids / "participants.tsv").unlink()
+    found, record = made(bids, tmp_path, phenotypes=[tmp_path / "people.xlsx"], id_column="Subject", keep=["Education"])
+    assert (found["sub-02", ""]["age"], found["sub-02", ""]["sex"], found["sub-02", ""]["Education"]) == (52, "M", 16)
+    assert record["tables"] == ["people.xlsx"]
+    (tmp_path / "people.xlsx").write_text("no workbook")
+    with pytest.raises(DataError, match=r"people.xlsx: not readable as an Excel workbook"):
+        made(bids, tmp_path, phenotypes=[tmp_path / "people.xlsx"], overwrite=True)
+
+
+def test_a_folder_is_read_as_a_cohort_by_its_layout(bids):
+    cohort = read_cohort(bids, layout="bids")
+    assert len(cohort) == 3
+    assert cohort.table["age"].tolist() == [30.5, 30.5, 89]
+
+
+def test_wrong_options_are_named(bids, tmp_path):
+    out = tmp_path / "out" / "participants.tsv"
+    for options, expected in (
+        ({"layout": "bidz"}, r"layout: found 'bidz'. Did you mean 'bids'"),
+        ({"choose": ["run"]}, r"choose: found 'run'"),
+        ({"phenotypes": [bids / "none.csv"]}, r"none.csv: there is no such file"),
+        ({"phenotypes": [bids / "participants.tsv"], "id_column": "id"}, r"there is no column 'id'"),
+    ):
+        with pytest.raises((ConfigError, DataError), match=expected):
+            index(bids, out, **options)
+    with pytest.raises(DataError, match="no such folder"):
+        index(bids / "nowhere", out)
+    with pytest.raises(ConfigError, match=r"ends in .tsv"):
+        index(bids, out.with_suffix(".xlsx"))
+    assert list(out.parent.iterdir()) == []
+
+
+def test_several_layouts_are_told_apart(bids, tmp_path):
+    put(bids, "derivatives/fmriprep/sub-01/ses-1/anat/sub-01_ses-1_desc-preproc_T1w.nii.gz")
+    with pytest.raises(DataError, match=r"several layouts are there: bids \(3 images\), fmriprep \(1 images\)"):
+        made(bids, tmp_path)
+    found, _ = made(bids, tmp_path, layout="fmriprep", skip=True)
+    assert found["sub-01", "1"]["age"] == 30.5

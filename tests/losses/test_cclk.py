@@ -1,0 +1,154 @@
+"""CCL-K beyond its formula: the clamp, small temperatures, blocks of rows, what it reads."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from neurocontrast import losses
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.kernels import Categorical, Cosine, Gaussian, Linear
+
+KINDS = [losses.WeaklySupervisedCCLK, losses.FairCCLK]
+
+
+@pytest.fixture
+def clamped_batch():
+    """Three ages in a row and a sharp operator: W_12 < 0 meets a large K_12, so that M_1 < 0."""
+    z1 = torch.tensor([[1.0, 0.0], [0.6, 0.8], [-1.0, 0.1]], dtype=torch.float64, requires_grad=True)
+    z2 = torch.tensor([[-1.0, 0.2], [0.0, 1.0], [1.0, 0.1]], dtype=torch.float64, requires_grad=True)
+    return z1, z2, {"age": torch.tensor([20.0, 22.0, 24.0])}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_clamp_is_the_formula_and_is_reported(clamped_batch, naive, kind):
+    z1, z2, metadata = clamped_batch
+    loss = kind(Gaussian("age", sigma=3.0), temperature=0.1, ridge=0.01)
+    reference = naive.weakly_supervised_cclk if kind is losses.WeaklySupervisedCCLK else naive.fair_cclk
+    expected = reference(z1, z2, naive.gaussian(metadata["age"], 3.0), 0.1, 0.01)
+    value = loss(z1, z2, metadata)
+    torch.testing.assert_close(value, expected, rtol=1e-10, atol=1e-10)
+    for got, wanted in zip(torch.autograd.grad(value, (z1, z2)), torch.autograd.grad(expected, (z1, z2)), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-9)
+    fraction = loss.diagnostics(z1, z2, metadata)["clamped_fraction"]
+    assert 0 < fraction.item() < 1
+    assert not fraction.requires_grad
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_clamped_anchors_stay_finite_in_any_precision(clamped_batch, kind, dtype):
+    z1, z2, metadata = clamped_batch
+    z1, z2 = (z.detach().to(dtype).requires_grad_() for z in (z1, z2))
+    value = kind(Gaussian("age", sigma=3.0), temperature=0.01, ridge=0.01)(z1, z2, metadata)
+    assert torch.isfinite(value)
+    assert all(torch.isfinite(gradient).all() for gradient in torch.autograd.grad(value, (z1, z2)))
+
+
+def test_a_condition_far_from_its_anchor_keeps_its_gradient():
+    """At τ = 0.01 the own class lies e^-150 below the nearest candidate: still pulled, in single precision."""
+    z1 = torch.tensor([[1.0, 0.0], [0.0, 1.0]], requires_grad=True)
+    z2 = torch.tensor([[-0.5, 0.75**0.5], [1.0, 0.0]])
+    loss = losses.WeaklySupervisedCCLK(Categorical("site"), temperature=0.01, ridge=1e-3)
+    value = loss(z1, z2, {"site": torch.tensor([0, 1])})
+    (gradient,) = torch.autograd.grad(value, z1)
+    assert loss.diagnostics(z1, z2, {"site": torch.tensor([0, 1])})["clamped_fraction"] == 0
+    assert value.item() == pytest.approx((150 + 100 * 0.75**0.5) / 2, abs=0.01)
+    assert gradient[0].norm() > 10
+
+
+@pytest.mark.parametrize("kind", [*KINDS, losses.HardNegativeCCLK])
+@pytest.mark.parametrize("kernel", ["dense", "low-rank", "classes"])
+def test_blocks_of_rows_change_nothing(random_batch, hold, kind, kernel):
+    z1, z2, metadata = random_batch(11, 6, seed=0)
+    if kind is losses.HardNegativeCCLK:
+        made = {"dense": Gaussian("embedding", sigma=0.5)}.get(kernel, Cosine("embedding"))
+    else:
+        made = {"dense": Gaussian("age", sigma=5.0), "low-rank": Linear("scores"), "classes": Categorical("sex")}[
+            kernel
+        ]
+    loss = kind(made, symmetric=True)
+    whole = loss(z1, z2, metadata)
+    hold(6)
+    blocks = loss(z1, z2, metadata)
+    torch.testing.assert_close(blocks, whole, rtol=1e-12, atol=1e-12)
+    for one, two in zip(torch.autograd.grad(blocks, (z1, z2)), torch.autograd.grad(whole, (z1, z2)), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-12)
+
+
+def test_parts_are_named(random_batch):
+    for kind in KINDS:
+        assert set(kind(Gaussian("age", sigma=5.0)).terms(*random_batch(4, 3))) == {"alignment", "uniformity"}
+
+
+def test_columns_are_those_of_the_kernel():
+    loss = losses.FairCCLK(Gaussian("age", sigma=5.0) * Categorical("site"))
+    assert loss.columns == {"age": "continuous", "site": "categorical"}
+
+
+def test_hard_negatives_read_no_metadata_and_hold_the_condition_still(random_batch, naive):
+    z1, z2, _ = random_batch(6, 4, seed=1)
+    loss = losses.HardNegativeCCLK(Cosine("embedding"), temperature=0.2, ridge=0.05)
+    assert loss.columns == {}
+    assert loss.kernel is None
+    fixed = {"embedding": torch.nn.functional.normalize(z1.detach(), dim=1)}
+    fair = losses.FairCCLK(Cosine("embedding"), temperature=0.2, ridge=0.05)
+    ours, reference = (torch.autograd.grad(value, z1)[0] for value in (loss(z1, z2), fair(z1, z2, fixed)))
+    torch.testing.assert_close(ours, reference, rtol=1e-12, atol=1e-12)
+
+
+def test_ridge_matters_and_single_precision_agrees(random_batch):
+    z1, z2, metadata = random_batch(12, 6, seed=2)
+    values = []
+    for ridge in (0.01, 1.0):
+        loss = losses.WeaklySupervisedCCLK(Gaussian("age", sigma=5.0), ridge=ridge)
+        single = loss(z1.float(), z2.float(), {"age": metadata["age"].float()})
+        assert single.dtype == torch.float32
+        values.append(loss(z1, z2, metadata).item())
+        assert single.item() == pytest.approx(values[-1], rel=1e-3)
+    assert abs(values[0] - values[1]) > 1e-3
+
+
+def test_under_autocast_the_value_is_that_of_full_precision(random_batch):
+    z1, z2, metadata = random_batch(8, 6, seed=3)
+    z1, z2 = z1.detach().float(), z2.detach().float()
+    loss = losses.FairCCLK(Gaussian("age", sigma=5.0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = loss(z1, z2, metadata)
+    torch.testing.assert_close(inside, loss(z1, z2, metadata), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", [losses.WeaklySupervisedCCLK, losses.FairCCLK])
+def test_what_cannot_be_used_is_named(random_batch, kind):
+    z1, z2, metadata = random_batch(4, 3)
+    with pytest.raises(ConfigError, match="kernel must be a kernel"):
+        kind("age")
+    with pytest.raises(ConfigError, match="ridge"):
+        kind(Categorical("site"), ridge=0.0)
+    with pytest.raises(ConfigError, match="temperature"):
+        kind(Categorical("site"), temperature=0.0)
+    with pytest.raises(DataError, match=r"no column 'sites'.*Did you mean 'site'"):
+        kind(Categorical("sites"))(z1, z2, metadata | {"site": metadata["sex"]})
+
+
+def test_hard_negatives_refuse_another_condition():
+    with pytest.raises(ConfigError, match="'embedding' alone"):
+        losses.HardNegativeCCLK(Gaussian("age", sigma=5.0))
+    with pytest.raises(ConfigError, match="sigma must be a number"):
+        losses.HardNegativeCCLK(Gaussian("embedding", sigma="scott"))
+
+
+def test_state_holds_each_bandwidth_once():
+    assert list(losses.FairCCLK(Gaussian("age", sigma=5.0)).state_dict()) == ["kernel.sigma"]
+
+
+def test_missing_condition_costs_no_sample(random_batch):
+    z1, z2, metadata = random_batch(8, 5, seed=4)
+    metadata["age"][:3] = math.nan
+    loss = losses.WeaklySupervisedCCLK(Gaussian("age", sigma=5.0, missing="marginal"))
+    value = loss(z1, z2, metadata)
+    (gradient,) = torch.autograd.grad(value, z1)
+    assert torch.isfinite(value)
+    assert (gradient.norm(dim=1) > 0).all()

@@ -1,0 +1,89 @@
+"""A loss from outside the package: one class, whose keys a configuration checks, and that trains like any other."""
+
+import json
+
+import pytest
+import torch
+
+import neurocontrast
+from neurocontrast.config import as_config, build_objective, load_config
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.kernels.factors import KernelSettings
+from neurocontrast.losses import LossSettings, Objective
+from neurocontrast.losses.core import Pool, similar_to, weighted_similarity
+from neurocontrast.settings import Positive
+
+NAME = f"{__name__}:Attraction"
+KERNEL = [{"column": "age", "type": "gaussian", "sigma": 5.0}]
+
+
+class Attraction(Objective):
+    """The weighted similarity alone, to some power."""
+
+    title = "attraction"
+    citation = "Doe J. Attraction is all there is. 2026."
+
+    class Settings(LossSettings):
+        """Its keys."""
+
+        kernel: KernelSettings
+        power: Positive = 1.0
+
+    def parts(self, pool: Pool) -> dict[str, torch.Tensor]:
+        """The one part."""
+        return {"attraction": -pool.mean(weighted_similarity(pool, self.power, similar_to(pool, self.kernel)))}
+
+
+def test_a_configuration_builds_it():
+    config = as_config({"objective": {"loss": NAME, "kernel": KERNEL, "power": 2.0}})
+    loss = build_objective(config.objective)
+    assert isinstance(loss, Attraction)
+    assert (loss.power, loss.columns) == (2.0, {"age": "continuous"})
+    z = torch.eye(2)
+    assert loss(z, z, {"age": torch.tensor([20.0, 60.0])}).item() == pytest.approx(-2.0)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"kernel": KERNEL, "power": 0}, r"objective\.power: must be greater than 0, found 0\."),
+        ({}, rf"objective\.kernel: missing\. Allowed keys of '{NAME}': 'loss', 'kernel', 'power'\."),
+        ({"kernel": KERNEL, "powr": 1}, r"objective\.powr: unknown key\. Did you mean 'power'\?"),
+        ({"kernel": [{"column": "age"}]}, r"objective\.kernel\.0: must be a section with the key 'type'"),
+    ],
+)
+def test_bad_values_are_refused_with_their_dotted_key(keys, message):
+    with pytest.raises(ConfigError, match=message):
+        as_config({"objective": {"loss": NAME, **keys}})
+
+
+def test_the_constructor_has_the_same_constraint():
+    with pytest.raises(ConfigError, match="power must be a number above 0, got -1"):
+        Attraction(neurocontrast.kernels.Gaussian("age", sigma=5.0), power=-1)
+
+
+def test_a_file_makes_no_module_be_imported(tmp_path):
+    (tmp_path / "untouched.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "c.yaml").write_text("objective: {loss: 'untouched:Loss'}")
+    with pytest.raises(ConfigError, match=r"objective\.loss: must be one of 'infonce', .*, found 'untouched:Loss'"):
+        load_config(tmp_path / "c.yaml")
+
+
+def test_it_trains_and_travels_with_the_encoder(tmp_path):
+    table = neurocontrast.simulate(tmp_path / "scans", n_subjects=8, n_sites=1, spacing_mm=6.0)
+    config = {
+        "data": {
+            "participants": str(table),
+            "spacing_mm": 10.0,
+            "shape": [16, 20, 16],
+            "cache_dir": str(tmp_path / "cache"),
+            "val_fraction": 0.0,
+        },
+        "encoder": {"name": "lenet"},
+        "objective": {"loss": NAME, "kernel": KERNEL},
+        "training": {"epochs": 1, "batch_size": 4, "probe_every": 0},
+    }
+    run = neurocontrast.pretrain(config, out=tmp_path / "run")
+    recorded = json.loads((run / "encoder.json").read_text())["objective"]
+    assert (recorded["title"], recorded["citation"]) == (Attraction.title, Attraction.citation)
+    assert load_config(run / "config.yaml").objective.loss == NAME

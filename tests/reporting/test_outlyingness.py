@@ -37,7 +37,9 @@ def change(folder, table=None, *, file="outlyingness.tsv", **keys):
 def counted(table, **about):
     """Return the counts of a table as `evaluate` writes them."""
     scored = table[table["mahalanobis_percentile"].astype(str) != ""]
-    flags = scored.assign(**{name: scored[name].astype(str).str.lower() == "true" for name in ("outside", "unseen_outside")})
+    flags = scored.assign(
+        **{name: scored[name].astype(str).str.lower() == "true" for name in ("outside", "unseen_outside")}
+    )
 
     def by_site(flag):
         return [
@@ -107,11 +109,10 @@ def test_one_site_far_out_is_seen_among_many():
     sites = [SiteOutside(f"site {number}", 100, 1, 50.0) for number in range(40)] + [SiteOutside("far", 6, 5, 100.0)]
     counted = Outside(4006, 45, 99.0, "training folds", sites, [], "")
     assert counted.n_outside < 1.2 * counted.expected
-    assert [site.site for site in counted.conspicuous] == ["far"]
-    assert counted.more_than_chance
+    assert [site.site for site in counted.stand_out(sites)] == ["far"]
 
 
-def test_an_evaluation_that_warns_itself_is_not_repeated(folder):
+def test_warnings_of_the_evaluation_name_nobody(folder):
     told = [{"code": "outside_distribution", "message": "Many are outside: sub-0001."},
             {"code": "external_outside_distribution", "message": "There too."}]  # fmt: skip
     files = change(folder, warnings=told, new_site=None)

@@ -9,6 +9,7 @@ from neurocontrast.reporting.blocks import Items, Paragraph, Section
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.section import SectionBuilder
+from neurocontrast.reporting.words import IMAGES
 
 __all__ = ["WARNINGS", "explain_warning", "list_warnings"]
 
@@ -16,6 +17,8 @@ _OVERLAP = (
     "The encoder has already seen these {units}. Its features can fit them better than anybody new, so the figures "
     "below may be too good."
 )
+_NOT_OF_IMAGES = ("site_missing", "single_site", "baseline_empty", "baseline_incomplete", "outside_distribution")
+"""Warnings about what an evaluation of images does not have."""
 
 
 def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
@@ -34,6 +37,8 @@ def list_warnings(files: EvaluationFiles, *, show_ids: bool = False) -> list[tup
     An allowed overlap with pretraining is told even where the evaluation lists no warning of it.
     """
     found = [each if isinstance(each, dict) else {"message": each} for each in files.summary.get("warnings") or []]
+    if files.words is IMAGES:
+        found = [each for each in found if each.get("code") not in _NOT_OF_IMAGES]
     n_overlap, units = files.summary.get("n_overlap") or 0, files.words.units
     if n_overlap and not any("overlap" in str(each.get("code")) for each in found):
         text = f"{n_overlap} of the {units} evaluated here were also in the pretraining cohort (overlap allowed)."

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.linalg
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from neurocontrast.evaluation.linear import principal_axes
+from neurocontrast.evaluation.designs import Design
 
-__all__ = ["FoldFeatures", "PrincipalAxes"]
+__all__ = ["FoldFeatures", "PrincipalAxes", "principal_axes"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
+
+RANK_TOLERANCE = 1e-13
+"""Axes with a smaller share of the largest one's variance are rounding."""
 
 
 class FoldFeatures(TransformerMixin, BaseEstimator):
@@ -34,7 +37,7 @@ class FoldFeatures(TransformerMixin, BaseEstimator):
         What to do with the matrices then, fitted on the training rows.
     """
 
-    def __init__(self, design: Callable[[Rows, Rows], tuple[Floats, Floats]], scaling: Any = None) -> None:
+    def __init__(self, design: Design, scaling: Any = None) -> None:
         self.design = design
         self.scaling = scaling
         self._seen: dict[bytes, tuple[Any, Floats, dict[bytes, Floats]]] = {}
@@ -117,3 +120,16 @@ class PrincipalAxes(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         x = validate_data(self, X, dtype=np.float64, reset=False)
         return x if self.axes_ is None else x @ self.axes_
+
+
+def principal_axes(x: Floats) -> tuple[Floats, Floats]:
+    """Return the directions (p, k) along which rows (n, p) extend, as columns, and the rows along these: (n, k)."""
+    n, p = x.shape
+    wide = p > n  # then the n × n matrix of inner products holds all there is to know
+    variances, axes = scipy.linalg.eigh(x @ x.T if wide else x.T @ x, check_finite=False, driver="evd")
+    kept = variances > variances[-1] * RANK_TOLERANCE
+    axes = np.ascontiguousarray(axes[:, kept])
+    if not wide:
+        return axes, x @ axes
+    lengths = np.sqrt(variances[kept])
+    return x.T @ (axes / lengths), axes * lengths

@@ -29,6 +29,7 @@ __all__ = [
     "explain_undefined",
     "explain_value",
     "finite_or_none",
+    "log_losses",
     "metric_names",
     "top_hits",
 ]
@@ -137,18 +138,24 @@ def top_hits(truth: npt.NDArray[np.generic], scores: Floats) -> Floats:
     return np.clip((TOP - above) / tied, 0.0, 1.0)
 
 
-def decide(kind: Kind, scores: Floats, *, prevalence: Floats | None = None) -> npt.NDArray[np.int64]:
-    """Return predicted class codes.
+def decide(kind: Kind, scores: Floats, *, shares: Floats | None = None) -> npt.NDArray[np.int64]:
+    """Return predicted class codes: of two classes from 0.5 on, of several the likeliest.
 
-    Without `prevalence`, positive means a probability of 0.5 or more, and of several classes
-    the likeliest. With it (n, n classes), each probability is divided by its class's share first.
+    With `shares` (n classes,) of the classes in training, the probability of each of several is divided by its share
+    first, and a scan of two is positive from the share of positives on.
     """
     if kind == "binary":
-        return (scores >= (0.5 if prevalence is None else prevalence[:, 1])).astype(np.int64)
-    if prevalence is None:
+        return (scores >= (0.5 if shares is None else shares[1])).astype(np.int64)
+    if shares is None:
         return scores.argmax(axis=1).astype(np.int64)
-    ratios = np.divide(scores, prevalence, out=np.zeros_like(scores), where=prevalence > 0)
+    ratios = np.divide(scores, shares, out=np.zeros_like(scores), where=shares > 0)
     return ratios.argmax(axis=1).astype(np.int64)
+
+
+def log_losses(truth: npt.NDArray[np.integer], probabilities: Floats) -> Floats:
+    """Return the mean log-loss of class codes (n, b) by probabilities (n, b, classes), for each column."""
+    likely = np.take_along_axis(probabilities, truth[:, :, None].astype(np.intp), axis=2)[:, :, 0]
+    return -np.log(np.clip(likely, _LOG_FLOOR, 1.0)).mean(axis=0)
 
 
 def explain_undefined(kind: Kind, truth: npt.NDArray[np.generic], classes: tuple[str, ...]) -> str | None:

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.confounding import cramers_v, standardised_difference, variance_explained
+from neurocontrast.evaluation.rows import NO_SITE, cell_texts
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.table import NO_SITE, cell_texts
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import one_of
 

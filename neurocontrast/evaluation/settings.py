@@ -7,14 +7,14 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from neurocontrast.evaluation.probes import get_probe, probe_names
+from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.evaluation.thresholds import parse_threshold
-from neurocontrast.exceptions import one_of, suggestion
+from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings
 
-__all__ = ["PROBES", "EvaluationSettings", "SgdSettings"]
+__all__ = ["EvaluationSettings", "SgdSettings", "check_probe", "probe_name"]
 
-PROBES = ("auto", "logistic", "ridge", "svm", "knn", "sgd")
-"""Names of the built-in probes."""
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -216,11 +216,12 @@ class EvaluationSettings(Settings):
     @field_validator("probe")
     @classmethod
     def _check_probe(cls, probe: str) -> str:
-        if probe in PROBES or _IMPORT_PATH.fullmatch(probe):
+        names = ("auto", *probe_names())
+        if probe in names or _IMPORT_PATH.fullmatch(probe):
             return probe
         raise ValueError(
-            f"must be {one_of(PROBES)}, or package.module:Object for an estimator of your own, got '{probe}'."
-            f"{suggestion(probe, PROBES)}"
+            f"must be {one_of(names)}, or package.module:Object for an estimator of your own, got '{probe}'."
+            f"{suggestion(probe, names)}"
         )
 
     @field_validator("voxels", mode="before")
@@ -288,3 +289,31 @@ class EvaluationSettings(Settings):
             column: tuple(str(value) for value in (values if isinstance(values, list | tuple) else [values]))
             for column, values in where.items()
         }
+
+
+def probe_name(settings: EvaluationSettings, kind: Kind) -> str:
+    """Return the kind of built-in probe: what ``auto``, or the path of another estimator, means for a target."""
+    if settings.probe in probe_names():
+        return settings.probe
+    return "ridge" if kind == "continuous" else "logistic"
+
+
+def check_probe(settings: EvaluationSettings, target: Target) -> None:
+    """Refuse a probe or a threshold that a target cannot have."""
+    continuous = target.kind == "continuous"
+    kind, fits = ("continuous", "numbers") if continuous else ("categorical", "classes")
+    if settings.probe in probe_names() and not getattr(get_probe(settings.probe), fits):
+        others = [name for name in probe_names() if getattr(get_probe(name), fits)]
+        raise ConfigError(
+            f"probe: '{settings.probe}' is not for a {kind} target, and '{target.name}' is {kind}. Use "
+            f"{', '.join(others[:-1])} or {others[-1]}, or auto."
+        )
+    if settings.clip and not continuous:
+        raise ConfigError(f"clip: is for numbers, and '{target.name}' has classes. Leave clip out.")
+    if target.kind != "binary" and settings.threshold not in ("half", "prevalence"):
+        what, hint = f"of {len(target.classes)} classes", "Use half or prevalence, or keep two classes with where."
+        if continuous:
+            what, hint = "continuous", "Leave threshold out."
+        raise ConfigError(
+            f"threshold: '{settings.threshold}' is for two classes, and '{target.name}' is {what}. {hint}"
+        )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.metrics import OF_PROBABILITIES, Kind, metric_names
-from neurocontrast.evaluation.table import IDENTIFIERS, cell_texts, is_number
+from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 __all__ = ["CONTROL_NAMES", "Kind", "Target", "choose_positive", "encode_target", "read_target"]

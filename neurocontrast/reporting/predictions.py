@@ -11,19 +11,6 @@ import pandas as pd
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.naming import threshold_text
 
-__all__ = [
-    "OLDEST_SHOWN",
-    "count_confusion",
-    "count_errors",
-    "count_text",
-    "decisions",
-    "name_rule",
-    "name_scans",
-    "pool_repeats",
-    "tested_rows",
-    "worst_errors",
-]
-
 OLDEST_SHOWN = 89
 """Ages from this on are shown as "89+": with a site, an older age can name a person."""
 

@@ -33,20 +33,6 @@ from neurocontrast.reporting.outlyingness import count_outside
 from neurocontrast.reporting.strata import Strata
 from neurocontrast.reporting.testing import permutation_result
 
-__all__ = [
-    "Column",
-    "cell",
-    "count_cell",
-    "make_table",
-    "table_cohort",
-    "table_external",
-    "table_folds",
-    "table_metrics",
-    "table_new_sites",
-    "table_pooled_sites",
-    "table_strata",
-]
-
 
 @dataclass(frozen=True)
 class Column:

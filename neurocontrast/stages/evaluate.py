@@ -25,9 +25,9 @@ from neurocontrast.evaluation import (
 )
 from neurocontrast.evaluation.encoders import encoder_digest
 from neurocontrast.evaluation.own_estimator import import_estimator
-from neurocontrast.evaluation.probe_files import FOLDER as PROBE_FOLDER
+from neurocontrast.evaluation.probes import probe_names
 from neurocontrast.evaluation.schema import FILE, EmbeddingsOrigin
-from neurocontrast.evaluation.settings import PROBES
+from neurocontrast.evaluation.stored_probe import FOLDER as PROBE_FOLDER
 from neurocontrast.files import atomic_folder, check_output_folder, digest_of_file, write_json, write_table, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
@@ -83,7 +83,7 @@ def evaluate(
     folder = Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
     read = read_embeddings(embeddings)
-    if estimator is None and chosen.probe not in PROBES:
+    if estimator is None and chosen.probe not in ("auto", *probe_names()):
         estimator = import_estimator(chosen.probe)
     study, external = _plan(read, chosen, estimator, cv)
     on_plan(study, external)

@@ -8,56 +8,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from neurocontrast.reporting import metrics, style
 from neurocontrast.reporting.figures.intervals import Series, draw_intervals, draw_rows, list_values
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import (
-    chance_level,
-    choose_headline,
-    describe_metric,
-    interval_text,
-    leading_metrics,
-    number_text,
-    point_estimate,
-)
 from neurocontrast.reporting.new_sites import constant_estimate, estimate, recentred, site_rows
 from neurocontrast.reporting.strata import Strata
-from neurocontrast.reporting.style import (
-    BASELINE,
-    CHANCE,
-    INK,
-    MAIN,
-    PALETTE,
-    VOXELS,
-    Picture,
-    blank_figure,
-    distinct_labels,
-    legend_below,
-    styled,
-)
 from neurocontrast.reporting.words import IMAGES, SCANS, Words
-
-__all__ = [
-    "confound_metrics",
-    "draw_accuracies",
-    "draw_confounds",
-    "draw_dependence",
-    "draw_differences",
-    "draw_forest",
-    "draw_headline",
-    "draw_models",
-    "draw_new_sites",
-    "draw_recalls",
-    "draw_sensitive",
-    "tabulate_sensitive",
-]
 
 _CONFOUND_METRICS = ("balanced_accuracy", "auc", "r2", "mae")
 _N_EXTREME_CLASSES = 12
 _NEW_SITES = {
-    "embedding_home": ("o", MAIN, False, "Site known (others of it trained on)"),
-    "embedding_unseen": ("s", PALETTE[1], True, "Site unseen (left out)"),
-    "recentred_unseen": ("^", PALETTE[2], False, "Unseen, recentred (transductive)"),
-    "constant_unseen": ("|", INK, True, "Constant guess, no scan"),
+    "embedding_home": ("o", style.MAIN, False, "Site known (others of it trained on)"),
+    "embedding_unseen": ("s", style.PALETTE[1], True, "Site unseen (left out)"),
+    "recentred_unseen": ("^", style.PALETTE[2], False, "Unseen, recentred (transductive)"),
+    "constant_unseen": ("|", style.INK, True, "Constant guess, no scan"),
 }
 
 
@@ -65,7 +29,7 @@ def _estimates(named: Iterable[tuple[str, Mapping[str, Any] | None]], name: str 
     """Return metrics or differences of evaluation.json as rows: their name, value, low and high."""
     rows = []
     for label, values in named:
-        value = (values or {}).get("difference", point_estimate(values))
+        value = (values or {}).get("difference", metrics.point_estimate(values))
         if value is not None:
             low, high = (values or {}).get("interval") or (np.nan, np.nan)
             rows.append({name: label, "value": float(value), "low": low, "high": high})
@@ -73,7 +37,7 @@ def _estimates(named: Iterable[tuple[str, Mapping[str, Any] | None]], name: str 
 
 
 def _chance(metric: str, n_classes: int, words: Words = SCANS) -> tuple[float, str] | None:
-    level = chance_level(metric, n_classes, words)
+    level = metrics.chance_level(metric, n_classes, words)
     return None if level is None else (level, "Chance")
 
 
@@ -84,51 +48,51 @@ def _about_bars(files: EvaluationFiles) -> str:
     return f"Bars: {files.level:.0%} bootstrap interval ({bootstrap['n']:,} draws of {files.words.unit}s)."
 
 
-@styled
-def draw_headline(files: EvaluationFiles) -> Picture | None:
+@style.styled
+def draw_headline(files: EvaluationFiles) -> style.Picture | None:
     """Draw the headline metric of embedding and baselines, and below what the embedding adds to each."""
-    key = choose_headline(files.kind, files.metrics)
-    if key is None or point_estimate(files.metrics[key]) is None:
+    key = metrics.choose_headline(files.kind, files.metrics)
+    if key is None or metrics.point_estimate(files.metrics[key]) is None:
         return None
     covariates = f"Only {' + '.join(files.covariates) or 'covariates'}"
-    looks = {"Embedding": MAIN, covariates: BASELINE, "Only voxels (PCA)": VOXELS}
+    looks = {"Embedding": style.MAIN, covariates: style.BASELINE, "Only voxels (PCA)": style.VOXELS}
     parts = (files.metrics, files.baseline, files.voxels)
     models = _estimates([(name, part.get(key)) for name, part in zip(looks, parts, strict=True)])
     names = ("Minus covariates", "Minus voxels (PCA)") if files.voxels_increment else ("Difference", "")
     gains = _estimates([(names[0], files.increment.get(key)), (names[1], files.voxels_increment.get(key))])
     heights = [len(models), *([len(gains)] if len(gains) else [])]
-    figure = blank_figure(height=1.1 + 0.3 * sum(heights) + 0.5 * len(heights))
+    figure = style.blank_figure(height=1.1 + 0.3 * sum(heights) + 0.5 * len(heights))
     panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
-    about = describe_metric(key)
+    about = metrics.describe_metric(key)
     drawn = [
         Series(models.loc[[row]], color=looks[name], marker="D" if row else "o", filled=not row)
         for row, name in enumerate(models["model"])
     ]
-    draw_rows(panels[0], drawn, distinct_labels(models["model"], length=26), xlabel=about.label, limits=about.limits,
-              reference=_chance(key, len(files.classes)))  # fmt: skip
-    legend_below(figure, panels[0])
+    labels, chance = style.distinct_labels(models["model"], length=26), _chance(key, len(files.classes))
+    draw_rows(panels[0], drawn, labels, xlabel=about.label, limits=about.limits, reference=chance)
+    style.legend_below(figure, panels[0])
     if len(gains):
-        draw_rows(panels[1], [Series(gains, color=INK, marker="s")], list(gains["model"]), reference=(0.0, None),
+        draw_rows(panels[1], [Series(gains, color=style.INK, marker="s")], list(gains["model"]), reference=(0.0, None),
                   xlabel=f"Difference in {about.name} (0 = nothing added)")  # fmt: skip
     rows = pd.concat([models, gains], ignore_index=True)
     alt = f"{about.label}: {list_values(rows['model'], rows)}"
     caption = f"{about.label}, pooled out-of-fold. {_about_bars(files)}"
-    return Picture("headline", figure, alt=alt, caption=caption, numbers=rows)
+    return style.Picture("headline", figure, alt=alt, caption=caption, numbers=rows)
 
 
-@styled
-def draw_accuracies(files: EvaluationFiles) -> Picture | None:
+@style.styled
+def draw_accuracies(files: EvaluationFiles) -> style.Picture | None:
     """Draw the leading metrics of images beside chance; None where none is defined."""
-    keys = leading_metrics(files.kind, files.metrics, files.words)
-    keys = [key for key in keys if point_estimate(files.metrics[key]) is not None]
+    keys = metrics.leading_metrics(files.kind, files.metrics, files.words)
+    keys = [key for key in keys if metrics.point_estimate(files.metrics[key]) is not None]
     if not keys or files.kind == "continuous":
         return None
-    rows = _estimates([(describe_metric(key, files.words).label, files.metrics[key]) for key in keys], "metric")
-    rows["chance"] = [chance_level(key, len(files.classes), files.words) for key in keys]
+    rows = _estimates([(metrics.describe_metric(key, files.words).label, files.metrics[key]) for key in keys], "metric")
+    rows["chance"] = [metrics.chance_level(key, len(files.classes), files.words) for key in keys]
     tested = Series(rows, "Test images" if files.fixed else "Out of fold")
     return draw_intervals(
         "headline",
-        [tested, Series(rows, "Chance", value="chance", color=CHANCE, marker="|")],
+        [tested, Series(rows, "Chance", value="chance", color=style.CHANCE, marker="|")],
         list(rows["metric"]),
         xlabel="",
         limits=(0.0, 1.0),
@@ -139,8 +103,8 @@ def draw_accuracies(files: EvaluationFiles) -> Picture | None:
     )
 
 
-@styled
-def draw_forest(files: EvaluationFiles, strata: Strata, metric: str) -> Picture | None:
+@style.styled
+def draw_forest(files: EvaluationFiles, strata: Strata, metric: str) -> style.Picture | None:
     """Draw a metric by site or group, everybody in the last row; None where the metric is defined nowhere."""
     table = strata.ordered()
     if metric not in table or table[metric].isna().all():
@@ -150,16 +114,20 @@ def draw_forest(files: EvaluationFiles, strata: Strata, metric: str) -> Picture 
     for name, source in sources.items():
         rows[name] = table[source].astype(float) if source in table else np.nan
     total = _estimates([("", files.metrics.get(metric))])
-    total = total.assign(baseline=point_estimate(files.baseline.get(metric))).set_axis(total.index + len(rows))
+    total = total.assign(baseline=metrics.point_estimate(files.baseline.get(metric))).set_axis(total.index + len(rows))
     beside = pd.concat([rows, total])
     beside = beside[beside["baseline"].notna()]
-    about, names = describe_metric(metric), distinct_labels(rows[strata.column], length=24)
+    about, names = metrics.describe_metric(metric), style.distinct_labels(rows[strata.column], length=24)
     return draw_intervals(
         f"{strata.name}_{metric}",
         [
             Series(rows, "Embedding"),
-            Series(total, color=INK, marker="s"),
-            *([Series(beside, "Covariates only", "baseline", BASELINE, "D", filled=False)] if len(beside) else []),
+            Series(total, color=style.INK, marker="s"),
+            *(
+                [Series(beside, "Covariates only", "baseline", style.BASELINE, "D", filled=False)]
+                if len(beside)
+                else []
+            ),
         ],
         [*(f"{name} (n={n:.0f})" for name, n in zip(names, rows["n"], strict=True)), strata.total],
         xlabel=about.label,
@@ -175,8 +143,8 @@ def draw_forest(files: EvaluationFiles, strata: Strata, metric: str) -> Picture 
     )
 
 
-@styled
-def draw_recalls(files: EvaluationFiles) -> Picture | None:
+@style.styled
+def draw_recalls(files: EvaluationFiles) -> style.Picture | None:
     """Draw the recall of each class, of many classes the lowest and the highest; None where not recorded."""
     if files.by_class is None or files.by_class["recall"].isna().all():
         return None
@@ -190,7 +158,7 @@ def draw_recalls(files: EvaluationFiles) -> Picture | None:
     return draw_intervals(
         "recall_by_class",
         [Series(rows)],
-        distinct_labels(rows["class"], length=22),
+        style.distinct_labels(rows["class"], length=22),
         xlabel="Recall (share of the class that is recognised)",
         reference=(mean, f"Mean {mean:.1%}"),
         percent=True,
@@ -210,8 +178,8 @@ def confound_metrics(files: EvaluationFiles) -> list[str]:
     ]
 
 
-@styled
-def draw_confounds(files: EvaluationFiles, metric: str) -> Picture | None:
+@style.styled
+def draw_confounds(files: EvaluationFiles, metric: str) -> style.Picture | None:
     """Draw how well each column is predicted from the embedding, over all scans and within classes."""
     table = pd.DataFrame() if files.confounds is None else files.confounds[files.confounds["metric"] == metric]
     if table.empty or table["value"].isna().all():
@@ -220,18 +188,22 @@ def draw_confounds(files: EvaluationFiles, metric: str) -> Picture | None:
     rows["within"] = rows["within"].fillna("all") if "within" in rows else "all"
     place = {name: number for number, name in enumerate(dict.fromkeys(rows["column"]))}
     rows = rows.sort_values("column", key=lambda names: names.map(place), kind="stable", ignore_index=True)
-    everybody, about = rows["within"] == "all", describe_metric(metric)
+    everybody, about = rows["within"] == "all", metrics.describe_metric(metric)
     names = rows["column"] + np.where(everybody, ", all scans", ", within " + rows["within"])
     series = [
         Series(rows[everybody], "All scans"),
         Series(rows[~everybody], "Within one class", marker="s", filled=False),
-        *([Series(rows, "Chance", "chance", CHANCE, "|")] if "chance" in rows and rows["chance"].notna().any() else []),
+        *(
+            [Series(rows, "Chance", "chance", style.CHANCE, "|")]
+            if "chance" in rows and rows["chance"].notna().any()
+            else []
+        ),
     ]
     side = "Right" if about.higher_is_better else "Left"
     return draw_intervals(
         f"confounds_{metric}",
         [one for one in series if len(one.rows)],
-        distinct_labels(names, length=30),
+        style.distinct_labels(names, length=30),
         xlabel=about.label,
         alt=f"{about.label} of columns predicted from the embedding. {list_values(names, rows)}",
         caption=(
@@ -242,8 +214,8 @@ def draw_confounds(files: EvaluationFiles, metric: str) -> Picture | None:
     )
 
 
-@styled
-def draw_dependence(files: EvaluationFiles) -> Picture | None:
+@style.styled
+def draw_dependence(files: EvaluationFiles) -> style.Picture | None:
     """Draw the normalised HSIC of the embedding with each column; None where it was not computed."""
     if files.dependence is None or files.dependence["hsic"].isna().all():
         return None
@@ -253,7 +225,7 @@ def draw_dependence(files: EvaluationFiles) -> Picture | None:
     return draw_intervals(
         "hsic",
         [Series(rows, value="hsic")],
-        [name + p for name, p in zip(distinct_labels(rows["column"]), p_values, strict=True)],
+        [name + p for name, p in zip(style.distinct_labels(rows["column"]), p_values, strict=True)],
         xlabel="Normalised HSIC (0: independent, 1: one is the other)",
         reference=(0.0, "Independent"),
         alt=f"Normalised HSIC between the embedding and each column: {'; '.join(listed)}.",
@@ -277,21 +249,21 @@ def tabulate_sensitive(block: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(rows).reindex(columns=["column", *names]).astype(dict.fromkeys(names, "float64"))
 
 
-@styled
-def draw_sensitive(block: Mapping[str, Any], *, level: float) -> Picture | None:
+@style.styled
+def draw_sensitive(block: Mapping[str, Any], *, level: float) -> style.Picture | None:
     """Draw the mean squared error of each sensitive column beside that of a constant."""
     rows = tabulate_sensitive(block).dropna(subset=["mse"]).reset_index(drop=True)
     if rows.empty:
         return None
     values = rows.rename(columns={"mse": "value"})
-    constants = [number_text(value, digits=4) for value in rows["constant_mse"]]
+    constants = [metrics.number_text(value, digits=4) for value in rows["constant_mse"]]
     return draw_intervals(
         "sensitive",
         [
             Series(values, "From the features"),
-            Series(values, "Constant (mean of training images)", "constant_mse", BASELINE, "|"),
+            Series(values, "Constant (mean of training images)", "constant_mse", style.BASELINE, "|"),
         ],
-        distinct_labels(rows["column"], length=24),
+        style.distinct_labels(rows["column"], length=24),
         xlabel="Mean squared error (right: fairer)",
         alt="Mean squared error of the sensitive variable predicted from the features: "
         + list_values(rows["column"] + [f" (constant {value})" for value in constants], values, digits=4),
@@ -303,18 +275,18 @@ def draw_sensitive(block: Mapping[str, Any], *, level: float) -> Picture | None:
     )
 
 
-@styled
-def draw_models(models: pd.DataFrame, metric: str, *, n_classes: int, words: Words = SCANS) -> Picture | None:
+@style.styled
+def draw_models(models: pd.DataFrame, metric: str, *, n_classes: int, words: Words = SCANS) -> style.Picture | None:
     """Draw a metric of every model of a comparison; None where no model has it."""
     rows = models[(models["metric"] == metric) & models["value"].notna()].reset_index(drop=True)
     if rows.empty:
         return None
-    about = describe_metric(metric, words)
+    about = metrics.describe_metric(metric, words)
     pooled = "" if words is IMAGES else ", pooled out-of-fold"
     return draw_intervals(
         f"models_{metric}",
         [Series(rows)],
-        distinct_labels(rows["model"], length=26),
+        style.distinct_labels(rows["model"], length=26),
         xlabel=about.label,
         reference=_chance(metric, n_classes, words),
         limits=about.limits,
@@ -324,21 +296,21 @@ def draw_models(models: pd.DataFrame, metric: str, *, n_classes: int, words: Wor
     )
 
 
-@styled
-def draw_differences(differences: pd.DataFrame, metric: str, *, words: Words = SCANS) -> Picture | None:
+@style.styled
+def draw_differences(differences: pd.DataFrame, metric: str, *, words: Words = SCANS) -> style.Picture | None:
     """Draw the difference of every model from the reference; None where there is none."""
     rows = differences[(differences["metric"] == metric) & differences["difference"].notna()].reset_index(drop=True)
     if rows.empty:
         return None
-    about, reference = describe_metric(metric, words), rows["reference"].iloc[0]
+    about, reference = metrics.describe_metric(metric, words), rows["reference"].iloc[0]
     rows, shown = rows, rows.rename(columns={"difference": "value"})
     settled = (rows["low"] > 0) | (rows["high"] < 0)
     listed = list_values(rows["model"], shown, digits=3, signed=True)
     return draw_intervals(
         f"differences_{metric}",
         [Series(shown[settled], marker="s"), Series(shown[~settled], marker="s", filled=False)],
-        distinct_labels(rows["model"], length=26),
-        xlabel=f"Difference in {about.name} from {distinct_labels([reference], length=24)[0]}",
+        style.distinct_labels(rows["model"], length=26),
+        xlabel=f"Difference in {about.name} from {style.distinct_labels([reference], length=24)[0]}",
         reference=(0.0, "No difference"),
         sides=("worse ←", "→ better") if about.higher_is_better else ("better ←", "→ worse"),
         alt=f"Difference in {about.label} from {reference}: {listed}",
@@ -350,14 +322,14 @@ def draw_differences(differences: pd.DataFrame, metric: str, *, words: Words = S
     )
 
 
-@styled
-def draw_new_sites(files: EvaluationFiles, metric: str) -> Picture | None:
+@style.styled
+def draw_new_sites(files: EvaluationFiles, metric: str) -> style.Picture | None:
     """Draw a metric of every site, known and left out; None where no site has a value of either kind."""
     rows = site_rows(files, metric)
     if rows.empty or rows[["embedding_home", "embedding_unseen"]].isna().all(axis=None):
         return None
     rows = pd.concat([rows, _all_sites(files, metric, rows)], ignore_index=True)
-    about, guess = describe_metric(metric), chance_level(metric, len(files.classes))
+    about, guess = metrics.describe_metric(metric), metrics.chance_level(metric, len(files.classes))
     keys = [key for key in _NEW_SITES if rows[key].notna().any() and (key != "constant_unseen" or guess is None)]
     shifts = np.linspace(-0.2, 0.2, 3) if "recentred_unseen" in keys else (-0.13, 0.13, 0)
     series = [
@@ -366,8 +338,8 @@ def draw_new_sites(files: EvaluationFiles, metric: str) -> Picture | None:
         if key in keys
         for marker, color, filled, label in [_NEW_SITES[key]]
     ]
-    names = distinct_labels(rows["site"][:-1], length=24)
-    labels = [f"{name} (n={number_text(n, digits=0)})" for name, n in zip(names, rows["n"], strict=False)]
+    names = style.distinct_labels(rows["site"][:-1], length=24)
+    labels = [f"{name} (n={metrics.number_text(n, digits=0)})" for name, n in zip(names, rows["n"], strict=False)]
     return draw_intervals(
         f"new_sites_{metric}",
         series,
@@ -408,10 +380,12 @@ def _alt(rows: pd.DataFrame) -> str:
     parts = []
     for row in rows.to_dict("records"):
         values = [
-            f"{name} {number_text(row[key], digits=2)} "
-            f"({interval_text((row.get(f'{key}_low'), row.get(f'{key}_high')), digits=2)})"
+            f"{name} {metrics.number_text(row[key], digits=2)} "
+            f"({metrics.interval_text((row.get(f'{key}_low'), row.get(f'{key}_high')), digits=2)})"
             for key, name in names.items()
             if pd.notna(row.get(key))
         ]
-        parts.append(f"{row['site']} (n = {number_text(row['n'], digits=0)}): {', '.join(values) or 'not defined'}")
+        parts.append(
+            f"{row['site']} (n = {metrics.number_text(row['n'], digits=0)}): {', '.join(values) or 'not defined'}"
+        )
     return "; ".join([*parts[:12], *parts[-1:]] if len(parts) > 13 else parts) + "."

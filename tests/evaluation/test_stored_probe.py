@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings, load_probe, plan_study, save_probe
-from neurocontrast.evaluation.fitted import fit_on_all
+from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.provenance import subject_digest
 
@@ -41,11 +41,11 @@ def test_stored_arrays_say_what_the_probe_in_memory_says(make_cohort, tmp_path, 
     save_probe(tmp_path / "probe", probe_of_all)
     stored = load_probe(tmp_path / "probe")
     scores = stored.predict(study.features)
-    np.testing.assert_allclose(scores, decided.fit.scores, atol=1e-6)
+    np.testing.assert_allclose(scores, decided.scores, atol=1e-6)
     np.testing.assert_array_equal(scores, probe_of_all.predict(study.features))
     if kind != "continuous":
         assert (stored.decide(scores) == decided.decisions).mean() > 0.98  # a score at the threshold can go either way
-    assert stored.strength == decided.fit.strength
+    assert stored.strength == decided.strength
     assert stored.classes == study.target.classes
     assert stored.encoder == "abc"
     assert stored.trained_on == {subject_digest(subject) for subject in study.subjects}
@@ -122,7 +122,7 @@ def pickled(folder):
         (change("trained_on", [1, 2]), "'trained_on' missing or damaged"),
         (change("threshold", "half"), "'threshold' missing or damaged"),
         (change("strength", "strong"), "'strength' missing or damaged"),
-        (change("kind", "ternary"), "'kind' missing or damaged"),
+        (change("kind", "ternary"), "'kind'.* missing or damaged"),
         (change("classes", ["a", "b", "c"]), "of a wrong shape"),
         (lambda folder: (folder / "probe.npz").unlink(), "missing beside probe.json"),
         (swap_arrays, "is not the file that probe.json describes"),

@@ -29,8 +29,8 @@ class Split:
     held_out_site : str or None
         The site that only `test` holds.
     validation : array of int or None
-        Those of `train` on which alone the penalty is chosen (an empty array: a fifth of `train`, drawn at random);
-        None for inner folds of all of them.
+        Rows of `train` on which the penalty is chosen (empty: a fifth of `train`, drawn at random); None for inner
+        folds of all of them.
     """
 
     repeat: int
@@ -39,6 +39,11 @@ class Split:
     test: Rows
     held_out_site: str | None = None
     validation: Rows | None = None
+
+    @property
+    def named(self) -> str:
+        """What happens in this split, for messages."""
+        return f"site '{self.held_out_site}' is held out" if self.held_out_site else f"fold {self.fold} is tested"
 
 
 def parts_of(split: Split) -> dict[str, Rows]:
@@ -49,15 +54,7 @@ def parts_of(split: Split) -> dict[str, Rows]:
 
 
 def check_splits(splits: Sequence[Split], target: Target, subjects: npt.ArrayLike) -> None:
-    """Refuse splits that share a subject, or whose training rows cannot teach the target.
-
-    Raises
-    ------
-    LeakageError
-        If a subject stands on both sides of a split.
-    ConfigError, DataError
-        If a training fold is left with one class, or with one subject of a class.
-    """
+    """Refuse splits that share a subject, or whose training rows cannot teach the target."""
     owners = np.asarray(subjects, dtype=object).astype(str)
     for split in splits:
         shared = sorted(set(owners[split.train]) & set(owners[split.test]))
@@ -101,9 +98,8 @@ def check_class_sizes(target: Target, subjects: npt.ArrayLike, n_folds: int) -> 
 
 def _check_values(split: Split, target: Target) -> None:
     if len(split.train) < 2 or np.ptp(target.values[split.train].astype(float)) == 0:
-        where = f"site '{split.held_out_site}' is held out" if split.held_out_site else f"fold {split.fold} is tested"
         raise DataError(
-            f"target '{target.name}': does not vary in the {len(split.train)} scans that remain when {where}. "
+            f"target '{target.name}': does not vary in the {len(split.train)} scans that remain when {split.named}. "
             "Use splits=stratified, or leave that site out with where."
         )
 
@@ -114,15 +110,14 @@ def _check_classes(split: Split, target: Target, owners: npt.NDArray[np.str_]) -
         for code, name in enumerate(target.classes)
     }
     present = [name for name, n in counts.items() if n]
-    where = f"site '{split.held_out_site}' is held out" if split.held_out_site else f"fold {split.fold} is tested"
     if len(present) < 2:
         raise DataError(
-            f"target '{target.name}': when {where} the training scans have {one_of(present) or 'no class'} only, "
+            f"target '{target.name}': when {split.named} the training scans have {one_of(present) or 'no class'} only, "
             "so target and site cannot be told apart. Use splits=stratified, or leave that site out with where."
         )
     single = [name for name, n in counts.items() if n == 1]
     if single:
         raise DataError(
-            f"target '{target.name}': when {where} only one subject of {one_of(single)} is left to train on; two are "
-            "needed. Use splits=stratified, or leave the class out with where."
+            f"target '{target.name}': when {split.named} only one subject of {one_of(single)} is left to train on; two "
+            "are needed. Use splits=stratified, or leave the class out with where."
         )

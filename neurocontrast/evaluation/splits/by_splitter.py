@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from neurocontrast.evaluation.splits.fold import Split
+from neurocontrast.evaluation.splits.split import Split
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError
 

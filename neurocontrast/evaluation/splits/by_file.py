@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.splits.fold import Split, parts_of
-from neurocontrast.evaluation.table import cell_texts, row_names
+from neurocontrast.evaluation.rows import cell_texts, row_names
+from neurocontrast.evaluation.splits.split import Split, parts_of
 from neurocontrast.exceptions import DataError, LeakageError, one_of, suggestion
 
 __all__ = ["read_split_file", "split_table", "splits_from_table"]

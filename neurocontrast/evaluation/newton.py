@@ -1,10 +1,9 @@
-"""L2-penalised logistic regression by Newton's method, for many label vectors and a path of penalties.
+"""Logistic and ridge regression for many label vectors of the same scans, as permutation tests need them.
 
-It minimises what `sklearn.linear_model.LogisticRegression` minimises (intercept not penalised;
-binary: one coefficient vector; more classes: one for each). It is made for columns that are
-orthogonal to each other, as `linear.rotate` gives: there the Hessian is nearly diagonal, conjugate
-gradients need few steps, and a fit costs a few matrix-vector products. Label vectors of the same
-rows (permutations) are fitted side by side, so that these become matrix-matrix products.
+The probes of an evaluation are scikit-learn's (`built_in`); this reaches the same optimum, a thousand label vectors
+sooner. Both models are rotation invariant, so they are fitted along the principal axes of the training scans, which do
+not depend on labels: n instead of p coefficients where features outnumber scans, and a Hessian that is nearly
+diagonal, so that conjugate gradients need few steps. Label vectors share the axes, and every product with the features.
 """
 
 from __future__ import annotations
@@ -14,10 +13,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.preprocessing import StandardScaler
 
-__all__ = ["LogisticPath", "predict_probabilities"]
+from neurocontrast.evaluation.built_in import N_RISES
+from neurocontrast.evaluation.designs import Design
+from neurocontrast.evaluation.features import principal_axes
+from neurocontrast.evaluation.metrics import log_losses
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.splits.inner import Pairs
+from neurocontrast.evaluation.target import Target
+
+__all__ = ["Fold", "LogisticPath", "choose_c", "fit_label_vectors", "make_fold", "predict_probabilities"]
 
 Floats = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.integer]
+Rows = npt.NDArray[np.intp]
 Columns = npt.NDArray[np.intp]
 
 MAX_NEWTON_STEPS = 100
@@ -25,6 +35,128 @@ MAX_CG_STEPS = 500
 MAX_HALVINGS = 30
 TOLERANCE = 1e-6
 """A fit ends when the loss is within about its square of the minimum, relative to the number of scans."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows to fit and rows to predict, and their features, standardised and along principal axes."""
+
+    train: Rows
+    test: Rows
+    x_train: Floats
+    x_test: Floats
+
+
+def make_fold(design: Design, train: Rows, test: Rows) -> Fold:
+    """Return the features of a fold; what is orthogonal to the training rows never enters a prediction."""
+    x_train, x_test = design(train, test)
+    scaler = StandardScaler().fit(x_train)
+    axes, along = principal_axes(scaler.transform(x_train))
+    return Fold(train, test, along, scaler.transform(x_test) @ axes)
+
+
+def fit_label_vectors(
+    design: Design,
+    target: Target,
+    labels: npt.NDArray[np.generic],
+    train: Rows,
+    test: Rows,
+    *,
+    pairs: Pairs,
+    settings: EvaluationSettings,
+) -> tuple[Floats, Floats]:
+    """Choose the penalty, fit and predict for each column of `labels` (n, b), with the same inner folds.
+
+    Every column must have the classes of the target in the training rows. Of equal penalties the strongest is taken,
+    as in `built_in.fit_built_in`. Returns scores (n test, b) or (n test, b, classes), and the strengths (b,).
+    """
+    folds = [make_fold(design, *pair) for pair in pairs]
+    if target.kind == "continuous":
+        strengths = _choose_alpha(folds, labels.astype(float), settings.alpha)
+    else:
+        classes = np.unique(target.values[train])
+        strengths = choose_c(folds, np.searchsorted(classes, labels), settings.C, n_classes=len(classes))
+    del folds  # as large as the features, several times over
+    return _predict(make_fold(design, train, test), target, labels, strengths), strengths
+
+
+def _choose_alpha(folds: Sequence[Fold], values: Floats, grid: Sequence[float]) -> Floats:
+    """Return, for each column of `values` (n, b), the alpha of least mean squared error over the folds.
+
+    Of equals, the strongest; without folds, the middle of the grid.
+    """
+    if not folds:
+        return np.full(values.shape[1], grid[len(grid) // 2])
+    means = np.zeros((len(grid), values.shape[1]))
+    for fold in folds:
+        path = _ridge_path(fold.x_train, values[fold.train], fold.x_test, grid)
+        means += [((values[fold.test] - predicted) ** 2).mean(axis=0) / len(folds) for predicted in path]
+    last = len(grid) - 1 - (means <= means.min(axis=0))[::-1].argmax(axis=0)
+    return np.asarray(grid)[last]
+
+
+def choose_c(folds: Sequence[Fold], codes: Codes, grid: Sequence[float], *, n_classes: int) -> Floats:
+    """Return, for each column of `codes` (n, b), the C of least mean log-loss over the folds.
+
+    Values are tried from strong to weak penalty, until the loss of a column has risen three times in a row.
+    """
+    n_columns = codes.shape[1]
+    if not folds:
+        return np.full(n_columns, grid[len(grid) // 2])
+    paths = [LogisticPath(fold.x_train, codes[fold.train], n_classes=n_classes) for fold in folds]
+    means = np.full((len(grid), n_columns), np.inf)
+    trying, n_rises = np.arange(n_columns), np.zeros(n_columns, dtype=int)
+    for place, strength in enumerate(grid):
+        losses = np.zeros(len(trying))
+        for path, fold in zip(paths, folds, strict=True):
+            probabilities = predict_probabilities(fold.x_test, path.step(strength, trying))
+            losses += log_losses(codes[fold.test][:, trying], probabilities) / len(folds)
+        means[place, trying] = losses
+        rose = losses > means[place - 1, trying] if place else np.zeros(len(trying), dtype=bool)
+        n_rises[trying] = np.where(rose, n_rises[trying] + 1, 0)
+        trying = trying[n_rises[trying] < N_RISES]
+        if not len(trying):
+            break
+    return np.asarray(grid)[means.argmin(axis=0)]
+
+
+def _logistic_scores(fold: Fold, codes: Codes, strengths: Floats, *, n_classes: int) -> Floats:
+    """Fit each column of `codes` (n, b) with its C, and return probabilities (n test, b, classes)."""
+    path = LogisticPath(fold.x_train, codes[fold.train], n_classes=n_classes)
+    scores = np.empty((len(fold.test), codes.shape[1], n_classes))
+    for strength in np.unique(strengths):
+        columns = np.flatnonzero(strengths == strength)
+        scores[:, columns] = predict_probabilities(fold.x_test, path.step(float(strength), columns))
+    return scores
+
+
+def _ridge_scores(fold: Fold, values: Floats, strengths: Floats) -> Floats:
+    """Fit each column of `values` (n, b) with its alpha, and return predicted values (n test, b)."""
+    scores = np.empty((len(fold.test), values.shape[1]))
+    for strength in np.unique(strengths):
+        columns = np.flatnonzero(strengths == strength)
+        path = _ridge_path(fold.x_train, values[fold.train][:, columns], fold.x_test, (strength,))
+        scores[:, columns] = next(path)
+    return scores
+
+
+def _ridge_path(x_train: Floats, y: Floats, x_test: Floats, grid: Sequence[float]) -> Iterator[Floats]:
+    """Yield predicted values (n test, b) for each alpha."""
+    mean = y.mean(axis=0)
+    # The columns are orthogonal, so the normal equations are diagonal.
+    variances, projected = np.einsum("ij,ij->j", x_train, x_train), x_train.T @ (y - mean)
+    for strength in grid:
+        yield mean + x_test @ (projected / (variances + strength)[:, None])
+
+
+def _predict(fold: Fold, target: Target, labels: npt.NDArray[np.generic], strengths: Floats) -> Floats:
+    if target.kind == "continuous":
+        return _ridge_scores(fold, labels.astype(float), strengths)
+    classes = np.unique(target.values[fold.train])
+    found = _logistic_scores(fold, np.searchsorted(classes, labels), strengths, n_classes=len(classes))
+    scores = np.zeros((*found.shape[:2], len(target.classes)))
+    scores[:, :, classes] = found
+    return scores[:, :, 1] if target.kind == "binary" else scores
 
 
 class LogisticPath:
@@ -48,12 +180,6 @@ class LogisticPath:
         share = np.clip(self._truth.mean(axis=0), 1e-12, 1 - 1e-12)
         self._weights = np.zeros((x.shape[1] + 1, *share.shape))
         self._weights[-1] = np.log(share / (1 - share)) if n_classes == 2 else np.log(share)
-        self.n_not_converged = 0
-
-    def fit(self, grid: Sequence[float]) -> Iterator[Floats]:
-        """Yield coefficients (k + 1, 1 or n_classes) of the first label vector, the intercept last, for each C."""
-        for strength in grid:
-            yield self.step(strength, np.zeros(1, dtype=np.intp))[:, 0]
 
     def step(self, strength: float, columns: Columns) -> Floats:
         """Return coefficients (k + 1, columns, 1 or n_classes) of some label vectors for the next C."""
@@ -82,7 +208,6 @@ class LogisticPath:
                 left, at, *_ = _keep(~stuck, left, at, slope, change, moved)
             if not len(left):
                 return fitted
-        self.n_not_converged += len(left)
         fitted[:, left] = at.weights
         return fitted
 

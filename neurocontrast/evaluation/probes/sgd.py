@@ -6,6 +6,7 @@ neither minibatches nor momentum nor that schedule, and fits several classes one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 
 import numpy as np
@@ -16,12 +17,29 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from neurocontrast.evaluation.probes import Probe
+from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.seeds import derive_generator
-
-__all__ = ["MomentumSGDClassifier"]
 
 Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
+
+
+class Sgd(Probe):
+    """The linear evaluation of self-supervised learning; its learning rate is chosen."""
+
+    title = "linear softmax classifier by stochastic gradient descent"
+    citation = "Loshchilov I, Hutter F. SGDR: stochastic gradient descent with warm restarts. ICLR 2017."
+    numbers = False
+    strength = "learning_rate"
+
+    def estimator(self, settings: EvaluationSettings, *, continuous: bool, seed: int) -> MomentumSGDClassifier:  # noqa: ARG002
+        """Return the classifier of the section ``sgd``."""
+        return MomentumSGDClassifier(**settings.sgd.model_dump(exclude={"learning_rate"}), random_state=seed)
+
+    def grid(self, settings: EvaluationSettings) -> Sequence[float]:
+        """Return the grid of learning rates."""
+        return settings.sgd.learning_rate
 
 
 class MomentumSGDClassifier(ClassifierMixin, BaseEstimator):

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.settings import EvaluationSettings
-from neurocontrast.evaluation.splits import deal_subjects, subject_values
-from neurocontrast.evaluation.table import NO_SITE
+from neurocontrast.evaluation.splits.splitters import deal_subjects, group_sites, subject_values
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
-__all__ = [
-    "Design",
-    "Pairs",
-    "classes_decide_inner_folds",
-    "inner_folds",
-    "penalty_folds",
-    "site_inner_folds",
-]
+__all__ = ["MIN_INNER_SITES", "Pairs", "classes_decide_inner_folds", "inner_folds", "penalty_folds", "site_inner_folds"]
 
-Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
+Texts = npt.NDArray[np.object_]
 Pairs = Sequence[tuple[Rows, Rows]]
-Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
-"""Gives the matrices of training and test rows; whatever it estimates, it estimates on the training rows."""
 
 MIN_INNER_SITES, MAX_INNER_SITES = 3, 10
-"""Of how many sites, or groups of sites, inner folds that leave sites out are made."""
+"""Least and largest number of sites, or groups of sites, that inner folds leave out."""
 PARTS_OF_TRAIN = 5
-"""Where validation rows are wanted and there are none, one of so many parts of the training rows takes their place."""
+"""Validation rows that are wanted and not there are one of this many parts of the training rows."""
 FEW_PER_INNER_FOLD = 5
 """Classes with fewer subjects an inner fold than this are spread over the inner folds evenly, not by chance."""
 
 
-def classes_decide_inner_folds(target: Target, train: Rows, subjects: npt.NDArray[np.object_], *, n_folds: int) -> bool:
+def classes_decide_inner_folds(target: Target, train: Rows, subjects: Texts, *, n_folds: int) -> bool:
     """Say whether a class is so small that inner folds must spread it evenly.
 
     Larger classes are spread well enough by chance, and inner folds that do not look at labels
@@ -50,11 +41,11 @@ def classes_decide_inner_folds(target: Target, train: Rows, subjects: npt.NDArra
 def penalty_folds(
     target: Target,
     train: Rows,
-    subjects: npt.NDArray[np.object_],
+    subjects: Texts,
     *,
     settings: EvaluationSettings,
     seed: int,
-    sites: npt.NDArray[np.object_] | None = None,
+    sites: Texts | None = None,
     validation: Rows | None = None,
 ) -> list[tuple[Rows, Rows]]:
     """Return the training rows to fit, and those to try a penalty on: inner folds as the settings say.
@@ -73,11 +64,11 @@ def penalty_folds(
 def inner_folds(
     target: Target,
     train: Rows,
-    subjects: npt.NDArray[np.object_],
+    subjects: Texts,
     *,
     n_folds: int,
     seed: int,
-    sites: npt.NDArray[np.object_] | None = None,
+    sites: Texts | None = None,
 ) -> list[tuple[Rows, Rows]]:
     """Split training rows by subject, at random; or, given their sites, so that each fold leaves sites out.
 
@@ -101,23 +92,16 @@ def inner_folds(
     return _teachable(target, train, [(train[fold_of != fold], train[fold_of == fold]) for fold in range(n_folds)])
 
 
-def site_inner_folds(
-    target: Target, train: Rows, subjects: npt.NDArray[np.object_], sites: npt.NDArray[np.object_]
-) -> list[tuple[Rows, Rows]]:
+def site_inner_folds(target: Target, train: Rows, subjects: Texts, sites: Texts) -> list[tuple[Rows, Rows]]:
     """Split training rows so that each fold tries the penalty on sites that it has not fitted; none from too few.
 
     Ten groups of sites where there are more. A subject that was at a site of the group too is not fitted on. From
     fewer than `MIN_INNER_SITES` sites whose fold has all classes to fit on, the list is empty.
     """
     places = np.array([NO_SITE if site is None else str(site) for site in sites[train]])
-    names, sizes = np.unique(places, return_counts=True)
-    group_of, filled = {}, np.zeros(min(MAX_INNER_SITES, len(names)))
-    for place in np.lexsort((names, -sizes)):
-        group_of[str(names[place])] = int(filled.argmin())
-        filled[filled.argmin()] += sizes[place]
-    groups, owners = np.array([group_of[place] for place in places]), subjects[train].astype(str)
+    groups, owners = group_sites(places, MAX_INNER_SITES), subjects[train].astype(str)
     pairs = []
-    for group in range(len(filled)):
+    for group in range(groups.max() + 1):
         tried = groups == group
         pairs.append((train[~tried & ~np.isin(owners, owners[tried])], train[tried]))
     pairs = _teachable(target, train, pairs)

@@ -9,10 +9,11 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.estimators import SmoothedNeighbours, inner_scores
+from neurocontrast.evaluation.built_in import inner_scores
 from neurocontrast.evaluation.features import PrincipalAxes
-from neurocontrast.evaluation.probe_kinds import fit_and_decide, fit_model
-from neurocontrast.evaluation.probes import inner_folds
+from neurocontrast.evaluation.fitting import fit_probe
+from neurocontrast.evaluation.probes.knn import SmoothedNeighbours
+from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 
@@ -50,10 +51,10 @@ def test_neighbours_are_those_of_scikit_learn(kind, k):
     features, target, subjects = make(kind)
     train, test = np.arange(90), np.arange(90, 120)
     settings = EvaluationSettings(probe="knn", **{**FAST, "k": (k,)})
-    decided, model = fit_model(
+    decided, model = fit_probe(
         design_of(features), target, train, test, subjects=subjects, settings=settings, seed=0, pairs=[]
     )
-    found, k = decided.fit.scores, min(k, 90)
+    found, k = decided.scores, min(k, 90)
     assert model.strength == k
     scaler = StandardScaler().fit(features[train])
     x_train, x_test = scaler.transform(features[train]), scaler.transform(features[test])
@@ -77,27 +78,27 @@ def test_the_machine_is_the_plain_one_of_scikit_learn_in_its_order_of_scans():
     features, target, subjects = make("binary", p=40)
     train, test = np.arange(90), np.arange(90, 120)
     settings = EvaluationSettings(probe="svm", **{**FAST, "C": (1e-2,)})
-    decided = fit_and_decide(design_of(features), target, train, test, subjects=subjects, settings=settings, seed=1)
+    decided = fit_probe(design_of(features), target, train, test, subjects=subjects, settings=settings, seed=1)[0]
     scaler = StandardScaler().fit(features[train])
     plain = LinearSVC(C=1e-2, dual=False, tol=1e-8, max_iter=10_000)
     plain.fit(scaler.transform(features[train]), target.values[train])
     decisions = plain.decision_function(scaler.transform(features[test]))
-    logits = np.log(decided.fit.scores / (1 - decided.fit.scores))
+    logits = np.log(decided.scores / (1 - decided.scores))
     slope, bias = np.polyfit(decisions, logits, 1)
     assert slope > 0
     np.testing.assert_allclose(logits, slope * decisions + bias, atol=1e-4)
-    assert decided.fit.n_not_converged == 0
+    assert decided.n_not_converged == 0
 
 
 def test_probabilities_of_the_machine_are_fitted_on_scans_it_has_not_seen():
     """With more features than scans, a machine separates its training scans: fitted on these, it would be certain."""
     features, target, subjects = make("binary", n=120, p=300, signal=0.0)
     settings = EvaluationSettings(probe="svm", **{**FAST, "C": (1.0,)})
-    decided = fit_and_decide(
+    decided = fit_probe(
         design_of(features), target, np.arange(90), np.arange(90, 120), subjects=subjects, settings=settings, seed=0
-    )
-    assert decided.fit.scores.min() > 0.15
-    assert decided.fit.scores.max() < 0.85
+    )[0]
+    assert decided.scores.min() > 0.15
+    assert decided.scores.max() < 0.85
 
 
 def test_without_inner_folds_a_machine_still_has_probabilities():
@@ -107,8 +108,8 @@ def test_without_inner_folds_a_machine_still_has_probabilities():
     features, subjects = generator.normal(size=(8, 5)), np.repeat(["a", "b"], 4).astype(object)
     settings = EvaluationSettings(probe="svm", threshold="youden", **FAST)
     rows = np.arange(8)
-    decided = fit_and_decide(design_of(features), target, rows, rows, subjects=subjects, settings=settings, seed=0)
-    assert np.all((decided.fit.scores > 0) & (decided.fit.scores < 1))
+    decided = fit_probe(design_of(features), target, rows, rows, subjects=subjects, settings=settings, seed=0)[0]
+    assert np.all((decided.scores > 0) & (decided.scores < 1))
 
 
 def test_probabilities_of_a_machine_never_turn_its_order_round():
@@ -117,7 +118,7 @@ def test_probabilities_of_a_machine_never_turn_its_order_round():
         features, target, subjects = make("binary", n=60, p=200, signal=0.0, seed=seed)
         settings = EvaluationSettings(probe="svm", **{**FAST, "C": (1.0,)})
         rows = np.arange(60)
-        model = fit_model(design_of(features), target, rows, rows, subjects=subjects, settings=settings, seed=0)[
+        model = fit_probe(design_of(features), target, rows, rows, subjects=subjects, settings=settings, seed=0)[
             1
         ].model
         machine = model.calibrated_classifiers_[0].estimator
@@ -162,7 +163,7 @@ def test_inner_scores_are_of_probes_that_have_not_seen_the_subject(probe):
     settings = EvaluationSettings(probe=probe, **{**FAST, "C": (1.0,), "k": (1,)})
     pairs = inner_folds(target, rows, subjects, n_folds=3, seed=0)
     given = {"subjects": subjects, "settings": settings, "seed": 0, "pairs": pairs}
-    model = fit_model(design_of(features), target, rows, rows, **given)[1]
+    model = fit_probe(design_of(features), target, rows, rows, **given)[1]
     tried, scores = inner_scores(model, rows, codes, pairs=pairs)
     assert sorted(tried) == list(range(120))
     assert abs(roc_auc_score(codes[tried], scores) - 0.5) < 0.3
@@ -172,8 +173,8 @@ def test_inner_scores_are_of_probes_that_have_not_seen_the_subject(probe):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"probe": "logistic", "target": "age"}, "'logistic' is not for a continuous target.*ridge, svm or knn"),
-        ({"probe": "ridge"}, "'ridge' is not for a categorical target.*logistic, sgd, svm or knn"),
+        ({"probe": "logistic", "target": "age"}, "'logistic' is not for a continuous target.*knn, ridge or svm"),
+        ({"probe": "ridge"}, "'ridge' is not for a categorical target.*knn, logistic, sgd or svm"),
         ({"threshold": "youden", "target": "age"}, "threshold: 'youden' is for two classes, and 'age' is continuous"),
         ({"threshold": 0.3, "target": "site"}, "'0.3' is for two classes, and 'site' is of 3 classes"),
     ],
@@ -190,9 +191,9 @@ def test_one_class_in_training_is_all_there_is_to_say(probe, kind):
     classes = ("a", "b") if kind == "binary" else ("a", "b", "c")
     target = Target("dx", kind, np.array([1, 1, 1, 0, 1]), classes)
     x = np.random.default_rng(0).normal(size=(5, 2))
-    decided = fit_and_decide(
+    decided = fit_probe(
         lambda train, test: (x[train], x[test]), target, np.arange(3), np.arange(3, 5),
         subjects=np.arange(5).astype(str).astype(object), settings=EvaluationSettings(probe=probe), seed=0,
-    )  # fmt: skip
+    )[0]  # fmt: skip
     assert decided.decisions.tolist() == [1, 1]
-    assert decided.fit.scores.tolist() == ([1.0, 1.0] if kind == "binary" else [[0.0, 1.0, 0.0]] * 2)
+    assert decided.scores.tolist() == ([1.0, 1.0] if kind == "binary" else [[0.0, 1.0, 0.0]] * 2)

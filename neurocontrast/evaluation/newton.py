@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation.built_in import N_RISES
 from neurocontrast.evaluation.designs import Design
-from neurocontrast.evaluation.features import principal_axes
 from neurocontrast.evaluation.metrics import log_losses
+from neurocontrast.evaluation.pipelines import N_RISES, principal_axes
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import Pairs
 from neurocontrast.evaluation.target import Target
@@ -160,17 +159,7 @@ def _predict(fold: Fold, target: Target, labels: npt.NDArray[np.generic], streng
 
 
 class LogisticPath:
-    """Fits of one training set to one or many label vectors, each started from the penalty before.
-
-    Parameters
-    ----------
-    x : array (n, k)
-        Training rows; columns best orthogonal.
-    y : array (n,) or (n, b)
-        Class codes, 0 to `n_classes` − 1; b label vectors side by side.
-    n_classes : int
-        Two or more.
-    """
+    """Fits of one training set to one or many label vectors, each started from the penalty before."""
 
     def __init__(self, x: Floats, y: npt.NDArray[np.integer], *, n_classes: int) -> None:
         self._x = x

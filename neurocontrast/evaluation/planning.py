@@ -62,35 +62,25 @@ class Study:
     ----------
     settings : EvaluationSettings
         Choices of the user.
-    table, features : DataFrame, array
-        The scans that take part, in one order.
-    target : Target
-        The column that is predicted.
-    splits : list of Split
-        The folds.
+    table, features, target : DataFrame, array, Target
+        The scans that take part, in one order, and the column that is predicted.
+    splits, from_file, splitter : list of Split, bool, str or None
+        The folds; whether they were read from a file; the splitter that was given, as evaluation.json names it.
     covariates : tuple of str
         Columns of the baseline.
     units : Units
         Groups of scans that a bootstrap resamples together.
-    excluded : dict of str to int
-        Scans that do not take part, by reason.
+    excluded, flow : dict of str to int, DataFrame
+        Scans that do not take part, by reason, and all steps from the first table on.
     n_overlap : int
         Number of subjects that were in pretraining too.
-    from_file : bool
-        Whether the folds were read from a file.
-    splitter : str or None
-        The splitter that was given, as evaluation.json names it.
     notices : list of Notice
         Warnings.
-    flow : DataFrame
-        How many scans came in, which were left out and why.
-    seen : dict of str to int or None, n_twins : int
+    seen, n_twins : dict of str to int or None, int
         Of the fixed design: rows of each part that pretraining has seen, and rows of test that are fitted on too
         under another name.
-    estimator : estimator or None
-        The user's own; None for the built-in one that the settings name.
-    baseline_fits : bool
-        Whether `estimator` can be fitted to the columns of the baseline; if not, the default takes its place there.
+    estimator, baseline_fits : estimator or None, bool
+        The user's own, and whether it can be fitted to the columns of the baseline, too.
     voxels : Voxels or None
         Voxels of the scans, where these are at hand.
     """

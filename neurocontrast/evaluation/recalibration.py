@@ -22,21 +22,6 @@ def recalibration_slope(truth: Floats, scores: Floats, weights: Floats) -> Float
     """Return the slope b of logit P(positive) = a + b · logit(score), fitted by maximum likelihood.
 
     1 is right; below 1, probabilities are too extreme; above, too timid.
-
-    Parameters
-    ----------
-    truth : array (n,)
-        1 for positive scans, 0 for the others.
-    scores : array (n,)
-        Probabilities of the positive class.
-    weights : array (n resamples, n)
-        How often each scan counts.
-
-    Returns
-    -------
-    array (n resamples,)
-        NaN where no finite slope exists: one class, scores that do not vary, or scores that
-        separate the classes.
     """
     logits = _logits(scores)
     if len(logits) < 2 or np.ptp(logits) == 0:
@@ -56,13 +41,6 @@ def recalibration_intercept(truth: Floats, scores: Floats, weights: Floats) -> F
 
     0 is right; below 0, probabilities are too high on the whole; above, too low. The slope is held
     at 1, so the value does not depend on it (Van Calster et al., 2019). NaN where there is one class.
-
-    Parameters
-    ----------
-    truth, scores : array (n,)
-        1 for positive scans, and probabilities of the positive class.
-    weights : array (n resamples, n)
-        How often each scan counts.
     """
     logits = _logits(scores)
     positive, total = weights @ truth, weights.sum(axis=1)

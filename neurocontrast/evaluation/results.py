@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from neurocontrast.evaluation.built_in import describe_built_in
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.designs import kept_columns
 from neurocontrast.evaluation.metrics import (
@@ -19,6 +18,7 @@ from neurocontrast.evaluation.metrics import (
     finite_or_none,
 )
 from neurocontrast.evaluation.own_estimator import describe_own
+from neurocontrast.evaluation.pipelines import describe_built_in
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.schema import Evaluation, Notice, compose_evaluation

@@ -216,17 +216,6 @@ def class_table(target: Target, model: OutOfFold, *, split: Split | None, level:
     """Return one row a class: counts, recall and precision with Wilson's intervals, and the commonest wrong answer.
 
     Each scan counts once: of repeated folds the first repeat does.
-
-    Parameters
-    ----------
-    target : Target
-        Several classes.
-    model : OutOfFold
-        What was predicted.
-    split : Split or None
-        Of the fixed design, for the numbers of train and validation.
-    level : float
-        Of the intervals.
     """
     tested = np.flatnonzero(model.folds[0] >= 0)
     n_classes = len(target.classes)

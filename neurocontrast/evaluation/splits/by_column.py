@@ -30,13 +30,6 @@ def fixed_split(table: pd.DataFrame, column: str) -> Split:
 
     ``train`` of it holds the rows of train and validation, on which the final probe is fitted; ``validation`` those
     of them on which its penalty is chosen.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such column.
-    DataError
-        If a row has another value or none, or train or test has no row.
     """
     if column not in table:
         raise ConfigError(
@@ -56,15 +49,7 @@ def fixed_split(table: pd.DataFrame, column: str) -> Split:
 
 
 def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_]) -> None:
-    """Refuse parts that share a subject, and parts from which the target cannot be learned or measured.
-
-    Raises
-    ------
-    LeakageError
-        If a subject stands in two parts.
-    DataError
-        If train or test has one class (or value) only, or a class has no row in train.
-    """
+    """Refuse parts that share a subject, and parts from which the target cannot be learned or measured."""
     parts = parts_of(split)
     _check_subjects(parts, subjects)
     if target.kind == "continuous":
@@ -127,11 +112,6 @@ def check_seen(
     Only rows of test must be new to the encoder. To fit a probe on what the encoder was trained on is what linear
     evaluation does. Validation rows that it has seen flatter no figure of test: they are told less well apart by
     what they say of the penalty, which is chosen too weak then; so that is said, and not refused.
-
-    Raises
-    ------
-    LeakageError
-        If pretraining has seen a row of test and `allow_overlap` is False.
     """
     digests = info.get("pretraining_subjects")
     parts = parts_of(split)

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from neurocontrast.evaluation.recalibration import recalibration_intercept, recalibration_slope
 
 __all__ = ["DESCRIPTIVE", "LOWER_IS_BETTER", "METRICS", "OF_PROBABILITIES", "ON_REQUEST", "POOLED_ONLY", "RANKED",
-           "TABLE", "TOP", "Kind", "Metric", "compute_metrics", "decide", "explain_undefined", "explain_value", "finite_or_none",
-           "log_losses", "metric_names", "top_hits"]  # fmt: skip
+           "TABLE", "TOP", "Kind", "Metric", "compute_metrics", "decide", "explain_undefined", "explain_value",
+           "finite_or_none", "log_losses", "metric_names", "top_hits"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Kind = Literal["binary", "multiclass", "continuous"]

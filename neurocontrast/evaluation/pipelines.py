@@ -48,13 +48,6 @@ class FoldFeatures(TransformerMixin, BaseEstimator):
     As the first step of a pipeline, this makes each fold of `sklearn.model_selection.GridSearchCV` estimate its own
     harmonisation, residuals and scaling. Clones share what was computed, so that a search computes the matrices of a
     fold once and not once for each value of its grid.
-
-    Parameters
-    ----------
-    design : callable
-        Gives the matrices of training rows and of other rows, estimated on the training rows.
-    scaling : transformer or None, default=None
-        What to do with the matrices then, fitted on the training rows.
     """
 
     def __init__(self, design: Design, scaling: Any = None) -> None:
@@ -109,11 +102,6 @@ class PrincipalAxes(TransformerMixin, BaseEstimator):
     training rows, and rotation does not change their norm. With fewer columns it is fitted sooner. Unlike
     `sklearn.decomposition.PCA`, the rows are not centred, and the axes come from their inner products, which is
     several times faster.
-
-    Attributes
-    ----------
-    axes_ : array (p, k) or None
-        Columns are the axes; None where rows outnumber features, which stay as they are.
 
     Examples
     --------

@@ -46,7 +46,7 @@ from neurocontrast.evaluation.voxels import Voxels
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["Study", "deal_folds", "plan_study"]
+__all__ = ["Study", "plan_study"]
 
 _USUAL_COVARIATES = EvaluationSettings.model_fields["covariates"].default
 _OF_FOLDS = ("site_missing", "fold_untested")
@@ -258,8 +258,6 @@ def _with_estimator(scans: Scans, estimator: BaseEstimator, settings: Evaluation
 def _try_baseline(study: Study, estimator: BaseEstimator) -> list[Notice]:
     """Fit the baseline of one fold without the site, as new sites do; return what to say where that cannot be."""
     rows, settings = study.splits[0].train, study.settings
-    if study.target.kind != "continuous" and len(np.unique(study.target.values[rows])) < 2:
-        return []
     names = tuple(name for name in study.covariates if name != "site")
     try:
         fit_probe(CovariateDesign(study.table, names), study.target, rows, rows[:1], subjects=study.subjects,
@@ -268,9 +266,8 @@ def _try_baseline(study: Study, estimator: BaseEstimator) -> list[Notice]:
         text = (
             f"The baseline has the default probe, since the estimator does not fit its {len(names)} columns: {error}."
         )
-        return [
-            Notice("baseline_default", text, "The increment compares two kinds of probe, not only two kinds of input.")
-        ]
+        explanation = "The increment compares two kinds of probe, not only two kinds of input."
+        return [Notice("baseline_default", text, explanation)]
     return []
 
 
@@ -317,7 +314,8 @@ def _with_folds(scans: Scans, settings: EvaluationSettings, split_rows: pd.DataF
     ]
     if settings.split_column is not None:  # natural images have neither site nor age, and the columns say so
         unsaid = _OF_PEOPLE if settings.covariates in ((), _USUAL_COVARIATES) else _OF_FOLDS
-        notices = [each for each in notices if each.code not in unsaid] + look_at_fixed(splits[0], target)
+        notices = [each for each in notices if each.code not in unsaid]
+        notices += look_at_fixed(splits[0], target)
     excluded, from_file = scans.excluded, split_rows is not None
     return Study(
         settings, chosen, scans.features, target, splits, names, units, excluded, from_file=from_file,
@@ -349,13 +347,7 @@ def _make_splits(scans: Scans, settings: EvaluationSettings, split_rows: pd.Data
         splits = leave_site_out(list(table["site"]), subjects, names=row_names(table, np.arange(len(table))))
     else:
         check_class_sizes(target, subjects, settings.n_folds)
-        splits = deal_folds(table, target, settings, settings.seed)
+        how = {"n_folds": settings.n_folds, "n_repeats": settings.n_repeats, "seed": settings.seed}
+        splits = stratified(target, list(table["site"]), subjects, **how)
     check_splits(splits, target, subjects)
     return splits
-
-
-def deal_folds(table: pd.DataFrame, target: Target, settings: EvaluationSettings, seed: int) -> list[Split]:
-    """Return stratified folds of a table, as many and as often as the settings say."""
-    subjects = table["subject_id"].to_numpy(dtype=object)
-    n_folds, n_repeats = settings.n_folds, settings.n_repeats
-    return stratified(target, list(table["site"]), subjects, n_folds=n_folds, n_repeats=n_repeats, seed=seed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,30 +78,21 @@ def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_])
         )
 
 
-def look_at_fixed(split: Split, target: Target) -> list[Notice]:
-    """Return warnings about parts: classes that are not tested, no validation."""
-    found, parts = [], parts_of(split)
-    if target.kind != "continuous":
-        lacking = sorted(set(range(len(target.classes))) - set(target.values[parts["test"]].tolist()))
-        if lacking:
-            names = one_of(target.classes[code] for code in lacking[:10]) + (" …" if len(lacking) > 10 else "")
-            found.append(
-                Notice(
-                    "class_untested",
-                    f"No row of test has {names}: nothing is known of how well it is told.",
-                    "Nothing is known of these classes; balanced accuracy is of the others.",
-                )
-            )
-    if not len(parts["validation"]):
-        found.append(
-            Notice(
-                "no_validation",
-                "There are no validation rows: a fifth of the rows of train, drawn at random, takes their place to "
-                "choose the penalty.",
-                "The strength of the probe's penalty was chosen within the training images instead.",
-            )
+def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
+    """Yield warnings about classes that are not tested, and about no validation."""
+    tested = set(target.values[split.test].tolist())
+    lacking = [name for code, name in enumerate(target.classes) if code not in tested]
+    if lacking:
+        names = one_of(lacking[:10]) + (" …" if len(lacking) > 10 else "")
+        text = f"No row of test has {names}: nothing is known of how well it is told."
+        yield Notice("class_untested", text, "Nothing is known of these classes; balanced accuracy is of the others.")
+    if split.validation is None or not len(split.validation):
+        yield Notice(
+            "no_validation",
+            "There are no validation rows: a fifth of the rows of train, drawn at random, takes their place to "
+            "choose the penalty.",
+            "The strength of the probe's penalty was chosen within the training images instead.",
         )
-    return found
 
 
 def check_seen(

@@ -263,9 +263,8 @@ def _try_baseline(study: Study, estimator: BaseEstimator) -> list[Notice]:
         fit_probe(CovariateDesign(study.table, names), study.target, rows, rows[:1], subjects=study.subjects,
                   settings=settings, seed=settings.seed, estimator=estimator, pairs=[])  # fmt: skip
     except EstimatorError as error:
-        text = (
-            f"The baseline has the default probe, since the estimator does not fit its {len(names)} columns: {error}."
-        )
+        text = f"The baseline has the default probe, since the estimator does not fit its {len(names)} columns: "
+        text += f"{error}."
         explanation = "The increment compares two kinds of probe, not only two kinds of input."
         return [Notice("baseline_default", text, explanation)]
     return []

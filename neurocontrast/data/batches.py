@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-__all__ = ["Batches", "Images", "ImagesInPlace", "RowsInPlace", "even_batches", "read_batches"]
+__all__ = ["Batches", "Images", "ImagesInPlace", "even_batches", "read_batches"]
 
 _BATCHES_AHEAD = 2
 
@@ -40,14 +40,6 @@ class ImagesInPlace(Protocol):
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
         """Read one volume into an array of `image_shape` and `image_dtype`."""
-
-
-@runtime_checkable
-class RowsInPlace(ImagesInPlace, Protocol):
-    """Images so small that a call for each would take longer than reading them."""
-
-    def read_rows_into(self, out: npt.NDArray[Any], rows: Sequence[int]) -> None:
-        """Read several rows into an array (n, *image_shape)."""
 
 
 def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
@@ -134,20 +126,18 @@ class _Batch:
         self._volumes: dict[int, torch.Tensor] = {}
 
     def parts(self, n_readers: int) -> list[range]:
-        """Return places that are read by one call: each by itself, or a reader's share."""
-        n = len(self.rows)
-        n_parts = min(n, n_readers) if isinstance(self._images, RowsInPlace) else n
+        """Return the places that each reader reads: its share of the batch."""
+        n, n_parts = len(self.rows), min(len(self.rows), n_readers)
         return [range(n * part // n_parts, n * (part + 1) // n_parts) for part in range(n_parts)]
 
     def read(self, places: range) -> None:
-        if self._array is None:
-            self._volumes |= {place: self._images[int(self.rows[place])]["image"] for place in places}
-        elif isinstance(self._images, RowsInPlace):
-            self._images.read_rows_into(self._array[places.start : places.stop], [self.rows[place] for place in places])
-        else:
-            assert isinstance(self._images, ImagesInPlace)
-            for place in places:
-                self._images.read_into(self._array[place], int(self.rows[place]))
+        for place in places:
+            row = int(self.rows[place])
+            if self._array is None:
+                self._volumes[place] = self._images[row]["image"]
+            else:
+                assert isinstance(self._images, ImagesInPlace)
+                self._images.read_into(self._array[place], row)
 
     def finish(self, pending: Iterable[Future[None]] = ()) -> tuple[torch.Tensor, torch.Tensor]:
         for future in pending:

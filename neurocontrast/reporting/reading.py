@@ -19,9 +19,13 @@ _TEXT = frozenset(
     )
 )  # fmt: skip
 _FLAGS = ("outside", "unseen_outside")
-_NUMBERS = ("age", "baseline_score", "voxels_score", "umap1", "umap2")
-_LOOSE = {"predictions.tsv", "map.tsv", "training.tsv", "scans.tsv", "folds.tsv", "flow.tsv"}
-"""Tables that may hold further columns of any kind."""
+_NUMBERS = (
+    "age", "baseline_score", "voxels_score", "umap1", "umap2", "low", "high", "chance", "observed_low", "observed_high",
+    "p", "n_subjects", "mahalanobis", "mahalanobis_percentile", "knn_distance", "knn_percentile", "unseen_percentile",
+    "n_pairs",
+)  # fmt: skip
+_STRICT = {"cohort.tsv", "new_sites.tsv", "tradeoff.tsv", "classes.tsv", "sensitive.tsv"}
+"""Tables of numbers alone, beside the columns of text; other tables may hold further columns of any kind."""
 
 
 def read_table(path: Path, required: Sequence[str], *, continuous: bool) -> pd.DataFrame | None:
@@ -48,7 +52,7 @@ def read_table(path: Path, required: Sequence[str], *, continuous: bool) -> pd.D
 
 
 def _convert(column: pd.Series, path: Path, numbers: Sequence[str]) -> pd.Series:
-    """Return flags as such, and all else as numbers; in a loose table, what is no number stays text."""
+    """Return flags as such, and all else as numbers; in tables that are not strict, what is no number stays text."""
     lower = column.str.lower()
     if column.name in _FLAGS:
         wrong, kind = ~lower.fillna("").isin(["true", "false", ""]), "true or false"
@@ -57,7 +61,7 @@ def _convert(column: pd.Series, path: Path, numbers: Sequence[str]) -> pd.Series
         wrong = column.notna() & values.isna() & (lower != "nan")
     if not wrong.any():
         return lower == "true" if column.name in _FLAGS else values.astype("float64")
-    if path.name in _LOOSE and column.name not in numbers:
+    if path.name not in _STRICT and column.name not in numbers:
         return column
     found = ", ".join(f"row {row + 2}: {column[row]!r}" for row in wrong[wrong].index[:5])
     raise DataError(f"{path}, column '{column.name}': must be {kind}, found {found}.")

@@ -192,7 +192,7 @@ class LogisticPath:
             slope = _dots(gradient, change)
             open_ = (-slope > TOLERANCE * TOLERANCE * n) & ~stuck
             if not open_.any():
-                break
+                return weights + np.where(stuck[:, None], 0.0, change)
             # Walk along the step of each label vector, half as far until its loss falls.
             lengths = open_.astype(float)[:, None]
             for _ in range(MAX_HALVINGS):
@@ -208,7 +208,7 @@ class LogisticPath:
                 ahead = weights + lengths * change, margins + lengths * moved
                 found = _state(*ahead, truth, penalties)
             (weights, margins), (probabilities, variances, loss) = ahead, found
-        return weights + np.where(stuck[:, None], 0.0, change)
+        return weights
 
     def _newton_step(
         self, gradient: Floats, probabilities: Floats, variances: Floats, penalties: Floats

@@ -148,7 +148,7 @@ def test_recentred_results_are_marked_transductive(folder):
     assert all(any("transductive" in name for name in table.header) for table in tables)
     picture = draw_new_sites(files, "mae")
     assert "transductive" in picture.caption
-    assert "recentred 8.00" in picture.alt
+    assert "recentred (transductive) 8.00" in picture.alt
     said = say_new_site(files)
     assert "8.00" not in said, "the sentence to quote is about scans that come alone"
     methods = dict(write_methods(files, Citations(), SECTIONS))["Unseen sites."]

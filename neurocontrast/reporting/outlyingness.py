@@ -12,8 +12,6 @@ from neurocontrast.evaluation.schema import sections as schema
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.predictions import name_scans
 
-__all__ = ["SCORES", "Outside", "Score", "SiteOutside", "count_outside", "furthest_outside", "scores_to_draw"]
-
 _SURPRISING = 0.01
 _REFERENCES = {
     "training folds": "the scans of the training folds",

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
-from neurocontrast.reporting.blocks import Block, Cell, Facts, Paragraph, Pictures, Section, Table
+from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.figures.outlyingness import draw_outlyingness
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import DASH, number_text
+from neurocontrast.reporting.metrics import number_text
 from neurocontrast.reporting.naming import join_words
 from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.outlyingness import Outside, SiteOutside, count_outside, furthest_outside, scores_to_draw
+from neurocontrast.reporting.outlyingness import Outside, count_outside, furthest_outside, scores_to_draw
 from neurocontrast.reporting.section import Input, SectionBuilder
 from neurocontrast.reporting.style import Picture
-from neurocontrast.reporting.tables import cell, count_cell
+from neurocontrast.reporting.tables import Column, make_table
 
 __all__ = ["OUTLYINGNESS", "outlyingness_blocks"]
 
@@ -118,46 +119,43 @@ def _first_eight(names: Sequence[str]) -> str:
 
 
 def _table_sites(counted: Outside) -> Table:
-    unseen = {site.site: site for site in counted.unseen}
-    conspicuous, when_unseen = counted.stand_out(counted.sites), counted.stand_out(counted.unseen)
     rows = []
+    unseen = {site.site: site for site in counted.unseen}
     for site in sorted(counted.sites, key=lambda site: (-site.n_outside / site.n, -site.n, site.site)):
-        cells = [Cell(site.site, heading=True), count_cell(site.n), *_outside_cells(site, conspicuous)]
-        rows.append((*cells, *(_outside_cells(unseen.get(site.site), when_unseen) if unseen else ())))
-    header = ["Site", "Scans", "Outside", "Median percentile"]
-    header += ["Outside, site left out", "Median percentile, site left out"] if unseen else []
+        row: dict[str, Any] = {"site": site.site, "n": site.n}
+        for part, sites, found in (("known", counted.sites, site), ("unseen", counted.unseen, unseen.get(site.site))):
+            if found is not None:
+                mark = f" {_MARK}" if found in counted.stand_out(sites) else ""
+                row |= {part: f"{found.n_outside / found.n:.0%}{mark}", f"{part}_median": found.median}
+                row[f"{part}_detail"] = f"{found.n_outside:,} of {found.n:,}"
+        rows.append(row)
+    columns = [Column("Site", "site", "heading"), Column("Scans", "n", "count"), Column("Outside", "known", "text")]
+    columns.append(Column("Median percentile", "known_median", digits=0))
+    if unseen:
+        columns.append(Column("Outside, site left out", "unseen", "text", reason="not left out"))
+        columns.append(Column("Median percentile, site left out", "unseen_median", digits=0, reason="not left out"))
     note = f"{_MARK}: more than chance would rarely give."
-    return Table("Scans outside, by site.", header, rows, folded=len(rows) > 25, note=note)
-
-
-def _outside_cells(site: SiteOutside | None, conspicuous: Sequence[SiteOutside]) -> list[Cell]:
-    if site is None:
-        return [Cell(DASH, reason="not left out")] * 2
-    mark = f" {_MARK}" if site in conspicuous else ""
-    share = f"{site.n_outside / site.n:.0%}{mark}"
-    return [Cell(share, detail=f"{site.n_outside:,} of {site.n:,}"), cell(site.median, digits=0)]
+    return make_table("Scans outside, by site.", rows, columns, folded=len(rows) > 25, note=note)
 
 
 def _table_furthest(table: pd.DataFrame, options: ReportOptions) -> Block:
     if table.empty:
         return Paragraph("No scan is outside.", role="note")
-    numbers = ("mahalanobis", "mahalanobis_percentile", "knn_distance", "knn_percentile")
-    rows = [
-        (
-            Cell(str(row["scan"]), heading=True),
-            Cell("not stated" if pd.isna(row["site"]) else str(row["site"])),
-            *(cell(row[name], digits=1) for name in numbers),
-        )
-        for row in table.to_dict("records")
-    ]
+    columns = (
+        Column("Scan", "scan", "heading"),
+        Column("Site", "site", "text", reason="not stated"),
+        Column("Mahalanobis distance", "mahalanobis", digits=1),
+        Column("Percentile", "mahalanobis_percentile", digits=1),
+        Column("To nearest neighbours", "knn_distance", digits=1),
+        Column("Percentile", "knn_percentile", digits=1),
+    )
     ids = (
         "Scans stand under their identifiers."
         if options.show_ids
         else "Scans stand under the pseudonyms of Worst errors; with the evaluation folder, `--show-ids` names them."
     )
-    header = ("Scan", "Site", "Mahalanobis distance", "Percentile", "To nearest neighbours", "Percentile")
-    caption = f"The {len(rows)} scans furthest outside. Look at them: a failed registration ends up here too."
-    return Table(caption, header, rows, text_columns=(0, 1), note=ids)
+    caption = f"The {len(table)} scans furthest outside. Look at them: a failed registration ends up here too."
+    return make_table(caption, table, columns, note=ids)
 
 
 OUTLYINGNESS = SectionBuilder(

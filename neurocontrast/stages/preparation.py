@@ -14,7 +14,7 @@ from neurocontrast.encoders import ContrastiveModel, build_model, check_shape
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.stages.sources import source_of
-from neurocontrast.training import AnyObjective, TrainingData, check_split
+from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 
 __all__ = ["Parts", "prepare"]
 

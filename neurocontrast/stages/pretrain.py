@@ -33,10 +33,11 @@ from neurocontrast.stages.run_folder import (
 )
 from neurocontrast.stages.run_lock import hold
 from neurocontrast.stages.sources import source_of
-from neurocontrast.training import accelerator_of, check_loggers, fit, launch
-from neurocontrast.training.distributed import leave
+from neurocontrast.training import fit
+from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.interruption import suspending
 from neurocontrast.training.launched import launched
+from neurocontrast.training.loggers import check_loggers
 from neurocontrast.training.positives import count_cross_site_positives, cross_site_sentence
 
 __all__ = ["pretrain"]

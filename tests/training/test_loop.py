@@ -11,7 +11,8 @@ from neurocontrast.collectives import Processes
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingInterrupted, TrainingSuspended
 from neurocontrast.progress import SILENT
-from neurocontrast.training import fit, launch
+from neurocontrast.training import fit
+from neurocontrast.training.distributed import launch
 from neurocontrast.training.interruption import suspending
 from neurocontrast.training.state import newest_checkpoint, save_checkpoint
 

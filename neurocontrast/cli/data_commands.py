@@ -88,7 +88,7 @@ def check(
         bool, typer.Option("--table-only", help="Check the table and that files exist; open no image.")
     ] = False,
     phi: Annotated[
-        bool, typer.Option(help="Also look for what could identify a patient; fields are named, values never.")
+        bool, typer.Option("--phi", help="Also look for what could identify a patient; fields are named, values never.")
     ] = False,
     config: ConfigOption = None,
     overrides: SetOption = None,

@@ -48,11 +48,11 @@ def embed(
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     config : Config, mapping or path of a YAML file, optional
-        Its section `embedding`, and of `data` where images and cache are.
+        Section `embedding`; and section `data`, for the places of images and cache.
     transforms : Compose or sequence of Transform, optional
-        Those that `pretrain` was given, for a run that was given any from Python; nothing else is applied instead.
+        Transforms that `pretrain` was given from Python, where it was.
     overwrite, progress : bool, Progress
-        Whether an `out` that exists is replaced; told how far the work is.
+        Whether an `out` that exists is replaced; receives progress messages.
 
     Returns
     -------

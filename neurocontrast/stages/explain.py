@@ -80,9 +80,9 @@ def explain(
         Folder to write, whole or not at all (default: ``explanation`` in the evaluation, where `report` looks
         for it); folder that relative image paths start from (default: the table's own).
     config : Config, mapping or path of a YAML file, optional
-        Its section `explanation`, and of `data` where images and cache are.
+        Section `explanation`; and section `data`, for the places of images and cache.
     overwrite, progress : bool, Progress
-        Whether an earlier explanation in `out` is replaced; told how far the work is.
+        Whether an earlier explanation in `out` is replaced; receives progress messages.
 
     Returns
     -------

@@ -54,7 +54,7 @@ def predict(
     outside_percentile : float, default=97.5
         Beyond which percentile of the training scans' own distances a scan is called outside.
     overwrite, progress : bool, Progress
-        Whether an `out` that exists is replaced; told of warnings.
+        Whether an `out` that exists is replaced; receives warnings.
 
     Returns
     -------

@@ -47,7 +47,7 @@ def prepare(settings: Config, cohort: Cohort, source: ImageSource | None = None)
     objective.check(metadata, names=cohort.names())
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
     check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
-    # Fitted again in training; here, so that a rule that cannot be used is told first.
+    # Fitted again in training; here, so that a rule that cannot be used is an error first.
     objective.fit({name: column[training_rows] for name, column in metadata.items()})
     model = build_model(settings.encoder, seed=settings.seed)
     source = source.prepared(cohort)

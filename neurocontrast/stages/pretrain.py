@@ -99,10 +99,10 @@ def pretrain(
     with suspending():
         if is_run_elsewhere("pretrain", arguments, n_processes=n_processes, progress=progress):
             return folder
-        joined = launch(settings.training)
-        with speaking_once(joined[1]):
-            _run(settings, source, folder, joined, resume=resume, progress=progress if joined[1].is_first else SILENT)
-            leave(joined[1])
+        engine = launch(settings.training)
+        with speaking_once(engine[1]):
+            _run(settings, source, folder, engine, resume=resume, progress=progress if engine[1].is_first else SILENT)
+            leave(engine[1])
     return folder
 
 
@@ -142,7 +142,7 @@ def _run(
     settings: Config,
     source: ImageSource,
     folder: Path,
-    joined: tuple[Fabric, Processes],
+    engine: tuple[Fabric, Processes],
     *,
     resume: bool,
     progress: Progress,
@@ -150,7 +150,7 @@ def _run(
     """Open the run in the first process and then in the others, train, and save the encoder."""
     with ExitStack() as stack:
         is_new, parts = after_first(
-            joined[1],
+            engine[1],
             lambda: _open(settings, source, folder, stack, resume=resume, progress=progress),
             lambda known: _follow(settings, source, known),
         )
@@ -182,9 +182,9 @@ def _run(
             facts=facts,
             progress=progress,
             contract=contract,
-            joined=joined,
+            engine=engine,
         )
-        if joined[1].is_first:
+        if engine[1].is_first:
             final = {**contract, "batchnorm": result.batchnorm}
             save_encoder(folder, parts.model.encoder, final, head=parts.model.head)
             progress.message(f"{folder}: finished.")

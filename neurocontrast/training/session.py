@@ -185,14 +185,14 @@ def start_session(
     *,
     settings: TrainingSettings,
     seed: int,
-    joined: tuple[Fabric, Processes] | None = None,
+    engine: tuple[Fabric, Processes] | None = None,
 ) -> Session:
     """Check the data, fit the objective's kernel on the training rows, and move all to the device; see `fit`."""
     check_split(data.training_rows, data.validation_rows, settings)
     objective.check(data.metadata, names=data.names)
     training = torch.as_tensor(data.training_rows)
     objective.fit({name: column[training] for name, column in data.metadata.items()})
-    fabric, processes = joined or launch(settings)
+    fabric, processes = engine or launch(settings)
     if processes.size > 1 and settings.sync_batchnorm:
         synchronise(model if settings.micro_batch_size is None else model.head, on_gpu=fabric.device.type == "cuda")
     average = None if settings.ema_decay is None else start_average(fabric.to_device(model), settings.ema_decay)

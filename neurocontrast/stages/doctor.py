@@ -1,4 +1,4 @@
-"""What this machine has, and what a configuration would cost on it."""
+"""Describe the machine, and estimate the cost of a configured run."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def fit(
 
 @contextlib.contextmanager
 def _saved_when_stopped(session: Session, position: Position, checkpoints: Checkpoints) -> Iterator[None]:
-    """Save where training stands when it is asked to stop.
+    """Save the position of training when a stop is requested.
 
     Within the `StopRequest`: a scheduler signals every process, and a second signal may come during the save.
     """

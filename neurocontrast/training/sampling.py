@@ -51,7 +51,7 @@ class Sampler:
         return len(even_batches(self.rows, self.batch_size))
 
     def occasion(self, epoch: int, batch: int) -> int:
-        """Return what keys the views of a batch, besides the scan: the epoch; where scans repeat, the step."""
+        """Return the key, besides the scan, of the views of a batch: the epoch, or where scans repeat the step."""
         return epoch if self.strata is None else epoch * self.n_batches + batch
 
 

@@ -38,7 +38,7 @@ from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.interruption import suspending
 from neurocontrast.training.launched import launched
 from neurocontrast.training.loggers import check_loggers
-from neurocontrast.training.positives import count_cross_site_positives, cross_site_sentence
+from neurocontrast.training.sampling import count_cross_site_positives, cross_site_sentence
 
 __all__ = ["pretrain"]
 

@@ -139,12 +139,9 @@ def _table_sites(block: Outlyingness) -> Table:
     conspicuous = {"known": stand_out(block, block.by_site), "unseen": stand_out(block, block.unseen_by_site)}
     for site in sorted(block.by_site, key=lambda site: (-_share(site), -(site.n or 0), site.site)):
         row: dict[str, Any] = {"site": site.site, "n": site.n}
-        for part, sites, found in (
-            ("known", block.by_site, site),
-            ("unseen", block.unseen_by_site, unseen.get(site.site)),
-        ):
+        for part, found in (("known", site), ("unseen", unseen.get(site.site))):
             if found is not None:
-                mark = f" {_MARK}" if found in stand_out(block, sites) else ""
+                mark = f" {_MARK}" if found in conspicuous[part] else ""
                 row |= {part: f"{_share(found):.0%}{mark}", f"{part}_median": found.median_percentile}
                 row[f"{part}_detail"] = f"{found.n_outside or 0:,} of {found.n or 0:,}"
         rows.append(row)

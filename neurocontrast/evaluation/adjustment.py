@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.designs import kept_columns
-from neurocontrast.evaluation.probes import MIN_INNER_SITES, site_inner_folds
+from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.table import IDENTIFIERS, cell_texts, is_number
+from neurocontrast.evaluation.splits.inner import MIN_INNER_SITES, site_inner_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.transformers.combat import MIN_SITE_SCANS
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, subject_values
-from neurocontrast.evaluation.table import NO_SITE
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator, derive_seed
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,7 +71,7 @@ class CheckReport:
             "passed": self.passed,
             "n_scans": self.n_scans,
             "n_subjects": self.n_subjects,
-            "problems": [asdict(problem) for problem in self.problems.found],
+            "problems": [problem._asdict() for problem in self.problems.found],
             "warnings": list(self.warnings),
             "summary": json.loads(self.summary.to_json(orient="index")),
         }

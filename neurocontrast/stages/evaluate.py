@@ -23,11 +23,11 @@ from neurocontrast.evaluation import (
     run_study,
     save_probe,
 )
-from neurocontrast.evaluation.encoders import encoder_digest
 from neurocontrast.evaluation.own_estimator import import_estimator
-from neurocontrast.evaluation.probe_files import FOLDER as PROBE_FOLDER
+from neurocontrast.evaluation.probes import probe_names
+from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.evaluation.schema import FILE, EmbeddingsOrigin
-from neurocontrast.evaluation.settings import PROBES
+from neurocontrast.evaluation.stored_probe import FOLDER as PROBE_FOLDER
 from neurocontrast.files import atomic_folder, check_output_folder, digest_of_file, write_json, write_table, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
@@ -68,7 +68,8 @@ def evaluate(
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
     on_plan, progress : callable, Progress
-        Given the plan, and that of the external test set, before anything is computed; told how far the work is.
+        Called with the plan, and that of the external test set, before anything is computed; receives progress
+        messages.
     **options
         Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` …
 
@@ -83,7 +84,7 @@ def evaluate(
     folder = Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
     read = read_embeddings(embeddings)
-    if estimator is None and chosen.probe not in PROBES:
+    if estimator is None and chosen.probe not in ("auto", *probe_names()):
         estimator = import_estimator(chosen.probe)
     study, external = _plan(read, chosen, estimator, cv)
     on_plan(study, external)

@@ -14,12 +14,11 @@ import pandas as pd
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.adjustment import FEW_SUBJECTS
-from neurocontrast.evaluation.encoders import check_same_encoder, encoder_digest
 from neurocontrast.evaluation.panels.outlyingness import outside_by_site, outside_message
-from neurocontrast.evaluation.table import check_rows, tidy_table
+from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table
 from neurocontrast.evaluation.transformers.recentring import recentre_table
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
+from neurocontrast.files import check_output_file, digest_of_file, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 
@@ -54,14 +53,18 @@ def predict(
     outside_percentile : float, default=97.5
         Beyond which percentile of the training scans' own distances a scan is called outside.
     overwrite, progress : bool, Progress
-        Whether an `out` that exists is replaced; told of warnings.
+        Whether an `out` that exists is replaced; receives warnings.
 
     Returns
     -------
     Path
         The table.
     """
-    target = _check_target(Path(out), outside_percentile, overwrite=overwrite)
+    if not 50 <= outside_percentile < 100:
+        raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
+    target = Path(out)
+    check_output_file(target, ".tsv", overwrite=overwrite)
+    check_output_file(target.with_suffix(".json"), ".json", overwrite=overwrite)
     fitted, read = load_probe(probe), read_embeddings(embeddings)
     doubt = check_same_encoder(
         fitted.encoder,
@@ -91,7 +94,7 @@ def _doubts(
     recentred: list[dict[str, Any]] | None,
     outside: dict[str, Any] | None,
 ) -> Iterator[str | None]:
-    """Yield warnings about scans that the predictions are no test of, or not to be trusted for."""
+    """Yield warnings about scans whose predictions are no test of the probe, or not to be trusted."""
     n_known = int(table["trained_on"].sum())
     if n_known:
         yield (
@@ -111,20 +114,8 @@ def _doubts(
     yield None if outside is None else outside["message"]
 
 
-def _check_target(out: Path, outside_percentile: float, *, overwrite: bool) -> Path:
-    if not 50 <= outside_percentile < 100:
-        raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
-    if out.is_dir() or out.suffix != ".tsv":
-        raise ConfigError(f"out: must be a file that ends in .tsv, got '{out}'.")
-    for path in (out, out.with_suffix(".json")):
-        if path.exists() and not overwrite:
-            raise ConfigError(f"out: '{path}' exists. Give another file, or replace it with --overwrite.")
-    check_writable(out)
-    return out
-
-
 def _recentred(fitted: FittedProbe, tidy: pd.DataFrame) -> list[dict[str, Any]] | None:
-    """Return by what each site is recentred; None where the probe does not need that."""
+    """Return the origin of each site's mean; None for a probe of features that are not recentred."""
     if fitted.recentring is None:
         return None
     missing = int(tidy["site"].isna().sum())

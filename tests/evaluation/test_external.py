@@ -8,10 +8,10 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from neurocontrast.evaluation import EvaluationSettings, plan_external, plan_study, run_study
-from neurocontrast.evaluation.fitted import fit_on_all
 from neurocontrast.evaluation.panels import PanelInputs
 from neurocontrast.evaluation.panels.external import PANEL
 from neurocontrast.evaluation.significance import delong_interval, delong_test
+from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import DataError, LeakageError
 from neurocontrast.provenance import subject_digest
 

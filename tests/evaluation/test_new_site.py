@@ -10,8 +10,8 @@ from neurocontrast.cli.results import new_site_lines
 from neurocontrast.evaluation import Evaluation, EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.crossval import constant_predictions
 from neurocontrast.evaluation.panels.new_site import MAX_GROUPS, plan_sites_left_out
-from neurocontrast.evaluation.probes import inner_folds
 from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 

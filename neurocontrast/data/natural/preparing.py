@@ -51,7 +51,7 @@ def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress =
     """
     name = _name(settings)
     with ExitStack() as stack:
-        pictures = _open_pictures(settings, stack, spool=folder, progress=progress)
+        pictures = _open_pictures(settings, stack, scratch=folder)
         plan = plan_images(pictures, settings, name=name)
         store = _write_store(_reader(pictures, plan, settings), plan.table, folder, progress)
     write_table(folder / "participants.tsv", plan.table)
@@ -61,7 +61,7 @@ def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress =
     write_json(folder / RECORD_NAME, _record(settings, name, store, plan.table, pictures.origin, repeated))
 
 
-def _open_pictures(settings: ImagesSettings, stack: ExitStack, *, spool: Path, progress: Progress) -> Pictures:
+def _open_pictures(settings: ImagesSettings, stack: ExitStack, *, scratch: Path) -> Pictures:
     if settings.source is None and settings.dataset != "digits":
         raise ConfigError(
             f"images.source: missing. Dataset '{settings.dataset}' needs the folder or archive that holds its files."
@@ -69,7 +69,7 @@ def _open_pictures(settings: ImagesSettings, stack: ExitStack, *, spool: Path, p
     source = Path() if settings.source is None else settings.source.expanduser()
 
     def open_wanted(wanted: Callable[[str], bool]) -> FileSet:
-        return stack.enter_context(open_files(source, wanted, spool=spool, progress=progress))
+        return stack.enter_context(open_files(source, wanted, scratch=scratch))
 
     pictures: Pictures = load(SOURCES[settings.dataset])(settings, open_wanted)
     return pictures

@@ -14,17 +14,15 @@ from neurocontrast.evaluation.confounding import cramers_v
 from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
 from neurocontrast.evaluation.designs import choose_covariates, kept_columns
 from neurocontrast.evaluation.draws import draw_subjects
-from neurocontrast.evaluation.fitting import features_design
-from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.notices import SITE_ASSOCIATION
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.rows import cell_texts, is_number
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split, leave_site_out, stratified
-from neurocontrast.evaluation.table import cell_texts, is_number
 from neurocontrast.evaluation.target import MAX_CLASSES as MAX_LEVELS
 from neurocontrast.evaluation.target import Kind, Target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics
+from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["PANEL", "Reading", "confound_columns", "drawn_rows", "read_column", "site_folds", "site_reading"]
@@ -164,7 +162,7 @@ def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.N
 
 def _fit(study: Study, target: Target, rows: Rows, splits: list[Split]) -> Reading:
     """Predict a target in folds of the rows it belongs to, on the features that the probe of the study gets."""
-    design = features_design(study, predicted=target.name)
+    design = study.design(predicted=target.name)
     changed = {
         **_GRIDS,
         "probe": "auto",

@@ -17,7 +17,7 @@ from scipy.spatial.distance import cdist
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.confounds import confound_columns, drawn_rows
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.table import cell_texts, is_number
+from neurocontrast.evaluation.rows import cell_texts, is_number
 from neurocontrast.seeds import derive_generator
 
 __all__ = ["PANEL", "category_factor", "centre_kernel", "dependence", "embedding_kernel", "number_factor"]

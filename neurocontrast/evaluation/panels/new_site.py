@@ -11,9 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.crossval import OutOfFold, constant_predictions, cross_validate
-from neurocontrast.evaluation.designs import CovariateDesign, choose_covariates
-from neurocontrast.evaluation.fitting import features_design
-from neurocontrast.evaluation.intervals import Resamples
+from neurocontrast.evaluation.designs import CovariateDesign, Design, choose_covariates
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
     LOWER_IS_BETTER,
@@ -25,10 +23,9 @@ from neurocontrast.evaluation.metrics import (
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.confounds import site_reading
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics
+from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.exceptions import one_of
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
@@ -204,11 +201,11 @@ def measure_new_sites(inputs: PanelInputs) -> Findings:
 def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> tuple[Models, Models]:
     """Return predictions of every model at home and unseen: ``embedding`` as it is, ``recentred`` where asked for."""
     names = choose_covariates(study.table, study.settings.covariates, target=study.target.name, sites_held_out=True)[0]
-    designs: dict[str, Design] = {"embedding": features_design(study, recentre=False)}
+    designs: dict[str, Design] = {"embedding": study.design(recentre=False)}
     home = {"embedding": models["embedding"]}
     recentred = study.settings.recentre != "none"
     if recentred:
-        designs["recentred"], home["recentred"] = features_design(study), models["embedding"]
+        designs["recentred"], home["recentred"] = study.design(), models["embedding"]
     designs["baseline"], home["baseline"] = CovariateDesign(study.table, names), models["baseline"]
     n_folds = len(designs) * len(plan.splits) + recentred * len(study.splits)
     with progress.task("Leaving sites out", n_folds, "fold") as task:

@@ -18,13 +18,12 @@ from neurocontrast.evaluation.distribution import (
     neighbour_percentiles,
 )
 from neurocontrast.evaluation.draws import draw_subjects
-from neurocontrast.evaluation.fitting import features_design
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.new_site import plan_sites_left_out
 from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.rows import NO_SITE, cell_texts
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.table import NO_SITE, cell_texts
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["PANEL", "measure_external", "outside_by_site", "outside_message", "training_distribution"]
@@ -144,7 +143,7 @@ def _reference(study: Study, split: Split) -> tuple[npt.NDArray[np.intp], int]:
 
 def _matrices(study: Study, split: Split) -> tuple[Floats, Floats]:
     """Return the features of the drawn training scans, and of the test scans."""
-    kept, design = _reference(study, split)[0], features_design(study)
+    kept, design = _reference(study, split)[0], study.design()
     if not design.steps:  # it estimates nothing, so the other training scans need not be copied
         return design(split.train[kept], split.test)
     x_train, x_test = design(split.train, split.test)

@@ -2,8 +2,8 @@
 
     python benchmarks/preparation.py --data ../shared/data [--n-labelled 20]
 
-Heads: `native/` against the brains of the same people in `brains/`, which somebody else registered affinely. Tissue: every
-sixth person of `labels/`, from the fourth on (others were used to choose the settings), against the label map.
+Heads: `native/` against the brains of the same people in `brains/`, which somebody else registered affinely. Tissue:
+every sixth person of `labels/`, from the fourth on (others were used to choose the settings), against the label map.
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,77 +16,33 @@ from neurocontrast.kernels.categorical import Categorical, Different
 
 __all__ = ["ConditionalEmbedding", "ConditionalOperator", "check_condition", "check_ridge", "conditional_operator"]
 
+_ALL = slice(None)
 _ROWS_AT_ONCE = 1024
 
 
-class ConditionalOperator(Protocol):
-    """A symmetric (n, n) operator that is read a block of rows at a time."""
+class ConditionalOperator(NamedTuple):
+    """A symmetric (n, n) operator, of which ``rows(start, stop)`` are some rows, (stop - start, n)."""
 
-    def rows(self, start: int, stop: int) -> Tensor:
-        """Return the rows ``start`` to ``stop`` of the operator, (stop - start, n)."""
-        ...
-
-
-@dataclass(frozen=True)
-class _Dense:
-    """The operator as the matrix it is."""
-
-    matrix: Tensor
-
-    def rows(self, start: int, stop: int) -> Tensor:
-        return self.matrix[start:stop]
-
-
-@dataclass(frozen=True)
-class _LowRank:
-    """F (λI + FᵀF)⁻¹ Fᵀ, which equals (FFᵀ + λI)⁻¹ FFᵀ (Woodbury); nothing (n, n) is stored."""
-
-    solved: Tensor
-    features: Tensor
-
-    def rows(self, start: int, stop: int) -> Tensor:
-        return self.solved[start:stop] @ self.features.T
-
-
-@dataclass(frozen=True)
-class _Classes:
-    """The low-rank operator of one-hot features, where FᵀF is the diagonal of class sizes: no solve at all."""
-
-    block: Block
-    scale: Tensor
-
-    def rows(self, start: int, stop: int) -> Tensor:
-        return self.block(slice(start, stop), slice(None)) * self.scale
+    rows: Callable[[int, int], Tensor]
 
 
 def conditional_operator(
     kernel: Kernel, metadata: Metadata, *, ridge: float, dtype: torch.dtype | None = None
 ) -> ConditionalOperator:
-    """Return (K + λI)⁻¹ K as an operator that is read by rows, by the cheapest exact route.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Kernel on metadata, positive semi-definite.
-    metadata : dict of Tensor
-        The columns the kernel reads, one row a sample.
-    ridge : float
-        λ > 0; see `ConditionalEmbedding`.
-    dtype : torch.dtype, optional
-        Type to solve in; by default the kernel's own.
-    """
+    """Return (K + λI)⁻¹ K of a batch by the cheapest exact route; `dtype` is that to solve in."""
     with _exactly(metadata):
         block = kernel.bind(metadata, metadata, dtype=dtype)
-        n_samples = _n_samples(kernel, metadata)
-        if _is_partition(kernel):
-            return _Classes(block, 1 / (_row_sums(block, n_samples) + ridge))
+        if _is_partition(kernel):  # FᵀF of one-hot features F is the diagonal of class sizes: no solve at all
+            scale = 1 / (_row_sums(block, _n_samples(kernel, metadata)) + ridge)
+            return ConditionalOperator(lambda start, stop: block(slice(start, stop), _ALL) * scale)
         features = _low_rank_features(kernel, _cast(metadata, dtype))
-        if features is not None and features.shape[1] < n_samples:
-            return _LowRank(_solve(features.T @ features, features.T, ridge).T, features)
-        matrix = block(slice(None), slice(None))
-        if any(getattr(part, "missing", "error") == "marginal" for part in kernel.modules()):
-            return _Dense(_spectral(matrix, ridge))
-        return _Dense(_solve(matrix, matrix, ridge))
+        if features is not None and features.shape[1] < len(features):  # F (λI + FᵀF)⁻¹ Fᵀ (Woodbury)
+            solved = _solve(features.T @ features, features.T, ridge).T
+            return ConditionalOperator(lambda start, stop: solved[start:stop] @ features.T)
+        matrix = block(_ALL, _ALL)
+        is_filled = any(getattr(part, "missing", "error") == "marginal" for part in kernel.modules())
+        whole = _spectral(matrix, ridge) if is_filled else _solve(matrix, matrix, ridge)
+        return ConditionalOperator(lambda start, stop: whole[start:stop])
 
 
 class ConditionalEmbedding(nn.Module):
@@ -169,14 +124,13 @@ def _exactly(metadata: Metadata) -> Iterator[None]:
 
 
 def _n_samples(kernel: Kernel, metadata: Metadata) -> int:
-    """Return the number of samples in the metadata a kernel reads."""
     return metadata[next(iter(kernel.columns))].shape[0]
 
 
 def _row_sums(block: Block, n_samples: int) -> Tensor:
     """Return the sum of each row of the kernel, without the whole matrix."""
     starts = range(0, n_samples, _ROWS_AT_ONCE)
-    return torch.cat([block(slice(start, start + _ROWS_AT_ONCE), slice(None)).sum(1) for start in starts])
+    return torch.cat([block(slice(start, start + _ROWS_AT_ONCE), _ALL).sum(1) for start in starts])
 
 
 def _is_partition(kernel: Kernel) -> bool:
@@ -202,15 +156,11 @@ def _low_rank_features(kernel: Kernel, metadata: Metadata) -> Tensor | None:
     return torch.cat(found, dim=1) if len(found) == len(parts) else None
 
 
-def _level(matrix: Tensor, ridge: float) -> Tensor:
-    """Return the ridge, or the rounding level of the matrix where that is larger."""
-    return (10 * torch.finfo(matrix.dtype).eps * torch.trace(matrix)).clamp_min(ridge)
-
-
 def _solve(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
     """Return (matrix + ridge I)⁻¹ right by Cholesky, without a host transfer on an accelerator."""
     identity = torch.eye(matrix.shape[0], dtype=matrix.dtype, device=matrix.device)
-    factor, failed = torch.linalg.cholesky_ex(matrix + _level(matrix, ridge) * identity)
+    rounding = 10 * torch.finfo(matrix.dtype).eps * torch.trace(matrix)
+    factor, failed = torch.linalg.cholesky_ex(matrix + rounding.clamp_min(ridge) * identity)
     if matrix.device.type == "cpu" and not torch.compiler.is_compiling() and bool(failed):
         raise DataError(
             "kernel must give a positive semi-definite matrix for a conditional embedding, and on this batch it does "

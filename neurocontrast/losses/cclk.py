@@ -52,8 +52,6 @@ class _CCLK(Objective):
     needs_nonnegative = False
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         kernel: Annotated[KernelSettings, AfterValidator(_refuse_different)]
         temperature: Positive = 0.1
         ridge: Positive = 0.01

@@ -53,8 +53,6 @@ class SumOfObjectives(nn.Module):
     """
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         objectives: Annotated[dict[_Name, Annotated[Any, PlainValidator(_single)]], Field(min_length=1)]
         weights: dict[str, NonNegative] = Field(default_factory=dict)
 

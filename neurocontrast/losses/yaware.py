@@ -89,8 +89,6 @@ class YAwareInfoNCE(ConditionalAlignment):
     )
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         kernel: KernelSettings
         temperature: Positive = 0.1
         negatives: KernelSettings | None = None

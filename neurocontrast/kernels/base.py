@@ -43,10 +43,6 @@ class Kernel(nn.Module):
     positive_semidefinite: bool = True
     """Whether every matrix of weights without missing values is positive semi-definite."""
 
-    def features(self, metadata: Metadata) -> Tensor | None:  # noqa: ARG002
-        """F of shape (n, r) with w = F Fᵀ where the kernel has such explicit features, else None."""
-        return None
-
     def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:  # noqa: ARG002
         """‖w‖∞ of a batch: ``supremum`` where that is finite, else the maximum over the batch."""
         return self.supremum

@@ -3,46 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.kernels.base import Block, Kernel, Metadata, Product, WeightedSum
-from neurocontrast.kernels.categorical import Categorical, Different
+from neurocontrast.kernels.base import Kernel, Metadata
+from neurocontrast.kernels.categorical import Different
 
-__all__ = ["ConditionalEmbedding", "ConditionalOperator", "check_condition", "check_ridge", "conditional_operator"]
-
-_ALL = slice(None)
-_ROWS_AT_ONCE = 1024
-
-
-class ConditionalOperator(NamedTuple):
-    """A symmetric (n, n) operator, of which ``rows(start, stop)`` are some rows, (stop - start, n)."""
-
-    rows: Callable[[int, int], Tensor]
+__all__ = ["ConditionalEmbedding", "check_condition", "check_ridge", "conditional_operator"]
 
 
 def conditional_operator(
     kernel: Kernel, metadata: Metadata, *, ridge: float, dtype: torch.dtype | None = None
-) -> ConditionalOperator:
-    """Return (K + λI)⁻¹ K of a batch by the cheapest exact route; `dtype` is that to solve in."""
-    with _exactly(metadata):
-        block = kernel.bind(metadata, metadata, dtype=dtype)
-        if _is_partition(kernel):  # FᵀF of one-hot features F is the diagonal of class sizes: no solve at all
-            scale = 1 / (_row_sums(block, _n_samples(kernel, metadata)) + ridge)
-            return ConditionalOperator(lambda start, stop: block(slice(start, stop), _ALL) * scale)
-        features = _low_rank_features(kernel, _cast(metadata, dtype))
-        if features is not None and features.shape[1] < len(features):  # F (λI + FᵀF)⁻¹ Fᵀ (Woodbury)
-            solved = _solve(features.T @ features, features.T, ridge).T
-            return ConditionalOperator(lambda start, stop: solved[start:stop] @ features.T)
-        matrix = block(_ALL, _ALL)
+) -> Tensor:
+    """Return (K + λI)⁻¹ K of a batch, (n, n), without gradient and without autocast; `dtype` is that to solve in."""
+    device = next(iter(metadata.values())).device.type
+    with torch.no_grad(), torch.autocast(device, enabled=False):
+        matrix = kernel.bind(metadata, metadata, dtype=dtype)(slice(None), slice(None))
         is_filled = any(getattr(part, "missing", "error") == "marginal" for part in kernel.modules())
-        whole = _spectral(matrix, ridge) if is_filled else _solve(matrix, matrix, ridge)
-        return ConditionalOperator(lambda start, stop: whole[start:stop])
+        return _spectral(matrix, ridge) if is_filled else _solve(matrix, ridge)
 
 
 class ConditionalEmbedding(nn.Module):
@@ -53,10 +33,7 @@ class ConditionalEmbedding(nn.Module):
     the mean of exp(similarity) given the condition of sample i (Tsai et al. 2022, eq. 6). W carries no
     gradient.
 
-    Three routes give the same numbers. A kernel of low rank with explicit features (linear, cosine)
-    solves an (r, r) system in place of the (n, n) one; a categorical kernel needs no solve, W_ij being
-    1 / (class size + λ) within a class and 0 elsewhere; every other kernel takes an (n, n) Cholesky
-    solve. A kernel that fills missing values with ``missing="marginal"`` may give a matrix that is not
+    A kernel that fills missing values with ``missing="marginal"`` may give a matrix that is not
     positive semi-definite; it is then replaced by the nearest one that is.
 
     Parameters
@@ -86,9 +63,7 @@ class ConditionalEmbedding(nn.Module):
 
     def forward(self, metadata: Metadata) -> Tensor:
         """Return W, (n, n), for the conditions of a batch."""
-        operator = conditional_operator(self.kernel, metadata, ridge=self.ridge)
-        with _exactly(metadata):
-            return operator.rows(0, _n_samples(self.kernel, metadata))
+        return conditional_operator(self.kernel, metadata, ridge=self.ridge)
 
     def extra_repr(self) -> str:
         """Show the ridge."""
@@ -115,49 +90,8 @@ def check_ridge(ridge: float) -> float:
     return float(ridge)
 
 
-@contextmanager
-def _exactly(metadata: Metadata) -> Iterator[None]:
-    """Compute without gradient and without autocast's half precision."""
-    device = next(iter(metadata.values())).device.type
-    with torch.no_grad(), torch.autocast(device, enabled=False):
-        yield
-
-
-def _n_samples(kernel: Kernel, metadata: Metadata) -> int:
-    return metadata[next(iter(kernel.columns))].shape[0]
-
-
-def _row_sums(block: Block, n_samples: int) -> Tensor:
-    """Return the sum of each row of the kernel, without the whole matrix."""
-    starts = range(0, n_samples, _ROWS_AT_ONCE)
-    return torch.cat([block(slice(start, start + _ROWS_AT_ONCE), _ALL).sum(1) for start in starts])
-
-
-def _is_partition(kernel: Kernel) -> bool:
-    """Say whether the kernel is 1 within a class and 0 between classes, whatever the batch."""
-    if isinstance(kernel, Product):
-        return all(_is_partition(factor) for factor in kernel.kernels)
-    return isinstance(kernel, Categorical) and kernel.missing == "error"
-
-
-def _cast(metadata: Metadata, dtype: torch.dtype | None) -> Metadata:
-    """Return the metadata with its continuous columns in the given type, if one is given."""
-    if dtype is None:
-        return metadata
-    return {name: column.to(dtype) if column.is_floating_point() else column for name, column in metadata.items()}
-
-
-def _low_rank_features(kernel: Kernel, metadata: Metadata) -> Tensor | None:
-    """Return F with K = FFᵀ where the kernel has such features of its own, else None."""
-    if not isinstance(kernel, WeightedSum):
-        return kernel.features(metadata)
-    parts = [_low_rank_features(part, metadata) for part in kernel.kernels]
-    found = [part * factor**0.5 for part, factor in zip(parts, kernel.factors, strict=True) if part is not None]
-    return torch.cat(found, dim=1) if len(found) == len(parts) else None
-
-
-def _solve(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
-    """Return (matrix + ridge I)⁻¹ right by Cholesky, without a host transfer on an accelerator."""
+def _solve(matrix: Tensor, ridge: float) -> Tensor:
+    """Return (matrix + ridge I)⁻¹ matrix by Cholesky, without a host transfer on an accelerator."""
     identity = torch.eye(matrix.shape[0], dtype=matrix.dtype, device=matrix.device)
     rounding = 10 * torch.finfo(matrix.dtype).eps * torch.trace(matrix)
     factor, failed = torch.linalg.cholesky_ex(matrix + rounding.clamp_min(ridge) * identity)
@@ -167,7 +101,7 @@ def _solve(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
             "not, or holds a value that is not finite. Standardise the column, give a larger ridge, or use another "
             "kernel."
         )
-    return torch.where(failed > 0, torch.nan, torch.cholesky_solve(right, factor))
+    return torch.where(failed > 0, torch.nan, torch.cholesky_solve(matrix, factor))
 
 
 def _spectral(matrix: Tensor, ridge: float) -> Tensor:

@@ -174,10 +174,6 @@ class Cosine(ColumnKernel):
         """y/‖y‖."""
         return torch.nn.functional.normalize(values, dim=1)
 
-    def features(self, metadata: Metadata) -> Tensor | None:
-        """y/‖y‖, unless missing values are replaced by a mean weight."""
-        return self._complete(self.values(metadata)) if self.missing == "error" else None
-
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
         """<a, b>."""
         return (rows @ cols.T).to(dtype)
@@ -216,10 +212,6 @@ class Linear(ColumnKernel):
     def _of_product(self, product: Tensor) -> Tensor:
         return product
 
-    def features(self, metadata: Metadata) -> Tensor | None:
-        """The column itself, unless missing values are replaced by a mean weight."""
-        return self._complete(self.values(metadata)) if self.missing == "error" else None
-
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
         """<y, y'>."""
         return self._of_product(rows @ cols.T).to(dtype)
@@ -255,10 +247,6 @@ class Polynomial(Linear):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self.nonnegative = self.degree % 2 == 0
-
-    def features(self, metadata: Metadata) -> Tensor | None:  # noqa: ARG002
-        """None: the explicit features of a polynomial are too many to be of use."""
-        return None
 
     def _of_product(self, product: Tensor) -> Tensor:
         return (self.gamma * product + self.coef0) ** self.degree

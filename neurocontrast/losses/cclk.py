@@ -11,7 +11,7 @@ from torch import Tensor
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels import Kernel
-from neurocontrast.kernels.conditional import ConditionalOperator, check_condition, conditional_operator
+from neurocontrast.kernels.conditional import check_condition, conditional_operator
 from neurocontrast.kernels.factors import KernelSettings
 from neurocontrast.losses.core import Pool, by_anchors
 from neurocontrast.losses.objective import LossSettings, Objective
@@ -61,14 +61,6 @@ class _CCLK(Objective):
         super().__init__(*arguments, **keywords)
         check_condition(self.kernel)
 
-    def diagnostics(self, z1: Tensor, z2: Tensor, metadata: Any = None) -> dict[str, Tensor]:
-        """Return ``clamped_fraction``: the share of anchors whose M_i was clamped, and so has no gradient.
-
-        Where the share is not near 0 the operator is too wild for the batch: give a larger ridge or bandwidth.
-        """
-        with torch.no_grad():
-            return self._with_pool(self._clamped_fraction, z1, z2, metadata)
-
     def value(self, pool: Pool) -> Tensor:
         """−log(a / (a + b)) in one piece, which keeps its digits where the loss is close to 0."""
         both = [self._pull_and_push(anchors, pool.n_samples) for anchors in self._directions(pool)]
@@ -85,11 +77,15 @@ class _CCLK(Objective):
         """Return log a and log b of −log(a / (a + b))."""
         raise NotImplementedError
 
-    def _operator(self, pool: Pool, view: int) -> ConditionalOperator:  # noqa: ARG002
+    def _operator(self, pool: Pool, view: int) -> Tensor:  # noqa: ARG002
         """Return W for the condition of the anchors of a view."""
         return conditional_operator(self.kernel, pool.col_metadata, ridge=self.ridge, dtype=pool.cols.dtype)
 
-    def _clamped_fraction(self, pool: Pool) -> dict[str, Tensor]:
+    def pool_bounds(self, pool: Pool) -> dict[str, Tensor]:
+        """``clamped_fraction``: the share of anchors whose M_i was clamped, and so has no gradient.
+
+        Where the share is not near 0 the operator is too wild for the batch: give a larger ridge or bandwidth.
+        """
         return {"clamped_fraction": pool.mean(torch.stack([each.clamped for each in self._directions(pool)]))}
 
     def _directions(self, pool: Pool) -> list[_Anchors]:
@@ -101,7 +97,7 @@ class _CCLK(Objective):
         return [_read_anchors(pool.between(v, 1 - v), operator, scale) for v, operator in enumerate(operators)]
 
 
-def _read_anchors(pool: Pool, operator: ConditionalOperator, scale: float) -> _Anchors:
+def _read_anchors(pool: Pool, operator: Tensor, scale: float) -> _Anchors:
     """Read the anchors of one view against the candidates of the other.
 
     M_i has terms of both signs. They are scaled by the largest of |W_ji K_ij|, not of K_ij, so that a condition whose
@@ -112,7 +108,7 @@ def _read_anchors(pool: Pool, operator: ConditionalOperator, scale: float) -> _A
     def of_block(rows: Tensor, cols: Tensor, i: slice) -> tuple[Tensor, ...]:
         first, last = pool.offset + i.start, pool.offset + i.stop
         scores = (rows[0] * scale) @ cols[0].T
-        weights = operator.rows(first, last)
+        weights = operator[first:last]
         weighed = scores + weights.abs().log().clamp_min(lowest)
         largest = weighed.detach().amax(1)
         summed = ((weighed - largest.unsqueeze(1)).exp() * weights.sign()).sum(1)
@@ -135,7 +131,7 @@ class WeaklySupervisedCCLK(_CCLK):
     M_i stands for the similarity to a sample drawn under the condition of i, so the loss works where no two
     samples share a condition. Choose it over `YAwareInfoNCE` when the condition is noisy or of many
     dimensions; y-Aware is cheaper and its weights are never negative. W can be negative, so M_i can fall to
-    0 or below: it is clamped at the dtype's tiny, and ``diagnostics`` reports the fraction clamped.
+    0 or below: it is clamped at the dtype's tiny, and ``bounds`` reports the fraction clamped.
 
     Parameters
     ----------
@@ -246,6 +242,6 @@ class HardNegativeCCLK(FairCCLK):
             )
         self.kernel, self.embedding_kernel = None, kernel
 
-    def _operator(self, pool: Pool, view: int) -> ConditionalOperator:
+    def _operator(self, pool: Pool, view: int) -> Tensor:
         condition = {"embedding": pool.cols[view].detach()}
         return conditional_operator(self.embedding_kernel, condition, ridge=self.ridge, dtype=pool.cols.dtype)

@@ -53,20 +53,8 @@ _ALL = slice(None)
 class Pool:
     """The anchors of this process, and all their candidates.
 
-    Attributes
-    ----------
-    rows : Tensor (V, n_rows, d)
-        Anchors.
-    cols : Tensor (V, n, d)
-        Candidates of all processes; the same object as ``rows`` in a single process.
-    row_metadata, col_metadata : dict of Tensor
-        Of the samples.
-    offset : int
-        Place of the first anchor's sample among the candidates' samples.
-    distributed : bool
-        Whether means are taken over several processes.
-    bound : dict
-        Kernels bound to the samples, so that two parts of a loss bind them once.
+    ``rows`` are (V, n_rows, d), ``cols`` (V, n, d) or the same object; ``offset`` is the place of the first anchor's
+    sample among the candidates' samples, ``bound`` holds kernels bound already, for two parts of a loss.
     """
 
     rows: Tensor

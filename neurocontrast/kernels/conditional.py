@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.kernels.base import Kernel, Metadata
-from neurocontrast.kernels.categorical import Different
+from neurocontrast.kernels.base import Kernel, Metadata, Product
+from neurocontrast.kernels.categorical import Categorical, Different
 
 __all__ = ["ConditionalEmbedding", "check_condition", "check_ridge", "conditional_operator"]
 
@@ -21,6 +21,8 @@ def conditional_operator(
     device = next(iter(metadata.values())).device.type
     with torch.no_grad(), torch.autocast(device, enabled=False):
         matrix = kernel.bind(metadata, metadata, dtype=dtype)(slice(None), slice(None))
+        if _is_partition(kernel):  # one-hot features: no solve, and no rounding of one
+            return matrix * (1 / (matrix.sum(1) + ridge))
         is_filled = any(getattr(part, "missing", "error") == "marginal" for part in kernel.modules())
         return _spectral(matrix, ridge) if is_filled else _solve(matrix, ridge)
 
@@ -33,8 +35,9 @@ class ConditionalEmbedding(nn.Module):
     the mean of exp(similarity) given the condition of sample i (Tsai et al. 2022, eq. 6). W carries no
     gradient.
 
-    A kernel that fills missing values with ``missing="marginal"`` may give a matrix that is not
-    positive semi-definite; it is then replaced by the nearest one that is.
+    A categorical kernel needs no solve: W_ij is 1 / (class size + λ) within a class and 0 elsewhere. A
+    kernel that fills missing values with ``missing="marginal"`` may give a matrix that is not positive
+    semi-definite; it is then replaced by the nearest one that is.
 
     Parameters
     ----------
@@ -88,6 +91,13 @@ def check_ridge(ridge: float) -> float:
     if isinstance(ridge, bool) or not isinstance(ridge, (int, float)) or not math.isfinite(ridge) or ridge <= 0:
         raise ConfigError(f"ridge must be a finite number above 0, got {ridge!r}.")
     return float(ridge)
+
+
+def _is_partition(kernel: Kernel) -> bool:
+    """Say whether the kernel is 1 within a class and 0 between classes, whatever the batch."""
+    if isinstance(kernel, Product):
+        return all(_is_partition(factor) for factor in kernel.kernels)
+    return isinstance(kernel, Categorical) and kernel.missing == "error"
 
 
 def _solve(matrix: Tensor, ridge: float) -> Tensor:

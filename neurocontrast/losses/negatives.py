@@ -37,7 +37,7 @@ class DebiasedInfoNCE(Objective):
     --------
     >>> import torch
     >>> DebiasedInfoNCE()(torch.eye(2), torch.eye(2))
-    tensor(0.)
+    tensor(0.0756)
     """
 
     title = "debiased InfoNCE"
@@ -95,7 +95,7 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
     --------
     >>> import torch
     >>> HardNegativeInfoNCE()(torch.eye(2), torch.eye(2))
-    tensor(0.)
+    tensor(0.0756)
     """
 
     title = "InfoNCE with hard negatives"
@@ -132,8 +132,8 @@ class FairInfoNCE(Objective):
     Examples
     --------
     >>> import torch
-    >>> FairInfoNCE("site")(torch.eye(2), torch.eye(2), {"site": torch.tensor([0, 0])})
-    tensor(0.)
+    >>> FairInfoNCE("site", temperature=1.0)(torch.eye(2), torch.eye(2), {"site": torch.tensor([0, 0])})
+    tensor(0.5514)
     """
 
     title = "fair InfoNCE"

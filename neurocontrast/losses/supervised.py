@@ -33,7 +33,7 @@ class SupCon(YAwareInfoNCE):
     --------
     >>> import torch
     >>> SupCon("label", temperature=1.0)(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
-    tensor(0.)
+    tensor(0.5514)
     """
 
     title = "SupCon"
@@ -64,7 +64,7 @@ class EpsilonSupInfoNCE(Objective):
     --------
     >>> import torch
     >>> EpsilonSupInfoNCE("label", temperature=1.0)(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
-    tensor(0.)
+    tensor(0.4151)
     """
 
     title = "ε-SupInfoNCE"
@@ -113,7 +113,7 @@ class SINCERE(EpsilonSupInfoNCE):
     --------
     >>> import torch
     >>> SINCERE("label", temperature=1.0)(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
-    tensor(0.)
+    tensor(0.5514)
     """
 
     title = "SINCERE"

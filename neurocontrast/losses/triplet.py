@@ -37,7 +37,7 @@ class Triplet(Objective):
     --------
     >>> import torch
     >>> Triplet("label")(torch.eye(2), torch.ones(2, 2), {"label": torch.tensor([0, 1])})
-    tensor(0.)
+    tensor(0.4551)
     """
 
     title = "triplet loss"

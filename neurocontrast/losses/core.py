@@ -250,7 +250,8 @@ def by_anchors(pool: Pool, function: OfBlock) -> tuple[Tensor, ...]:
 
     A block is computed, reduced and dropped, and computed again for the gradient, which autograd derives.
     """
-    step = max(1, AT_ONCE // (pool.rows.shape[0] * pool.cols.shape[0] * pool.n_samples))
+    # A quarter of what may be held: autograd keeps several tensors of a block.
+    step = max(1, AT_ONCE // (4 * pool.rows.shape[0] * pool.cols.shape[0] * pool.n_samples))
     joined: tuple[Tensor, ...] = _ByAnchors.apply(function, step, pool.rows, pool.cols)
     return joined
 

@@ -21,8 +21,10 @@ class Pictures:
     ----------
     files : sequence of str
         Unique name of each picture; a number where the source has no names.
-    labels, splits : sequence of str or None
-        Class of each picture, and ``train``, ``validation`` or ``test``; None where the source does not say.
+    labels : sequence of str
+        Class of each picture.
+    splits : sequence of str or None
+        ``train``, ``validation`` or ``test`` of each picture; None where the source is not divided.
     read : callable
         Returns picture number i as (3, H, W) uint8: red, green, blue.
     columns : dict of str to sequence of str
@@ -34,7 +36,7 @@ class Pictures:
     """
 
     files: Sequence[str]
-    labels: Sequence[str] | None
+    labels: Sequence[str]
     splits: Sequence[str] | None
     read: Callable[[int], npt.NDArray[np.uint8]]
     origin: dict[str, object]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from neurocontrast.data.simulation.anatomy import load_anatomy
 from neurocontrast.data.simulation.population import Person, draw_person, draw_sites
 from neurocontrast.data.simulation.rendering import render_scan
-from neurocontrast.data.simulation.settings import SimulationSettings
+from neurocontrast.data.simulation.simulation_settings import SimulationSettings
 from neurocontrast.files import write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment

@@ -60,7 +60,7 @@ def read_cifar(settings: ImagesSettings, open_wanted: Callable[[Callable[[str], 
     if any(map(_is_binary, files.names)) or not files.names:
         return _read_binary(files, version, settings.dataset)
     pictures = pictures_of_folders(files)
-    found = sorted(set(pictures.labels or ()))
+    found = sorted(set(pictures.labels))
     if len(found) != version.n_classes["label"]:
         raise DataError(
             f"{files.source.name}: {settings.dataset} has {version.n_classes['label']} classes, and its folders name "

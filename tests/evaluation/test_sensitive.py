@@ -7,8 +7,9 @@ from sklearn.linear_model import Ridge
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.paired import sensitive_comparison
+from neurocontrast.evaluation.comparison import Evaluated, compare_sensitive
 from neurocontrast.evaluation.panels.sensitive import choose_sensitive, error_resamples
+from neurocontrast.evaluation.schema import Evaluation
 from neurocontrast.exceptions import ConfigError, DataError
 
 FAST = {"target": "label", "n_bootstraps": 300, "umap": False, "C": (0.1,), "outlyingness": False, "confounds": False}
@@ -138,6 +139,14 @@ class TestColumns:
             choose_sensitive(table, ("background_red",), target="label")
 
 
+def compared(tables, n_bootstraps):
+    content = {"format": 1, "target": "a", "kind": "continuous", "splits": "fixed", "n": {}, "metrics": {}}
+    evaluation = Evaluation.model_validate(content | {"sensitive": {"columns": {"red": {"constant_mse": 1 / 12}}}})
+    folds = pd.DataFrame()
+    loaded = [Evaluated(name, evaluation, folds, folds, sensitive=table) for name, table in tables.items()]
+    return compare_sensitive(loaded, n_bootstraps=n_bootstraps, level=0.95, seed=0)
+
+
 def predictions(noise, seed, n=500):
     truth = np.random.default_rng(0).random(n)
     guess = truth + noise * np.random.default_rng(seed).normal(size=n)
@@ -148,8 +157,7 @@ def predictions(noise, seed, n=500):
 
 def test_differences_of_errors_are_paired():
     tables = {"told": predictions(0.1, 1), "fair": predictions(0.3, 2)}
-    constants = {name: {"red": 1 / 12} for name in tables}
-    found = sensitive_comparison(tables, constants, n_bootstraps=300, level=0.95, seed=0)
+    found = compared(tables, 300)
     fair = found.set_index(["model", "column"]).loc[("fair", "red")]
     assert fair["difference"] == pytest.approx(0.09 - 0.01, abs=0.02)
     assert 0 < fair["difference_low"] < fair["difference"] < fair["difference_high"]
@@ -161,7 +169,6 @@ def test_differences_of_errors_are_paired():
 
 def test_other_images_are_not_paired():
     tables = {"told": predictions(0.1, 1), "fair": predictions(0.3, 2).iloc[1:], "none": None}
-    constants = {name: {"red": 1 / 12} for name in tables}
     for other in ("fair", "none"):
         given = {name: tables[name] for name in ("told", other)}
-        assert sensitive_comparison(given, constants, n_bootstraps=10, level=0.95, seed=0).empty
+        assert compared(given, 10).empty

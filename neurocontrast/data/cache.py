@@ -98,14 +98,7 @@ class VolumeCache:
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     def prepare(self, paths: Sequence[str | Path], *, n_workers: int, progress: Progress = SILENT) -> Prepared:
-        """Preprocess every scan that has no valid entry yet, in `n_workers` processes.
-
-        Raises
-        ------
-        DataError
-            One error that names all scans that could not be used; the others are ready by then.
-            Or when the disk is full, which ends the work at once.
-        """
+        """Preprocess every scan that has no valid entry yet, in `n_workers` processes."""
         missing, n_unique = self.missing(paths), len({os.fspath(path) for path in paths})
         if not missing:
             return Prepared(n_unique, 0)

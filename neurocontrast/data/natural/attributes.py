@@ -21,30 +21,10 @@ _FLAGS = {"true": "1", "false": "0"}
 
 
 def join_attributes(files: Sequence[str], table: Path, *, key: str, taken: Sequence[str] = ()) -> dict[str, list[str]]:
-    """Return the attributes of every picture as cells of text, by column.
+    """Return the attributes of every picture as text, by column: "n/a" where missing, 1 and 0 for true and false.
 
-    Parameters
-    ----------
-    files : sequence of str
-        Name of each picture in its source.
-    table : Path
-        ``.tsv`` or ``.csv``.
-    key : str
-        Column that holds those names: whole, or, where no whole name is found, the last part of each if these are
-        unique.
-    taken : sequence of str
-        Names of other columns of the data set.
-
-    Returns
-    -------
-    dict of str to list of str
-        Cells of each column, "n/a" where missing; true and false as 1 and 0.
-
-    Raises
-    ------
-    DataError
-        For a table or key column that is absent, names that stand twice or are taken, pictures without a row; all
-        such pictures together.
+    The column `key` of the table holds the names in `files`: whole, or, where no whole name is found, the last part of
+    each if these are unique. Names that are `taken` by other columns, and pictures without a row, are refused.
     """
     cells = pd.DataFrame(read_text_table(table).columns).map(_plain)
     if key not in cells:

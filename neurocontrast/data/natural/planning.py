@@ -36,11 +36,6 @@ def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> P
 
     Rows stand in the order train, validation, test, and within each in that of the source. An identifier counts
     the pictures of the source's own split, and depends on no other choice.
-
-    Raises
-    ------
-    DataError
-        Where attributes do not fit, or a split has fewer images than are to be kept.
     """
     ids = _identifiers(pictures, name)
     fractions = {"test": settings.test_fraction, "validation": settings.validation_fraction}

@@ -43,11 +43,6 @@ def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress =
 
     Pictures are decoded one after another, and never all of them are in memory. The store and the table are the same
     bytes for the same settings, source, and version of the library that decodes JPEG.
-
-    Raises
-    ------
-    DataError
-        Where the source cannot be used; all pictures that cannot be decoded, or have another size, together.
     """
     name = _name(settings)
     with ExitStack() as stack:

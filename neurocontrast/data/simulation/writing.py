@@ -41,11 +41,6 @@ def write_cohort(
     """Write images, ``participants.tsv``, ``participants.json`` and ``simulation.json`` into `folder`.
 
     The files are the same for any `n_workers`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table of participants as written.
     """
     people = [draw_person(settings, index) for index in range(settings.n_subjects)]
     (folder / "images").mkdir(parents=True, exist_ok=True)

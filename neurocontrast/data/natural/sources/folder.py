@@ -28,13 +28,7 @@ def read_class_folders(settings: ImagesSettings, open_wanted: Callable[[Callable
 
 
 def pictures_of_folders(files: FileSet) -> Pictures:
-    """Return pictures by class and split, without the folders that all of them share.
-
-    Raises
-    ------
-    DataError
-        Where there is no picture, some lie in folders of splits and some beside them, or one lies in no class.
-    """
+    """Return pictures by class and split, without the folders that all of them share."""
     if not files.names:
         raise DataError(
             f"source: {shown(files.source, 200)} holds no picture ({', '.join(PICTURE_ENDINGS)}); "

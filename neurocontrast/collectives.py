@@ -1,9 +1,8 @@
-"""What the processes of a distributed run know together: samples, sums and statistics of the whole batch.
+"""What the processes of a distributed run know together: samples and sums of the whole batch.
 
-Collectives are differentiated as what they are: the gradient of the *sum over processes* of the
-losses they lead to. Every process returns the loss of the whole batch, so that sum is world-size times
-the loss, and after the mean over processes that PyTorch's DDP takes, parameter gradients equal those of one
-process on the concatenated batch.
+Every process returns the loss of the whole batch, and collectives are differentiated as the gradient of the *sum over
+processes* of these losses. After the mean over processes that PyTorch's DDP takes, parameter gradients equal those of
+one process on the concatenated batch.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.nn.functional import all_reduce
 
 __all__ = [
     "Processes",
@@ -70,7 +70,7 @@ def of_all_processes(samples: Tensor) -> Tensor:
 
 def sum_over_processes(values: Tensor) -> Tensor:
     """Sum a tensor over processes; differentiable."""
-    total: Tensor = _Sum.apply(values)
+    total: Tensor = all_reduce(values)
     return total
 
 
@@ -78,15 +78,8 @@ def sum_over_processes(values: Tensor) -> Tensor:
 class Processes:
     """The processes of a run; mostly there is one.
 
-    What they tell one another here goes over the CPU, beside the collectives of the training, so that a GPU is
-    not waited for.
-
-    Parameters
-    ----------
-    rank, size : int
-        The number of this one, and of all.
-    group : ProcessGroup, optional
-        Over which they talk.
+    What they tell one another here goes over the CPU by `group`, beside the collectives of the training, so that a GPU
+    is not waited for.
     """
 
     rank: int = 0
@@ -105,10 +98,10 @@ class Processes:
 
     @contextmanager
     def divided(self, batches: Sequence[Sequence[int]], *, whole: bool = False) -> Iterator[list[list[int]]]:
-        """Give this process's part of every batch, so that each row is seen once by all of them together.
+        """Give this process's part of every batch.
 
-        Where a batch has fewer rows than there are processes, and where `whole` is set, every process takes all
-        rows instead, and what it computes within is its own: the same everywhere.
+        Where a batch has fewer rows than there are processes, and where `whole` is set, every process takes all rows,
+        and computes the same by itself.
         """
         if self.size > 1 and (whole or min(map(len, batches), default=0) < self.size):
             with on_this_process_only():
@@ -170,17 +163,3 @@ class _Gather(torch.autograd.Function):
         dist.all_reduce(summed)
         start = sum(ctx.sizes[: dist.get_rank()])
         return summed[start : start + ctx.sizes[dist.get_rank()]], None
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:  # noqa: ARG004
-        summed = values.clone()
-        dist.all_reduce(summed)
-        return summed
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ARG004
-        summed = gradient.clone()
-        dist.all_reduce(summed)
-        return summed

@@ -70,15 +70,7 @@ class TrainingSuspended(TrainingInterrupted):
 
 
 class OtherProcessEnded(TrainingError):
-    """Another process of a distributed run has ended, and this one with it; the other says why.
-
-    Parameters
-    ----------
-    message : str
-        What is known here.
-    exit_code : int
-        That of the run, as far as it is known.
-    """
+    """Another process of a distributed run has ended, and this one with it; the other says why."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)

@@ -1,64 +1,42 @@
 """Reading of an evaluation folder: every file checked, every fault named at once."""
 
+# ruff: noqa: RUF009 - the tables are declared by a call that returns a dataclass field
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from neurocontrast.data.store import is_image_path, split_image_path
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
 from neurocontrast.reporting.reading import read_table
 from neurocontrast.reporting.summary import FORMAT, KINDS, read_json, read_summary
-from neurocontrast.reporting.words import Words, words_of
+from neurocontrast.reporting.words import IMAGES, Words, words_of
 
-__all__ = ["FORMAT", "KINDS", "EvaluationFiles", "Explanation", "external_part", "read_evaluation"]
+__all__ = ["FORMAT", "KINDS", "EvaluationFiles", "Explanation", "external_part", "read_evaluation", "store_of"]
 
 _REQUIRED_FILES = ("evaluation.json", "predictions.tsv", "folds.tsv", "sites.tsv")
-_TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "predictions": ("predictions.tsv", ("repeat", "fold", "y_true", "y_score")),
-    "folds": ("folds.tsv", ("repeat", "fold", "n_train", "n_test")),
-    "sites": ("sites.tsv", ("site", "n")),
-    "cohort": ("cohort.tsv", ("site",)),
-    "points": ("map.tsv", ("pc1", "pc2")),
-    "training": ("training.tsv", ()),
-    "scans": ("scans.tsv", ("path",)),
-    "flow": ("flow.tsv", ("step", "n_scans")),
-    "groups": ("groups.tsv", ("group_by", "group", "n")),
-    "calibration": ("calibration.tsv", ("model", "n", "mean_predicted", "observed")),
-    "confounds": ("confounds.tsv", ("column", "metric", "value")),
-    "dependence": ("hsic.tsv", ("column", "hsic")),
-    "learning": ("learning_curve.tsv", ("n_train",)),
-    "external_predictions": ("external_predictions.tsv", ("y_true", "y_score")),
-    "external_sites": ("external_sites.tsv", ("site", "n")),
-    "by_class": ("classes.tsv", ("class", "n", "recall")),
-    "new_sites": ("new_sites.tsv", ("site", "model", "n")),
-    "outlyingness": ("outlyingness.tsv", ("site", "outside")),
-    "external_outlyingness": ("external_outlyingness.tsv", ("site", "outside")),
-    "similarity": ("similarity.tsv", ("class", "reference", "cosine")),
-    "cosines": ("cosines.tsv", ("neighbour", "low", "high", "n")),
-}
-"""Each table by its name here: the file, and the columns without which it means nothing."""
+_LARGEST = 4_000_000
+"""Bytes up to which images.json is read."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What ``neurocontrast explain`` found: where in the brain the prediction comes from.
-
-    Attributes
-    ----------
-    about : mapping
-        ``explain.json``.
-    map_path : Path
-        The map, a NIfTI file.
-    """
+    """What ``neurocontrast explain`` found: ``explain.json``, and the path of its map, a NIfTI file."""
 
     about: Mapping[str, Any]
     map_path: Path
+
+
+def _table(file: str, *columns: str) -> Any:
+    """Declare a table that may be absent: its file, and the columns without which it means nothing."""
+    return field(default=None, metadata={"file": file, "columns": columns})
 
 
 @dataclass(frozen=True)
@@ -72,56 +50,44 @@ class EvaluationFiles:
     summary : mapping
         ``evaluation.json``.
     predictions, folds, sites : DataFrame
-        The tables that every evaluation has.
-    cohort, points, training, scans : DataFrame or None
-        ``cohort.tsv``, ``map.tsv``, ``training.tsv`` and ``scans.tsv``; None where absent or empty.
-    flow, groups, calibration, confounds, dependence, learning : DataFrame or None
-        ``flow.tsv``, ``groups.tsv``, ``calibration.tsv``, ``confounds.tsv``, ``hsic.tsv`` and
-        ``learning_curve.tsv``.
-    external_predictions, external_sites : DataFrame or None
-        Predictions and sites of the external test set.
-    by_class : DataFrame or None
-        ``classes.tsv``: recall and precision of each class.
-    new_sites : DataFrame or None
-        ``new_sites.tsv``: each site while it is known to the model, and while it is left out.
-    outlyingness, external_outlyingness : DataFrame or None
-        How far each scan lies from those the model learned from.
-    similarity, cosines : DataFrame or None
-        How alike the classes are: each with each, and the histograms of nearest neighbours.
+        The tables that every evaluation has; each other table is None where absent or empty.
     probe : mapping or None
         ``probe/probe.json``: the probe fitted on all scans.
     explanation : Explanation or None
         What the folder ``explanation`` holds.
     config_text : str or None
         ``config.yaml`` as it stands.
+    origin : mapping
+        ``images.json`` beside the store of evaluated images; empty without one.
     """
 
     folder: Path
     summary: Mapping[str, Any]
-    predictions: pd.DataFrame
-    folds: pd.DataFrame
-    sites: pd.DataFrame
-    cohort: pd.DataFrame | None = None
-    points: pd.DataFrame | None = None
-    training: pd.DataFrame | None = None
-    scans: pd.DataFrame | None = None
-    flow: pd.DataFrame | None = None
-    groups: pd.DataFrame | None = None
-    calibration: pd.DataFrame | None = None
-    confounds: pd.DataFrame | None = None
-    dependence: pd.DataFrame | None = None
-    learning: pd.DataFrame | None = None
-    external_predictions: pd.DataFrame | None = None
-    external_sites: pd.DataFrame | None = None
-    by_class: pd.DataFrame | None = None
-    new_sites: pd.DataFrame | None = None
-    outlyingness: pd.DataFrame | None = None
-    external_outlyingness: pd.DataFrame | None = None
-    similarity: pd.DataFrame | None = None
-    cosines: pd.DataFrame | None = None
+    predictions: pd.DataFrame = _table("predictions.tsv", "repeat", "fold", "y_true", "y_score")
+    folds: pd.DataFrame = _table("folds.tsv", "repeat", "fold", "n_train", "n_test")
+    sites: pd.DataFrame = _table("sites.tsv", "site", "n")
+    cohort: pd.DataFrame | None = _table("cohort.tsv", "site")
+    points: pd.DataFrame | None = _table("map.tsv", "pc1", "pc2")
+    training: pd.DataFrame | None = _table("training.tsv")
+    scans: pd.DataFrame | None = _table("scans.tsv", "path")
+    flow: pd.DataFrame | None = _table("flow.tsv", "step", "n_scans")
+    groups: pd.DataFrame | None = _table("groups.tsv", "group_by", "group", "n")
+    calibration: pd.DataFrame | None = _table("calibration.tsv", "model", "n", "mean_predicted", "observed")
+    confounds: pd.DataFrame | None = _table("confounds.tsv", "column", "metric", "value")
+    dependence: pd.DataFrame | None = _table("hsic.tsv", "column", "hsic")
+    learning: pd.DataFrame | None = _table("learning_curve.tsv", "n_train")
+    external_predictions: pd.DataFrame | None = _table("external_predictions.tsv", "y_true", "y_score")
+    external_sites: pd.DataFrame | None = _table("external_sites.tsv", "site", "n")
+    by_class: pd.DataFrame | None = _table("classes.tsv", "class", "n", "recall")
+    new_sites: pd.DataFrame | None = _table("new_sites.tsv", "site", "model", "n")
+    outlyingness: pd.DataFrame | None = _table("outlyingness.tsv", "site", "outside")
+    external_outlyingness: pd.DataFrame | None = _table("external_outlyingness.tsv", "site", "outside")
+    similarity: pd.DataFrame | None = _table("similarity.tsv", "class", "reference", "cosine")
+    cosines: pd.DataFrame | None = _table("cosines.tsv", "neighbour", "low", "high", "n")
     probe: Mapping[str, Any] | None = None
     explanation: Explanation | None = None
     config_text: str | None = None
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def target(self) -> str:
@@ -148,6 +114,11 @@ class EvaluationFiles:
     def fixed(self) -> bool:
         """Whether there is one test set, given beforehand, and not cross-validation."""
         return self.summary["splits"] == "fixed" or isinstance(self.summary.get("split"), Mapping)
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Number of scans in each part of a fixed split; empty with cross-validation."""
+        return {name: int(count) for name, count in ((self.summary.get("split") or {}).get("n") or {}).items()}
 
     @property
     def classes(self) -> list[str]:
@@ -236,13 +207,15 @@ def read_evaluation(folder: str | os.PathLike[str]) -> EvaluationFiles:
         )
     continuous = summary["kind"] == "continuous"
     tables: dict[str, Any] = {
-        name: read_table(root / file, columns, continuous=continuous) for name, (file, columns) in _TABLES.items()
+        table.name: read_table(root / table.metadata["file"], table.metadata["columns"], continuous=continuous)
+        for table in fields(EvaluationFiles)
+        if "file" in table.metadata
     }
     if tables["predictions"] is None:
         raise DataError(f"{root / 'predictions.tsv'}: no predictions in it. Run 'neurocontrast evaluate' again.")
     tables |= {name: pd.DataFrame() for name in ("folds", "sites") if tables[name] is None}
     config, probe = root / "config.yaml", root / "probe" / "probe.json"
-    return EvaluationFiles(
+    files = EvaluationFiles(
         folder=root,
         summary=summary,
         **tables,
@@ -250,6 +223,33 @@ def read_evaluation(folder: str | os.PathLike[str]) -> EvaluationFiles:
         explanation=_read_explanation(root / "explanation"),
         config_text=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else None,
     )
+    return replace(files, origin=_read_origin(files)) if files.words is IMAGES else files
+
+
+def store_of(path: object, *, folder: Path) -> tuple[Path, int] | None:
+    """Return the store and the row that a path like ``images.npy#17`` names; None where it names none.
+
+    A relative path is looked for as it stands, and then in the evaluation folder.
+    """
+    if not is_image_path(str(path)):
+        return None
+    store, row = split_image_path(str(path))
+    places = (store, folder / store)
+    return next((place for place in places if place.is_file()), places[0]), row
+
+
+def _read_origin(files: EvaluationFiles) -> Mapping[str, Any]:
+    """Return images.json from beside the store of the images; empty where there is none, or none that can be read."""
+    tables = [table for table in (files.scans, files.predictions) if table is not None and "path" in table]
+    named = [store_of(path, folder=files.folder) for table in tables for path in table["path"].dropna().head(1)]
+    beside = next((each[0].with_name("images.json") for each in named if each is not None), None)
+    if beside is None or not beside.is_file() or beside.stat().st_size > _LARGEST:
+        return {}
+    try:
+        found = json.loads(beside.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, Mapping) else {}
 
 
 def external_part(files: EvaluationFiles) -> EvaluationFiles | None:

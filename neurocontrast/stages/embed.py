@@ -16,10 +16,9 @@ from neurocontrast.data.batches import Images
 from neurocontrast.embedding import extract_features, write_embeddings
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import check_writable
+from neurocontrast.files import check_output_file
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
-from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
 from neurocontrast.stages.run_folder import read_metrics, read_provenance, read_simulation
 from neurocontrast.stages.sources import source_of_run
@@ -60,12 +59,11 @@ def embed(
     Path
         The file.
     """
-    target = _check_target(Path(out), overwrite=overwrite)
+    target = Path(out)
+    check_output_file(target, ".parquet", overwrite=overwrite)
     settings = as_config({} if config is None else config)
-    arguments = {
-        **{"run": run, "participants": participants, "out": out, "images_root": images_root},
-        **{"config": settings.model_dump(mode="json"), "overwrite": overwrite},
-    }
+    arguments: dict[str, Any] = {"run": run, "participants": participants, "out": out, "images_root": images_root}
+    arguments |= {"config": settings.model_dump(mode="json"), "overwrite": overwrite}
     if settings.embedding.devices > 1 and transforms is not None:
         raise ConfigError(
             f"embedding.devices: {settings.embedding.devices} processes cannot be handed transforms from Python. Use 1."
@@ -104,21 +102,6 @@ def _prepare(
     network, contract = load_encoder(run) if layer == "encoder" else load_model(run)
     given = None if transforms is None else Compose(transforms)
     source = source_of_run(run, contract, settings.data, transforms=given)
-    cohort, flow = _read_cohort(source, participants, images_root, settings, progress)
-    info = {**_describe(run, contract, cohort, progress), "flow": flow}
-    info |= {"precision": settings.embedding.precision, "layer": layer}
-    source.make_ready(cohort, progress)
-    return network, source.images(cohort), cohort.table, info
-
-
-def _read_cohort(
-    source: ImageSource,
-    participants: str | os.PathLike[str],
-    images_root: str | os.PathLike[str] | None,
-    settings: Config,
-    progress: Progress,
-) -> tuple[Cohort, list[dict[str, Any]]]:
-    """Return the images to embed, and how many were listed and left out."""
     listed = source.read_cohort(participants, images_root=images_root)
     cohort = listed.select(settings.embedding.where) if settings.embedding.where else listed
     for warning in cohort.warnings:
@@ -127,20 +110,14 @@ def _read_cohort(
     left_out = listed.table[~listed.table["path"].isin(cohort.table["path"])]
     if len(left_out):
         flow.append(_flow_step("excluded", left_out, "not selected by embedding.where"))
-    return cohort, flow
+    info = {**_describe(run, contract, cohort, progress), "flow": flow}
+    info |= {"precision": settings.embedding.precision, "layer": layer}
+    source.make_ready(cohort, progress)
+    return network, source.images(cohort), cohort.table, info
 
 
 def _flow_step(step: str, table: pd.DataFrame, reason: str | None) -> dict[str, Any]:
     return {"step": step, "n_scans": len(table), "n_subjects": int(table["subject_id"].nunique()), "reason": reason}
-
-
-def _check_target(out: Path, *, overwrite: bool) -> Path:
-    if out.is_dir() or out.suffix != ".parquet":
-        raise ConfigError(f"out: must be a file that ends in .parquet, got '{out}'.")
-    if out.exists() and not overwrite:
-        raise ConfigError(f"out: '{out}' exists. Give another file, or replace it with --overwrite.")
-    check_writable(out)
-    return out
 
 
 def _describe(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress) -> dict[str, Any]:

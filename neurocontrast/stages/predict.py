@@ -19,7 +19,7 @@ from neurocontrast.evaluation.panels.outlyingness import outside_by_site, outsid
 from neurocontrast.evaluation.rows import check_rows, tidy_table
 from neurocontrast.evaluation.transformers.recentring import recentre_table
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
+from neurocontrast.files import check_output_file, digest_of_file, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 
@@ -61,7 +61,11 @@ def predict(
     Path
         The table.
     """
-    target = _check_target(Path(out), outside_percentile, overwrite=overwrite)
+    if not 50 <= outside_percentile < 100:
+        raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
+    target = Path(out)
+    check_output_file(target, ".tsv", overwrite=overwrite)
+    check_output_file(target.with_suffix(".json"), ".json", overwrite=overwrite)
     fitted, read = load_probe(probe), read_embeddings(embeddings)
     doubt = check_same_encoder(
         fitted.encoder,
@@ -109,18 +113,6 @@ def _doubts(
     if fitted.distribution is None:
         yield "The probe does not say where its training scans lie, so nothing tells which of these scans lie outside."
     yield None if outside is None else outside["message"]
-
-
-def _check_target(out: Path, outside_percentile: float, *, overwrite: bool) -> Path:
-    if not 50 <= outside_percentile < 100:
-        raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
-    if out.is_dir() or out.suffix != ".tsv":
-        raise ConfigError(f"out: must be a file that ends in .tsv, got '{out}'.")
-    for path in (out, out.with_suffix(".json")):
-        if path.exists() and not overwrite:
-            raise ConfigError(f"out: '{path}' exists. Give another file, or replace it with --overwrite.")
-    check_writable(out)
-    return out
 
 
 def _recentred(fitted: FittedProbe, tidy: pd.DataFrame) -> list[dict[str, Any]] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,11 +12,9 @@ from neurocontrast.data import Cohort, encode_metadata, split_by_subject
 from neurocontrast.data.metadata import read_vectors
 from neurocontrast.encoders import ContrastiveModel, build_model, check_shape
 from neurocontrast.exceptions import DataError, one_of, suggestion
-from neurocontrast.progress import Progress
 from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.stages.sources import source_of
 from neurocontrast.training import AnyObjective, TrainingData, check_split
-from neurocontrast.training.positives import count_cross_site_positives
 
 __all__ = ["Parts", "prepare"]
 
@@ -33,41 +30,16 @@ class Parts:
     categories: dict[str, list[str]]
     source: ImageSource
 
-    def cross_site_positives(self, settings: Config) -> dict[str, Any] | None:
-        """Return how many scans of a batch have a similar scan of another site in it; None where no site is known."""
-        if "site" not in self.data.traits:
-            return None
-        sampler = self.data.sampler(settings.training, settings.seed)
-        return count_cross_site_positives(
-            sampler, self.objective.positives, self.data.metadata, self.data.traits["site"]
-        )
-
     def with_source(self, source: ImageSource) -> Parts:
         """Return the same parts with images of another preprocessing."""
         source.set_up(self.model.encoder)
         return replace(self, data=replace(self.data, images=source.images(self.cohort)), source=source)
-
-    def fitted(self, progress: Progress) -> Parts:
-        """Return the same with what is done to images fitted on those of training, and not on those that measure.
-
-        Raises
-        ------
-        DataError
-            Naming all images, of either side, that cannot be used.
-        """
-        data = self.data
-        return self.with_source(self.source.fitted(self.cohort, data.training_rows, data.validation_rows, progress))
 
 
 def prepare(settings: Config, cohort: Cohort, source: ImageSource | None = None) -> Parts:
     """Build everything from the configuration and the table; no image is read but by transforms of a user's.
 
     `source` is that of the configuration where transforms came from Python.
-
-    Raises
-    ------
-    ConfigError, DataError
-        Where the two do not fit one another.
     """
     source, objective = source or source_of(settings.data), build_objective(settings.objective)
     vectors = read_vectors(getattr(settings.data, "vectors", {}), cohort)
@@ -80,25 +52,19 @@ def prepare(settings: Config, cohort: Cohort, source: ImageSource | None = None)
     model = build_model(settings.encoder, seed=settings.seed)
     source = source.prepared(cohort)
     check_shape(model.encoder, source.shape(cohort))
+    probed = settings.training.probe_columns if settings.training.probe_every else ()
     data = TrainingData(
         images=source.images(cohort),
         names=cohort.names(),
         metadata=metadata,
         training_rows=training_rows.tolist(),
         validation_rows=validation_rows.tolist(),
-        targets=_targets(settings, cohort),
+        targets={name: _column(cohort, name, "training.probe_columns") for name in probed},
         traits=_traits(settings, cohort),
         n_readers=settings.data.n_workers,
     )
     _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
     return Parts(cohort, model, objective, data, categories, source)
-
-
-def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return what the linear probe predicts."""
-    if settings.training.probe_every == 0:
-        return {}
-    return {name: _column(cohort, name, "training.probe_columns") for name in settings.training.probe_columns}
 
 
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:

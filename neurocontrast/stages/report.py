@@ -12,13 +12,13 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_path, check_writable, write_table, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reporting import (
+    SECTIONS,
     EvaluationFiles,
     Picture,
     ReportOptions,
     list_pictures,
     read_evaluation,
     render_page,
-    sections_of,
 )
 
 __all__ = ["report", "write_figures"]
@@ -60,10 +60,10 @@ def report(
     page = _page_path(out, files)
     check_writable(page)
     folder = _figures_folder(figures_dir, page) if figures else None
-    sections, builders = [], sections_of(files)
-    with progress.task("Building the report", len(builders), "section") as task:
-        for build in builders:
-            section = build(files, ReportOptions(show_ids=show_ids))
+    sections, options = [], ReportOptions(show_ids=show_ids)
+    with progress.task("Building the report", len(SECTIONS), "section") as task:
+        for build in SECTIONS:
+            section = build(files, options, SECTIONS)
             sections += [] if section is None else [section]
             task.advance()
     write_text(page, render_page(files, sections))

@@ -10,11 +10,12 @@ from neurocontrast.reporting.figures.matrices import draw_class_cosines, draw_ne
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH, number_text
 from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.section import SectionBuilder
 
-__all__ = ["build_similarity"]
+__all__ = ["SIMILARITY"]
 
 
-def build_similarity(files: EvaluationFiles, options: ReportOptions) -> Section | None:
+def _build(files: EvaluationFiles, options: ReportOptions) -> Section | None:
     """Build the cosines of classes and of neighbours; None where the evaluation was not asked for them."""
     del options
     block, items = files.summary.get("similarity"), files.words.items
@@ -45,3 +46,6 @@ def _facts(block: Mapping[str, Any], items: str) -> list[tuple[str, str]]:
         facts.append((name, f"{mean} (median {median})"))
     facts += [(f"Mean cosine {where} classes", number_text(block.get(where))) for where in ("within", "between")]
     return facts
+
+
+SIMILARITY = SectionBuilder("similarity", "How alike the classes are", order=160, build=_build)

@@ -34,8 +34,8 @@ def index(
     keep: Annotated[
         list[str] | None, typer.Option(help="Further column of the tables to take over; may be repeated.")
     ] = None,
-    check_headers: Annotated[bool, typer.Option(help="Read the header of every image.")] = False,
-    skip: Annotated[bool, typer.Option(help="Leave out what has a problem; index.json says what.")] = False,
+    check_headers: Annotated[bool, typer.Option("--check-headers", help="Read the header of every image.")] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Leave out what has a problem; index.json says what.")] = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,

@@ -34,7 +34,9 @@ SetOption = Annotated[
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress: errors and the result only.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
-OverwriteOption = Annotated[bool, typer.Option(help="Replace what an earlier run of this command wrote.")]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace what an earlier run of this command wrote.")
+]
 ParticipantsOption = Annotated[Path, typer.Option(metavar="PARTICIPANTS.tsv", help="Table with one row a scan.")]
 RunSettings = Annotated[
     Path | None,

@@ -103,7 +103,7 @@ def show_table(table: pd.DataFrame, *, title: str, console: Console | None = Non
     console.print(Text(title, style="bold"), soft_wrap=True)
     shown = Table(box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=console.is_terminal)
     for number, name in enumerate(table.columns):
-        shown.add_column(Text(str(name)), justify="right" if number else "left", no_wrap=True)
+        shown.add_column(Text(str(name)), justify="right" if number else "left", no_wrap=not console.is_terminal)
     for row in table.head(_MOST_ROWS).itertuples(index=False):
         shown.add_row(*(Text(_cell(value)) for value in row))
     with console.capture() as captured:

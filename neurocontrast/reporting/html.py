@@ -54,13 +54,13 @@ def render_page(files: EvaluationFiles, sections: Sequence[Section]) -> str:
     sections : sequence of Section
         What is shown, in this order.
     """
-    environment = files.summary.get("environment") or {}
+    environment = files.summary.environment or {}
     head = PageHead(
         kicker="neurocontrast evaluation report",
         title=target_text(files),
         facts=head_facts(files),
-        simulated=files.simulated,
-        simulation=_simulation(files),
+        simulated=files.summary.simulated,
+        simulation="What was planted in them is listed under Provenance." if files.summary.simulation else "",
         version=str(environment.get("neurocontrast") or ""),
         created=str(environment.get("created") or ""),
     )
@@ -97,9 +97,3 @@ def _pictures_of(block: Block) -> list[Picture]:
 
 def _finalize(value: object) -> object:
     return bare_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _simulation(files: EvaluationFiles) -> str:
-    simulation = files.summary.get("simulation")
-    described = isinstance(simulation, dict) and bool(simulation)
-    return "What was planted in them is listed under Provenance." if described else ""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 from scipy.stats import binom
 
+from neurocontrast.evaluation.schema import sections as schema
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.predictions import name_scans
 
@@ -100,29 +100,23 @@ def scores_to_draw(table: pd.DataFrame) -> list[Score]:
 
 def count_outside(files: EvaluationFiles) -> Outside | None:
     """Return how many scans lie outside, as evaluation.json says; None without."""
-    block = files.summary.get("outlyingness")
-    if not block:
+    block = files.summary.outlyingness
+    if block is None:
         return None
-    named = str(block.get("reference") or "a reference that is not recorded")
+    named = block.reference or "a reference that is not recorded"
     return Outside(
-        n=int(block.get("n") or 0),
-        n_outside=int(block.get("n_outside") or 0),
-        threshold=block.get("threshold_percentile"),
+        n=block.n or 0,
+        n_outside=block.n_outside or 0,
+        threshold=block.threshold_percentile,
         reference=_REFERENCES.get(named, named),
-        sites=_read_sites(block.get("by_site")),
-        unseen=_read_sites(block.get("unseen_by_site")),
-        note=str(block.get("note") or ""),
+        sites=_read_sites(block.by_site),
+        unseen=_read_sites(block.unseen_by_site),
+        note=block.note or "",
     )
 
 
-def _read_sites(by_site: Sequence[dict[str, Any]] | None) -> list[SiteOutside]:
-    return [
-        SiteOutside(
-            str(each["site"] or "not stated"), each["n"], each.get("n_outside") or 0, each.get("median_percentile")
-        )
-        for each in by_site or []
-        if each.get("n")
-    ]
+def _read_sites(by_site: Sequence[schema.SiteOutside]) -> list[SiteOutside]:
+    return [SiteOutside(each.site, each.n, each.n_outside or 0, each.median_percentile) for each in by_site if each.n]
 
 
 def furthest_outside(files: EvaluationFiles, *, n: int = 10, show_ids: bool = False) -> pd.DataFrame:

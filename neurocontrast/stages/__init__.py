@@ -47,7 +47,7 @@ __getattr__ = lazy_exports(__name__, {_MODULE_OF.get(name, name): [name] for nam
 
 
 class _Stages(ModuleType):
-    """Keeps ``stages.embed`` the function: importing the module of that name would put the module there."""
+    """Keeps functions such as ``stages.embed`` when the module of the same name is imported."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in __all__ and isinstance(value, ModuleType)):

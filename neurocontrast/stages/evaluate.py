@@ -68,7 +68,8 @@ def evaluate(
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
     on_plan, progress : callable, Progress
-        Given the plan, and that of the external test set, before anything is computed; told how far the work is.
+        Called with the plan, and that of the external test set, before anything is computed; receives progress
+        messages.
     **options
         Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` …
 

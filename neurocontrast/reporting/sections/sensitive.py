@@ -49,8 +49,8 @@ the fairer.
 def _build(files: EvaluationFiles, options: ReportOptions) -> Section | None:
     """Build the error of the sensitive variable beside that of a constant; None where none was named."""
     del options
-    block = files.summary.get("sensitive")
-    if not block:
+    block = files.summary.sensitive
+    if block is None:
         return None
     rows = []
     for row in tabulate_sensitive(block).to_dict("records"):
@@ -77,16 +77,16 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section | None:
 
 def say_sensitive(files: EvaluationFiles) -> str:
     """Say how much of the sensitive variable the features still hold."""
-    block: dict[str, Any] = files.summary["sensitive"]
-    value, constant = (block.get("mse") or {}).get("value"), block.get("constant_mse")
-    share = 1 - value / constant if value is not None and constant else 0
-    r2 = block.get("r2") or {"value": share}
-    low, high = r2.get("low"), r2.get("high")
+    block = files.summary.sensitive
+    assert block is not None, "the section is built where there is one"
+    value, constant, low, high = block.mse.value, block.constant_mse, block.r2.low, block.r2.high
+    share = block.r2.value
+    if share is None:
+        share = 1 - value / constant if value is not None and constant else 0
     text = interval_text([end * 100 for end in (low, high) if end is not None], digits=0)
     between = "" if text == DASH else f" ({files.level:.0%} interval {text}%)"
-    columns = [str(name) for name in block.get("columns") or {}]
-    names: dict[str, Any] = {"block": block, "columns": columns, "share": r2["value"], "low": low, "between": between}
-    return write(_SENTENCES, files, **names)
+    names: dict[str, Any] = {"block": block, "columns": list(block.columns), "share": share, "low": low}
+    return write(_SENTENCES, files, between=between, **names)
 
 
 def _explained(row: dict) -> Cell:

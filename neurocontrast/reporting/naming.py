@@ -10,31 +10,6 @@ from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH
 from neurocontrast.reporting.words import IMAGES
 
-__all__ = [
-    "PARTS",
-    "bare_text",
-    "capitalise",
-    "covariates_text",
-    "dataset_name",
-    "encoder_text",
-    "flatten",
-    "head_facts",
-    "image_size",
-    "interval_phrase",
-    "join_words",
-    "kernel_text",
-    "loss_citations",
-    "objective_text",
-    "probe_details",
-    "probe_text",
-    "shorten_paths",
-    "split_name",
-    "splits_text",
-    "target_text",
-    "threshold_text",
-    "value_text",
-]
-
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
 """What the parts of a fixed split are called."""
 DATASETS = {

@@ -11,21 +11,6 @@ import pandas as pd
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH, choose_headline, describe_metric, interval_text, number_text
 
-__all__ = [
-    "CONSTANT",
-    "MODELS",
-    "Estimate",
-    "constant_estimate",
-    "estimate",
-    "is_error",
-    "judge_constant",
-    "new_site_metric",
-    "new_site_metrics",
-    "ratio",
-    "recentred",
-    "site_rows",
-]
-
 MODELS: Mapping[str, str] = {
     "embedding": "Embedding",
     "recentred": "Embedding, recentred (transductive)",

@@ -31,7 +31,6 @@ from neurocontrast.reporting.new_sites import (
     recentred,
     site_rows,
 )
-from neurocontrast.reporting.outlyingness import count_outside
 from neurocontrast.reporting.strata import Strata
 from neurocontrast.reporting.testing import permutation_result
 
@@ -336,8 +335,8 @@ def table_new_sites(files: EvaluationFiles, metric: str) -> Table | None:
         for end in ("", "_low", "_high"):
             rows[f"{key}{end}"] = rows["site"].map(other[f"embedding_unseen{end}"])
     known = rows["embedding_home"].where(rows["embedding_home"] > 0)
-    counted = count_outside(files)
-    outside = {site.site: site.n_outside / site.n for site in counted.unseen} if counted else {}
+    sites = files.summary.outlyingness.unseen_by_site if files.summary.outlyingness else []
+    outside = {site.site: (site.n_outside or 0) / site.n for site in sites if site.n}
     trained = [f"trained on {n:,.0f}" if pd.notna(n) else "" for n in rows["n_train"]]
     rows = rows.assign(ratio=rows["embedding_unseen"] / known, outside=rows["site"].map(outside), n_detail=trained)
     error = is_error(metric)

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from neurocontrast.reporting.folder import EvaluationFiles
 
-__all__ = ["PermutationResult", "permutation_result"]
-
 
 @dataclass(frozen=True)
 class PermutationResult:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from neurocontrast.reporting.blocks import Block, Cell, Facts, Paragraph, Pictures, Section, Table
+from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.figures.flow import draw_flow, list_steps
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.naming import PARTS, dataset_name, flatten, image_size, shorten_paths
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.section import Input, SectionBuilder
-from neurocontrast.reporting.tables import count_cell, table_cohort
+from neurocontrast.reporting.tables import Column, make_table, table_cohort
 from neurocontrast.reporting.words import IMAGES
 
 __all__ = ["COHORT"]
@@ -40,15 +40,13 @@ def _flow(files: EvaluationFiles) -> list[Block]:
 
 
 def _flow_table(files: EvaluationFiles) -> Table:
-    rows = [
-        (
-            Cell(("Left out: " if step.left_out else "") + step.name, heading=True),
-            count_cell(step.n_scans),
-            count_cell(step.n_subjects, reason="subjects not counted at this step"),
-        )
-        for step in list_steps(files)
-    ]
-    return Table("The flow of scans in numbers.", ("Step", "Scans", "Subjects"), rows, folded=True)
+    rows = [{**vars(step), "name": ("Left out: " if step.left_out else "") + step.name} for step in list_steps(files)]
+    columns = (
+        Column("Step", "name", "heading"),
+        Column("Scans", "n_scans", "count"),
+        Column("Subjects", "n_subjects", "count", reason="subjects not counted at this step"),
+    )
+    return make_table("The flow of scans in numbers.", rows, columns, folded=True)
 
 
 def _build_images(files: EvaluationFiles) -> Section:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pandas as pd
 
 from neurocontrast.evaluation.schema.sections import Confounds
-from neurocontrast.reporting.blocks import Block, Cell, Facts, Paragraph, Pictures, Section, Table
+from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.figures.scores import confound_metrics, draw_confounds, draw_dependence
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH, describe_metric, interval_text, number_text
 from neurocontrast.reporting.naming import value_text
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.section import Input, SectionBuilder, missing_note
-from neurocontrast.reporting.tables import cell, count_cell
+from neurocontrast.reporting.tables import Column, make_table
 
 __all__ = ["CONFOUNDS"]
 
@@ -74,25 +74,26 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
 
 
 def _table(confounds: pd.DataFrame) -> Table:
-    rows = []
-    for row in confounds.reindex(columns=[*confounds, *({"within", "note"} - set(confounds))]).to_dict("records"):
-        within = "all" if pd.isna(row["within"]) else row["within"]
-        note = "" if pd.isna(row["note"]) else str(row["note"])
-        rows.append(
-            (
-                Cell(str(row["column"]), heading=True),
-                Cell("all scans" if within == "all" else f"within {within}"),
-                Cell(describe_metric(str(row["metric"])).label),
-                cell(row["value"], digits=2, reason=note or "not defined"),
-                Cell(interval_text((row.get("low"), row.get("high")), digits=2), reason="not computed"),
-                cell(row.get("chance"), digits=2, reason="not defined"),
-                count_cell(row.get("n")),
-                count_cell(row.get("n_levels"), reason="not a column of classes"),
-                Cell(note),
-            )
-        )
-    header = ("Column", "Among", "Metric", "Value", "Interval", "Chance", "n", "Levels", "Note")
-    return Table("Columns predicted from the embedding.", header, rows, text_columns=(0, 1, 2, 8))
+    rows = confounds.reindex(columns=[*confounds, *({"within", "note", "n", "n_levels"} - set(confounds))])
+    within, note = rows["within"].fillna("all"), rows["note"].fillna("")
+    rows = rows.rename(columns={"low": "value_low", "high": "value_high"}).assign(
+        within=("within " + within).where(within != "all", "all scans"),
+        metric=[describe_metric(str(key)).label for key in rows["metric"]],
+        note=note,
+        value_reason=note.where(note != "", "not defined"),
+    )
+    columns = (
+        Column("Column", "column", "heading"),
+        Column("Among", "within", "text"),
+        Column("Metric", "metric", "text"),
+        Column("Value", "value", digits=2),
+        Column("Interval", "value", "interval", digits=2),
+        Column("Chance", "chance", digits=2, reason="not defined"),
+        Column("n", "n", "count"),
+        Column("Levels", "n_levels", "count", reason="not a column of classes"),
+        Column("Note", "note", "text"),
+    )
+    return make_table("Columns predicted from the embedding.", rows, columns)
 
 
 def _openbhb(about: Confounds) -> list[Block]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from neurocontrast.reporting.blocks import Block, Cell, Paragraph, Pictures, Section, Table
+from neurocontrast.reporting.blocks import Block, Paragraph, Pictures, Section
 from neurocontrast.reporting.figures.scores import draw_sensitive, tabulate_sensitive
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH, interval_text
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.prose import write
 from neurocontrast.reporting.section import SectionBuilder
-from neurocontrast.reporting.tables import cell
+from neurocontrast.reporting.tables import Column, make_table
 
 __all__ = ["SENSITIVE", "say_sensitive"]
 
@@ -52,26 +51,21 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section | None:
     block = files.summary.sensitive
     if block is None:
         return None
-    rows = []
-    for row in tabulate_sensitive(block).to_dict("records"):
-        interval = interval_text((row["low"], row["high"]), digits=4)
-        rows.append(
-            (
-                Cell(str(row["column"]), heading=True),
-                cell(row["mse"], digits=4),
-                Cell(interval, reason="not computed" if interval == DASH else ""),
-                cell(row["constant_mse"], digits=4),
-                _explained(row),
-            )
-        )
-    header = ("Column", "MSE", "Interval", "MSE of a constant", "R²")
+    rows = tabulate_sensitive(block).rename(columns={"low": "mse_low", "high": "mse_high"})
+    columns = (
+        Column("Column", "column", "heading"),
+        Column("MSE", "mse", digits=4),
+        Column("Interval", "mse", "interval", digits=4, reason="not computed"),
+        Column("MSE of a constant", "constant_mse", digits=4),
+        Column("R²", "r2", interval=True),
+    )
     picture = draw_sensitive(block, level=files.level)
     lead = (
         "Where the class should not depend on it, as a digit does not on its background, a fair representation holds "
         "little of it: its error is then as high as that of a constant."
     )
     blocks: list[Block] = [Paragraph(say_sensitive(files), role="quote"), *([Pictures([picture])] if picture else [])]
-    blocks.append(Table("The sensitive variable, predicted from the frozen features.", header, rows))
+    blocks.append(make_table("The sensitive variable, predicted from the frozen features.", rows, columns))
     return Section("sensitive", "Sensitive variable", blocks, lead=lead)
 
 
@@ -87,12 +81,6 @@ def say_sensitive(files: EvaluationFiles) -> str:
     between = "" if text == DASH else f" ({files.level:.0%} interval {text}%)"
     names: dict[str, Any] = {"block": block, "columns": list(block.columns), "share": share, "low": low}
     return write(_SENTENCES, files, between=between, **names)
-
-
-def _explained(row: dict) -> Cell:
-    interval = interval_text((row["r2_low"], row["r2_high"]), digits=2)
-    found = cell(row["r2"], digits=3, reason="not recorded")
-    return found if found.absent or interval == DASH else replace(found, detail=interval)
 
 
 SENSITIVE = SectionBuilder("sensitive", "Sensitive variable", order=108, build=_build, methods=_METHODS)

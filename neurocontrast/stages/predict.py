@@ -14,9 +14,8 @@ import pandas as pd
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.adjustment import FEW_SUBJECTS
-from neurocontrast.evaluation.encoders import check_same_encoder, encoder_digest
 from neurocontrast.evaluation.panels.outlyingness import outside_by_site, outside_message
-from neurocontrast.evaluation.rows import check_rows, tidy_table
+from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table
 from neurocontrast.evaluation.transformers.recentring import recentre_table
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, digest_of_file, write_json, write_table

@@ -38,14 +38,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from neurocontrast.evaluation.fitting import features_design, permutation_summary, predict_out_of_fold
-from neurocontrast.evaluation.linear import fit_label_vectors
+from neurocontrast.evaluation.newton import fit_label_vectors
 from neurocontrast.evaluation.permutation import permute_labels
 from neurocontrast.evaluation.planning import Study, plan_study
-from neurocontrast.evaluation.probes import inner_folds
+from neurocontrast.evaluation.results import fold_table, metric_summary
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.summaries import fold_table, metric_summary
+from neurocontrast.evaluation.splits.inner import inner_folds
+from neurocontrast.evaluation.study import permutation_summary, predict_out_of_fold
 from neurocontrast.progress import SILENT
 
 WHOLE = """
@@ -129,7 +129,7 @@ def plain_scores(study: Study, split: Split, labels: np.ndarray, tolerance: floa
 
 def our_scores(study: Study, split: Split, labels: np.ndarray) -> np.ndarray:
     """Return what the batched solver says with each column of labels, fitted side by side: (n test, columns, …)."""
-    design, pairs = features_design(study), inner_pairs(study, split)
+    design, pairs = study.design(), inner_pairs(study, split)
     found = fit_label_vectors(
         design, study.target, labels, split.train, split.test, pairs=pairs, settings=study.settings
     )

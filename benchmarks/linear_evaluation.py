@@ -35,7 +35,6 @@ from threadpoolctl import threadpool_limits
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.crossval import cross_validate
-from neurocontrast.evaluation.fitting import features_design
 from neurocontrast.evaluation.planning import Study
 
 SIZES = {"train": 40_000, "validation": 10_000, "test": 10_000}
@@ -68,9 +67,7 @@ def run_whole(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def run_probe(arguments: argparse.Namespace, probe: str) -> dict[str, Any]:
     study = make_study(arguments, probe=probe)
-    model = cross_validate(
-        features_design(study), study.target, study.splits, subjects=study.subjects, settings=study.settings
-    )
+    model = cross_validate(study.design(), study.target, study.splits, subjects=study.subjects, settings=study.settings)
     rows = study.splits[0].test
     right = model.decisions[0, rows] == study.target.values[rows]
     return {"accuracy": float(right.mean()), "chosen": model.strengths[0]}
@@ -105,7 +102,7 @@ def run_plain(arguments: argparse.Namespace) -> dict[str, Any]:
 def run_tight(arguments: argparse.Namespace) -> dict[str, Any]:
     study = make_study(arguments, C=(arguments.strength,))
     people = {"subjects": study.subjects, "settings": study.settings}
-    ours = cross_validate(features_design(study), study.target, study.splits, **people)
+    ours = cross_validate(study.design(), study.target, study.splits, **people)
     data = matrices(arguments)
     scaler, model = fit_plain(*data["both"], arguments.strength, tol=1e-8, max_iter=20_000)
     scores = model.predict_proba(scaler.transform(data["test"][0]))

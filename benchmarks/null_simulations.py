@@ -19,15 +19,15 @@ import numpy as np
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from neurocontrast.evaluation.calibration import calibration_table
 from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
-from neurocontrast.evaluation.fitting import FeatureDesign
+from neurocontrast.evaluation.designs import FeatureDesign
+from neurocontrast.evaluation.fitting import one_thread
 from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.significance import corrected_resampled_t, delong_interval, delong_test
 from neurocontrast.evaluation.splits import leave_site_out, stratified
+from neurocontrast.evaluation.tables import calibration_table
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.threads import one_thread
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics
 
 LEVEL = 0.05

@@ -41,27 +41,8 @@ __all__ = [
     "simulate",
 ]
 
-
-_find = lazy_exports(
-    __name__,
-    {
-        "config": ["load_config"],
-        "stages": [
-            "check",
-            "compare",
-            "doctor",
-            "embed",
-            "evaluate",
-            "explain",
-            "predict",
-            "prepare_images",
-            "pretrain",
-            "report",
-            "simulate",
-        ],
-        "provenance": ["version"],
-    },
-)
+_STAGES = [name for name in __all__ if name != "load_config"]
+_find = lazy_exports(__name__, {"config": ["load_config"], "stages": _STAGES, "provenance": ["version"]})
 
 
 def __getattr__(name: str) -> Any:

@@ -1,9 +1,8 @@
-"""What the processes of a distributed run know together: samples, sums and statistics of the whole batch.
+"""Samples and sums of the whole batch of a distributed run, and what its processes share.
 
-Collectives are differentiated as what they are: the gradient of the *sum over processes* of the
-losses they lead to. Every process returns the loss of the whole batch, so that sum is world-size times
-the loss, and after the mean over processes that PyTorch's DDP takes, parameter gradients equal those of one
-process on the concatenated batch.
+Every process returns the loss of the whole batch, and collectives are differentiated as the gradient of the *sum over
+processes* of these losses. After the mean over processes that PyTorch's DDP takes, parameter gradients equal those of
+one process on the concatenated batch.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.nn.functional import all_reduce
 
 __all__ = [
     "Processes",
@@ -36,7 +36,7 @@ _local = ContextVar("local", default=False)
 
 @contextmanager
 def on_this_process_only() -> Iterator[None]:
-    """Compute on this process's batch alone, for what not every process takes part in."""
+    """Compute on this process's batch alone, where not every process takes part."""
     token = _local.set(True)
     try:
         yield
@@ -70,7 +70,7 @@ def of_all_processes(samples: Tensor) -> Tensor:
 
 def sum_over_processes(values: Tensor) -> Tensor:
     """Sum a tensor over processes; differentiable."""
-    total: Tensor = _Sum.apply(values)
+    total: Tensor = all_reduce(values)
     return total
 
 
@@ -78,15 +78,8 @@ def sum_over_processes(values: Tensor) -> Tensor:
 class Processes:
     """The processes of a run; mostly there is one.
 
-    What they tell one another here goes over the CPU, beside the collectives of the training, so that a GPU is
-    not waited for.
-
-    Parameters
-    ----------
-    rank, size : int
-        The number of this one, and of all.
-    group : ProcessGroup, optional
-        Over which they talk.
+    What they tell one another here goes over the CPU by `group`, beside the collectives of the training, so that a GPU
+    is not waited for.
     """
 
     rank: int = 0
@@ -95,7 +88,7 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the one that writes files and tells of progress."""
+        """Whether this process writes files and reports progress."""
         return self.rank == 0
 
     def share(self, rows: Sequence[int]) -> list[int]:
@@ -105,10 +98,10 @@ class Processes:
 
     @contextmanager
     def divided(self, batches: Sequence[Sequence[int]], *, whole: bool = False) -> Iterator[list[list[int]]]:
-        """Give this process's part of every batch, so that each row is seen once by all of them together.
+        """Give this process's part of every batch.
 
-        Where a batch has fewer rows than there are processes, and where `whole` is set, every process takes all
-        rows instead, and what it computes within is its own: the same everywhere.
+        Where a batch has fewer rows than there are processes, and where `whole` is set, every process takes all rows,
+        and computes the same by itself.
         """
         if self.size > 1 and (whole or min(map(len, batches), default=0) < self.size):
             with on_this_process_only():
@@ -117,12 +110,12 @@ class Processes:
             yield [self.share(rows) for rows in batches]
 
     def merge(self, values: npt.NDArray[np.float32]) -> None:
-        """Fill in what is zero here from the one process where it is not, bit for bit and in place; all must ask."""
+        """Fill in zeros, in place, from the one process that has other values; every process must call."""
         if self.size > 1:
             dist.all_reduce(torch.from_numpy(values.view(np.int32)), group=self.group)
 
     def gather(self, values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-        """Return every process's array, all of one shape, in the order of their numbers; all must ask."""
+        """Return every process's array, all of one shape, in the order of ranks; every process must call."""
         if self.size == 1:
             return [values]
         own = torch.from_numpy(values)
@@ -131,7 +124,7 @@ class Processes:
         return [each.numpy() for each in received]
 
     def largest(self, number: int) -> int:
-        """Return the largest of the processes' numbers; all must ask."""
+        """Return the largest of the processes' numbers; every process must call."""
         if self.size == 1:
             return number
         found = torch.tensor([number])
@@ -139,11 +132,11 @@ class Processes:
         return int(found.item())
 
     def wait_for_all(self) -> None:
-        """Go on when all processes have come here."""
+        """Wait until every process has called."""
         self.largest(0)
 
     def from_first(self, content: Any) -> Any:
-        """Return the first process's content, which must be JSON; all must ask."""
+        """Return the first process's JSON-ready content; every process must call."""
         if self.size == 1:
             return content
         text = json.dumps(content).encode() if self.is_first else b""
@@ -170,17 +163,3 @@ class _Gather(torch.autograd.Function):
         dist.all_reduce(summed)
         start = sum(ctx.sizes[: dist.get_rank()])
         return summed[start : start + ctx.sizes[dist.get_rank()]], None
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:  # noqa: ARG004
-        summed = values.clone()
-        dist.all_reduce(summed)
-        return summed
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # noqa: ARG004
-        summed = gradient.clone()
-        dist.all_reduce(summed)
-        return summed

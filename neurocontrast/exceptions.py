@@ -1,4 +1,4 @@
-"""The errors a user can meet, and how a wrong name is answered."""
+"""Errors for users, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DataError(NeurocontrastError):
 
 
 class LeakageError(NeurocontrastError):
-    """The same person would stand on both sides of a split."""
+    """The same person would be on both sides of a split."""
 
 
 class CheckpointError(NeurocontrastError):
@@ -70,15 +70,7 @@ class TrainingSuspended(TrainingInterrupted):
 
 
 class OtherProcessEnded(TrainingError):
-    """Another process of a distributed run has ended, and this one with it; the other says why.
-
-    Parameters
-    ----------
-    message : str
-        What is known here.
-    exit_code : int
-        That of the run, as far as it is known.
-    """
+    """Another process of a distributed run has ended, and this one with it; the other says why."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)

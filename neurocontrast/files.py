@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # pandas is slow to import, and most of this file does withou
 __all__ = [
     "atomic_folder",
     "atomic_path",
+    "check_output_file",
     "check_output_folder",
     "check_writable",
     "digest_of",
@@ -34,20 +36,16 @@ __all__ = [
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary path beside `path` to write to; rename it to `path` on success.
 
-    On any error the temporary file is removed and an existing `path` stays as it was.
-    The temporary file is in the same folder, so the rename is atomic, and keeps the
-    final name's ending, since many writers choose their format by it.
+    On any error the temporary file is removed and an existing `path` stays as it was. The temporary name keeps the
+    ending, since many writers choose their format by it.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".tmp-", suffix="-" + target.name, dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = target.with_name(f".tmp-{uuid.uuid4().hex[:12]}-{target.name}")
     try:
         yield temporary
-        _flush_to_disk(temporary)
-        # mkstemp makes private files; results are shared the way the user's umask says.
-        temporary.chmod(0o666 & ~_umask())
+        with open(temporary, "rb") as stream:
+            os.fsync(stream.fileno())
         os.replace(temporary, target)
     except OSError as error:
         raise _named(error, temporary, target) from None
@@ -56,20 +54,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> None:
-    """Refuse, before any work is done, an output that could not be written in the end.
-
-    Parameters
-    ----------
-    path : path
-        File or folder that is to be written; what is missing above it would be made.
-    parameter : str
-        What gave the path, for the message.
-
-    Raises
-    ------
-    ConfigError
-        Naming the folder in which nothing can be written, and why.
-    """
+    """Refuse, before any work is done, a file or folder that could not be written; `parameter` is for the message."""
     target = Path(path).absolute()
     there = target if target.is_dir() else next(parent for parent in target.parents if os.access(parent, os.F_OK))
     try:
@@ -82,24 +67,20 @@ def check_writable(path: str | os.PathLike[str], *, parameter: str = "out") -> N
         raise ConfigError(f"{parameter}: '{path}' cannot be written ({why}). Give another path.") from error
 
 
+def check_output_file(path: Path, suffix: str, *, overwrite: bool) -> None:
+    """Refuse an output that is no file of this ending, that exists and may not be replaced, or cannot be written."""
+    if path.is_dir() or path.suffix != suffix:
+        raise ConfigError(f"out: must be a file that ends in {suffix}, got '{path}'.")
+    if path.exists() and not overwrite:
+        raise ConfigError(f"out: '{path}' exists. Give another file, or replace it with --overwrite.")
+    check_writable(path)
+
+
 def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str) -> None:
     """Refuse a folder that must not be written: a file, or one that holds something already.
 
-    Parameters
-    ----------
-    folder : Path
-        Where the output would go.
-    overwrite : bool
-        Whether an earlier output of the same kind may be replaced.
-    marker : str
-        File by which such an output is recognised; nothing else is ever replaced.
-    what : str
-        What the output is, for the message: "an evaluation".
-
-    Raises
-    ------
-    ConfigError
-        Saying what is there and what to do.
+    With `overwrite`, an earlier output of the same kind may be replaced, which is known by the file `marker`. `what` is
+    the kind for the message: "an evaluation".
     """
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ConfigError(f"out: '{folder}' must be a folder, and is something else. Give another path.")
@@ -127,10 +108,10 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     stays = target.is_dir() and (os.path.ismount(target) or Path.cwd().is_relative_to(target.resolve()))
     place = target if stays else target.parent
     place.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".tmp-{target.name}-", dir=place))
+    temporary = place / f".tmp-{target.name}-{uuid.uuid4().hex[:12]}"
+    temporary.mkdir()
     try:
         yield temporary
-        temporary.chmod(0o777 & ~_umask())
         if stays:
             _move_in(temporary, target)
         else:
@@ -166,7 +147,7 @@ def _move_in(temporary: Path, target: Path) -> None:
 
 
 def _named(error: OSError, temporary: Path, target: Path) -> OSError:
-    """Let an error name what was to be written, instead of a temporary name or nothing."""
+    """Return an error that names the target instead of the temporary file."""
     if error.errno is not None and (error.filename is None or temporary.name in str(error.filename)):
         error.filename, error.filename2 = str(target), None
     return error
@@ -202,19 +183,3 @@ def digest_of_file(path: str | os.PathLike[str]) -> str:
     """Return the SHA-256 of a file's content."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _umask() -> int:
-    # The umask can only be read by setting it; /proc gives it without that race between threads.
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    except OSError:
-        pass
-    return 0o022
-
-
-def _flush_to_disk(path: Path) -> None:
-    with open(path, "rb") as stream:
-        os.fsync(stream.fileno())

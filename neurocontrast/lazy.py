@@ -14,15 +14,10 @@ __all__ = ["lazy_exports", "load"]
 
 
 def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """Return a module-level ``__getattr__`` that finds a package's names in its modules.
+    """Return a module-level ``__getattr__`` that finds the names of the package `package` in its modules.
 
-    Parameters
-    ----------
-    package : str
-        The package's own ``__name__``.
-    places : mapping of str to sequence of str
-        Module below the package → names it holds. A module that begins with a dot is found from the package's parent,
-        as in ``from ..room import name``.
+    `places` maps a module below the package to the names it holds. A module that begins with a dot is found from the
+    package's parent, as in ``from ..room import name``.
     """
     module_of = {name: module for module, names in places.items() for name in names}
 

@@ -22,14 +22,14 @@ __all__ = [
 ]
 
 _CGROUP = Path("/sys/fs/cgroup")
-_CPUINFO = Path("/proc/cpuinfo")
 
 
 def describe_processor() -> dict[str, Any]:
     """Return name, cores, and the cores that affinity and the quota of a container leave to this process."""
     import joblib
 
-    text = _CPUINFO.read_text(encoding="utf-8") if _CPUINFO.is_file() else ""
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.is_file() else ""
     named = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
     name = named[1] if named else platform.processor() or platform.machine()
     return {"name": name, "n_cores": os.cpu_count() or 1, "n_usable": joblib.cpu_count()}
@@ -52,14 +52,7 @@ def describe_memory() -> dict[str, int]:
 def usable_accelerator(asked: str, n_devices: int = 1, *, section: str) -> Literal["cpu", "cuda"]:
     """Return 'cpu' or 'cuda' for 'auto', 'cpu' or 'cuda', or refuse GPUs that this machine does not have.
 
-    Parameters
-    ----------
-    asked : str
-        The key ``accelerator`` of a section of the configuration.
-    n_devices : int
-        GPUs that are needed.
-    section : str
-        The section's name, for messages.
+    `section` is that of the configuration with the key ``accelerator``, for messages.
     """
     import torch
 

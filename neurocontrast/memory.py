@@ -21,10 +21,9 @@ _n_keeping = 0
 def keeping_freed_memory() -> Iterator[None]:
     """Let the C library keep what is freed, until the end of the block.
 
-    By itself it gives every large array back to the kernel, which clears its pages again for the next one. A
-    training step on a CPU frees and takes as much as all activations of the network: up to a quarter of its time
-    (``benchmarks/training.py``). At the end all that is free is given back. Nothing is done where the C library
-    is not glibc, or where the environment already says what it shall do (``MALLOC_…``, ``GLIBC_TUNABLES``).
+    By itself glibc gives every large array back to the kernel, which clears its pages again for the next one: up to a
+    quarter of the time of a training step on a CPU (``benchmarks/training.py``). Nothing is done with another C
+    library, or where the environment already says how memory is kept (``MALLOC_…``, ``GLIBC_TUNABLES``).
     """
     global _n_keeping
     libc = _libc()

@@ -17,13 +17,7 @@ def is_installed(module: str) -> bool:
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:
-    """Import an optional module, or say exactly what to install.
-
-    Raises
-    ------
-    MissingDependencyError
-        With the ``pip install`` line of the extra that holds the module.
-    """
+    """Import an optional module, or raise an error with the ``pip install`` line of the extra that holds it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

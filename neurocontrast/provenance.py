@@ -1,4 +1,4 @@
-"""What a reviewer needs to know about how a file came to be."""
+"""Versions, code revision and host, recorded with every result."""
 
 from __future__ import annotations
 
@@ -53,11 +53,9 @@ def describe_environment() -> dict[str, Any]:
 
 
 def subject_digest(subject_id: str) -> str:
-    """Return the digest by which a run remembers who was in it.
+    """Return the digest by which `evaluate` recognises a participant of the pretraining cohort.
 
-    It lets `evaluate` recognise a participant of the pretraining cohort without the run
-    directory holding the identifiers themselves. It is pseudonymous, not anonymous:
-    whoever has the list of identifiers can recompute it.
+    It is pseudonymous, not anonymous: whoever has the list of identifiers can recompute it.
     """
     return digest_of("neurocontrast-subject", subject_id)
 

@@ -17,9 +17,8 @@ _LOW = 0xFFFFFFFF
 def derive_seed(*keys: int | str) -> int:
     """Return a 63-bit seed that depends on the keys alone.
 
-    Keys name what the randomness is for, for instance ``("views", seed, epoch, sample, view)``;
-    so the same epoch of the same run draws the same numbers after a resume, in any
-    worker process and in any order.
+    Keys name what the randomness is for, for instance ``("views", seed, epoch, sample, view)``; so a resumed run, any
+    worker process and any order draw the same numbers.
     """
     text = "\x1f".join(f"{type(key).__name__[0]}:{key}" for key in keys)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
@@ -31,24 +30,10 @@ def derive_generator(*keys: int | str) -> np.random.Generator:
 
 
 def derive_uniforms(*keys: int | str, samples: ArrayLike, n_numbers: int) -> np.ndarray:
-    """Return uniform random numbers for many samples at once: ``n_numbers`` for each.
+    """Return ``n_numbers`` uniform random numbers in [0, 1), in steps of 2⁻³², for each of many samples.
 
-    Each depends on the keys, its sample's number and its place in the row alone: not on which other samples
-    are asked for, nor on how many numbers. A generator for each sample takes some forty times as long.
-
-    Parameters
-    ----------
-    *keys : int or str
-        What the randomness is for, as in `derive_seed`.
-    samples : array-like of int, shape (n,)
-        The samples' numbers, from 0 to 2⁶⁴ − 1.
-    n_numbers : int
-        Numbers for each sample.
-
-    Returns
-    -------
-    ndarray, shape (n, n_numbers)
-        float64 in [0, 1), in steps of 2⁻³².
+    A row depends on the keys and the number of its sample alone, from 0 to 2⁶⁴ − 1. A generator for each sample takes
+    some forty times as long.
     """
     key = derive_seed(*keys)
     numbers = np.asarray(samples).astype(np.uint64)
@@ -67,18 +52,7 @@ def philox4x32(counters: np.ndarray, *, key: tuple[int, int]) -> np.ndarray:
 
     A counter-based generator: the words are a function of counter and key, with nothing carried from one call to
     the next (Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3.3).
-
-    Parameters
-    ----------
-    counters : ndarray of uint64, shape (4, ...)
-        The four words of each counter, each below 2³².
-    key : tuple of int
-        The two words of the key, each below 2³².
-
-    Returns
-    -------
-    ndarray of uint64, shape (4, ...)
-        Four words for each counter, each below 2³².
+    `counters`, (4, ...), and the two words of `key` are below 2³².
     """
     low, high = np.uint64(_LOW), np.uint64(32)
     first, second = (np.uint64(multiplier) for multiplier in _MULTIPLIERS)

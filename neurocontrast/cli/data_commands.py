@@ -84,7 +84,12 @@ def images(
 def check(
     participants: Annotated[Path, typer.Argument(metavar="PARTICIPANTS.tsv", help="Table with one row a scan.")],
     images_root: ImagesRoot = None,
-    table_only: Annotated[bool, typer.Option(help="Check the table and that files exist; open no image.")] = False,
+    table_only: Annotated[
+        bool, typer.Option("--table-only", help="Check the table and that files exist; open no image.")
+    ] = False,
+    phi: Annotated[
+        bool, typer.Option("--phi", help="Also look for what could identify a patient; fields are named, values never.")
+    ] = False,
     config: ConfigOption = None,
     overrides: SetOption = None,
     as_json: JsonOption = False,
@@ -109,6 +114,7 @@ def check(
         kind=settings.kind if config is not None or "kind" in given else None,
         n_workers=settings.n_workers,
         deep=not table_only,
+        phi=phi,
         progress=console_progress(quiet=quiet),
     )
     show_result(Result(found.facts(), notes=[found.to_text()]), as_json=as_json)

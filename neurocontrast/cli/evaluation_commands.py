@@ -25,6 +25,12 @@ __all__ = ["compare", "evaluate", "predict", "report"]
 _PROBES = "auto|logistic|ridge|svm|knn|sgd|MODULE:OBJECT"
 _RULES = "half, prevalence, youden, sensitivity=0.9, specificity=0.9, or a probability"
 
+Sizes = Annotated[str | None, typer.Option(metavar="100,200,...", help="Learning curve: numbers of training subjects.")]
+Overlap = Annotated[
+    bool | None, typer.Option("--allow-overlap", help="Evaluate participants of the pretraining cohort too.")
+]
+Jobs = Annotated[int | None, typer.Option(help="Processes that fit probes; results are the same for any number.")]
+
 
 def evaluate(
     embeddings: Annotated[Path, typer.Argument(metavar="EMB.parquet", help="Embeddings table of `embed`.")],
@@ -47,21 +53,15 @@ def evaluate(
     ] = None,
     probe: Annotated[str | None, typer.Option(metavar=_PROBES, help="What is fitted, by scikit-learn.")] = None,
     threshold: Annotated[str | None, typer.Option(metavar="RULE", help=f"When a scan is positive: {_RULES}.")] = None,
-    train_sizes: Annotated[
-        str | None, typer.Option(metavar="100,200,...", help="Learning curve: numbers of training subjects.")
-    ] = None,
+    train_sizes: Sizes = None,
     n_draws: Annotated[
         int | None, typer.Option(help="How often the subjects of each size are drawn in each fold.")
     ] = None,
     n_permutations: Annotated[
         int | None, typer.Option(help="Test against labels permuted within site, so many times.")
     ] = None,
-    n_jobs: Annotated[
-        int | None, typer.Option(help="Processes that fit probes; results are the same for any number.")
-    ] = None,
-    allow_overlap: Annotated[
-        bool | None, typer.Option("--allow-overlap", help="Evaluate participants of the pretraining cohort too.")
-    ] = None,
+    n_jobs: Jobs = None,
+    allow_overlap: Overlap = None,
     overwrite: OverwriteOption = False,
     config: ConfigOption = None,
     overrides: SetOption = None,

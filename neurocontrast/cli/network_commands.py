@@ -31,13 +31,14 @@ def pretrain(
     config: ConfigOption = None,
     overrides: SetOption = None,
     participants: RunSettings = None,
-    resume: Annotated[bool, typer.Option(help="Continue a run that was stopped, to the same weights.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue a run that was stopped, to the same weights.")
+    ] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Pretrain an encoder with a contrastive objective that knows age, sex, site or any other column."""
     from neurocontrast import stages
-    from neurocontrast.training.launched import launched
 
     # A run that is resumed knows its own configuration, unless it is given again.
     if resume and config is None and (out / "config.yaml").is_file():
@@ -46,8 +47,7 @@ def pretrain(
     given = {"participants": participants}
     settings = None if nothing else resolve(config, overrides, "data", given, check_objective=True)
     run = stages.pretrain(settings, out=out, resume=resume, progress=console_progress(quiet=quiet))
-    if launched().rank == 0:
-        show_result(run_result(run), as_json=as_json)
+    show_result(run_result(run), as_json=as_json)
 
 
 def embed(
@@ -63,7 +63,6 @@ def embed(
 ) -> None:
     """Embed scans with a frozen encoder, preprocessed exactly as the run's own scans were."""
     from neurocontrast import stages
-    from neurocontrast.training.launched import launched
 
     written = stages.embed(
         run,
@@ -73,8 +72,7 @@ def embed(
         overwrite=overwrite,
         progress=console_progress(quiet=quiet),
     )
-    if launched().rank == 0:
-        show_result(embeddings_result(written), as_json=as_json)
+    show_result(embeddings_result(written), as_json=as_json)
 
 
 def explain(
@@ -97,7 +95,6 @@ def explain(
 ) -> None:
     """Map where in the brain a change of the scan changes what the probe says, for `report` to show."""
     from neurocontrast import stages
-    from neurocontrast.training.launched import launched
 
     written = stages.explain(
         evaluation,
@@ -109,8 +106,7 @@ def explain(
         overwrite=overwrite,
         progress=console_progress(quiet=quiet),
     )
-    if launched().rank == 0:
-        show_result(explanation_result(written), as_json=as_json)
+    show_result(explanation_result(written), as_json=as_json)
 
 
 def doctor(

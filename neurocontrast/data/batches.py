@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-__all__ = ["Batches", "Images", "ImagesInPlace", "RowsInPlace", "even_batches", "read_batches"]
+__all__ = ["Batches", "Images", "ImagesInPlace", "even_batches", "read_batches"]
 
 _BATCHES_AHEAD = 2
 
@@ -40,14 +40,6 @@ class ImagesInPlace(Protocol):
 
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
         """Read one volume into an array of `image_shape` and `image_dtype`."""
-
-
-@runtime_checkable
-class RowsInPlace(ImagesInPlace, Protocol):
-    """Images so small that a call for each would take longer than reading them."""
-
-    def read_rows_into(self, out: npt.NDArray[Any], rows: Sequence[int]) -> None:
-        """Read several rows into an array (n, *image_shape)."""
 
 
 def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
@@ -77,22 +69,9 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
     processes, and nothing is left behind when the process is killed. The memory of a batch is used
     again for a later one once nothing of the batch is referred to any more.
 
-    Parameters
-    ----------
-    images : Images or ImagesInPlace
-        The dataset.
-    batches : iterable of sequences of int
-        Rows of each batch.
-    n_readers : int
-        Threads that read; 0 reads in the caller's thread.
-
-    Yields
-    ------
-    rows : Tensor (n,), int64
-        The rows of the batch.
-    volumes : Tensor (n, 1, D, H, W)
-        Their images; in the precision they are kept in where the dataset is `ImagesInPlace`
-        (`Encoder` and `TwoViews` widen them on their device).
+    Yields the rows (n,) of a batch and their images (n, 1, D, H, W), in the precision they are kept in where the
+    dataset is `ImagesInPlace` (`Encoder` and `TwoViews` widen them on their device). With 0 readers the caller's
+    thread reads.
     """
     memory = _Memory(images.image_shape, images.image_dtype) if isinstance(images, ImagesInPlace) else None
     if n_readers == 0:
@@ -111,7 +90,7 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
             if not waiting:
                 return
             # Nothing here may refer to the batch while the caller has it: its memory would be kept longer.
-            yield _await(*waiting.popleft())
+            yield _finish(*waiting.popleft())
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -142,32 +121,27 @@ class _Batch:
     """A batch while it is read: straight into its memory, or volume by volume to be stacked."""
 
     def __init__(self, images: Images, rows: Sequence[int], memory: _Memory | None) -> None:
-        self.rows = rows
-        self._images = images
+        self.rows, self._images = rows, images
         self._array = None if memory is None else memory.take(len(rows))
         self._volumes: dict[int, torch.Tensor] = {}
 
     def parts(self, n_readers: int) -> list[range]:
-        """Return places that are read by one call: each by itself, or a reader's share."""
-        n = len(self.rows)
-        n_parts = min(n, n_readers) if isinstance(self._images, RowsInPlace) else n
+        """Return the places that each reader reads: its share of the batch."""
+        n, n_parts = len(self.rows), min(len(self.rows), n_readers)
         return [range(n * part // n_parts, n * (part + 1) // n_parts) for part in range(n_parts)]
 
     def read(self, places: range) -> None:
-        if isinstance(self._images, RowsInPlace) and self._array is not None:
-            self._images.read_rows_into(self._array[places.start : places.stop], [self.rows[place] for place in places])
-            return
         for place in places:
             row = int(self.rows[place])
-            if self._array is not None:
+            if self._array is None:
+                self._volumes[place] = self._images[row]["image"]
+            else:
                 assert isinstance(self._images, ImagesInPlace)
                 self._images.read_into(self._array[place], row)
-            else:
-                image = self._images[row]["image"]
-                assert isinstance(image, torch.Tensor)
-                self._volumes[place] = image
 
-    def finish(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def finish(self, pending: Iterable[Future[None]] = ()) -> tuple[torch.Tensor, torch.Tensor]:
+        for future in pending:
+            future.result()
         if self._array is not None:
             return torch.tensor(self.rows), torch.from_numpy(self._array)
         return torch.tensor(self.rows), torch.stack([self._volumes[place] for place in range(len(self.rows))])
@@ -178,7 +152,5 @@ def _read(batch: _Batch) -> tuple[torch.Tensor, torch.Tensor]:
     return batch.finish()
 
 
-def _await(batch: _Batch, pending: list[Future[None]]) -> tuple[torch.Tensor, torch.Tensor]:
-    for future in pending:
-        future.result()
-    return batch.finish()
+def _finish(batch: _Batch, pending: list[Future[None]]) -> tuple[torch.Tensor, torch.Tensor]:
+    return batch.finish(pending)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ from neurocontrast.data.entries import (
     holds_entry,
     read_affine,
     read_entry,
-    settled_signature_of,
+    settled_signature,
     signature_of,
     write_entry,
 )
@@ -28,41 +27,23 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.files import digest_of, write_json
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.compose import apply
+from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.images import affine_of, voxels_of
-
-if TYPE_CHECKING:
-    from monai.transforms import Compose
+from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["Prepared", "VolumeCache", "VolumeTransforms", "default_cache_folder"]
 
 _N_TRIES = 3
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_Found = TypeVar("_Found")
 
 
-class VolumeTransforms(Protocol):
-    """What is done to each scan before it is kept: `Preprocessing`, or anything that answers alike."""
-
-    @property
-    def image_shape(self) -> tuple[int, ...]:
-        """The shape of a transformed image, (C, D, H, W)."""
-
-    @property
-    def unfitted(self) -> tuple[str, ...]:
-        """What must be fitted on a cohort first."""
-
-    def contract(self) -> dict[str, Any]:
-        """Return the transforms as JSON."""
-
-    def digest(self) -> str:
-        """Return a digest of the contract."""
-
-    def compose(self) -> Compose:
-        """Return the transforms from ``{"image": path}`` to ``{"image": MetaTensor (C, D, H, W)}``."""
+VolumeTransforms: TypeAlias = Preprocessing | DescribedTransforms
+"""What is done to each scan before it is kept."""
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """What `VolumeCache.prepare` did: scans found ready, and scans read and preprocessed."""
+class Prepared(NamedTuple):
+    """Numbers of scans that were ready, and of scans that `VolumeCache.prepare` preprocessed."""
 
     n_reused: int
     n_made: int
@@ -109,7 +90,7 @@ class VolumeCache:
         self.shape = transforms.image_shape
         root = Path(folder).expanduser().absolute() if folder is not None else default_cache_folder()
         self.folder = root / f"{transforms.digest()[:16]}-{dtype}"
-        self._known: dict[str, tuple[tuple[int, int], Path]] = {}
+        self._entries: dict[tuple[str, int, int], Path] = {}
 
     @property
     def n_bytes(self) -> int:
@@ -117,14 +98,7 @@ class VolumeCache:
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     def prepare(self, paths: Sequence[str | Path], *, n_workers: int, progress: Progress = SILENT) -> Prepared:
-        """Preprocess every scan that has no valid entry yet, in `n_workers` processes.
-
-        Raises
-        ------
-        DataError
-            One error that names all scans that could not be used; the others are ready by then.
-            Or when the disk is full, which ends the work at once.
-        """
+        """Preprocess every scan that has no valid entry yet, in `n_workers` processes."""
         missing, n_unique = self.missing(paths), len({os.fspath(path) for path in paths})
         if not missing:
             return Prepared(n_unique, 0)
@@ -144,53 +118,34 @@ class VolumeCache:
         return [path for path in dict.fromkeys(os.fspath(path) for path in paths) if not self._holds(path)]
 
     def read(self, path: str | Path) -> npt.NDArray[Any]:
-        """Return a scan's volume, (C, D, H, W), in the precision of the cache.
-
-        A scan without a valid entry is preprocessed now.
-
-        Raises
-        ------
-        DataError
-            Naming the scan, where it is absent or cannot be used.
-        """
+        """Return a scan's volume, (C, D, H, W), in the precision of the cache; one without an entry is made now."""
         volume = np.empty(self.shape, self.dtype)
         self.read_into(volume, path)
         return volume
 
     def read_into(self, out: npt.NDArray[Any], path: str | Path) -> None:
-        """Read a scan's volume as `read` does, into memory that is there already.
-
-        Parameters
-        ----------
-        out : ndarray
-            (C, D, H, W) of the cache's dtype, contiguous.
-        path : str or Path
-            The scan.
-        """
+        """Read a scan's volume as `read` does, into a contiguous array of the cache's shape and dtype."""
         if out.shape != self.shape or out.dtype != self.dtype or not out.flags.c_contiguous:
             raise DataError(
                 f"a volume of this cache is a contiguous array {self.shape} of {self.dtype}, "
                 f"got {'one' if out.flags.c_contiguous else 'a strided one'} {out.shape} of {out.dtype}."
             )
-        name = os.fspath(path)
-        if self._read_entry(name, out):
-            return
-        self._open_folder(n_missing=1)
-        self._make(name)
-        if not self._read_entry(name, out):
-            raise DataError(f"{name}: the scan or its entry in {self.folder} keeps changing while it is read.")
+        self._made_if_needed(os.fspath(path), lambda: self._read_entry(os.fspath(path), out) or None)
 
     def affine_of(self, path: str | Path) -> npt.NDArray[np.float64]:
-        """Return the affine (4, 4) of a scan's volume; a scan without an entry that holds one is transformed now."""
+        """Return the affine (4, 4) of a scan's volume; a scan without an entry is transformed now."""
         entry = self._entry_path(os.fspath(path))
-        affine = read_affine(entry)
-        if affine is None:
+        return self._made_if_needed(os.fspath(path), lambda: read_affine(entry))
+
+    def _made_if_needed(self, path: str, read: Callable[[], _Found | None]) -> _Found:
+        found = read()
+        if found is None:
             self._open_folder(n_missing=1)
-            self._make(os.fspath(path))
-            affine = read_affine(entry)
-        if affine is None:
+            self._make(path)
+            found = read()
+        if found is None:
             raise DataError(f"{path}: the scan or its entry in {self.folder} keeps changing while it is read.")
-        return affine
+        return found
 
     def _read_entry(self, path: str, out: npt.NDArray[Any]) -> bool:
         found = self._locate(path)
@@ -208,12 +163,10 @@ class VolumeCache:
             return None
         # Resolving a path takes longer than anything here but the reading. The same file needs it once; a link
         # that leads elsewhere now leads to another inode.
-        inode = status.st_dev, status.st_ino
-        known_inode, entry = self._known.get(path, (None, None))
-        if entry is None or known_inode != inode:
-            entry = self._entry_path(path)
-            self._known[path] = inode, entry
-        return entry, Signature.of_status(status)
+        key = path, status.st_dev, status.st_ino
+        if key not in self._entries:
+            self._entries[key] = self._entry_path(path)
+        return self._entries[key], signature_of(status)
 
     def _entry_path(self, path: str) -> Path:
         key = digest_of("volume", os.path.realpath(path))
@@ -222,21 +175,24 @@ class VolumeCache:
     def _make_or_say_why(self, path: str) -> str | None:
         try:
             self._make(path)
+        except CacheFullError:
+            raise
         except DataError as error:
-            if isinstance(error, CacheFullError):
-                raise
             return str(error)
         return None
 
     def _make(self, path: str) -> None:
         for _ in range(_N_TRIES):
             try:
-                before = settled_signature_of(path)
+                before = settled_signature(path)
             except OSError as error:
                 raise DataError(f"{path}: the image cannot be read ({error.strerror}).") from error
-            image = self._transformed(path)
+            try:
+                image = apply(self.transforms.compose(), {"image": path})["image"]
+            except RuntimeError as error:  # of transforms that are not the package's own
+                raise DataError(f"{path}: {error} failed: {error.__cause__ or 'no reason given'}.") from error
             volume = self._narrowed(path, voxels_of(image))
-            if signature_of(path) == before:
+            if signature_of(Path(path).stat()) == before:
                 break
         else:
             raise DataError(f"{path}: the image keeps changing while it is read.")
@@ -244,14 +200,11 @@ class VolumeCache:
             write_entry(self._entry_path(path), volume, before, affine=affine_of(image))
         except OSError as error:
             if error.errno in _FULL:
-                raise CacheFullError(_full_message(self.folder)) from error
+                raise CacheFullError(
+                    f"the disk of the cache folder {self.folder} is full; what is finished is kept. Free some, or set "
+                    "data.cache_dir."
+                ) from error
             raise DataError(f"the cache folder {self.folder} cannot be written ({error.strerror}).") from error
-
-    def _transformed(self, path: str) -> Any:
-        try:
-            return apply(self.transforms.compose(), {"image": path})["image"]
-        except RuntimeError as error:  # of transforms that are not the package's own
-            raise DataError(f"{path}: {error} failed: {error.__cause__ or 'no reason given'}.") from error
 
     def _narrowed(self, path: str, volume: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         if volume.shape != self.shape:
@@ -288,7 +241,3 @@ class CacheFullError(DataError):
     """There is no room for more volumes; nothing else can be prepared either."""
 
     exit_code = 1
-
-
-def _full_message(folder: Path) -> str:
-    return f"the disk of the cache folder {folder} is full; what is finished is kept. Free some, or set data.cache_dir."

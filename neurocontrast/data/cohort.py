@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import Refusal, as_sex, is_missing, no_column, number_of, text_of
+from neurocontrast.data.columns import Refusal, as_sex, is_missing, no_column, text_of
 from neurocontrast.data.layouts import layout_named
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.data.validation import convert
@@ -68,16 +68,8 @@ class Cohort:
     def select(self, where: Mapping[str, Sequence[str]]) -> Cohort:
         """Return the scans whose value in each named column is one of those listed.
 
-        Parameters
-        ----------
-        where : mapping of str to sequence of str
-            For instance ``{"site": ["london", "ucla"], "diagnosis": ["control"]}``;
-            ``n/a`` selects the missing values.
-
-        Raises
-        ------
-        DataError
-            For a column or value the table does not have, or when no scan is left.
+        For instance ``{"site": ["london", "ucla"], "diagnosis": ["control"]}``; ``n/a`` selects the missing values. A
+        column or value that the table does not have is a `DataError`.
         """
         keep = np.ones(len(self.table), dtype=bool)
         for column, values in where.items():
@@ -122,12 +114,8 @@ class Cohort:
         return sorted(subject_digest(str(subject)) for subject in self.table["subject_id"].unique())
 
 
-@dataclass(frozen=True, eq=False)
-class Inspection:
-    """A cohort with its problems, and the line of the file on which each row stands.
-
-    Where there are problems the cohort holds NaN in the refused cells.
-    """
+class Inspection(NamedTuple):
+    """A cohort with NaN in refused cells, its problems, and the line of the file on which each row stands."""
 
     cohort: Cohort
     problems: Problems
@@ -141,7 +129,6 @@ def read_cohort(
     images_pattern: str | None = None,
     layout: str = "table",
     check_images: bool = True,
-    required: Mapping[str, Kind] | Sequence[str] = (),
 ) -> Cohort:
     """Read a table of scans, ``participants.tsv`` by the habits of BIDS.
 
@@ -158,11 +145,9 @@ def read_cohort(
         Where the table has no column ``path``: the path of every image, with columns in
         braces, for instance ``"{participant_id}/anat/{participant_id}_T1w.nii.gz"``.
     layout : str
-        How scans and what is known of them lie on the disk: a name in `neurocontrast.data.layouts.LAYOUTS`.
+        How scans lie on the disk: a name in `neurocontrast.data.layouts.LAYOUTS`.
     check_images : bool
         Whether every image file must be there. The images are not opened.
-    required : mapping of str to {"continuous", "categorical"}, or sequence of str
-        Columns that must be there and complete, for instance those a kernel needs.
 
     Returns
     -------
@@ -180,7 +165,6 @@ def read_cohort(
         images_pattern=images_pattern,
         layout=layout,
         check_images=check_images,
-        required=required,
     )
     inspection.problems.raise_if_any()
     return inspection.cohort
@@ -193,60 +177,17 @@ def inspect_cohort(
     images_pattern: str | None = None,
     layout: str = "table",
     check_images: bool = True,
-    required: Mapping[str, Kind] | Sequence[str] = (),
 ) -> Inspection:
-    """Read a table as `read_cohort` does, and return its problems instead of raising them.
-
-    Raises
-    ------
-    DataError
-        Where the file is no table, or lacks the columns without which no row can be named.
-    """
+    """Read a table as `read_cohort` does, and return bad rows instead of raising them."""
     listing = layout_named(layout).read(Path(participants).expanduser())
     root = Path(images_root).expanduser() if images_root is not None else listing.root
     if images_root is not None and not root.is_dir():
         raise DataError(f"images_root: there is no folder {shown(root, 200)}.")
-    root = root.absolute()
-    problems = Problems(listing.source.name)
+    root, problems = root.absolute(), Problems(listing.source.name)
     table, warnings = convert(
         listing, root=root, images_pattern=images_pattern, check_images=check_images, problems=problems
     )
-    _check_required(table, required, problems, listing.lines)
     return Inspection(Cohort(table, listing.source, root, tuple(warnings)), problems, listing.lines)
-
-
-def _check_required(
-    table: pd.DataFrame, required: Mapping[str, Kind] | Sequence[str], problems: Problems, lines: Sequence[int]
-) -> None:
-    kinds = required if isinstance(required, Mapping) else dict.fromkeys(required)
-    already = {(problem.line, problem.column) for problem in problems.found}
-    for column, kind in kinds.items():
-        if column not in table:
-            problems.add(no_column("the table", column, table.columns))
-            continue
-        values = table[column]
-        numeric = values.dtype == np.float64
-        if kind == "continuous" and not numeric and not values.map(_is_number).any():
-            problems.add("must hold numbers here and holds text; use it as categorical, or name another", column=column)
-            continue
-        needed = "number" if kind == "continuous" else "value"
-        for row in np.flatnonzero(_unusable(values, kind)).tolist():
-            if (lines[row], column) not in already:
-                found = shown(text_of(values[row]) or "n/a")
-                name = str(table["participant_id"][row])
-                text = f"found {found}; a {needed} is needed for every scan"
-                problems.add(text, column=column, line=lines[row], name=name)
-
-
-def _unusable(values: pd.Series, kind: Kind | None) -> npt.NDArray[np.bool_]:
-    missing = values.isna() | (values == "")
-    if kind == "continuous" and values.dtype != np.float64:
-        missing |= ~values.map(_is_number)
-    return missing.to_numpy(dtype=bool)
-
-
-def _is_number(value: object) -> bool:
-    return number_of(text_of(value)) is not None
 
 
 def _canonical(column: str, value: object) -> str:

@@ -1,4 +1,4 @@
-"""What preprocessing learns from a cohort: the brain that its scans share, and the landmarks of their intensities."""
+"""The parts of preprocessing that are fitted on a cohort: the shared brain, and landmarks of intensity."""
 
 from __future__ import annotations
 
@@ -48,57 +48,44 @@ def fit_preprocessing(
     Parameters
     ----------
     preprocessing : Preprocessing
-        What is fitted already stays; where nothing is lacking it is returned as it is, and nothing is read.
+        Settings. What is fitted already stays; where nothing is lacking no scan is read.
     paths : sequence of path
-        Scans that it is fitted on.
+        Scans to fit on.
     sites : sequence, optional
-        Site of each; ``common_view: cohort`` keeps what is brain at every one of them. Scans without
-        one (None, NaN) are a site together.
+        Site of each scan; ``common_view: cohort`` keeps what is brain at every one of them. Scans without
+        a site (None, NaN) are a site together.
     others : sequence of path
-        Scans that it is not fitted on, read all the same so that all bad scans are told at once.
-    n_workers, progress : int, Progress
-        Processes that read, and who is told how far they are.
+        Scans that are read though not fitted on, so that all bad scans are refused at once.
+    n_workers : int
+        Processes that read.
+    progress : Progress
+        Receives progress messages.
 
     Raises
     ------
     DataError
         Naming all scans that cannot be used, or sites that share too little.
     """
-    names = [os.fspath(path) for path in paths]
-    rest = [os.fspath(path) for path in others]
+    names, rest = [os.fspath(path) for path in paths], [os.fspath(path) for path in others]
     if preprocessing.unfitted and not names:
         raise DataError("a preprocessing is fitted on at least one scan, and there is none.")
     if "view" in preprocessing.unfitted:
         if preprocessing.common_view == "template":
             view = template_on_grid(names, preprocessing)
         else:
-            view = _shared(preprocessing, names, rest, _sites_of(names, sites), n_workers, progress)
+            at = ["" if site is None or site != site else str(site) for site in sites or [""] * len(names)]
+            view = _shared(preprocessing, at, _measure("view", preprocessing, names, rest, n_workers, progress))
         preprocessing = preprocessing.model_copy(update={"view": pack(view)})
     if "landmarks" in preprocessing.unfitted:
-        found: dict[str, npt.NDArray[np.float64]] = {}
-        for path, landmarks in _measure("landmarks", preprocessing, names, rest, n_workers, progress):
-            found[path] = landmarks
-        standard = standard_landmarks([found[path] for path in names])
-        preprocessing = preprocessing.model_copy(update={"landmarks": standard})
+        found = _measure("landmarks", preprocessing, names, rest, n_workers, progress)
+        preprocessing = preprocessing.model_copy(update={"landmarks": standard_landmarks(found)})
     return preprocessing
 
 
 def fit_scan(image: Any, preprocessing: Preprocessing, what: str) -> Any:
     """Return what one scan adds to a fit: its "landmarks", or the bits of its brain for the "view".
 
-    Parameters
-    ----------
-    image : path or MetaTensor (1, D, H, W)
-        The scan, or what `neurocontrast.transforms.LoadScand` made of it.
-    preprocessing : Preprocessing
-        What is fitted.
-    what : {"landmarks", "view"}
-        Which part of it.
-
-    Raises
-    ------
-    DataError
-        Naming the scan, where it cannot be used.
+    `image` is the path of the scan, or what `neurocontrast.transforms.LoadScand` made of it, (1, D, H, W).
     """
     is_path = isinstance(image, str | os.PathLike)
     item = apply(boxing(preprocessing), {"image": image}, start=0 if is_path else 1)
@@ -115,12 +102,8 @@ def fit_scan(image: Any, preprocessing: Preprocessing, what: str) -> Any:
 def template_on_grid(paths: Sequence[str], preprocessing: Preprocessing) -> npt.NDArray[np.bool_]:
     """Return the brain of the MNI152 template on the grid that all scans lie on; headers alone are read.
 
-    Arrays (``.npy``) are taken to have the centre of the usual MNI152 boxes, (0, -18, 18).
-
-    Raises
-    ------
-    DataError
-        Where the headers put the scans on different grids.
+    Arrays (``.npy``) are taken to have the centre of the usual MNI152 boxes, (0, -18, 18). Scans on different grids are
+    refused.
     """
     from nilearn.datasets import load_mni152_brain_mask
 
@@ -166,31 +149,19 @@ def _affines(paths: Sequence[str], preprocessing: Preprocessing) -> npt.NDArray[
     return np.array(affines)
 
 
-def _sites_of(names: Sequence[str], sites: Sequence[object] | None) -> list[str]:
-    if sites is None:
-        return [""] * len(names)
-    return ["" if site is None or site != site else str(site) for site in sites]
-
-
 def _shared(
-    preprocessing: Preprocessing,
-    names: list[str],
-    others: list[str],
-    sites: list[str],
-    n_workers: int,
-    progress: Progress,
+    preprocessing: Preprocessing, sites: list[str], brains: list[npt.NDArray[np.uint8]]
 ) -> npt.NDArray[np.bool_]:
     """Return the voxels that are brain in enough scans of every site."""
-    site_of = dict(zip(names, sites, strict=True))
-    n_scans = Counter(sites)
     n_voxels = int(np.prod(preprocessing.shape))
+    n_scans = Counter(sites)
     counts = {site: np.zeros(n_voxels, dtype=np.uint32) for site in n_scans}
-    for path, bits in _measure("view", preprocessing, names, others, n_workers, progress):
-        counts[site_of[path]] += np.unpackbits(bits, count=n_voxels)
+    for site, bits in zip(sites, brains, strict=True):
+        counts[site] += np.unpackbits(bits, count=n_voxels)
     fraction = preprocessing.common_fraction
     of_site = {site: count >= np.ceil(fraction * n_scans[site] - 1e-9) for site, count in counts.items()}
     view = np.logical_and.reduce(list(of_site.values()))
-    mean = sum(int(count.sum()) for count in counts.values()) / len(names)
+    mean = sum(int(count.sum()) for count in counts.values()) / len(sites)
     if np.count_nonzero(view) < max(SHARED_MIN * mean, N_BRAIN_VOXELS_MIN):
         parts = ", ".join(f"{site or 'no site'} {shared.sum() / mean:.0%}" for site, shared in sorted(of_site.items()))
         raise DataError(
@@ -203,10 +174,10 @@ def _shared(
 
 def _measure(
     what: str, preprocessing: Preprocessing, names: list[str], others: list[str], n_workers: int, progress: Progress
-) -> list[tuple[str, Any]]:
+) -> list[Any]:
     """Return what each scan of `names` adds; those of `others` are only looked at."""
     title = "Fitting the common view" if what == "view" else "Fitting the landmarks of intensity"
-    used, found, problems = set(names), [], Problems("scans")
+    used, found, problems = set(names), {}, Problems("scans")
     arguments = [(path, preprocessing, what) for path in dict.fromkeys([*names, *others])]
     with progress.task(title, len(arguments), "scan") as task:
         for path, problem, measured in map_files(
@@ -215,10 +186,10 @@ def _measure(
             if problem:
                 problems.add(problem)
             elif path in used:
-                found.append((path, measured))
+                found[path] = measured
             task.advance()
     problems.raise_if_any()
-    return found
+    return [found[path] for path in names]
 
 
 def _fit_or_say_why(path: str, preprocessing: Preprocessing, what: str) -> tuple[str, str, Any]:

@@ -16,8 +16,6 @@ __all__ = ["N_SCANS_A_WORKER", "map_files"]
 N_SCANS_A_WORKER = 24
 """Fewer scans a process take less time than a process needs to import MONAI."""
 
-_N_PER_WORKER_MIN = 4
-
 Result = TypeVar("Result")
 
 
@@ -33,21 +31,13 @@ def map_files(
     *,
     n_workers: int,
     option: str = "data.n_workers",
-    n_per_worker: int = _N_PER_WORKER_MIN,
+    n_per_worker: int = 4,
 ) -> Iterator[Result]:
     """Yield ``function(*arguments)`` for each of the arguments, in the order they finish.
 
-    Little work is done here, in this process: starting another costs more than a few scans.
-    A worker starts as a fresh interpreter, so that scripts need no ``__main__`` guard and
-    no thread of this process is copied half-way. `option` is what an error calls `n_workers`, and `n_per_worker` the
-    fewest arguments that a worker is started for.
-
-    Raises
-    ------
-    ConfigError
-        When `n_workers` is negative.
-    WorkerError
-        When a worker process dies, for instance for lack of memory.
+    A worker starts as a fresh interpreter, so that scripts need no ``__main__`` guard and no thread of this process is
+    copied half-way. Fewer than `n_per_worker` arguments a worker are done here. `option` is what an error calls
+    `n_workers`.
     """
     if n_workers < 0:
         raise ConfigError(f"n_workers must be 0 or more (0: in this process), found {n_workers}.")

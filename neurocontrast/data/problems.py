@@ -1,8 +1,9 @@
-"""Everything that is wrong with a table, collected before anything is said."""
+"""Everything that is wrong with a table, collected before the first is raised."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from neurocontrast.exceptions import DataError
 
@@ -11,9 +12,8 @@ __all__ = ["Problem", "Problems"]
 N_SHOWN = 20
 
 
-@dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong: where it stands, what was found and what is allowed."""
+class Problem(NamedTuple):
+    """One thing that is wrong: what was found and what is allowed, and the place."""
 
     text: str
     column: str = ""
@@ -21,24 +21,14 @@ class Problem:
     name: str = ""
 
     def __str__(self) -> str:
-        place = [
-            f"line {self.line}" if self.line is not None else "",
-            self.name,
-            self.column and f"column '{self.column}'",
-        ]
-        where = ", ".join(part for part in place if part)
+        line = "" if self.line is None else f"line {self.line}"
+        where = ", ".join(filter(None, [line, self.name, self.column and f"column '{self.column}'"]))
         return f"{where}: {self.text}" if where else self.text
 
 
 @dataclass
 class Problems:
-    """The problems of one source, with hints that help with several of them.
-
-    Parameters
-    ----------
-    source : str
-        Name of the file the problems are in, as the message begins with it.
-    """
+    """The problems of one source, whose name begins the message, with hints that help with several of them."""
 
     source: str
     found: list[Problem] = field(default_factory=list)
@@ -49,18 +39,12 @@ class Problems:
         self.found.append(Problem(text, column, line, name))
 
     def hint(self, text: str) -> None:
-        """Note one sentence that explains a kind of problem; the same sentence is told once."""
+        """Note one sentence that explains a kind of problem; a sentence is shown once."""
         if text not in self.hints:
             self.hints.append(text)
 
     def raise_if_any(self) -> None:
-        """Raise one error that tells all problems, or return where there is none.
-
-        Raises
-        ------
-        DataError
-            With the number of all problems and the first of them, in the order of the file.
-        """
+        """Raise a `DataError` with the number of all problems and the first of them, in the order of the file."""
         if self.found:
             raise DataError(self.to_text())
 

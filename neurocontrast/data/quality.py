@@ -1,14 +1,13 @@
-"""What can be wrong with the images of a cohort, and what is doubtful about the cohort as a whole."""
+"""Scans that cannot be used, and doubts about scans and their table."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
-from monai.data import MetaTensor
 
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.fitting import fit_scan
@@ -26,23 +25,8 @@ __all__ = ["Finding", "doubts_about", "doubts_about_images", "inspect_scan", "in
 _N_SMALL_SITE = 5
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What was found about one image.
-
-    Parameters
-    ----------
-    path : str
-        The image.
-    problem : str
-        Why it cannot be used; "" where it can.
-    warnings : tuple of str
-        Doubts.
-    header : ScanHeader or None
-        Its geometry, where that could be read.
-    digest : str
-        Digest of the file, by which copies are found; "" where voxels were not read.
-    """
+class Finding(NamedTuple):
+    """One image: why it cannot be used ("" where it can), doubts, geometry, and a digest by which copies are found."""
 
     path: str
     problem: str = ""
@@ -51,7 +35,9 @@ class Finding:
     digest: str = ""
 
 
-def inspect_scan(path: str | os.PathLike[str], preprocessing: Preprocessing | None = None, *, deep: bool) -> Finding:
+def inspect_scan(
+    path: str | os.PathLike[str], preprocessing: Preprocessing | None = None, deep: bool = True
+) -> Finding:
     """Look at one image: its header, or with `deep` every voxel and whether it fits the preprocessing."""
     name = os.fspath(path)
     try:
@@ -61,7 +47,10 @@ def inspect_scan(path: str | os.PathLike[str], preprocessing: Preprocessing | No
         spacing_mm = None if preprocessing is None else preprocessing.spacing_mm
         image = LoadScand("image", spacing_mm=spacing_mm or 1.0)({"image": name})["image"]
         if preprocessing is not None:
-            _try(image, preprocessing)
+            for what in preprocessing.unfitted:
+                fit_scan(image, preprocessing, what)
+            if not preprocessing.unfitted:
+                apply(preprocessing.compose(), {"image": image}, start=1)
         voxels, *_ = in_memory_order(image.numpy()[0])
         low, high = voxels.min(), voxels.max()
         is_mask = bool(((voxels == low) | (voxels == high)).all())
@@ -83,7 +72,7 @@ def inspect_scans(
     found: dict[str, Finding] = {}
     given = [(path, preprocessing, deep) for path in dict.fromkeys(paths)]
     with progress.task("Reading images" if deep else "Reading headers", len(given), "scan") as task:
-        for finding in map_files(_inspect, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER):
+        for finding in map_files(inspect_scan, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER):
             found[finding.path] = finding
             task.advance()
     return [found[path] for path in paths]
@@ -136,18 +125,6 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
             "arrays are taken to be in RAS order"
         )
     return doubts
-
-
-def _try(image: MetaTensor, preprocessing: Preprocessing) -> None:
-    """Preprocess a scan, as far as can be done before anything is fitted."""
-    if not preprocessing.unfitted:
-        apply(preprocessing.compose(), {"image": image}, start=1)
-    for what in preprocessing.unfitted:
-        fit_scan(image, preprocessing, what)
-
-
-def _inspect(path: str, preprocessing: Preprocessing | None, deep: bool) -> Finding:
-    return inspect_scan(path, preprocessing, deep=deep)
 
 
 def _subjects_in_doubt(table: pd.DataFrame) -> list[str]:

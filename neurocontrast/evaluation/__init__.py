@@ -5,13 +5,12 @@ Pure NumPy, pandas and scikit-learn. `plan_study` checks everything and makes th
 and writes the files.
 """
 
-from neurocontrast.evaluation.fitted import FittedProbe
 from neurocontrast.evaluation.panels.external import External, plan_external
-from neurocontrast.evaluation.probe_files import load_probe, save_probe
 from neurocontrast.evaluation.schema import Evaluation, Notice, read_evaluation
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import LeaveSiteOut, SiteStratifiedGroupKFold
-from neurocontrast.evaluation.splits.files import read_split_file
+from neurocontrast.evaluation.splits.by_file import read_split_file
+from neurocontrast.evaluation.stored_probe import FittedProbe, load_probe, save_probe
 from neurocontrast.evaluation.study import Study, StudyResult, plan_study, run_study
 from neurocontrast.evaluation.transformers import ComBat, CovariateEncoder, Residualiser, SiteRecentring
 

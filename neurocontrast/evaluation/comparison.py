@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,21 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.crossval import OutOfFold
-from neurocontrast.evaluation.intervals import Resamples
-from neurocontrast.evaluation.metrics import METRICS, RANKED
-from neurocontrast.evaluation.paired import paired_test, sensitive_comparison
-from neurocontrast.evaluation.significance import corrected_resampled_t, holm
+from neurocontrast.evaluation.metrics import METRICS, RANKED, finite_or_none, top_hits
+from neurocontrast.evaluation.panels.sensitive import error_resamples
+from neurocontrast.evaluation.schema import Evaluation, read_evaluation
+from neurocontrast.evaluation.significance import corrected_resampled_t, delong_test, holm, mcnemar_test
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics, pooled_metrics
+from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.evaluation.units import choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["Evaluated", "check_comparable", "compare_models", "compare_sensitive", "load_evaluated"]
+__all__ = ["Evaluated", "check_comparable", "compare_models", "compare_sensitive", "load_evaluated", "paired_test"]
 
-_FORMAT = 1
-_KEYS = ["participant_id", "session", "repeat"]
+Texts = npt.NDArray[np.object_]
+_SCAN = ["participant_id", "session"]
+_KEYS = [*_SCAN, "repeat"]
 _SHARED = {"target": "target", "kind": "kind of target", "classes": "classes", "positive": "positive class"}
 
 
@@ -35,23 +35,12 @@ _SHARED = {"target": "target", "kind": "kind of target", "classes": "classes", "
 class Evaluated:
     """A finished evaluation, as far as a comparison needs it.
 
-    Attributes
-    ----------
-    name : str
-        What the model is called.
-    summary : dict
-        ``evaluation.json``.
-    predictions, folds : DataFrame
-        Their tables; predictions in order of participant, session and repeat.
-    site : dict
-        ``balanced_accuracy``, ``low``, ``high`` and ``chance`` of the site, read off the embedding (``confounds.tsv``);
-        empty where it was not.
-    sensitive : DataFrame or None
-        ``sensitive_predictions.tsv``, where there is one.
+    Predictions are in the order of participant, session and repeat. `site` says how well the site is told from the
+    embedding (``balanced_accuracy, low, high, chance`` of ``confounds.tsv``).
     """
 
     name: str
-    summary: dict[str, Any]
+    evaluation: Evaluation
     predictions: pd.DataFrame
     folds: pd.DataFrame
     site: dict[str, float] = field(default_factory=dict)
@@ -59,77 +48,65 @@ class Evaluated:
 
 
 def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -> Evaluated:
-    """Read an evaluation folder.
-
-    Raises
-    ------
-    ConfigError
-        If it is none.
-    DataError
-        If it lacks columns that a comparison needs.
-    """
+    """Read an evaluation folder; refuse one that lacks a file or a column that a comparison needs."""
     root = Path(folder)
     if not (root / "evaluation.json").is_file():
         raise ConfigError(f"evaluations: '{root}' is not the folder of an evaluation: it has no evaluation.json.")
+    evaluation = read_evaluation(root)
+    kind, scores = evaluation.kind, ["y_score"]
+    if kind == "multiclass":
+        scores = [f"score_{name}" for name in evaluation.classes]
+    labels = set() if kind == "continuous" else {"y_pred"}
+    sizes = {"repeat", "fold", "n_train", "n_test"}
     try:
-        summary = json.loads((root / "evaluation.json").read_text(encoding="utf-8"))
-        fits = isinstance(summary, dict) and summary.get("format") == _FORMAT and summary.keys() >= _SHARED.keys()
-        if not fits:
-            raise ValueError(f"evaluation.json must have format {_FORMAT} and the keys {one_of(_SHARED)}")
-        text = dict.fromkeys(("participant_id", "subject_id", "session", "site", "y_pred"), str)
-        if summary["kind"] != "continuous":
-            text["y_true"] = str
-        predictions = pd.read_csv(root / "predictions.tsv", sep="\t", dtype=text, keep_default_na=False, na_values=[""])
-        folds = pd.read_csv(root / "folds.tsv", sep="\t")
-        scores = [f"score_{name}" for name in summary["classes"]] if summary["kind"] == "multiclass" else ["y_score"]
-        needed = {*text, *_KEYS, "fold", "y_true", *scores} - ({"y_pred"} if summary["kind"] == "continuous" else set())
-        _check_columns("predictions.tsv", predictions, {"repeat", "fold", *scores}, needed=needed)
-        sizes = {"repeat", "fold", "n_train", "n_test"}
-        _check_columns("folds.tsv", folds, {*sizes, *METRICS[summary["kind"]]}, needed={*sizes, "held_out_site"})
-        predictions["session"] = predictions["session"].fillna("")
-        predictions = predictions.sort_values(_KEYS, ignore_index=True)
+        predictions = _read_table(
+            root / "predictions.tsv",
+            texts={"participant_id", "subject_id", "session", "site", *labels, *(("y_true",) if labels else ())},
+            needed={"participant_id", "subject_id", "session", "site", "repeat", "fold", "y_true", *labels, *scores},
+            numeric={"repeat", "fold", *scores},
+        )
+        folds = _read_table(root / "folds.tsv", needed={*sizes, "held_out_site"}, numeric={*sizes, *METRICS[kind]})
         site = _read_site(root / "confounds.tsv")
         sensitive = _read_sensitive(root / "sensitive_predictions.tsv")
     except (OSError, KeyError, ValueError) as error:
         raise DataError(f"'{root}': not readable as an evaluation ({error}). Evaluate again.") from error
-    return Evaluated(name or root.name, summary, predictions, folds, site, sensitive)
+    predictions["session"] = predictions["session"].fillna("")
+    predictions = predictions.sort_values(_KEYS, ignore_index=True)
+    return Evaluated(name or root.name, evaluation, predictions, folds, site, sensitive)
+
+
+def _read_table(
+    path: Path, *, needed: set[str], numeric: Set[str] = frozenset(), texts: Set[str] = frozenset()
+) -> pd.DataFrame:
+    table = pd.read_csv(path, sep="\t", dtype=dict.fromkeys(texts, str), keep_default_na=False, na_values=["", "n/a"])
+    lacking = sorted(needed - set(table.columns))
+    if lacking:
+        raise ValueError(f"{path.name} lacks {one_of(lacking)}")
+    for name in sorted(numeric & set(table.columns)):
+        if table[name].dtype.kind not in "fiu":
+            raise ValueError(f"{path.name}, column '{name}' must hold numbers")
+    return table
 
 
 def _read_sensitive(path: Path) -> pd.DataFrame | None:
     if not path.is_file():
         return None
-    table = pd.read_csv(path, sep="\t", dtype={"participant_id": str, "session": str}, keep_default_na=False,
-                        na_values=["", "n/a"])  # fmt: skip
-    numeric = {str(name) for name in table if str(name).startswith(("true_", "predicted_"))}
-    _check_columns(path.name, table, numeric, needed={"participant_id", "session"})
+    names = pd.read_csv(path, sep="\t", nrows=0).columns
+    numeric = {str(name) for name in names if str(name).startswith(("true_", "predicted_"))}
+    table = _read_table(path, needed=set(_SCAN), numeric=numeric, texts=set(_SCAN))
     return table.assign(session=table["session"].fillna(""))
 
 
 def _read_site(path: Path) -> dict[str, float]:
     """Return how well the site is told from the embedding, over all scans; nothing where that was not computed."""
-    if not path.is_file():
-        return {}
-    table = pd.read_csv(path, sep="\t", dtype={"column": str, "within": str, "metric": str}, keep_default_na=False,
-                        na_values=["", "n/a"])  # fmt: skip
-    if table.empty:  # no covariate to look for
+    if not path.is_file() or pd.read_csv(path, sep="\t").empty:  # no covariate to look for
         return {}
     columns = {"balanced_accuracy": "value", "low": "low", "high": "high", "chance": "chance"}
-    _check_columns("confounds.tsv", table, set(columns.values()), needed={"column", "within", "metric", "value"})
+    texts = {"column", "within", "metric"}
+    table = _read_table(path, needed={*texts, "value"}, numeric=set(columns.values()), texts=texts)
     here = (table["column"] == "site") & (table["metric"] == "balanced_accuracy") & (table["within"] == "all")
-    rows = table[here & table["value"].notna()]
-    if rows.empty:
-        return {}
-    found = {name: rows[column].iloc[0] for name, column in columns.items() if column in rows}
-    return {name: float(value) for name, value in found.items() if pd.notna(value)}
-
-
-def _check_columns(file: str, table: pd.DataFrame, numeric: set[str], *, needed: set[str]) -> None:
-    lacking = sorted(needed - set(table.columns))
-    if lacking:
-        raise ValueError(f"{file} lacks {one_of(lacking)}")
-    for name in sorted(numeric & set(table.columns)):
-        if table[name].dtype.kind not in "fiu":
-            raise ValueError(f"{file}, column '{name}' must hold numbers")
+    found = table[here & table["value"].notna()].reindex(columns=list(columns.values())).dropna(axis=1).head(1)
+    return {name: float(found[column].iloc[0]) for name, column in columns.items() if len(found) and column in found}
 
 
 def check_comparable(evaluations: Sequence[Evaluated]) -> None:
@@ -143,91 +120,23 @@ def check_comparable(evaluations: Sequence[Evaluated]) -> None:
     first = evaluations[0]
     for other in evaluations[1:]:
         for key, word in _SHARED.items():
-            if first.summary.get(key) != other.summary.get(key):
+            ours, theirs = getattr(first.evaluation, key), getattr(other.evaluation, key)
+            if ours != theirs:
                 raise DataError(
-                    f"'{first.name}' and '{other.name}' have a different {word}: {first.summary.get(key)!r} and "
-                    f"{other.summary.get(key)!r}. Evaluate both alike."
+                    f"'{first.name}' and '{other.name}' have a different {word}: {ours!r} and {theirs!r}. Evaluate "
+                    "both alike."
                 )
         _check_rows(first, other)
 
 
-def compare_models(
-    evaluations: Sequence[Evaluated], *, n_bootstraps: int, level: float, seed: int
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return a table of models, and one of the differences of every other model from the first.
-
-    Intervals are bootstrap intervals (BCa) over resamples, the same for all models, of what the first evaluation
-    resampled: subjects, or sites. ``p_value`` is of
-    the corrected resampled t-test (Nadeau and Bengio) over folds; ``p_adjusted`` counts the
-    comparisons of a metric (Holm). Where sites are held out, folds are no random draws, and
-    both are empty. Of the fixed design there is one test set: ``p_value`` is of McNemar's exact test, or DeLong's
-    (`paired_test`), and figures that rank the images of each of several classes have no interval.
-    """
-    check_comparable(evaluations)
-    fixed = evaluations[0].summary.get("splits") == "fixed"
-    target, rows_of_scans = _target_of(evaluations[0])
-    units = _units_of(evaluations[0], rows_of_scans)
-    models = {evaluation.name: _out_of_fold(evaluation, target) for evaluation in evaluations}
-    folds = {evaluation.name: evaluation.folds for evaluation in evaluations}
-    pooled = {name: pooled_metrics(target, model, rows=model.tested) for name, model in models.items()}
-    seed = derive_seed("compare", seed)
-    rows = models[evaluations[0].name].tested
-    names = _resampled(target, fixed=fixed)
-    drawn = bootstrap_metrics(target, models, units, n_bootstraps=n_bootstraps, seed=seed, rows=rows, names=names)
-    reference = evaluations[0].name
-    table, differences = [], []
-    for metric in target.metric_names:
-        for name in models:
-            low, high = _ends(drawn[name].get(metric), level)
-            table.append({"model": name, "metric": metric, "value": pooled[name][metric][0], "low": low, "high": high})
-        found = []
-        for name in list(models)[1:]:
-            known = metric in drawn[name]
-            low, high = _ends(drawn[name][metric] - drawn[reference][metric] if known else None, level)
-            difference = pooled[name][metric][0] - pooled[reference][metric][0]
-            row = {"metric": metric, "model": name, "reference": reference, "difference": difference}
-            if fixed:
-                test = paired_test(target, metric, models[name], models[reference], units)
-            else:
-                test = _test_over_folds(folds[name], folds[reference], metric)
-            found.append(row | {"low": low, "high": high} | test)
-        for row, adjusted in zip(found, holm([row["p_value"] for row in found]), strict=True):
-            differences.append(row | {"p_adjusted": adjusted})
-    return pd.DataFrame(table), pd.DataFrame(differences)
-
-
-def compare_sensitive(evaluations: Sequence[Evaluated], *, n_bootstraps: int, level: float, seed: int) -> pd.DataFrame:
-    """Return the errors of sensitive columns by model, with paired differences from the first (`sensitive_comparison`).
-
-    Empty unless every evaluation has the same columns of the same images.
-    """
-    constants = {}
-    for each in evaluations:
-        columns = (each.summary.get("sensitive") or {}).get("columns") or {}
-        constants[each.name] = {name: float(figures["constant_mse"]) for name, figures in columns.items()}
-    predictions = {each.name: each.sensitive for each in evaluations}
-    key = derive_seed("compare-sensitive", seed)
-    return sensitive_comparison(predictions, constants, n_bootstraps=n_bootstraps, level=level, seed=key)
-
-
-def _resampled(target: Target, *, fixed: bool) -> tuple[str, ...]:
-    """Return the metrics that have an interval; ranking images of ten classes anew takes minutes for some models."""
-    ranked = RANKED if fixed and target.kind == "multiclass" else ()
-    return tuple(name for name in target.metric_names if name not in ranked)
-
-
-def _ends(drawn: Resamples | None, level: float) -> tuple[float | None, float | None]:
-    return (None if drawn is None else drawn.interval(level=level)) or (None, None)
-
-
 def _check_rows(first: Evaluated, other: Evaluated) -> None:
-    same_scans = first.predictions[_KEYS].equals(other.predictions[_KEYS])
-    if not same_scans:
+    remedy = f"second with split_file={first.name}/splits.tsv."
+    if not first.predictions[_KEYS].equals(other.predictions[_KEYS]):
         a, b = (set(map(tuple, evaluation.predictions[_KEYS].to_numpy())) for evaluation in (first, other))
         shown = ", ".join(str(key[0]) for key in sorted(a ^ b, key=str)[:5])
         raise DataError(
             f"'{first.name}' and '{other.name}' tested different scans ({len(a)} and {len(b)} rows; not in both: "
-            f"{shown}). Evaluate both on the same scans, the second with split_file={first.name}/splits.tsv."
+            f"{shown}). Evaluate both on the same scans, the {remedy}"
         )
     for column, word in (("y_true", "truth"), ("fold", "fold")):
         differing = np.flatnonzero((first.predictions[column] != other.predictions[column]).to_numpy())
@@ -235,41 +144,124 @@ def _check_rows(first: Evaluated, other: Evaluated) -> None:
             name = first.predictions["participant_id"].iloc[differing[0]]
             raise DataError(
                 f"'{first.name}' and '{other.name}' have another {word} for {len(differing)} scans (first: {name}), so "
-                f"they cannot be paired. Evaluate the second with split_file={first.name}/splits.tsv."
+                f"they cannot be paired. Evaluate the {remedy}"
             )
 
 
-def _units_of(evaluation: Evaluated, scans: pd.DataFrame) -> npt.NDArray[np.object_]:
+def compare_models(
+    evaluations: Sequence[Evaluated], *, n_bootstraps: int, level: float, seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return a table of models, and one of the differences of every other model from the first.
+
+    Intervals are BCa intervals over resamples, the same for all models, of what the first evaluation resampled.
+    ``p_value`` is of the corrected resampled t-test (Nadeau and Bengio) over folds; ``p_adjusted`` counts the
+    comparisons of a metric (Holm). Where sites are held out, folds are no random draws, and both are empty. Of the
+    fixed design there is one test set: ``p_value`` is of `paired_test`, and figures that rank the images of each of
+    several classes have no interval: that takes minutes for some models.
+    """
+    check_comparable(evaluations)
+    fixed = evaluations[0].evaluation.splits == "fixed"
+    target, scans = _target_of(evaluations[0])
+    units = _units_of(evaluations[0].evaluation, scans)
+    models = {evaluation.name: _out_of_fold(evaluation, target) for evaluation in evaluations}
+    folds = {evaluation.name: evaluation.folds for evaluation in evaluations}
+    rows = models[evaluations[0].name].tested
+    ranked = RANKED if fixed and target.kind == "multiclass" else ()
+    drawn: dict[str, dict[str, Resamples]] = {name: {} for name in models}
+    for names, n in (([name for name in target.metric_names if name not in ranked], n_bootstraps), (ranked, 0)):
+        if names:
+            key = derive_seed("compare", seed)
+            found = bootstrap_metrics(target, models, units, n_bootstraps=n, seed=key, rows=rows, names=names)
+            drawn = {name: drawn[name] | found[name] for name in models}
+    reference, *others = models
+    table, differences = [], []
+    for metric in target.metric_names:
+        for name in models:
+            table.append({"model": name, "metric": metric, **drawn[name][metric].figure(level=level)})
+        rows_of_metric = []
+        for name in others:
+            figure = (drawn[name][metric] - drawn[reference][metric]).figure(level=level)
+            row = {"metric": metric, "model": name, "reference": reference, "difference": figure.pop("value")}
+            if fixed:
+                test = paired_test(target, metric, models[name], models[reference], units)
+            else:
+                test = _test_over_folds(folds[name], folds[reference], metric)
+            rows_of_metric.append(row | figure | test)
+        adjusted = holm([row["p_value"] for row in rows_of_metric])
+        differences += [row | {"p_adjusted": each} for row, each in zip(rows_of_metric, adjusted, strict=True)]
+    return pd.DataFrame(table), pd.DataFrame(differences)
+
+
+def compare_sensitive(evaluations: Sequence[Evaluated], *, n_bootstraps: int, level: float, seed: int) -> pd.DataFrame:
+    """Return the errors of sensitive columns by model, with paired differences from the first model.
+
+    Empty unless every evaluation has the same columns of the same images. The column ``all`` is their mean.
+    """
+    if any(each.sensitive is None for each in evaluations):
+        return pd.DataFrame()
+    tables = [pd.DataFrame(each.sensitive).sort_values(_SCAN, ignore_index=True) for each in evaluations]
+    first = tables[0]
+    names = [str(name).removeprefix("true_") for name in first.columns if str(name).startswith("true_")]
+    truths, guesses = ([f"{prefix}_{name}" for name in names] for prefix in ("true", "predicted"))
+    squares = []
+    for table in tables:
+        if not {*truths, *guesses} <= set(table) or not table[_SCAN].equals(first[_SCAN]):
+            return pd.DataFrame()
+        truth = table[truths].to_numpy(dtype=float)
+        if not np.allclose(truth, first[truths].to_numpy(dtype=float)):
+            return pd.DataFrame()
+        errors = (truth - table[guesses].to_numpy(dtype=float)) ** 2
+        squares += [errors, errors.mean(axis=1)]
+    drawn = error_resamples(
+        np.column_stack(squares),
+        np.arange(len(first)),
+        n_bootstraps=n_bootstraps,
+        seed=derive_seed("compare-sensitive", seed),
+    )
+    rows, shown = [], [*names, "all"]
+    for place, (each, name) in enumerate((each, name) for each in evaluations for name in shown):
+        columns = {} if each.evaluation.sensitive is None else each.evaluation.sensitive.columns
+        constants = {key: figures.constant_mse for key, figures in columns.items()}
+        constants["all"] = float(np.mean([value for value in constants.values() if value is not None]))
+        own = drawn[place].figure(level=level)
+        gain: dict[str, float | None] = {"value": None, "low": None, "high": None}
+        if place >= len(shown):
+            gain = (drawn[place] - drawn[place % len(shown)]).figure(level=level)
+        row = {"model": each.name, "column": name, "mse": own["value"], "low": own["low"], "high": own["high"]}
+        row |= {"constant_mse": constants.get(name), "difference": gain["value"]}
+        rows.append(row | {"difference_low": gain["low"], "difference_high": gain["high"]})
+    return pd.DataFrame(rows)
+
+
+def _units_of(evaluation: Evaluation, scans: pd.DataFrame) -> Texts:
     sites = scans["site"].astype(object).where(scans["site"].notna(), None).tolist()
-    unit = evaluation.summary.get("bootstrap", {}).get("unit", "subject")
     subjects = scans["subject_id"].to_numpy(dtype=object)
-    return choose_units(unit, sites, subjects, target=evaluation.summary["target"]).labels
+    return choose_units(evaluation.bootstrap.unit or "subject", sites, subjects, target=evaluation.target).labels
 
 
-def _target_of(evaluation: Evaluated) -> tuple[Target, pd.DataFrame]:
+def _target_of(evaluated: Evaluated) -> tuple[Target, pd.DataFrame]:
     """Return the target, and the rows of the predictions that hold each scan once."""
-    summary, rows = evaluation.summary, evaluation.predictions.drop_duplicates(_KEYS[:2])
-    classes = tuple(summary["classes"])
-    if summary["kind"] == "continuous":
+    evaluation, rows = evaluated.evaluation, evaluated.predictions.drop_duplicates(_SCAN)
+    classes = tuple(evaluation.classes)
+    if evaluation.kind == "continuous":
         values = rows["y_true"].to_numpy(dtype=float)
     else:
         values = pd.Categorical(rows["y_true"], categories=classes).codes.astype(np.int64)
-    target = Target(summary["target"], summary["kind"], values, classes, summary["positive"])
-    return target, rows
+    return Target(evaluation.target, evaluation.kind, values, classes, evaluation.positive), rows
 
 
 def _out_of_fold(evaluation: Evaluated, target: Target) -> OutOfFold:
     """Return predictions as arrays (repeat, scan); scans in the order of `_target_of`."""
     table = evaluation.predictions
     n, n_repeats = len(target.values), int(table["repeat"].max()) + 1
-    place = table.groupby(_KEYS[:2], sort=True).ngroup().to_numpy(), table["repeat"].to_numpy()
+    place = table["repeat"].to_numpy(), table.groupby(_SCAN, sort=True).ngroup().to_numpy()
     columns = [f"score_{name}" for name in target.classes] if target.kind == "multiclass" else ["y_score"]
     scores = np.full((n_repeats, n, len(columns)), np.nan)
-    scores[place[1], place[0]] = table[columns].to_numpy(dtype=float)
+    scores[place] = table[columns].to_numpy(dtype=float)
     decisions, folds = np.zeros((n_repeats, n), dtype=np.int64), np.full((n_repeats, n), -1, dtype=np.intp)
-    folds[place[1], place[0]] = table["fold"]
+    folds[place] = table["fold"]
     if target.kind != "continuous":
-        decisions[place[1], place[0]] = pd.Categorical(table["y_pred"], categories=target.classes).codes
+        decisions[place] = pd.Categorical(table["y_pred"], categories=target.classes).codes
     return OutOfFold(scores if target.kind == "multiclass" else scores[..., 0], decisions, folds, [], 0)
 
 
@@ -283,5 +275,38 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
         return {"n_folds": len(differences), "p_value": None, "test": None}
     sizes = model.loc[differences.index]
     result = corrected_resampled_t(differences, n_train=sizes["n_train"].mean(), n_test=sizes["n_test"].mean())
-    p_value = result.p_value if np.isfinite(result.p_value) else None
-    return {"n_folds": len(differences), "p_value": p_value, "test": "nadeau-bengio"}
+    return {"n_folds": len(differences), "p_value": finite_or_none(result.p_value), "test": "nadeau-bengio"}
+
+
+def paired_test(target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts) -> dict[str, Any]:
+    """Return the p-value of a difference on one test set, and of which test it is; None where there is none.
+
+    McNemar's exact test for shares of images (accuracies, sensitivity, specificity), DeLong's for the AUC of two
+    classes. Both take images for independent draws: there is none where units hold several.
+    """
+    rows, found = model.tested, {"n_folds": 1, "p_value": None, "test": None}
+    truth = target.values[rows]
+    if len(set(units[rows])) < len(rows):
+        return found
+    if metric == "auc" and target.kind == "binary":
+        if np.bincount(truth.astype(int), minlength=2).min() < 2:
+            return found
+        p_value = delong_test(truth, model.scores[0, rows], reference.scores[0, rows]).p_value
+        return found | {"p_value": finite_or_none(p_value), "test": "delong"}
+    hits = [_hits(target, metric, each, rows) for each in (model, reference)]
+    if hits[0] is None or hits[1] is None:
+        return found
+    return found | {"p_value": mcnemar_test(hits[0], hits[1]).p_value, "test": "mcnemar"}
+
+
+def _hits(target: Target, metric: str, model: OutOfFold, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_] | None:
+    """Return which images a metric counts as right; None for what is no share of images."""
+    truth = target.values[rows]
+    right = model.decisions[0, rows] == truth
+    if metric == "accuracy":
+        return right
+    if metric == "top5_accuracy":
+        return top_hits(truth, model.scores[0, rows]) >= 0.5
+    if target.kind == "binary" and metric in ("sensitivity", "specificity"):
+        return right[truth == (metric == "sensitivity")]
+    return None

@@ -11,15 +11,15 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from neurocontrast.data.parallel import map_files
+from neurocontrast.evaluation.designs import Design
+from neurocontrast.evaluation.fitting import Prediction, fit_probe
 from neurocontrast.evaluation.own_estimator import EstimatorError
-from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide
-from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["OutOfFold", "constant_predictions", "cross_validate", "split_seed"]
+__all__ = ["OutOfFold", "constant_predictions", "cross_validate", "gather", "split_seed"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,18 +31,15 @@ class OutOfFold:
     Attributes
     ----------
     scores : array (n_repeats, n) or (n_repeats, n, n_classes)
-        Probability of the positive class, of each class, or the predicted value; NaN where a
-        scan was never tested.
+        Probability of the positive class, of each class, or the predicted value; NaN where a scan was never tested.
     decisions : array (n_repeats, n)
         Predicted class codes; zeros for a continuous target.
     folds : array (n_repeats, n)
         Fold in which the scan was tested; -1 where never.
-    strengths : list of float
-        Chosen C, alpha or number of neighbours of each split.
+    strengths, thresholds : list
+        What was chosen in each split.
     n_not_converged : int
-        Fits in which the solver stopped early.
-    thresholds : list of float or None
-        From which probability on a scan was called positive, for each split; None unless the target is binary.
+        Number of fits in which the solver stopped early.
     """
 
     scores: Floats
@@ -54,8 +51,22 @@ class OutOfFold:
 
     @property
     def tested(self) -> npt.NDArray[np.intp]:
-        """Rows that were tested at least once; all of them unless a split file says otherwise."""
+        """Rows that were tested at least once."""
         return np.flatnonzero((self.folds >= 0).any(axis=0))
+
+
+def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Prediction]) -> OutOfFold:
+    """Return the predictions of all splits as arrays over the scans of the target."""
+    n, n_repeats = len(target.values), 1 + max(split.repeat for split in splits)
+    shape = (n_repeats, n, len(target.classes)) if target.kind == "multiclass" else (n_repeats, n)
+    scores, decisions = np.full(shape, np.nan), np.zeros((n_repeats, n), dtype=np.int64)
+    folds = np.full((n_repeats, n), -1, dtype=np.intp)
+    for split, each in zip(splits, predictions, strict=True):
+        place = (split.repeat, split.test)
+        scores[place], decisions[place], folds[place] = each.scores, each.decisions, split.fold
+    failed = sum(each.n_not_converged for each in predictions)
+    thresholds = [each.threshold for each in predictions]
+    return OutOfFold(scores, decisions, folds, [each.strength for each in predictions], failed, thresholds)
 
 
 def cross_validate(
@@ -67,69 +78,30 @@ def cross_validate(
     settings: EvaluationSettings,
     sites: npt.NDArray[np.object_] | None = None,
     estimator: BaseEstimator | None = None,
-    batched: bool = False,
     advance: Callable[[], None] = lambda: None,
 ) -> OutOfFold:
-    """Fit a probe for every split and collect what it says of the test rows.
-
-    Parameters
-    ----------
-    design : callable
-        Gives the matrices of training and test rows, fitted on the training rows.
-    target : Target
-        What is predicted.
-    splits : sequence of Split
-        The folds.
-    subjects : array of str
-        Subject of each scan; inner folds keep subjects together.
-    settings : EvaluationSettings
-        Grids, inner folds, threshold, seed, and the number of processes.
-    sites : array of str or None, optional
-        Site of each scan, which inner folds leave out where the settings say so.
-    estimator : estimator, optional
-        The user's own; by default the built-in one that the settings name.
-    batched : bool, default=False
-        Whether the default estimators are fitted by `fit_label_vectors`, as permutation tests do.
-    advance : callable
-        Called after each split.
-    """
-    n, n_repeats = len(target.values), 1 + max(split.repeat for split in splits)
-    shape = (n_repeats, n, len(target.classes)) if target.kind == "multiclass" else (n_repeats, n)
-    scores = np.full(shape, np.nan)
-    decisions = np.zeros((n_repeats, n), dtype=np.int64)
-    folds = np.full((n_repeats, n), -1, dtype=np.intp)
-    strengths, n_not_converged = [float("nan")] * len(splits), 0
-    thresholds: list[float | None] = [None] * len(splits)
-    given = {"subjects": subjects, "settings": settings, "sites": sites, "estimator": estimator, "batched": batched}
+    """Fit a probe for every split and collect what it says of the test rows."""
+    given = {"subjects": subjects, "settings": settings, "sites": sites, "estimator": estimator}
     tasks = [(number, design, target, split, given) for number, split in enumerate(splits)]
-    for number, decided in map_files(_fit_split, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
-        split = splits[number]
-        scores[split.repeat, split.test] = decided.fit.scores
-        decisions[split.repeat, split.test] = decided.decisions
-        folds[split.repeat, split.test] = split.fold
-        strengths[number] = decided.fit.strength
-        thresholds[number] = decided.threshold
-        n_not_converged += decided.fit.n_not_converged
+    found = {}
+    for number, predicted in map_files(_fit_split, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
+        found[number] = predicted
         advance()
-    return OutOfFold(scores, decisions, folds, strengths, n_not_converged, thresholds)
+    return gather(target, splits, [found[number] for number in range(len(splits))])
 
 
-def constant_predictions(target: Target, splits: list[Split]) -> OutOfFold:
+def constant_predictions(target: Target, splits: Sequence[Split]) -> OutOfFold:
     """Return what the training scans' median, or share of each class, says of every test scan."""
-    n, n_repeats = len(target.values), 1 + max(split.repeat for split in splits)
-    shape = (n_repeats, n, len(target.classes)) if target.kind == "multiclass" else (n_repeats, n)
-    scores, decisions = np.full(shape, np.nan), np.zeros((n_repeats, n), dtype=np.int64)
-    folds = np.full((n_repeats, n), -1, dtype=np.intp)
+    found = []
     for split in splits:
-        values, place = target.values[split.train], (split.repeat, split.test)
-        folds[place] = split.fold
+        values, n = target.values[split.train], len(split.test)
         if target.kind == "continuous":
-            scores[place] = np.median(values.astype(float))
+            found.append(Prediction(np.full(n, np.median(values.astype(float))), np.zeros(n, dtype=np.int64)))
             continue
         shares = np.bincount(values.astype(int), minlength=len(target.classes)) / len(values)
-        scores[place] = shares if target.kind == "multiclass" else shares[1]
-        decisions[place] = int(shares.argmax())
-    return OutOfFold(scores, decisions, folds, [], 0)
+        scores = np.tile(shares, (n, 1)) if target.kind == "multiclass" else np.full(n, shares[1])
+        found.append(Prediction(scores, np.full(n, shares.argmax(), dtype=np.int64)))
+    return gather(target, splits, found)
 
 
 def split_seed(seed: int, split: Split) -> int:
@@ -138,17 +110,12 @@ def split_seed(seed: int, split: Split) -> int:
 
 
 def _fit_split(
-    number: int,
-    design: Design,
-    target: Target,
-    split: Split,
-    given: dict[str, Any],
-) -> tuple[int, Decided]:
+    number: int, design: Design, target: Target, split: Split, given: dict[str, Any]
+) -> tuple[int, Prediction]:
     seed = split_seed(given["settings"].seed, split)
     try:
-        decided = fit_and_decide(
+        return number, fit_probe(
             design, target, split.train, split.test, seed=seed, validation=split.validation, **given
-        )
+        )[0]
     except EstimatorError as error:
         raise EstimatorError(f"{error} (fold {split.fold} of repeat {split.repeat})") from error
-    return number, decided

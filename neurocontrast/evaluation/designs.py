@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -11,17 +11,19 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import clone
 
+from neurocontrast.evaluation.rows import cell_texts
 from neurocontrast.evaluation.settings import EvaluationSettings
-from neurocontrast.evaluation.table import cell_texts
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.transformers import ComBat, CovariateEncoder, Residualiser, SiteRecentring
 from neurocontrast.evaluation.transformers.side_columns import SideColumnTransformer
 from neurocontrast.exceptions import suggestion
 
-__all__ = ["CovariateDesign", "FeatureDesign", "adjustments", "choose_covariates", "kept_columns"]
+__all__ = ["CovariateDesign", "Design", "FeatureDesign", "adjustments", "choose_covariates", "kept_columns"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
+Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
+"""Gives the matrices of training and test rows; everything in them is estimated on the training rows."""
 
 OPTIONAL = ("tiv",)
 """Covariates that are asked for by default and not missed where a table does not have them."""
@@ -48,7 +50,7 @@ class FeatureDesign:
     """The embedding; `steps` are fitted on the training rows alone, in inner folds too, and see no label."""
 
     features: npt.NDArray[np.floating]
-    table: pd.DataFrame
+    table: pd.DataFrame = field(default_factory=pd.DataFrame)
     steps: tuple[SideColumnTransformer, ...] = ()
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
@@ -67,9 +69,9 @@ class FeatureDesign:
         return next((clone(step) for step in self.steps if isinstance(step, SiteRecentring)), None)
 
     def within_sites(self, target: Target, train: Rows) -> Target:
-        """Return the target to fit: of recentred features numbers without what sites differ in, else as it is.
+        """Return the target to fit: with recentred features, numbers without the differences between sites.
 
-        Recentred features cannot tell that difference; it would be noise to the fit and drive the penalty up.
+        Recentred features cannot show those differences, which would be noise to the fit and drive the penalty up.
         """
         recentring = self.recentring
         if recentring is None or target.kind != "continuous":

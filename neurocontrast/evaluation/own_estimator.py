@@ -1,31 +1,20 @@
-"""An estimator of the user's own: imported, checked, and fitted like the built-in ones."""
+"""An estimator of the user's own: imported, checked and described."""
 
 from __future__ import annotations
 
 import importlib
 import re
-import warnings
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from neurocontrast.evaluation.estimators import FittedModel
-from neurocontrast.evaluation.features import FoldFeatures
-from neurocontrast.evaluation.probes import Design
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.seeds import derive_seed
 
-__all__ = ["EstimatorError", "as_estimator", "check_own", "describe_own", "fit_own", "gives_probabilities",
-           "import_estimator"]  # fmt: skip
-
-Rows = npt.NDArray[np.intp]
+__all__ = ["EstimatorError", "as_estimator", "check_own", "describe_own", "gives_probabilities", "import_estimator",
+           "shorten"]  # fmt: skip
 
 
 class EstimatorError(ConfigError):
@@ -36,11 +25,6 @@ def import_estimator(path: str) -> BaseEstimator:
     """Return the estimator that an import path ``package.module:Object`` names.
 
     The module is executed. Call this only where a user asked for the path: never for one that was read in a folder.
-
-    Raises
-    ------
-    EstimatorError
-        Where the module or the object does not exist, or is no estimator.
     """
     module, _, name = path.partition(":")
     try:
@@ -51,7 +35,7 @@ def import_estimator(path: str) -> BaseEstimator:
             "PYTHONPATH."
         ) from error
     except Exception as error:
-        raise EstimatorError(f"probe: '{path}': its module raised {_short(error)}") from error
+        raise EstimatorError(f"probe: '{path}': its module raised {shorten(error)}") from error
     for part in name.split("."):
         if not hasattr(found, part):
             public = [each for each in dir(found) if not each.startswith("_")]
@@ -63,19 +47,13 @@ def import_estimator(path: str) -> BaseEstimator:
 
 
 def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
-    """Return an estimator from an instance, a class, or a function of no argument that makes one.
-
-    Raises
-    ------
-    EstimatorError
-        Where calling fails, or what there is has no ``fit`` and ``predict``, or cannot be cloned.
-    """
+    """Return an estimator from an instance, a class, or a function of no argument that makes one."""
     made = given
     if isinstance(given, type) or (callable(given) and not hasattr(given, "fit")):
         try:
             made = given()
         except Exception as error:
-            raise EstimatorError(f"probe: {source} cannot be called without arguments: {_short(error)}") from error
+            raise EstimatorError(f"probe: {source} cannot be called without arguments: {shorten(error)}") from error
     lacking = [name for name in ("fit", "predict") if not callable(getattr(made, name, None))]
     if lacking:
         raise EstimatorError(
@@ -86,19 +64,13 @@ def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
         return clone(made)
     except Exception as error:
         raise EstimatorError(
-            f"probe: {source} ({type(made).__name__}) cannot be cloned for each fold: {_short(error)} Derive it from "
+            f"probe: {source} ({type(made).__name__}) cannot be cloned for each fold: {shorten(error)} Derive it from "
             "sklearn.base.BaseEstimator."
         ) from error
 
 
 def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str) -> None:
-    """Refuse a regressor for classes, a classifier for numbers, and a classifier that gives nothing to rank by.
-
-    Raises
-    ------
-    EstimatorError
-        Saying which.
-    """
+    """Refuse a regressor for classes, a classifier for numbers, and a classifier that gives nothing to rank by."""
     name, kind = describe_own(estimator)[0], _kind(estimator)
     continuous = target.kind == "continuous"
     if continuous and kind not in (None, "regressor"):
@@ -136,44 +108,6 @@ def describe_own(estimator: BaseEstimator) -> tuple[str, str]:
     return " + ".join(type(step).__name__ for step in steps if step not in (None, "passthrough")), text
 
 
-def fit_own(
-    estimator: BaseEstimator,
-    design: Design,
-    rows: Rows,
-    values: npt.NDArray[np.generic],
-    *,
-    subjects: npt.NDArray[np.object_],
-    seed: int,
-) -> FittedModel:
-    """Fit a clone of an estimator on the features of the training rows, as they are.
-
-    A ``random_state`` that is None is set from `seed`. A search gets the subjects as ``groups``, for its splitter.
-
-    Raises
-    ------
-    EstimatorError
-        Where its `fit` raises.
-    """
-    model = clone(estimator)
-    given = model.get_params()
-    states = {key: derive_seed("estimator", seed, key) % 2**32 for key, value in given.items()
-              if value is None and key.split("__")[-1] == "random_state"}  # fmt: skip
-    template = Pipeline([("features", FoldFeatures(design)), ("model", model.set_params(**states))])
-
-    def fit(some: Rows, y: npt.NDArray[np.generic]) -> Pipeline:
-        groups = {"model__groups": subjects[some]} if isinstance(model, BaseSearchCV) else {}
-        try:
-            return clone(template).fit(some[:, None], y, **groups)
-        except Exception as error:
-            raise EstimatorError(f"probe: {describe_own(estimator)[0]} could not be fitted: {_short(error)}") from error
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        fitted = fit(rows, values)
-    failed = sum(issubclass(each.category, ConvergenceWarning) for each in caught)
-    return FittedModel(fitted, fit, float("nan"), failed)
-
-
 def _kind(estimator: BaseEstimator) -> str | None:
     try:
         return get_tags(estimator).estimator_type
@@ -181,6 +115,7 @@ def _kind(estimator: BaseEstimator) -> str | None:
         return None
 
 
-def _short(error: Exception) -> str:
+def shorten(error: Exception) -> str:
+    """Return an error on one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:300]}{' …' if len(text) > 300 else ''}"

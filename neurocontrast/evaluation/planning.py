@@ -12,8 +12,9 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from neurocontrast.evaluation.adjustment import check_adjustment, look_at_adjustment
-from neurocontrast.evaluation.designs import CovariateDesign, choose_covariates
-from neurocontrast.evaluation.fixed import check_fixed, check_seen, fixed_split, look_at_fixed, look_at_twins
+from neurocontrast.evaluation.crossval import split_seed
+from neurocontrast.evaluation.designs import CovariateDesign, Design, FeatureDesign, adjustments, choose_covariates
+from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.notices import look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
 from neurocontrast.evaluation.own_estimator import (
@@ -21,31 +22,31 @@ from neurocontrast.evaluation.own_estimator import (
     as_estimator,
     check_own,
     describe_own,
-    fit_own,
     gives_probabilities,
 )
 from neurocontrast.evaluation.panels import check_panels
-from neurocontrast.evaluation.probe_kinds import probe_name
+from neurocontrast.evaluation.probes import get_probe, probe_names
+from neurocontrast.evaluation.rows import row_names
 from neurocontrast.evaluation.scans import Scans, choose_scans
 from neurocontrast.evaluation.schema import Notice
-from neurocontrast.evaluation.settings import PROBES, EvaluationSettings
-from neurocontrast.evaluation.splits import (
-    Split,
-    check_class_sizes,
-    check_splits,
-    describe_splitter,
-    leave_site_out,
-    splits_from_cv,
-    stratified,
+from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
+from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out, stratified
+from neurocontrast.evaluation.splits.by_column import (
+    check_fixed,
+    check_seen,
+    fixed_split,
+    look_at_fixed,
+    look_at_twins,
 )
-from neurocontrast.evaluation.splits.files import splits_from_table
-from neurocontrast.evaluation.table import row_names
+from neurocontrast.evaluation.splits.by_file import splits_from_table
+from neurocontrast.evaluation.splits.by_splitter import describe_splitter, splits_from_cv
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.units import Units, choose_units
 from neurocontrast.evaluation.voxels import Voxels
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.seeds import derive_seed
 
-__all__ = ["Study", "deal_folds", "plan_study"]
+__all__ = ["Study", "plan_study"]
 
 _USUAL_COVARIATES = EvaluationSettings.model_fields["covariates"].default
 _OF_FOLDS = ("site_missing", "fold_untested")
@@ -60,36 +61,26 @@ class Study:
     Attributes
     ----------
     settings : EvaluationSettings
-        What was asked for.
-    table, features : DataFrame, array
-        The scans that take part, in one order.
-    target : Target
-        What is predicted.
-    splits : list of Split
-        The folds.
+        Choices of the user.
+    table, features, target : DataFrame, array, Target
+        The scans that take part, in one order, and the column that is predicted.
+    splits, from_file, splitter : list of Split, bool, str or None
+        The folds; whether they were read from a file; the splitter that was given, as evaluation.json names it.
     covariates : tuple of str
         Columns of the baseline.
     units : Units
-        What a bootstrap resamples.
-    excluded : dict of str to int
-        Scans that do not take part, by reason.
+        Groups of scans that a bootstrap resamples together.
+    excluded, flow : dict of str to int, DataFrame
+        Scans that do not take part, by reason, and all steps from the first table on.
     n_overlap : int
-        Subjects that were in pretraining too.
-    from_file : bool
-        Whether the folds were read from a file.
-    splitter : str or None
-        The splitter that was given, as evaluation.json names it.
+        Number of subjects that were in pretraining too.
     notices : list of Notice
-        What a reader must know first.
-    flow : DataFrame
-        How many scans came in, which were left out and why.
-    seen : dict of str to int or None, n_twins : int
+        Warnings.
+    seen, n_twins : dict of str to int or None, int
         Of the fixed design: rows of each part that pretraining has seen, and rows of test that are fitted on too
         under another name.
-    estimator : estimator or None
-        The user's own; None for the built-in one that the settings name.
-    baseline_fits : bool
-        Whether `estimator` can be fitted to the few columns of the baseline; if not, the default takes its place there.
+    estimator, baseline_fits : estimator or None, bool
+        The user's own, and whether it can be fitted to the columns of the baseline, too.
     voxels : Voxels or None
         Voxels of the scans, where these are at hand.
     """
@@ -113,6 +104,16 @@ class Study:
     baseline_fits: bool = True
     voxels: Voxels | None = None
 
+    def design(self, *, recentre: bool = True, predicted: str = "") -> FeatureDesign:
+        """Return the design of the embedding, adjusted as the settings say; nothing keeps the column `predicted`."""
+        name = self.target.name
+        steps = adjustments(self.table, self.settings, target=name, recentre=recentre, predicted=predicted)
+        return FeatureDesign(self.features, self.table, steps)
+
+    def designs(self) -> dict[str, Design]:
+        """Return the design of each model by name: the embedding, and the baseline beside it."""
+        return {"embedding": self.design(), "baseline": CovariateDesign(self.table, self.covariates)}
+
     def estimator_of(self, model: str) -> BaseEstimator | None:
         """Return the user's own estimator for a model; None for the built-in one."""
         if model == "voxels" or (model == "baseline" and not self.baseline_fits):
@@ -131,10 +132,35 @@ class Study:
 
     @property
     def probe(self) -> str:
-        """Kind of probe: logistic, ridge, svm, knn or sgd, or the name of the user's own estimator."""
-        return (
-            probe_name(self.settings, self.target.kind) if self.estimator is None else describe_own(self.estimator)[0]
-        )
+        """Name of the built-in probe, or of the user's own estimator."""
+        if self.estimator is not None:
+            return describe_own(self.estimator)[0]
+        return probe_name(self.settings, self.target.kind)
+
+    @property
+    def strength_name(self) -> str | None:
+        """Name of the value that a built-in probe chooses on inner folds."""
+        return None if self.estimator is not None else get_probe(self.probe).strength
+
+    @property
+    def why_not_stored(self) -> str | None:
+        """Reason why the probe cannot be applied to other embeddings; None where it can."""
+        if self.estimator is not None:
+            return (
+                "an estimator of one's own is not written, since that needs pickle; the arrays of logistic, ridge, svm "
+                "and sgd are"
+            )
+        if self.settings.harmonise != "none" or self.settings.residualise:
+            adjusted = "harmonised or residualised features need sites and covariates, and what was estimated of them"
+            return get_probe(self.probe).why_not_stored or adjusted
+        return get_probe(self.probe).why_not_stored
+
+    @property
+    def final_seed(self) -> int:
+        """Seed of the probe that is fitted on all scans; of the fixed design, that of its one split."""
+        if self.fixed:
+            return split_seed(self.settings.seed, self.splits[0])
+        return derive_seed("final-probe", self.settings.seed)
 
     @property
     def fixed(self) -> bool:
@@ -154,11 +180,6 @@ class Study:
         if self.splitter is None:
             return self.settings.splits
         return "custom" if self.splits[0].held_out_site is None else "leave-site-out"
-
-    @property
-    def adjusted(self) -> bool:
-        """Whether features are harmonised or freed of covariates in every fold."""
-        return self.settings.harmonise != "none" or bool(self.settings.residualise)
 
 
 def plan_study(
@@ -188,18 +209,13 @@ def plan_study(
         classes, it is fitted to their codes; of two classes 1 is the positive one.
     cv : splitter, or iterable of index pairs, optional
         What makes the folds instead, as `splits_from_cv` calls it.
-
-    Raises
-    ------
-    ConfigError, DataError, LeakageError
-        Each naming column, site, class or subject, and what to do.
     """
     _check_one_design(settings, cv)
     scans = choose_scans(table, features, settings)
     if estimator is None and ":" in settings.probe:
         raise ConfigError(f"probe: '{settings.probe}' is an import path. Import it, and give it as estimator.")
     if estimator is not None:
-        if settings.probe in PROBES and settings.probe != "auto":
+        if settings.probe in probe_names():
             raise ConfigError(f"probe: '{settings.probe}' and an estimator are given. Leave out the one or the other.")
         estimator = as_estimator(estimator)
         scans = _with_estimator(scans, estimator, settings)
@@ -215,11 +231,16 @@ def plan_study(
 def _plan(
     scans: Scans, settings: EvaluationSettings, info: Mapping[str, Any], split_rows: pd.DataFrame | None, cv: Any
 ) -> Study:
+    allowed = settings.allow_overlap
     if settings.split_column is not None:
-        study = _check_fixed_leaks(_with_folds(scans, settings, split_rows, cv), info)
-        return replace(study, flow=scans.flow(study.splits, info, why_untested="fitted on (train and validation)"))
-    n_overlap, overlaps = check_overlap(scans.table, info, allow_overlap=settings.allow_overlap)
-    duplicates = check_duplicates(scans.table, scans.features, allow_overlap=settings.allow_overlap)
+        study = _with_folds(scans, settings, split_rows, cv)
+        seen, overlaps = check_seen(study.table, study.splits[0], info, allow_overlap=allowed)
+        n_twins, twins = look_at_twins(study.features, study.splits[0])
+        flow = scans.flow(study.splits, info, why_untested="fitted on (train and validation)")
+        notices = [*overlaps, *twins, *study.notices]
+        return replace(study, n_overlap=seen["test"] or 0, seen=seen, n_twins=n_twins, flow=flow, notices=notices)
+    n_overlap, overlaps = check_overlap(scans.table, info, allow_overlap=allowed)
+    duplicates = check_duplicates(scans.table, scans.features, allow_overlap=allowed)
     study = _with_folds(scans, settings, split_rows, cv)
     by = "split file" if cv is None else "splitter"
     flow = scans.flow(study.splits, info, why_untested=f"never tested, by the {by}")
@@ -237,19 +258,15 @@ def _with_estimator(scans: Scans, estimator: BaseEstimator, settings: Evaluation
 def _try_baseline(study: Study, estimator: BaseEstimator) -> list[Notice]:
     """Fit the baseline of one fold without the site, as new sites do; return what to say where that cannot be."""
     rows, settings = study.splits[0].train, study.settings
-    if study.target.kind != "continuous" and len(np.unique(study.target.values[rows])) < 2:
-        return []
     names = tuple(name for name in study.covariates if name != "site")
     try:
-        fit_own(estimator, CovariateDesign(study.table, names), rows, study.target.values[rows],
-                subjects=study.subjects, seed=settings.seed)  # fmt: skip
+        fit_probe(CovariateDesign(study.table, names), study.target, rows, rows[:1], subjects=study.subjects,
+                  settings=settings, seed=settings.seed, estimator=estimator, pairs=[])  # fmt: skip
     except EstimatorError as error:
-        text = (
-            f"The baseline has the default probe, since the estimator does not fit its {len(names)} columns: {error}."
-        )
-        return [
-            Notice("baseline_default", text, "The increment compares two kinds of probe, not only two kinds of input.")
-        ]
+        text = f"The baseline has the default probe, since the estimator does not fit its {len(names)} columns: "
+        text += f"{error}."
+        explanation = "The increment compares two kinds of probe, not only two kinds of input."
+        return [Notice("baseline_default", text, explanation)]
     return []
 
 
@@ -261,14 +278,6 @@ def _look_at_scores(target: Target, estimator: BaseEstimator) -> list[Notice]:
         "by these and assigned to classes by its predict, and Brier score, log-loss and calibration are left out."
     )
     return [Notice("no_probabilities", text, "Whether the scores are right as probabilities is not known.")]
-
-
-def _check_fixed_leaks(study: Study, info: Mapping[str, Any]) -> Study:
-    split, allowed = study.splits[0], study.settings.allow_overlap
-    seen, overlaps = check_seen(study.table, split, info, allow_overlap=allowed)
-    n_twins, twins = look_at_twins(study.features, split)
-    notices = [*overlaps, *twins, *study.notices]
-    return replace(study, n_overlap=seen["test"] or 0, seen=seen, n_twins=n_twins, notices=notices)
 
 
 def _check_one_design(settings: EvaluationSettings, cv: Any) -> None:
@@ -304,7 +313,8 @@ def _with_folds(scans: Scans, settings: EvaluationSettings, split_rows: pd.DataF
     ]
     if settings.split_column is not None:  # natural images have neither site nor age, and the columns say so
         unsaid = _OF_PEOPLE if settings.covariates in ((), _USUAL_COVARIATES) else _OF_FOLDS
-        notices = [each for each in notices if each.code not in unsaid] + look_at_fixed(splits[0], target)
+        notices = [each for each in notices if each.code not in unsaid]
+        notices += look_at_fixed(splits[0], target)
     excluded, from_file = scans.excluded, split_rows is not None
     return Study(
         settings, chosen, scans.features, target, splits, names, units, excluded, from_file=from_file,
@@ -336,13 +346,7 @@ def _make_splits(scans: Scans, settings: EvaluationSettings, split_rows: pd.Data
         splits = leave_site_out(list(table["site"]), subjects, names=row_names(table, np.arange(len(table))))
     else:
         check_class_sizes(target, subjects, settings.n_folds)
-        splits = deal_folds(table, target, settings, settings.seed)
+        how = {"n_folds": settings.n_folds, "n_repeats": settings.n_repeats, "seed": settings.seed}
+        splits = stratified(target, list(table["site"]), subjects, **how)
     check_splits(splits, target, subjects)
     return splits
-
-
-def deal_folds(table: pd.DataFrame, target: Target, settings: EvaluationSettings, seed: int) -> list[Split]:
-    """Return stratified folds of a table, as many and as often as the settings say."""
-    subjects = table["subject_id"].to_numpy(dtype=object)
-    n_folds, n_repeats = settings.n_folds, settings.n_repeats
-    return stratified(target, list(table["site"]), subjects, n_folds=n_folds, n_repeats=n_repeats, seed=seed)

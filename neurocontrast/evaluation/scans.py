@@ -1,4 +1,4 @@
-"""Which of a table's scans take part in an evaluation: those selected, with a target."""
+"""Scans of a table that take part in an evaluation: those selected, with a target; and how many did not, and why."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.flow import flow_table
-from neurocontrast.evaluation.probe_kinds import check_probe
-from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.rows import check_rows, select_rows, tidy_table
+from neurocontrast.evaluation.settings import EvaluationSettings, check_probe
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.table import check_rows, select_rows, tidy_table
 from neurocontrast.evaluation.target import MAX_CLASSES, MAX_IMAGE_CLASSES, Target, read_target
 
 __all__ = ["Scans", "choose_scans"]
@@ -22,19 +20,7 @@ __all__ = ["Scans", "choose_scans"]
 
 @dataclass(frozen=True)
 class Scans:
-    """Scans that take part, out of all that there are.
-
-    Attributes
-    ----------
-    everything : DataFrame
-        All scans.
-    rows : array of int (n,)
-        Those of them that take part.
-    selected : array of bool
-        Which of all scans the settings select.
-    table, features, target : DataFrame, array (n, p), Target
-        Of the scans that take part.
-    """
+    """Scans that take part: `rows` of `everything`, out of those that are `selected`; and their target."""
 
     everything: pd.DataFrame
     rows: npt.NDArray[np.intp]
@@ -53,19 +39,31 @@ class Scans:
         return {reason: n for reason, n in counts.items() if n}
 
     def flow(self, splits: list[Split], info: Mapping[str, Any], *, why_untested: str) -> pd.DataFrame:
-        """Return how many scans came in, which were left out and why."""
+        """Return one row a step, ``step``, ``n_scans``, ``n_subjects`` and ``reason``: which scans came in and left.
+
+        What happened before the embedding is known where the embeddings say so (``flow`` of their description).
+        """
         present, tested = np.zeros((2, len(self.everything)), dtype=bool)
         present[self.rows] = True
         tested[self.rows[np.unique(np.concatenate([split.test for split in splits]))]] = True
-        return flow_table(
-            self.everything,
-            info=info,
-            selected=self.selected,
-            present=present,
-            tested=tested,
-            target=self.target.name,
-            why_untested=why_untested,
-        )
+        found = info.get("flow")
+        before = found if isinstance(found, list) and all(isinstance(row, Mapping) for row in found) else []
+        steps: list[tuple[str, npt.NDArray[np.bool_], str | None]] = [
+            ("embedded", np.ones(len(present), dtype=bool), None)
+        ]
+        for left_out, reason in (
+            (~self.selected, "not selected by where"),
+            (self.selected & ~present, f"{self.target.name} missing"),
+            (present & ~tested, why_untested),
+        ):
+            steps += [("excluded", left_out, reason)] if left_out.any() else []
+        steps.append(("evaluated", present & tested, None))
+        subjects = self.everything["subject_id"]
+        rows = [
+            {"step": step, "n_scans": int(part.sum()), "n_subjects": subjects[part].nunique(), "reason": reason}
+            for step, part, reason in steps
+        ]
+        return pd.DataFrame([*before, *rows], columns=["step", "n_scans", "n_subjects", "reason"])
 
 
 def choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], settings: EvaluationSettings) -> Scans:

@@ -1,4 +1,4 @@
-"""Tests of two models: on one held-out set (DeLong), and over folds (Nadeau and Bengio)."""
+"""Tests of two models: on one held-out set (DeLong, McNemar), and over folds (Nadeau and Bengio)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Floats = npt.NDArray[np.float64]
 class Difference:
     """A difference, its standard error, the statistic and the two-sided p-value.
 
-    Statistic and p-value are NaN where the difference is not zero and has no spread to compare it with.
+    Statistic and p-value are NaN where the difference is not zero and has no spread to compare it with: two folds
+    that differ alike, or four scans told apart perfectly, are no certainty.
     """
 
     difference: float
@@ -33,13 +34,6 @@ def delong_test(truth: npt.ArrayLike, scores_a: npt.ArrayLike, scores_b: npt.Arr
     It is for a test set that no model was fitted on, one scan a subject. Out-of-fold predictions of
     cross-validation depend on each other through their training folds: use `corrected_resampled_t`.
 
-    Parameters
-    ----------
-    truth : array (n,)
-        1 for positive scans, 0 for the others; at least two of each.
-    scores_a, scores_b : array (n,)
-        Scores of the same scans by two models.
-
     Examples
     --------
     >>> result = delong_test([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], [0.2, 0.1, 0.3, 0.9])
@@ -47,13 +41,9 @@ def delong_test(truth: npt.ArrayLike, scores_a: npt.ArrayLike, scores_b: npt.Arr
     -0.25
     """
     areas, covariance = _delong(truth, np.stack([np.asarray(scores_a, float), np.asarray(scores_b, float)]))
-    difference = float(areas[0] - areas[1])
     variance = float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
     error = float(np.sqrt(max(variance, 0.0)))
-    if error <= 1e-12:
-        return _without_spread(difference)
-    z = difference / error
-    return Difference(difference, error, z, float(2 * stats.norm.sf(abs(z))))
+    return _difference(float(areas[0] - areas[1]), error, least=1e-12, distribution=stats.norm())
 
 
 def delong_interval(
@@ -79,11 +69,6 @@ def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> Difference:
     Only rows that one model gets right and the other wrong count: without a difference either is as likely. The
     p-value is about these two fitted models, not about others that another seed would have trained.
 
-    Parameters
-    ----------
-    hits_a, hits_b : array of bool (n,)
-        Whether each model is right about each row; rows are independent draws.
-
     Examples
     --------
     >>> a, b = [True] * 8 + [False] * 4, [False] * 7 + [True] * 2 + [False] * 3
@@ -104,15 +89,8 @@ def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> Difference:
 def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test: float) -> Difference:
     """Test whether two models differ over (repeated) cross-validation (Nadeau and Bengio, 2003).
 
-    Training folds overlap, so the plain t-test finds differences that are not there; the variance
-    is enlarged by the size of the test folds relative to the training folds.
-
-    Parameters
-    ----------
-    differences : array (n folds,)
-        Metric of one model minus that of the other, in each fold of each repeat.
-    n_train, n_test : float
-        Mean sizes of training and test folds.
+    Training folds overlap, so the plain t-test finds differences that are not there; the variance is enlarged by the
+    (mean) size of the test folds relative to the training folds.
 
     Examples
     --------
@@ -125,10 +103,7 @@ def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test:
         raise ValueError(f"differences: two folds or more are needed, got {n}")
     mean = float(values.mean())
     error = float(np.sqrt((1 / n + n_test / n_train) * values.var(ddof=1)))
-    if error <= 1e-12 * abs(mean):
-        return _without_spread(mean)
-    t = mean / error
-    return Difference(mean, error, t, float(2 * stats.t.sf(abs(t), n - 1)))
+    return _difference(mean, error, least=1e-12 * abs(mean), distribution=stats.t(n - 1))
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -142,10 +117,13 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
-def _without_spread(difference: float) -> Difference:
-    # Two folds that differ alike, or four scans told apart perfectly, are no certainty: nothing says how it varies.
-    known = difference == 0
-    return Difference(difference, 0.0, 0.0 if known else float("nan"), 1.0 if known else float("nan"))
+def _difference(difference: float, error: float, *, least: float, distribution: stats.rv_frozen) -> Difference:
+    if error > least:
+        statistic = difference / error
+        return Difference(difference, error, statistic, float(2 * distribution.sf(abs(statistic))))
+    if difference == 0:
+        return Difference(difference, 0.0, 0.0, 1.0)
+    return Difference(difference, 0.0, float("nan"), float("nan"))
 
 
 def _delong(truth: npt.ArrayLike, scores: Floats) -> tuple[Floats, Floats]:

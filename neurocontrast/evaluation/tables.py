@@ -1,28 +1,37 @@
-"""Tables that show a cohort: who is where, what was predicted, and a map of the features."""
+"""Tables of an evaluation: who is where, what was predicted, calibration, each class, and a map of the features."""
 
 from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.stats import norm
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, parts_of
-from neurocontrast.evaluation.table import NO_SITE
 from neurocontrast.evaluation.target import Target
 from neurocontrast.optional import is_installed, require
 from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = ["cohort_table", "draw_map", "example_scans", "map_table", "part_table", "prediction_table"]
+__all__ = ["calibration_table", "class_table", "cohort_table", "draw_map", "example_scans", "map_table", "part_table",
+           "prediction_table", "wilson_interval"]  # fmt: skip
+
+Floats = npt.NDArray[np.float64]
 
 MIN_UMAP_SCANS = 15
 MAX_MAP_IMAGES = 2000
 """Of more tested images so many are drawn for the map: more points than this hide one another."""
+MAX_BINS = 10
+SCANS_PER_BIN = 20
+"""With fewer scans than `MAX_BINS` times this there are fewer bins, but two at least."""
 
 
 def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
@@ -58,7 +67,7 @@ def prediction_table(
 
     On request also its file, without the folder: the table travels, and folders can name people.
     """
-    embedding, beside = models["embedding"], {name: model for name, model in models.items() if name != "embedding"}
+    embedding = models["embedding"]
     labels = np.array(target.classes, dtype=object)
     parts = []
     for repeat, folds in enumerate(embedding.folds):
@@ -69,20 +78,17 @@ def prediction_table(
             part["path"] = part["path"].map(os.path.basename, na_action="ignore")
         part["repeat"], part["fold"] = repeat, folds[rows]
         part["y_true"] = target.labels()[rows]
-        if target.kind == "multiclass":
-            part["y_score"] = _score_of_truth(embedding, target, repeat, rows)
-            for name, model in beside.items():
-                part[f"{name}_score"] = _score_of_truth(model, target, repeat, rows)
-        else:
-            part["y_score"] = embedding.scores[repeat, rows]
-            for name, model in beside.items():
-                part[f"{name}_score"] = model.scores[repeat, rows]
+        for name, model in models.items():
+            scores = model.scores[repeat, rows]
+            column = "y_score" if name == "embedding" else f"{name}_score"
+            of_truth = target.kind == "multiclass"
+            part[column] = scores[np.arange(len(rows)), target.values[rows]] if of_truth else scores
         if target.kind != "continuous":
             part["y_pred"] = labels[embedding.decisions[repeat, rows]]
         if target.kind == "multiclass":
             names = [f"score_{name}" for name in target.classes]
-            scores = pd.DataFrame(embedding.scores[repeat, rows], columns=names, index=part.index)
-            part = pd.concat([part, scores], axis=1)
+            several = pd.DataFrame(embedding.scores[repeat, rows], columns=names, index=part.index)
+            part = pd.concat([part, several], axis=1)
         parts.append(part)
     return pd.concat(parts, ignore_index=True)
 
@@ -130,15 +136,106 @@ def example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> p
     return table.loc[sorted(chosen), ["participant_id", "session", "site", "path"]]
 
 
-def _score_of_truth(
-    model: OutOfFold, target: Target, repeat: int, rows: npt.NDArray[np.intp]
-) -> npt.NDArray[np.float64]:
-    return model.scores[repeat, rows, target.values[rows]]
-
-
 def _umap(standard: npt.NDArray[np.float64], seed: int) -> npt.NDArray[np.float64]:
     module = require("umap", extra="umap", purpose="the UMAP map")
     state = derive_seed("umap", seed) % 2**32
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a seed makes it run on one core is what is wanted
         return module.UMAP(n_components=2, random_state=state, n_jobs=1).fit_transform(standard)
+
+
+def calibration_table(
+    target: Target, models: Mapping[str, OutOfFold], subjects: npt.NDArray[np.object_], *, level: float
+) -> pd.DataFrame:
+    """Return, for each model and bin of predicted probability, the mean prediction and the observed share.
+
+    Bins hold about equally many scans; equal predictions are never parted. A scan's
+    prediction is its mean over repeats. The interval is Wilson's, for as many draws as the bin has
+    subjects. Several classes: each against the rest. Empty for a continuous target.
+    """
+    rows = []
+    for model, predictions in models.items():
+        for name, code, scores in _class_scores(target, predictions):
+            tested = predictions.tested
+            hits = target.values[tested] == code
+            for number, members in enumerate(_equal_count_bins(scores[tested])):
+                observed = float(hits[members].mean())
+                n_subjects = len(set(subjects[tested[members]]))
+                low, high = wilson_interval(observed, n_subjects, level=level)
+                row: dict[str, Any] = {"model": model, "bin": number, "n": len(members)}
+                row |= {"class": name} if target.kind == "multiclass" else {}
+                mean = float(scores[tested][members].mean())
+                row |= {"mean_predicted": mean, "observed": observed, "observed_low": low, "observed_high": high}
+                rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def wilson_interval(share: float, n: int, *, level: float) -> tuple[float, float]:
+    """Return the score interval of a share of `n` independent draws (Wilson, 1927).
+
+    Examples
+    --------
+    >>> [round(end, 3) for end in wilson_interval(0.0, 10, level=0.95)]
+    [0.0, 0.278]
+    """
+    z = float(norm.ppf((1 + level) / 2))
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    reach = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return max(0.0, float(middle - reach)), min(1.0, float(middle + reach))
+
+
+def _class_scores(target: Target, predictions: OutOfFold) -> Iterator[tuple[str, int, Floats]]:
+    if target.kind == "continuous":
+        return
+    known = predictions.folds >= 0
+    for code, name in enumerate(target.classes):
+        if target.kind == "binary" and code == 0:
+            continue
+        scores = predictions.scores if target.kind == "binary" else predictions.scores[..., code]
+        totals = np.where(known, scores, 0.0).sum(axis=0)
+        yield name, code, totals / np.maximum(known.sum(axis=0), 1)
+
+
+def _equal_count_bins(scores: Floats) -> list[npt.NDArray[np.intp]]:
+    n_bins = int(np.clip(len(scores) // SCANS_PER_BIN, 2, MAX_BINS))
+    edges = np.unique(np.quantile(scores, np.arange(1, n_bins) / n_bins, method="inverted_cdf"))
+    codes = np.searchsorted(edges, scores, side="left")
+    return [np.flatnonzero(codes == code) for code in np.unique(codes)]
+
+
+def class_table(target: Target, model: OutOfFold, *, split: Split | None, level: float) -> pd.DataFrame:
+    """Return one row a class: counts, recall and precision with Wilson's intervals, and the commonest wrong answer.
+
+    Each scan counts once: of repeated folds the first repeat does.
+    """
+    tested = np.flatnonzero(model.folds[0] >= 0)
+    n_classes = len(target.classes)
+    truth, found = target.values[tested].astype(np.intp), model.decisions[0, tested]
+    counts = np.zeros((n_classes, n_classes), dtype=np.int64)
+    np.add.at(counts, (truth, found), 1)
+    fitted = _fitted(target, split)
+    rows = []
+    for code, name in enumerate(target.classes):
+        n, n_called, n_correct = int(counts[code].sum()), int(counts[:, code].sum()), int(counts[code, code])
+        row: dict[str, Any] = {"class": name, "n": n}
+        row |= {f"n_{part}": None if numbers is None else int(numbers[code]) for part, numbers in fitted.items()}
+        row |= {"n_correct": n_correct, **_share("recall", n_correct, n, level)}
+        row |= _share("precision", n_correct, n_called, level)
+        wrong = np.where(np.arange(n_classes) == code, 0, counts[code])
+        other = int(wrong.argmax())
+        row |= {"confused_with": target.classes[other] if wrong[other] else None, "n_confused": int(wrong[other])}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _fitted(target: Target, split: Split | None) -> dict[str, Any]:
+    if split is None:
+        return {"train": None, "validation": None}
+    parts = parts_of(split)
+    n = len(target.classes)
+    return {name: np.bincount(target.values[parts[name]], minlength=n) for name in ("train", "validation")}
+
+
+def _share(name: str, n_correct: int, n: int, level: float) -> dict[str, float | None]:
+    low, high = wilson_interval(n_correct / n, n, level=level) if n else (None, None)
+    return {name: n_correct / n if n else None, f"{name}_low": low, f"{name}_high": high}

@@ -1,170 +1,108 @@
-"""What a weight of the objective buys: how well the site can be told, against how well the target can."""
+"""Models of a comparison by two scores: how well the site can be predicted, and how well the target."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from neurocontrast.evaluation.comparison import Evaluated
+from neurocontrast.evaluation.schema import Estimate, NewSite
 
 __all__ = ["Sweep", "find_sweep", "tradeoff_table", "unseen_columns"]
 
 _SAME = ("encoder", "preprocessing", "epochs", "n_training_scans")
 """What the record of two runs must share beside the objective to be points of one curve."""
-_ENDS = ("low", "high")
-_MEASURED = ["site_balanced_accuracy", "unseen", "n_outside"]
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """Models whose objectives differ in one weight, and in nothing else.
-
-    Attributes
-    ----------
-    name : str
-        The dotted key of the weight: ``weights.fair``, ``uniformity_weight``.
-    weights : dict
-        Its value, by model.
-    """
+class Sweep(NamedTuple):
+    """A dotted key of the objective (``weights.fair``), and its value in each model; nothing else differs."""
 
     name: str
     weights: dict[str, float]
 
 
 def find_sweep(evaluations: Sequence[Evaluated]) -> Sweep | None:
-    """Return the weight of which the evaluations hold most values, all else of their objectives equal.
-
-    A loss by itself counts as the weighted sum in which it has the weight 1 and the only other part 0.
-
-    Returns
-    -------
-    Sweep or None
-        None where no two evaluations differ in one weight only.
-    """
-    objectives = {each.name: each.summary.get("objective") for each in evaluations}
-    sums = [objective for objective in objectives.values() if objective is not None and _is_sum(objective)]
-    leaves = {name: dict(_leaves(_as_sum(objective, sums))) for name, objective in objectives.items()}
-    runs = {each.name: each.summary.get("run") or {} for each in evaluations}
-    found: list[Sweep] = []
-    for path in dict.fromkeys(path for each in leaves.values() for path in each if _is_weight(path)):
-        groups: dict[str, dict[str, float]] = {}
-        for name, values in leaves.items():
-            if path not in values:
-                continue
-            rest = {key: value for key, value in values.items() if key != path}
-            same = {key: runs[name].get(key) for key in _SAME}
-            groups.setdefault(json.dumps([rest, same], sort_keys=True), {})[name] = values[path]
-        found += [Sweep(path, weights) for weights in groups.values() if len(set(weights.values())) > 1]
-    return max(found, key=lambda sweep: (len(set(sweep.weights.values())), len(sweep.weights)), default=None)
+    """Return the one weight in which the objectives of the trained models differ; None where they differ otherwise."""
+    trained = {each.name: each.evaluation for each in evaluations if each.evaluation.objective}
+    leaves = {
+        name: _leaves({"objective": evaluation.objective, **{key: (evaluation.run or {}).get(key) for key in _SAME}})
+        for name, evaluation in trained.items()
+    }
+    first = next(iter(leaves.values()), {})
+    differing = [
+        key
+        for key in dict.fromkeys(key for values in leaves.values() for key in values)
+        if any(values.get(key) != first.get(key) for values in leaves.values())
+    ]
+    path = differing[0].removeprefix("objective.") if len(differing) == 1 else ""
+    if not (path.startswith("weights.") or path.endswith("_weight")):
+        return None
+    # A part of a sum whose weight is not written has the weight 1.
+    return Sweep(path, {name: float(values.get(differing[0], 1.0)) for name, values in leaves.items()})
 
 
-def _is_sum(objective: Any) -> bool:
-    return isinstance(objective, Mapping) and isinstance(objective.get("objectives"), Mapping)
-
-
-def _as_sum(objective: Any, sums: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return an objective with every weight written out; a loss by itself as the sum that it is a part of."""
-    if not isinstance(objective, Mapping):
-        return {}
-    if _is_sum(objective):
-        weights = objective.get("weights") or {}
-        return {**objective, "weights": {name: weights.get(name, 1.0) for name in objective["objectives"]}}
-    for other in sums:
-        parts, weights = other["objectives"], other.get("weights") or {}
-        for name, part in parts.items():
-            if len(parts) == 2 and part == objective and weights.get(name, 1.0) == 1.0:
-                return {**other, "weights": {each: float(each == name) for each in parts}}
-    return objective
-
-
-def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for key, value in content.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            yield f"{prefix}{key}", float(value) if number else value
-
-
-def _is_weight(path: str) -> bool:
-    return path.startswith("weights.") or path.split(".")[-1].endswith("_weight")
+        found |= _leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return found
 
 
 def tradeoff_table(evaluations: Sequence[Evaluated], models: pd.DataFrame, *, metric: str) -> pd.DataFrame:
     """Return one row a model: its weight, how well the site can be told, and the target at known and unseen sites.
 
-    Parameters
-    ----------
-    evaluations : sequence of Evaluated
-        What is compared.
-    models : DataFrame
-        ``model, metric, value, low, high`` of the comparison.
-    metric : str
-        Of the target.
-
-    Returns
-    -------
-    DataFrame
-        ``model, weight_name, weight, site_balanced_accuracy, site_low, site_high, site_chance, metric``, then
-        ``known``, ``unseen`` and ``ratio`` with their ends, ``constant``, scans with a score ``n`` and those outside
-        ``n_outside``, both also while their site is left out (``n_unseen`` …). No row where no
-        evaluation says anything of sites.
+    `models` has the columns ``model, metric, value, low, high`` of the comparison, and `metric` is of the target. No
+    row where no evaluation says anything of sites.
     """
-    sweep = find_sweep(evaluations)
+    sweep = find_sweep(evaluations) or Sweep("", {})
     rows = []
     for each in evaluations:
-        weight = None if sweep is None else sweep.weights.get(each.name)
-        row = {"model": each.name, "weight_name": None if weight is None or sweep is None else sweep.name}
-        rows.append(row | {"weight": weight} | _site(each) | {"metric": metric} | _target(each, models, metric))
+        weight = sweep.weights.get(each.name)
+        row = {"model": each.name, "weight_name": None if weight is None else sweep.name, "weight": weight}
+        rows.append(row | _site(each) | {"metric": metric} | _target(each, models, metric))
     table = pd.DataFrame(rows)
-    return table if table[_MEASURED].notna().any(axis=None) else table.iloc[:0]
+    measured = table[["site_balanced_accuracy", "unseen", "n_outside"]].notna().any(axis=None)
+    return table if measured else table.iloc[:0]
 
 
-def _site(evaluation: Evaluated) -> dict[str, Any]:
-    found = (evaluation.summary.get("new_site") or {}).get("site_predictability") or evaluation.site or {}
+def _site(evaluated: Evaluated) -> dict[str, float | None]:
+    new_site = evaluated.evaluation.new_site
+    predictability = None if new_site is None else new_site.site_predictability
+    found = evaluated.site if predictability is None else predictability.model_dump()
     names = {"site_balanced_accuracy": "balanced_accuracy", "site_low": "low", "site_high": "high"}
     return {name: found.get(key) for name, key in (names | {"site_chance": "chance"}).items()}
 
 
-def _target(evaluation: Evaluated, models: pd.DataFrame, metric: str) -> dict[str, Any]:
-    summary = evaluation.summary
-    rows = models[(models["model"] == evaluation.name) & (models["metric"] == metric)]
-    whole = {} if rows.empty else rows.iloc[0].to_dict()
-    unseen = unseen_columns(evaluation, metric)
-    if summary.get("splits") == "leave-site-out":  # the comparison itself is of unseen sites
-        home = ((summary.get("new_site") or {}).get("home") or {}).get("embedding") or {}
-        known, own = home.get(metric) or {}, {"unseen": whole.get("value")}
-        unseen |= own | {f"unseen_{end}": whole.get(end) for end in _ENDS}
-    else:
-        known = whole
-    constant = (((summary.get("new_site") or {}).get("unseen") or {}).get("constant") or {}).get(metric) or {}
-    outside = summary.get("outlyingness") or {}
+def _target(evaluated: Evaluated, models: pd.DataFrame, metric: str) -> dict[str, Any]:
+    evaluation, new_site = evaluated.evaluation, evaluated.evaluation.new_site or NewSite()
+    rows = models[(models["model"] == evaluated.name) & (models["metric"] == metric)]
+    whole = Estimate() if rows.empty else Estimate.model_construct(**rows.iloc[0][["value", "low", "high"]])
+    known, unseen = whole, unseen_columns(evaluated, metric)
+    if evaluation.splits == "leave-site-out":  # the comparison itself is of unseen sites
+        known = new_site.home.get("embedding", {}).get(metric, Estimate())
+        unseen |= _ends("unseen", whole)
+    constant = new_site.unseen.get("constant", {}).get(metric, Estimate())
+    outside = evaluation.outlyingness
+    by_site = [] if outside is None else outside.unseen_by_site
     return {
-        "known": known.get("value"),
-        **{f"known_{end}": known.get(end) for end in _ENDS},
+        **_ends("known", known),
         **unseen,
-        "constant": constant.get("value"),
-        "n": outside.get("n"),
-        "n_outside": outside.get("n_outside"),
-        **_outside_unseen(outside.get("unseen_by_site") or []),
+        "constant": constant.value,
+        "n": None if outside is None else outside.n,
+        "n_outside": None if outside is None else outside.n_outside,
+        "n_unseen": sum(each.n or 0 for each in by_site) if by_site else None,
+        "n_unseen_outside": sum(each.n_outside or 0 for each in by_site) if by_site else None,
     }
 
 
-def _outside_unseen(by_site: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:
-    """Return how many scans had a score while their site was left out, and how many of them lay outside."""
-    columns = {"n_unseen": "n", "n_unseen_outside": "n_outside"}
-    return {name: sum(each.get(key) or 0 for each in by_site) if by_site else None for name, key in columns.items()}
-
-
-def unseen_columns(evaluation: Evaluated, metric: str) -> dict[str, Any]:
+def unseen_columns(evaluated: Evaluated, metric: str) -> dict[str, float | None]:
     """Return the metric at unseen sites, and its ratio to that at known ones, with their ends; None where absent."""
-    block = evaluation.summary.get("new_site") or {}
-    columns: dict[str, Any] = {}
-    for part in ("unseen", "ratio"):
-        figures = ((block.get(part) or {}).get("embedding") or {}).get(metric) or {}
-        columns |= {part: figures.get("value"), **{f"{part}_{end}": figures.get(end) for end in _ENDS}}
-    return columns
+    new_site = evaluated.evaluation.new_site or NewSite()
+    unseen, ratio = (part.get("embedding", {}).get(metric, Estimate()) for part in (new_site.unseen, new_site.ratio))
+    return _ends("unseen", unseen) | _ends("ratio", ratio)
+
+
+def _ends(name: str, estimate: Estimate) -> dict[str, float | None]:
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.exceptions import ConfigError
 
-__all__ = ["ENOUGH_SITES", "Units", "choose_units"]
+__all__ = ["ENOUGH_SITES", "MIN_SITES", "Units", "choose_units"]
 
 ENOUGH_SITES = 20
 """From so many sites on, ``auto`` resamples sites; an interval from fewer is too short as a rule."""
@@ -23,19 +24,7 @@ MIN_SITES = 5
 
 @dataclass(frozen=True)
 class Units:
-    """The clusters of scans that are drawn together.
-
-    Attributes
-    ----------
-    name : {"subject", "site"}
-        What they are.
-    labels : array (n,)
-        Unit of each scan.
-    n : int
-        Number of units.
-    notices : tuple of Notice
-        What a reader must know of them.
-    """
+    """The clusters of scans that are drawn together: ``subject`` or ``site``, its label of each scan, how many."""
 
     name: str
     labels: npt.NDArray[np.object_]
@@ -46,21 +35,8 @@ class Units:
 def choose_units(asked: str, sites: Sequence[str | None], subjects: npt.NDArray[np.object_], *, target: str) -> Units:
     """Return the units that were asked for, or, for ``auto``, those that the cohort allows.
 
-    Sites that share a subject form one unit, so that a unit holds all scans of its subjects.
-
-    Parameters
-    ----------
-    asked : {"auto", "subject", "site"}
-        ``auto``: sites where there are `ENOUGH_SITES` or more and every scan has one; else subjects.
-    sites, subjects : sequences (n,)
-        Of each scan.
-    target : str
-        The column that is predicted; sites are not resampled to predict the site.
-
-    Raises
-    ------
-    ConfigError
-        If sites are asked for and are missing, are too few, or are the target.
+    ``auto`` takes sites where there are `ENOUGH_SITES` or more and every scan has one. Sites that share a subject form
+    one unit, so that a unit holds all scans of its subjects. Sites that are missing, too few or the target are refused.
     """
     by_subject = Units("subject", subjects, len(set(subjects)))
     if asked == "subject":
@@ -82,24 +58,20 @@ def choose_units(asked: str, sites: Sequence[str | None], subjects: npt.NDArray[
             f"bootstrap_unit: 'site' needs at least {MIN_SITES} sites that share no subject, found {n}: an interval "
             "from so few would be far too short. Use bootstrap_unit=subject."
         )
-    return Units("site", labels, n, (_few_sites(n),) if n < ENOUGH_SITES else ())
-
-
-def _few_sites(n: int) -> Notice:
-    return Notice(
+    notice = Notice(
         "few_sites_resampled",
         f"Intervals resample {n} sites; with fewer than {ENOUGH_SITES} they tend to be too short.",
         "Read the intervals as lower bounds of the uncertainty.",
     )
+    return Units("site", labels, n, (notice,) if n < ENOUGH_SITES else ())
 
 
 def _linked_sites(
     sites: Sequence[str | None], subjects: npt.NDArray[np.object_]
 ) -> tuple[npt.NDArray[np.object_], int]:
-    places = np.unique(np.array([str(site) for site in sites]), return_inverse=True)[1]
-    owners = np.unique(subjects.astype(str), return_inverse=True)[1]
-    n_places = int(places.max()) + 1
-    shape = (n_places + int(owners.max()) + 1,) * 2
-    links = sparse.coo_matrix((np.ones(len(places)), (places, n_places + owners)), shape=shape)
-    n, component = connected_components(links, directed=False)
-    return component[places].astype(object), int(n)
+    places, owners = pd.factorize(np.array(sites, dtype=object).astype(str))[0], pd.factorize(subjects)[0]
+    n = int(places.max()) + 1
+    shape = (n + int(owners.max()) + 1,) * 2
+    links = sparse.coo_matrix((np.ones(len(places)), (places, n + owners)), shape=shape)
+    n_units, component = connected_components(links, directed=False)
+    return component[places].astype(object), int(n_units)

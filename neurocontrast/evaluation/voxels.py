@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.decomposition import KernelPCA
 
+from neurocontrast.evaluation.fitting import one_thread
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER, finite_or_none
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.significance import corrected_resampled_t
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.threads import one_thread
 
 __all__ = ["N_COMPONENTS", "ComponentsDesign", "Voxels", "look_at_voxels", "voxel_p_values", "voxel_products"]
 
@@ -31,15 +31,7 @@ _MAX_DENSE = 1000
 
 @dataclass(frozen=True)
 class Voxels:
-    """Voxels of all scans, as far as their principal components need them.
-
-    Attributes
-    ----------
-    products : array (n, n)
-        Inner products of the scans' voxels, as `voxel_products` returns them.
-    about : dict
-        How the voxels were read, for evaluation.json.
-    """
+    """Voxels of all scans, as far as their principal components need them."""
 
     products: Floats
     about: dict[str, Any] = field(default_factory=dict)

@@ -5,16 +5,21 @@ from neurocontrast.reporting.comparison import ComparisonFiles, read_comparison,
 from neurocontrast.reporting.folder import EvaluationFiles, read_evaluation
 from neurocontrast.reporting.html import list_pictures, render_page
 from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.sections import SECTIONS, build_comparison, build_sections, sections_of
+from neurocontrast.reporting.section import Citations, Input, SectionBuilder
+from neurocontrast.reporting.sections import SECTIONS, build_sections
+from neurocontrast.reporting.sections.comparison import build_comparison
 from neurocontrast.reporting.style import Picture
 
 __all__ = [
     "SECTIONS",
+    "Citations",
     "ComparisonFiles",
     "EvaluationFiles",
+    "Input",
     "Picture",
     "ReportOptions",
     "Section",
+    "SectionBuilder",
     "build_comparison",
     "build_sections",
     "list_pictures",
@@ -22,5 +27,4 @@ __all__ = [
     "read_evaluation",
     "render_comparison",
     "render_page",
-    "sections_of",
 ]

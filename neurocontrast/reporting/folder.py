@@ -1,64 +1,53 @@
 """Reading of an evaluation folder: every file checked, every fault named at once."""
 
+# ruff: noqa: RUF009 - the tables are declared by a call that returns a dataclass field
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from neurocontrast.data.store import is_image_path, split_image_path
+from neurocontrast.evaluation import schema
+from neurocontrast.evaluation.schema import FORMAT, Evaluation, Metric
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
 from neurocontrast.reporting.reading import read_table
-from neurocontrast.reporting.summary import FORMAT, KINDS, read_json, read_summary
-from neurocontrast.reporting.words import Words, words_of
+from neurocontrast.reporting.words import IMAGES, Words, words_of
 
-__all__ = ["FORMAT", "KINDS", "EvaluationFiles", "Explanation", "external_part", "read_evaluation"]
+__all__ = [
+    "FORMAT",
+    "KINDS",
+    "EvaluationFiles",
+    "Explanation",
+    "external_part",
+    "read_evaluation",
+    "read_json",
+    "store_of",
+]
 
+KINDS = ("binary", "multiclass", "continuous")
 _REQUIRED_FILES = ("evaluation.json", "predictions.tsv", "folds.tsv", "sites.tsv")
-_TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "predictions": ("predictions.tsv", ("repeat", "fold", "y_true", "y_score")),
-    "folds": ("folds.tsv", ("repeat", "fold", "n_train", "n_test")),
-    "sites": ("sites.tsv", ("site", "n")),
-    "cohort": ("cohort.tsv", ("site",)),
-    "points": ("map.tsv", ("pc1", "pc2")),
-    "training": ("training.tsv", ()),
-    "scans": ("scans.tsv", ("path",)),
-    "flow": ("flow.tsv", ("step", "n_scans")),
-    "groups": ("groups.tsv", ("group_by", "group", "n")),
-    "calibration": ("calibration.tsv", ("model", "n", "mean_predicted", "observed")),
-    "confounds": ("confounds.tsv", ("column", "metric", "value")),
-    "dependence": ("hsic.tsv", ("column", "hsic")),
-    "learning": ("learning_curve.tsv", ("n_train",)),
-    "external_predictions": ("external_predictions.tsv", ("y_true", "y_score")),
-    "external_sites": ("external_sites.tsv", ("site", "n")),
-    "by_class": ("classes.tsv", ("class", "n", "recall")),
-    "new_sites": ("new_sites.tsv", ("site", "model", "n")),
-    "outlyingness": ("outlyingness.tsv", ("site", "outside")),
-    "external_outlyingness": ("external_outlyingness.tsv", ("site", "outside")),
-    "similarity": ("similarity.tsv", ("class", "reference", "cosine")),
-    "cosines": ("cosines.tsv", ("neighbour", "low", "high", "n")),
-}
-"""Each table by its name here: the file, and the columns without which it means nothing."""
+_LARGEST = 4_000_000
+"""Bytes up to which images.json is read."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What ``neurocontrast explain`` found: where in the brain the prediction comes from.
-
-    Attributes
-    ----------
-    about : mapping
-        ``explain.json``.
-    map_path : Path
-        The map, a NIfTI file.
-    """
+    """What ``neurocontrast explain`` found: ``explain.json``, and the path of its map, a NIfTI file."""
 
     about: Mapping[str, Any]
     map_path: Path
+
+
+def _table(file: str, *columns: str) -> Any:
+    """Declare a table that may be absent: its file, and the columns without which it means nothing."""
+    return field(default=None, metadata={"file": file, "columns": columns})
 
 
 @dataclass(frozen=True)
@@ -69,95 +58,87 @@ class EvaluationFiles:
     ----------
     folder : Path
         The evaluation folder.
-    summary : mapping
+    summary : Evaluation
         ``evaluation.json``.
     predictions, folds, sites : DataFrame
-        The tables that every evaluation has.
-    cohort, points, training, scans : DataFrame or None
-        ``cohort.tsv``, ``map.tsv``, ``training.tsv`` and ``scans.tsv``; None where absent or empty.
-    flow, groups, calibration, confounds, dependence, learning : DataFrame or None
-        ``flow.tsv``, ``groups.tsv``, ``calibration.tsv``, ``confounds.tsv``, ``hsic.tsv`` and
-        ``learning_curve.tsv``.
-    external_predictions, external_sites : DataFrame or None
-        Predictions and sites of the external test set.
-    by_class : DataFrame or None
-        ``classes.tsv``: recall and precision of each class.
-    new_sites : DataFrame or None
-        ``new_sites.tsv``: each site while it is known to the model, and while it is left out.
-    outlyingness, external_outlyingness : DataFrame or None
-        How far each scan lies from those the model learned from.
-    similarity, cosines : DataFrame or None
-        How alike the classes are: each with each, and the histograms of nearest neighbours.
+        The tables that every evaluation has; each other table is None where absent or empty.
     probe : mapping or None
         ``probe/probe.json``: the probe fitted on all scans.
     explanation : Explanation or None
         What the folder ``explanation`` holds.
     config_text : str or None
         ``config.yaml`` as it stands.
+    origin : mapping
+        ``images.json`` beside the store of evaluated images; empty without one.
     """
 
     folder: Path
-    summary: Mapping[str, Any]
-    predictions: pd.DataFrame
-    folds: pd.DataFrame
-    sites: pd.DataFrame
-    cohort: pd.DataFrame | None = None
-    points: pd.DataFrame | None = None
-    training: pd.DataFrame | None = None
-    scans: pd.DataFrame | None = None
-    flow: pd.DataFrame | None = None
-    groups: pd.DataFrame | None = None
-    calibration: pd.DataFrame | None = None
-    confounds: pd.DataFrame | None = None
-    dependence: pd.DataFrame | None = None
-    learning: pd.DataFrame | None = None
-    external_predictions: pd.DataFrame | None = None
-    external_sites: pd.DataFrame | None = None
-    by_class: pd.DataFrame | None = None
-    new_sites: pd.DataFrame | None = None
-    outlyingness: pd.DataFrame | None = None
-    external_outlyingness: pd.DataFrame | None = None
-    similarity: pd.DataFrame | None = None
-    cosines: pd.DataFrame | None = None
+    summary: Evaluation
+    predictions: pd.DataFrame = _table("predictions.tsv", "repeat", "fold", "y_true", "y_score")
+    folds: pd.DataFrame = _table("folds.tsv", "repeat", "fold", "n_train", "n_test")
+    sites: pd.DataFrame = _table("sites.tsv", "site", "n")
+    cohort: pd.DataFrame | None = _table("cohort.tsv", "site")
+    points: pd.DataFrame | None = _table("map.tsv", "pc1", "pc2")
+    training: pd.DataFrame | None = _table("training.tsv")
+    scans: pd.DataFrame | None = _table("scans.tsv", "path")
+    flow: pd.DataFrame | None = _table("flow.tsv", "step", "n_scans")
+    groups: pd.DataFrame | None = _table("groups.tsv", "group_by", "group", "n")
+    calibration: pd.DataFrame | None = _table("calibration.tsv", "model", "n", "mean_predicted", "observed")
+    confounds: pd.DataFrame | None = _table("confounds.tsv", "column", "metric", "value")
+    dependence: pd.DataFrame | None = _table("hsic.tsv", "column", "hsic")
+    learning: pd.DataFrame | None = _table("learning_curve.tsv", "n_train")
+    external_predictions: pd.DataFrame | None = _table("external_predictions.tsv", "y_true", "y_score")
+    external_sites: pd.DataFrame | None = _table("external_sites.tsv", "site", "n")
+    by_class: pd.DataFrame | None = _table("classes.tsv", "class", "n", "recall")
+    new_sites: pd.DataFrame | None = _table("new_sites.tsv", "site", "model", "n")
+    outlyingness: pd.DataFrame | None = _table("outlyingness.tsv", "site", "outside")
+    external_outlyingness: pd.DataFrame | None = _table("external_outlyingness.tsv", "site", "outside")
+    similarity: pd.DataFrame | None = _table("similarity.tsv", "class", "reference", "cosine")
+    cosines: pd.DataFrame | None = _table("cosines.tsv", "neighbour", "low", "high", "n")
     probe: Mapping[str, Any] | None = None
     explanation: Explanation | None = None
     config_text: str | None = None
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def target(self) -> str:
         """Name of the column that was predicted."""
-        return str(self.summary["target"])
+        return self.summary.target
 
     @property
     def kind(self) -> str:
         """One of ``binary``, ``multiclass`` and ``continuous``."""
-        return str(self.summary["kind"])
+        return self.summary.kind
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What the embeddings say of the pretraining run; empty where they say nothing."""
+        return self.summary.run or {}
 
     @property
     def words(self) -> Words:
         """How what was evaluated is called: scans, or images."""
-        return words_of(self.summary.get("run"))
-
-    @property
-    def run(self) -> Mapping[str, Any]:
-        """What the embeddings say of the pretraining run; empty where they say nothing."""
-        run = self.summary.get("run")
-        return run if isinstance(run, Mapping) else {}
+        return words_of(self.run)
 
     @property
     def fixed(self) -> bool:
         """Whether there is one test set, given beforehand, and not cross-validation."""
-        return self.summary["splits"] == "fixed" or isinstance(self.summary.get("split"), Mapping)
+        return self.summary.splits == "fixed" or self.summary.split is not None
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Number of scans in each part of a fixed split; empty with cross-validation."""
+        return self.summary.split.n if self.summary.split else {}
 
     @property
     def classes(self) -> list[str]:
         """Class names; empty for a continuous target."""
-        return [str(name) for name in self.summary.get("classes") or []]
+        return self.summary.classes
 
     @property
     def positive(self) -> str:
         """Name of the positive class; empty where there is none."""
-        return str(self.summary.get("positive") or "")
+        return self.summary.positive or ""
 
     @property
     def negative(self) -> str:
@@ -165,44 +146,14 @@ class EvaluationFiles:
         return next((name for name in self.classes if name != self.positive), "")
 
     @property
-    def metrics(self) -> Mapping[str, Any]:
-        """Metrics of the embedding."""
-        return self.summary.get("metrics") or {}
-
-    @property
-    def baseline(self) -> Mapping[str, Any]:
-        """Metrics of the covariates alone; empty where they were not computed."""
-        return self.summary.get("baseline") or {}
-
-    @property
-    def increment(self) -> Mapping[str, Any]:
-        """What the embedding adds to the baseline, by metric."""
-        return self.summary.get("increment") or {}
-
-    @property
-    def voxels(self) -> Mapping[str, Any]:
-        """Metrics of the voxels' principal components; empty where the scans were not at hand."""
-        return self.summary.get("voxels") or {}
-
-    @property
-    def voxels_increment(self) -> Mapping[str, Any]:
-        """What the embedding adds to the voxels' principal components, by metric."""
-        return self.summary.get("voxels_increment") or {}
-
-    @property
-    def covariates(self) -> list[str]:
-        """Columns of the baseline."""
-        return [str(name) for name in self.summary.get("baseline_covariates") or []]
-
-    @property
-    def simulated(self) -> bool:
-        """Whether the scans are simulated."""
-        return bool(self.summary.get("simulated"))
+    def metrics(self) -> dict[str, Metric]:
+        """Metrics of the embedding; those of covariates and voxels are in `summary`."""
+        return self.summary.metrics
 
     @property
     def level(self) -> float:
         """Share that intervals hold."""
-        return float((self.summary.get("bootstrap") or {}).get("level") or 0.95)
+        return self.summary.bootstrap.level or 0.95
 
     @property
     def key(self) -> str:
@@ -227,22 +178,24 @@ def read_evaluation(folder: str | os.PathLike[str]) -> EvaluationFiles:
     """
     root = Path(folder)
     _check_is_evaluation(root)
-    summary = read_summary(root / "evaluation.json")
+    summary = schema.read_evaluation(root / "evaluation.json")
     missing = [name for name in _REQUIRED_FILES if not (root / name).is_file()]
     if missing:
         raise DataError(
             f"{root}: incomplete evaluation folder; missing: {one_of(missing)}. "
             "Run 'neurocontrast evaluate' again; its files belong together."
         )
-    continuous = summary["kind"] == "continuous"
+    continuous = summary.kind == "continuous"
     tables: dict[str, Any] = {
-        name: read_table(root / file, columns, continuous=continuous) for name, (file, columns) in _TABLES.items()
+        table.name: read_table(root / table.metadata["file"], table.metadata["columns"], continuous=continuous)
+        for table in fields(EvaluationFiles)
+        if "file" in table.metadata
     }
     if tables["predictions"] is None:
         raise DataError(f"{root / 'predictions.tsv'}: no predictions in it. Run 'neurocontrast evaluate' again.")
     tables |= {name: pd.DataFrame() for name in ("folds", "sites") if tables[name] is None}
     config, probe = root / "config.yaml", root / "probe" / "probe.json"
-    return EvaluationFiles(
+    files = EvaluationFiles(
         folder=root,
         summary=summary,
         **tables,
@@ -250,30 +203,67 @@ def read_evaluation(folder: str | os.PathLike[str]) -> EvaluationFiles:
         explanation=_read_explanation(root / "explanation"),
         config_text=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else None,
     )
+    return replace(files, origin=_read_origin(files)) if files.words is IMAGES else files
+
+
+def read_json(path: Path, *, remedy: str = "Run 'neurocontrast evaluate' again.") -> dict[str, Any]:
+    """Return the object that a JSON file holds; a file that holds none is named, with what to do."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(f"{path}: not readable as JSON ({error}). {remedy}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: must be a JSON object, found {type(content).__name__}. {remedy}")
+    return content
+
+
+def store_of(path: object, *, folder: Path) -> tuple[Path, int] | None:
+    """Return the store and the row that a path like ``images.npy#17`` names; None where it names none.
+
+    A relative path is looked for as it stands, and then in the evaluation folder.
+    """
+    if not is_image_path(str(path)):
+        return None
+    store, row = split_image_path(str(path))
+    places = (store, folder / store)
+    return next((place for place in places if place.is_file()), places[0]), row
+
+
+def _read_origin(files: EvaluationFiles) -> Mapping[str, Any]:
+    """Return images.json from beside the store of the images; empty where there is none, or none that can be read."""
+    tables = [table for table in (files.scans, files.predictions) if table is not None and "path" in table]
+    named = [store_of(path, folder=files.folder) for table in tables for path in table["path"].dropna().head(1)]
+    beside = next((each[0].with_name("images.json") for each in named if each is not None), None)
+    if beside is None or not beside.is_file() or beside.stat().st_size > _LARGEST:
+        return {}
+    try:
+        found = json.loads(beside.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, Mapping) else {}
 
 
 def external_part(files: EvaluationFiles) -> EvaluationFiles | None:
     """Return the external test set as an evaluation of its own, for the same figures; None where there is none."""
-    external, predictions = files.summary.get("external"), files.external_predictions
-    if not external:
+    external = files.summary.external
+    if external is None:
         return None
     metrics, baseline = (
-        {name: {**values, "pooled": values.get("value")} for name, values in (external.get(part) or {}).items()}
-        for part in ("metrics", "baseline")
+        {name: Metric(pooled=found.value, interval=found.interval, reason=found.reason) for name, found in part.items()}
+        for part in (external.metrics, external.baseline)
     )
-    tested = files.predictions.iloc[:0] if predictions is None else predictions
-    rows = tested.assign(**{name: 0.0 for name in ("repeat", "fold") if name not in tested})
+    threshold = files.summary.threshold.model_copy(update={"rule": external.threshold, "values": []})
+    changes = {"n": external.n, "metrics": metrics, "baseline": baseline, "increment": external.increment, "voxels": {},
+               "voxels_increment": {}, "outlyingness": external.outlyingness, "threshold": threshold}  # fmt: skip
+    tested = files.predictions.iloc[:0] if files.external_predictions is None else files.external_predictions
     return replace(
         files,
-        summary={**files.summary, "n": external.get("n") or {}, "metrics": metrics, "baseline": baseline,
-                 "increment": external.get("increment") or {}, "voxels": None, "voxels_increment": None,
-                 "outlyingness": external.get("outlyingness"),
-                 "threshold": {"rule": external.get("threshold"), "values": []}},
-        predictions=rows,
+        summary=files.summary.model_copy(update=changes),
+        predictions=tested.assign(**{name: 0.0 for name in ("repeat", "fold") if name not in tested}),
         sites=pd.DataFrame() if files.external_sites is None else files.external_sites,
         cohort=None,
         outlyingness=files.external_outlyingness,
-    )  # fmt: skip
+    )
 
 
 def _read_explanation(folder: Path) -> Explanation | None:

@@ -11,11 +11,8 @@ from markupsafe import Markup
 
 from neurocontrast.reporting.blocks import Block, Columns, Pictures, Section
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.images.origin import dataset_name, image_size, read_origin
-from neurocontrast.reporting.images.sentences import design_text
-from neurocontrast.reporting.naming import bare_text, encoder_text, objective_text, splits_text, target_text
+from neurocontrast.reporting.naming import bare_text, head_facts, target_text
 from neurocontrast.reporting.style import Picture
-from neurocontrast.reporting.words import IMAGES
 
 __all__ = ["PageHead", "list_pictures", "render_page", "render_sections"]
 
@@ -57,13 +54,13 @@ def render_page(files: EvaluationFiles, sections: Sequence[Section]) -> str:
     sections : sequence of Section
         What is shown, in this order.
     """
-    environment = files.summary.get("environment") or {}
+    environment = files.summary.environment or {}
     head = PageHead(
         kicker="neurocontrast evaluation report",
         title=target_text(files),
-        facts=_head(files),
-        simulated=files.simulated,
-        simulation=_simulation(files),
+        facts=head_facts(files),
+        simulated=files.summary.simulated,
+        simulation="What was planted in them is listed under Provenance." if files.summary.simulation else "",
         version=str(environment.get("neurocontrast") or ""),
         created=str(environment.get("created") or ""),
     )
@@ -100,36 +97,3 @@ def _pictures_of(block: Block) -> list[Picture]:
 
 def _finalize(value: object) -> object:
     return bare_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _head(files: EvaluationFiles) -> list[tuple[str, str]]:
-    n = files.summary.get("n") or {}
-    if files.words is IMAGES:
-        return _head_of_images(files)
-    sizes = [f"{n[key]:,} {key}" for key in ("scans", "subjects", "sites") if n.get(key) is not None]
-    return [
-        ("Embedding", encoder_text(files)),
-        ("Pretraining", objective_text(files.summary.get("objective"))),
-        ("Cross-validation", splits_text(files)),
-        ("Data", ", ".join(sizes) or "sizes not recorded"),
-    ]
-
-
-def _head_of_images(files: EvaluationFiles) -> list[tuple[str, str]]:
-    data = [
-        dataset_name(read_origin(files)),
-        f"{len(files.classes)} classes" if files.classes else "",
-        image_size(files),
-    ]
-    return [
-        ("Encoder", encoder_text(files)),
-        ("Pretraining", objective_text(files.summary.get("objective"))),
-        ("Evaluation", design_text(files)),
-        ("Images", ", ".join(part for part in data if part) or "not recorded"),
-    ]
-
-
-def _simulation(files: EvaluationFiles) -> str:
-    simulation = files.summary.get("simulation")
-    described = isinstance(simulation, dict) and bool(simulation)
-    return "What was planted in them is listed under Provenance." if described else ""

@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from neurocontrast.reporting.words import IMAGES, SCANS, Words
-
-__all__ = [
-    "DASH",
-    "SHARES",
-    "Metric",
-    "chance_level",
-    "choose_headline",
-    "describe_metric",
-    "interval_text",
-    "leading_metrics",
-    "metric_range",
-    "metric_text",
-    "number_text",
-    "point_estimate",
-]
 
 DASH = "–"
 """How an absent value is shown; a reason stands beside it."""
@@ -57,82 +42,44 @@ class Metric:
 _RATIO = (0.0, 1.0)
 _ERROR: Any = {"higher_is_better": False, "limits": (0.0, None)}
 _KNOWN = (
-    Metric(
-        "auc", "Area under the ROC curve", "AUC",
-        "Over pairs of {items} of different classes, how often the right one gets the higher score; 0.5 is chance, 1 "
-        "is perfect. With several classes, the mean over classes.", chance=0.5, limits=_RATIO,
-    ),
-    Metric(
-        "balanced_accuracy", "Balanced accuracy", "Bal. acc.",
-        "Share of {items} classified rightly, each class counting the same whatever its size.", limits=_RATIO,
-    ),
-    Metric(
-        "average_precision", "Average precision", "Avg. prec.",
-        "Area under the precision–recall curve; chance is the share of the class.", limits=_RATIO,
-    ),
+    Metric("auc", "Area under the ROC curve", "AUC", "Over pairs of {items} of different classes, how often the right "
+           "one gets the higher score; 0.5 is chance, 1 is perfect. With several classes, the mean over classes.",
+           chance=0.5, limits=_RATIO),
+    Metric("balanced_accuracy", "Balanced accuracy", "Bal. acc.",
+           "Share of {items} classified rightly, each class counting the same whatever its size.", limits=_RATIO),
+    Metric("average_precision", "Average precision", "Avg. prec.",
+           "Area under the precision–recall curve; chance is the share of the class.", limits=_RATIO),
     Metric("accuracy", "Accuracy", "Accuracy", "Share of {items} classified rightly.", limits=_RATIO),
-    Metric(
-        "top5_accuracy", "Top-5 accuracy", "Top-5 acc.",
-        "Share of {items} whose true class is among the five that were given the highest probability.", limits=_RATIO,
-    ),
-    Metric(
-        "brier", "Brier score", "Brier",
-        "Mean squared distance between predicted probability and outcome; 0 is perfect.", False, limits=_RATIO,
-    ),
+    Metric("top5_accuracy", "Top-5 accuracy", "Top-5 acc.", "Share of {items} whose true class is among the five that "
+           "were given the highest probability.", limits=_RATIO),
+    Metric("brier", "Brier score", "Brier",
+           "Mean squared distance between predicted probability and outcome; 0 is perfect.", False, limits=_RATIO),
     Metric("log_loss", "Log-loss", "Log-loss", "Mean surprise of the predicted probabilities; 0 is perfect.", **_ERROR),
-    Metric(
-        "sensitivity", "Sensitivity", "Sens.",
-        "Share of the positive class that is found, at the threshold used.", limits=_RATIO,
-    ),
-    Metric(
-        "specificity", "Specificity", "Spec.",
-        "Share of the other class that is left alone, at the threshold used.", limits=_RATIO,
-    ),
-    Metric(
-        "mae", "Mean absolute error", "MAE",
-        "How far predictions lie from the truth on average, in the unit of the target; 0 is perfect.", **_ERROR,
-    ),
-    Metric(
-        "r2", "Variance explained (R²)", "R²",
-        "Share of the target's variance that the prediction explains; 0 is no better than the mean, 1 is perfect.",
-        chance=0.0, limits=(None, 1.0),
-    ),
-    Metric(
-        "pearson", "Pearson correlation", "Pearson r",
-        "Linear correlation of predicted and true values.", chance=0.0, limits=(-1.0, 1.0),
-    ),
-    Metric(
-        "spearman", "Spearman correlation", "Spearman ρ",
-        "Correlation of the ranks of predicted and true values.", chance=0.0, limits=(-1.0, 1.0),
-    ),
-    Metric(
-        "auc_within_fold", "AUC within folds", "AUC in folds",
-        "Like the AUC, over pairs of the same test fold only, so that models of different folds are not compared.",
-        chance=0.5, limits=_RATIO,
-    ),
-    Metric(
-        "rmse", "Root mean squared error", "RMSE",
-        "Like the mean absolute error, large errors counting more.", **_ERROR,
-    ),
-    Metric(
-        "calibration_slope", "Calibration slope", "Cal. slope",
-        "Slope of the outcome on the logit of the predicted probability; 1 is perfect, below 1 probabilities are too "
-        "extreme.", ideal=1.0,
-    ),
-    Metric(
-        "calibration_intercept", "Calibration intercept", "Cal. intercept",
-        "What must be added to the logit so that predicted and observed share agree; 0 is perfect, below 0 the share "
-        "is predicted too high.", ideal=0.0,
-    ),
-    Metric(
-        "bias", "Mean error (predicted − true)", "Bias",
-        "How far predictions lie above (+) or below (−) the truth on average; 0 is none.", ideal=0.0,
-    ),
-    Metric(
-        "age_bias_slope", "Slope of the error on the true value", "Bias slope",
-        "How the error (predicted − true) changes with the truth; 0 is none, −1 a prediction that is always the mean.",
-        ideal=0.0,
-    ),
+    Metric("sensitivity", "Sensitivity", "Sens.",
+           "Share of the positive class that is found, at the threshold used.", limits=_RATIO),
+    Metric("specificity", "Specificity", "Spec.",
+           "Share of the other class that is left alone, at the threshold used.", limits=_RATIO),
+    Metric("mae", "Mean absolute error", "MAE", "How far predictions lie from the truth on average, in the unit of the "
+           "target; 0 is perfect.", **_ERROR),
+    Metric("r2", "Variance explained (R²)", "R²", "Share of the target's variance that the prediction explains; 0 is "
+           "no better than the mean, 1 is perfect.", chance=0.0, limits=(None, 1.0)),
+    Metric("pearson", "Pearson correlation", "Pearson r", "Linear correlation of predicted and true values.",
+           chance=0.0, limits=(-1.0, 1.0)),
+    Metric("spearman", "Spearman correlation", "Spearman ρ", "Correlation of the ranks of predicted and true values.",
+           chance=0.0, limits=(-1.0, 1.0)),
+    Metric("auc_within_fold", "AUC within folds", "AUC in folds", "Like the AUC, over pairs of the same test fold "
+           "only, so that models of different folds are not compared.", chance=0.5, limits=_RATIO),
+    Metric("rmse", "Root mean squared error", "RMSE",
+           "Like the mean absolute error, large errors counting more.", **_ERROR),
+    Metric("calibration_slope", "Calibration slope", "Cal. slope", "Slope of the outcome on the logit of the predicted "
+           "probability; 1 is perfect, below 1 probabilities are too extreme.", ideal=1.0),
+    Metric("calibration_intercept", "Calibration intercept", "Cal. intercept", "What must be added to the logit so "
+           "that predicted and observed share agree; 0 is perfect, below 0 the share is predicted too high.",
+           ideal=0.0),
+    Metric("bias", "Mean error (predicted − true)", "Bias",
+           "How far predictions lie above (+) or below (−) the truth on average; 0 is none.", ideal=0.0),
+    Metric("age_bias_slope", "Slope of the error on the true value", "Bias slope", "How the error (predicted − true) "
+           "changes with the truth; 0 is none, −1 a prediction that is always the mean.", ideal=0.0),
 )  # fmt: skip
 _BY_KEY = {metric.key: metric for metric in _KNOWN}
 _LEADING = {
@@ -180,10 +127,9 @@ def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None
     return describe_metric(key).chance
 
 
-def point_estimate(values: Mapping[str, Any] | None) -> float | None:
-    """Return the pooled out-of-fold value, else the mean over folds, else None."""
-    for key in ("pooled", "mean"):
-        value = (values or {}).get(key)
+def point_estimate(values: Any) -> float | None:
+    """Return the pooled out-of-fold value of a metric, else its mean over folds; None without the metric or a value."""
+    for value in (getattr(values, "pooled", None), getattr(values, "mean", None)):
         if value is not None and math.isfinite(value):
             return float(value)
     return None

@@ -1,4 +1,4 @@
-"""How the parts of a run are called in running text."""
+"""How the parts of an evaluation are called in running text."""
 
 from __future__ import annotations
 
@@ -7,53 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from neurocontrast.reporting.folder import EvaluationFiles
+from neurocontrast.reporting.metrics import DASH
 from neurocontrast.reporting.words import IMAGES
 
-__all__ = [
-    "bare_text",
-    "capitalise",
-    "covariates_text",
-    "encoder_text",
-    "flatten",
-    "join_words",
-    "kernel_text",
-    "objective_text",
-    "probe_text",
-    "shorten_paths",
-    "split_name",
-    "splits_text",
-    "target_text",
-    "threshold_text",
-    "value_text",
-]
-
-_LOSSES = {
-    "infonce": "InfoNCE",
-    "ntxent": "NT-Xent (SimCLR)",
-    "yaware": "y-Aware InfoNCE",
-    "conditional": "conditional alignment + uniformity",
-    "conditional_alignment": "conditional alignment",
-    "conditional_uniformity": "conditional uniformity",
-    "global_uniformity": "uniformity",
-    "alignment_uniformity": "alignment + uniformity",
-    "supcon": "SupCon",
-    "sincere": "SINCERE",
-    "epsilon_supinfonce": "ε-SupInfoNCE",
-    "debiased": "debiased InfoNCE",
-    "hard_negative": "InfoNCE with hard negatives",
-    "fair_infonce": "fair InfoNCE",
-    "triplet": "triplet loss",
-    "weakly_supervised_cclk": "weakly supervised CCL-K",
-    "fair_cclk": "fair CCL-K",
-    "hard_negative_cclk": "CCL-K with hard negatives",
+PARTS = {"train": "training", "validation": "validation", "test": "test"}
+"""What the parts of a fixed split are called."""
+DATASETS = {
+    "digits": "the handwritten digits of scikit-learn",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "mnist": "MNIST",
+    "fashion-mnist": "Fashion-MNIST",
 }
 _ENCODERS = {
-    "densenet121": "DenseNet121 (3D)",
-    "densenet_small": "small DenseNet (3D)",
-    "lenet": "LeNet (3D)",
-    "resnet18": "ResNet-18 (3D)",
-}
-_IMAGE_ENCODERS = {
+    "densenet121": "DenseNet121",
+    "densenet_small": "small DenseNet",
+    "lenet": "LeNet",
     "lenet5": "LeNet-5",
     "resnet18": "ResNet-18",
     "resnet50": "ResNet-50",
@@ -73,6 +42,10 @@ _PROBES = {
     "knn": "k-nearest-neighbour classifier",
     "sgd": "linear softmax classifier",
 }
+_RULES = {
+    "prevalence": "to the share of positives in the training fold",
+    "youden": "on inner folds of the training fold to the largest sum of sensitivity and specificity",
+}
 _ABSOLUTE_PATH = re.compile(r"(?<![\w.…])(?:/[^/\s'\"=,;:]+)+/(?=[^/\s'\"=,;:]|$|\s)")
 
 
@@ -81,36 +54,60 @@ def join_words(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def target_text(files: EvaluationFiles) -> str:
-    """Say what was predicted: "diagnosis: patient against control"."""
-    if files.kind == "binary":
-        return f"Predicting {files.target}: “{files.positive}” against “{files.negative}”"
-    if files.kind == "multiclass" and files.words is IMAGES:
-        return f"Predicting {files.target}: {len(files.classes)} classes"
-    if files.kind == "multiclass":
-        return f"Predicting {files.target}: {join_words([f'“{name}”' for name in files.classes])}"
-    return f"Predicting {files.target}"
-
-
 def capitalise(text: str) -> str:
     """Return text with a capital first letter, the rest as it is."""
     return text[:1].upper() + text[1:]
 
 
+def target_text(files: EvaluationFiles) -> str:
+    """Say what was predicted: "diagnosis: patient against control"."""
+    if files.kind == "binary":
+        return f"Predicting {files.target}: “{files.positive}” against “{files.negative}”"
+    if files.kind == "continuous":
+        return f"Predicting {files.target}"
+    if files.words is IMAGES:
+        return f"Predicting {files.target}: {len(files.classes)} classes"
+    return f"Predicting {files.target}: {join_words([f'“{name}”' for name in files.classes])}"
+
+
+def head_facts(files: EvaluationFiles) -> list[tuple[str, str]]:
+    """Return what a reader wants to know first: encoder, objective, folds and data."""
+    n = files.summary.n
+    counts = {"scans": n.scans, "subjects": n.subjects, "sites": n.sites}
+    sizes = [f"{count:,} {key}" for key, count in counts.items() if count is not None]
+    labels = ("Embedding", "Cross-validation", "Data")
+    if files.words is IMAGES:
+        labels = ("Encoder", "Evaluation", "Images")
+        classes = f"{len(files.classes)} classes" if files.classes else ""
+        sizes = [part for part in (dataset_name(files), classes, image_size(files)) if part]
+    return [
+        (labels[0], encoder_text(files)),
+        ("Pretraining", objective_text(files.summary.objective)),
+        (labels[1], splits_text(files)),
+        (labels[2], ", ".join(sizes) or "not recorded"),
+    ]
+
+
+def dataset_name(files: EvaluationFiles) -> str:
+    """Name the data set of images as its field does; empty where it is not recorded."""
+    key = str(files.origin.get("dataset") or (files.origin.get("settings") or {}).get("dataset") or "")
+    return str(files.origin.get("name") or "") if key == "folder" else DATASETS.get(key, key)
+
+
+def image_size(files: EvaluationFiles) -> str:
+    """Write the size of an image: "3 × 32 × 32"; empty where it is not recorded."""
+    return " × ".join(str(size) for size in (files.run.get("preprocessing") or {}).get("shape") or ())
+
+
 def covariates_text(files: EvaluationFiles) -> str:
     """Name the covariates of the baseline."""
-    return join_words(files.covariates) if files.covariates else "the covariates"
+    return join_words(files.summary.baseline_covariates) or "the covariates"
 
 
 def kernel_text(kernel: Any) -> str:
     """Write a kernel as a product: "age (gaussian, sigma 5.0) × sex (categorical)"."""
-    if not isinstance(kernel, (list, tuple)):
-        return "" if kernel is None else value_text(kernel)
     factors = []
-    for factor in kernel:
-        if not isinstance(factor, Mapping):
-            factors.append(value_text(factor))
-            continue
+    for factor in kernel or []:
         about = [str(factor.get("type", "kernel"))]
         about += [
             f"{key} {value_text(value)}"
@@ -125,13 +122,12 @@ def objective_text(objective: Any) -> str:
     """Name the loss and the metadata it uses."""
     if not isinstance(objective, Mapping) or not objective.get("loss"):
         return "not recorded"
-    name = str(objective["loss"])
     parts = objective.get("objectives")
     if isinstance(parts, Mapping):
         weights = objective.get("weights") or {}
         named = [f"{value_text(weights.get(key, 1))} × ({objective_text(part)})" for key, part in parts.items()]
         return "sum of " + join_words(named)
-    text = _LOSSES.get(name, name.replace("_", " "))
+    text = str(objective.get("title") or objective["loss"])
     if objective.get("kernel"):
         negatives = objective.get("negatives")
         against = f", negatives weighted by {kernel_text(negatives)}" if negatives else ""
@@ -140,17 +136,23 @@ def objective_text(objective: Any) -> str:
     return f"{text}, groups of {column}" if column else f"{text}, no metadata"
 
 
+def loss_citations(objective: Mapping[str, Any]) -> list[str]:
+    """Return the references of an objective and its parts, each once."""
+    parts = [objective, *(objective.get("objectives") or {}).values()]
+    return list(dict.fromkeys(str(part["citation"]) for part in parts if part.get("citation")))
+
+
 def encoder_text(files: EvaluationFiles) -> str:
     """Name the encoder and its number of features."""
-    run = files.summary.get("run") or {}
-    encoder = run.get("encoder") if isinstance(run, Mapping) else None
-    name = encoder.get("name") if isinstance(encoder, Mapping) else encoder
-    names = _IMAGE_ENCODERS if files.words is IMAGES else _ENCODERS
-    text = names.get(str(name), str(name)) if name else "encoder not recorded"
-    stem = encoder.get("stem") if isinstance(encoder, Mapping) and files.words is IMAGES else None
-    text += f", {_STEMS.get(str(stem), f'stem {stem}')}" if stem and "ResNet" in text else ""
-    n_features = (files.summary.get("n") or {}).get("features")
-    return f"{text}, {n_features} features" if n_features else text
+    encoder = files.run.get("encoder")
+    about = encoder if isinstance(encoder, Mapping) else {"name": encoder}
+    name = str(about.get("name") or "")
+    text = _ENCODERS.get(name, name) or "encoder not recorded"
+    if files.words is not IMAGES and name in _ENCODERS:
+        text += " (3D)"
+    if about.get("stem") and "ResNet" in text:
+        text += f", {_STEMS.get(str(about['stem']), about['stem'])}"
+    return f"{text}, {files.summary.n.features} features" if files.summary.n.features else text
 
 
 def split_name(name: str) -> str:
@@ -159,48 +161,66 @@ def split_name(name: str) -> str:
 
 
 def splits_text(files: EvaluationFiles) -> str:
-    """Say how the folds were made: "5 folds, stratified by target × site"."""
-    name = str(files.summary["splits"])
-    n_folds = files.summary.get("n_folds") or files.folds.get("fold", files.predictions["fold"]).nunique()
-    n_repeats = files.summary.get("n_repeats") or 1
-    repeats = f" × {n_repeats} repeats" if n_repeats > 1 else ""
-    how = f"made by {files.summary.get('splitter')}" if name == "custom" else split_name(name)
-    return f"{n_folds} folds{repeats}, {how}"
+    """Say how the folds were made: "5 folds, stratified by target × site"; of a fixed split, the sizes of its parts."""
+    if files.fixed:
+        return "fixed split: " + (
+            join_words([f"{count:,} {PARTS[name]}" for name, count in files.parts.items()]) or "?"
+        )
+    s, name = files.summary, files.summary.splits
+    repeats = f" × {s.n_repeats} repeats" if s.n_repeats > 1 else ""
+    how = f"made by {s.splitter}" if name == "custom" else split_name(name)
+    how = "stratified by the target" if files.words is IMAGES and name == "stratified" else how
+    return f"{s.n_folds} folds{repeats}, {how}"
 
 
 def probe_text(files: EvaluationFiles) -> str:
     """Name the model that was put on the frozen features."""
     default = "ridge" if files.kind == "continuous" else "logistic"
-    name = str((files.summary.get("probe") or {}).get("name") or default)
+    name = files.summary.probe.name or default
     if name == "logistic" and files.kind == "multiclass":
         return "multinomial logistic regression"
     return _PROBES.get(name, name)
 
 
+def probe_details(files: EvaluationFiles, by: str = "") -> str:
+    """Name the probe, `by` what it is fitted, on which images, and how its strength was chosen."""
+    probe, split = files.summary.probe, files.summary.split
+    name = probe_text(files) + by
+    if probe.sgd:
+        settings = [f"{key.replace('_', ' ')} {value}" for key, value in probe.sgd.items() if value is not None]
+        name += f", by stochastic gradient descent ({', '.join(settings)})"
+    strength = ""
+    if probe.strength is not None and probe.strength_name:
+        strength = f"{probe.strength_name.replace('_', ' ')} = {value_text(probe.strength)}"
+    if split is None:
+        inside = ", inside" if by else " fitted inside"
+        return f"{name}{inside} each training fold, {strength or 'its penalty'} chosen there"
+    if strength:
+        on = "the validation images" if split.chosen_on == "validation" else split.chosen_on
+        strength = f", {strength}" + (f" chosen on {on}" if on else "")
+    fitted = join_words([PARTS.get(part, part) for part in split.refit_on])
+    on = f", fitted on the {split.n_fitted:,} images of {fitted}" if split.n_fitted else ""
+    return f"{name}{strength}{on}"
+
+
 def threshold_text(files: EvaluationFiles) -> str:
     """Say by which rule a scan was given to a class: "at the threshold 0.5"."""
-    threshold = files.summary.get("threshold") or {}
-    rule, values = threshold.get("rule"), [v for v in threshold.get("values") or [] if isinstance(v, int | float)]
-    if rule is None:
-        return "at the threshold 0.5" if files.kind == "binary" else "by the highest probability"
+    rule = files.summary.threshold.rule
+    values = [value for value in files.summary.threshold.values if value is not None]
     if files.kind != "binary":
         against = " beside each class's share of the training fold" if rule == "prevalence" else ""
         return f"by the highest probability{against}"
-    if rule == "half" or isinstance(rule, int | float):
-        return f"at the threshold {0.5 if rule == 'half' else rule:g}"
+    if rule in (None, "half") or isinstance(rule, int | float):
+        return f"at the threshold {rule if isinstance(rule, int | float) else 0.5:g}"
     spread = f" ({min(values):.2f} to {max(values):.2f} over folds)" if values else ""
-    return f"at the threshold of each fold{spread}, set {_rule_text(rule)}"
-
-
-def _rule_text(rule: object) -> str:
     aim, _, share = str(rule).partition("=")
-    words = {
-        "prevalence": "to the share of positives in the training fold",
-        "youden": "on inner folds of the training fold to the largest sum of sensitivity and specificity",
-    }
-    return words.get(str(rule)) or (
-        f"on inner folds of the training fold to reach a {aim} of {share}" if share else aim
-    )
+    reach = f"on inner folds of the training fold to reach a {aim} of {share}" if share else aim
+    return f"at the threshold of each fold{spread}, set {_RULES.get(str(rule), reach)}"
+
+
+def interval_phrase(files: EvaluationFiles, text: str) -> str:
+    """Return "95% interval 0.70 to 0.85" for an interval that is written already; "no interval" for a dash."""
+    return "no interval" if text == DASH else f"{files.level * 100:g}% interval {text}"
 
 
 def value_text(value: Any) -> str:

@@ -4,31 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import chance_level, choose_headline, describe_metric
-
-__all__ = [
-    "CONSTANT",
-    "MODELS",
-    "Estimate",
-    "Verdict",
-    "constant_estimate",
-    "estimate",
-    "is_error",
-    "is_lost",
-    "judge_constant",
-    "new_site_metric",
-    "new_site_metrics",
-    "nothing_left",
-    "ratio",
-    "recentred",
-    "site_rows",
-]
+from neurocontrast.reporting.metrics import DASH, choose_headline, describe_metric, interval_text, number_text
 
 MODELS: Mapping[str, str] = {
     "embedding": "Embedding",
@@ -47,24 +28,12 @@ CONSTANT: Mapping[str, str] = {
 
 _ORDERS = {"auc", "auc_within_fold", "average_precision", "pearson", "spearman", "age_bias_slope", "calibration_slope",
            "calibration_intercept"}  # fmt: skip
-"""Metrics that ask for the order of scans, of which a guess that is the same for everybody has none."""
-_MEANS = ("mae", "brier", "log_loss", "accuracy", "bias")
-_PARTS = ("", "_low", "_high")
+"""Metrics of the order of scans, of which a guess that is the same for everybody has none."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its interval, if it has one.
-
-    Attributes
-    ----------
-    value : float
-        The value.
-    low, high : float or None
-        Ends of the interval; None without one.
-    n : int or None
-        Scans behind it.
-    """
+    """A value, the ends of its interval, and the scans behind it; all but the value may be unknown."""
 
     value: float
     low: float | None = None
@@ -74,43 +43,33 @@ class Estimate:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The interval; None where there is none, or one of no width."""
-        return (
-            (self.low, self.high) if self.low is not None and self.high is not None and self.low < self.high else None
-        )
+        known = self.low is not None and self.high is not None and self.low < self.high
+        return (self.low, self.high) if known else None  # type: ignore[return-value]
 
-
-@dataclass(frozen=True)
-class Verdict:
-    """How the embedding at unseen sites compares with a guess that is the same for everybody.
-
-    Attributes
-    ----------
-    word : str
-        ``better``, ``worse``, ``no better``, or ``not shown``: better by its value, but not beyond its interval.
-    constant : Estimate
-        What the constant guess reaches.
-    """
-
-    word: str
-    constant: Estimate
+    def text(self, *, signed: bool = False) -> str:
+        """Write the value with its interval: "7.21 (6.80 to 7.70)"."""
+        value = number_text(self.value, digits=2, signed=signed)
+        interval = interval_text(self.interval, digits=2, signed=signed)
+        return value if interval == DASH else f"{value} ({interval})"
 
 
 def is_error(metric: str) -> bool:
-    """Whether a metric is an error: less is better, and none is best."""
+    """Return whether a metric is an error: less is better, and none is best."""
     about = describe_metric(metric)
     return not about.higher_is_better and about.ideal is None
 
 
 def new_site_metric(files: EvaluationFiles) -> str | None:
     """Return the metric that the panel leads with; None where there is none."""
-    named = (files.summary.get("new_site") or {}).get("metric")
+    named = files.summary.new_site.metric if files.summary.new_site else None
     metrics = new_site_metrics(files)
-    return str(named) if named in metrics else choose_headline(files.kind, metrics)
+    return named if named in metrics else choose_headline(files.kind, metrics)
 
 
 def new_site_metrics(files: EvaluationFiles) -> list[str]:
     """Return the metrics that the panel has, in the order of the files."""
-    unseen = ((files.summary.get("new_site") or {}).get("unseen") or {}).get("embedding") or {}
+    block = files.summary.new_site
+    unseen = block.unseen.get("embedding", {}) if block else {}
     columns = [] if files.new_sites is None else list(files.new_sites.columns)
     in_table = [name for name in columns if f"home_{name}" in columns]
     return list(dict.fromkeys([*unseen, *in_table]))
@@ -118,13 +77,9 @@ def new_site_metrics(files: EvaluationFiles) -> list[str]:
 
 def estimate(files: EvaluationFiles, part: str, model: str, metric: str) -> Estimate | None:
     """Return a pooled value of evaluation.json: `part` is ``home``, ``unseen``, ``ratio`` …; None where absent."""
-    section = ((files.summary.get("new_site") or {}).get(part) or {}).get(model) or {}
-    figures: Mapping[str, Any] = section.get(metric) or {}
-    value = figures.get("value", figures.get("difference"))
-    if value is None:
-        return None
-    n = figures.get("n")
-    return Estimate(float(value), figures.get("low"), figures.get("high"), None if n is None else int(n))
+    block = files.summary.new_site
+    found = getattr(block, part).get(model, {}).get(metric) if block else None
+    return None if found is None or found.value is None else Estimate(found.value, found.low, found.high, found.n)
 
 
 def ratio(files: EvaluationFiles, metric: str, *, model: str = "embedding") -> Estimate | None:
@@ -133,76 +88,34 @@ def ratio(files: EvaluationFiles, metric: str, *, model: str = "embedding") -> E
 
 
 def recentred(files: EvaluationFiles) -> bool:
-    """Whether features were recentred by site, with unlabelled scans of the unseen site."""
-    table = files.new_sites
-    in_table = table is not None and bool((table["model"] == "recentred").any())
-    return in_table or bool(((files.summary.get("new_site") or {}).get("unseen") or {}).get("recentred"))
+    """Return whether features were recentred by site, with unlabelled scans of the unseen site."""
+    return files.summary.new_site is not None and "recentred" in files.summary.new_site.unseen
 
 
 def constant_estimate(files: EvaluationFiles, metric: str) -> Estimate | None:
-    """Return what a constant guess reaches at the unseen sites, pooled; None where it cannot be told.
-
-    Where evaluation.json does not have it, metrics that are means over scans are averaged over the
-    sites of new_sites.tsv, each counting its scans.
-    """
-    if metric in _ORDERS:
-        return None
-    known = estimate(files, "unseen", "constant", metric)
-    if known is not None or files.new_sites is None or metric not in _MEANS or metric not in files.new_sites:
-        return known
-    rows = files.new_sites[(files.new_sites["model"] == "constant") & files.new_sites[metric].notna()]
-    if rows.empty or not rows["n"].sum() > 0:
-        return None
-    return Estimate(float(np.average(rows[metric], weights=rows["n"])), n=int(rows["n"].sum()))
+    """Return what a constant guess reaches at the unseen sites, pooled; None where the metric has no meaning for it."""
+    return None if metric in _ORDERS else estimate(files, "unseen", "constant", metric)
 
 
-def judge_constant(files: EvaluationFiles, metric: str, *, model: str = "embedding") -> Verdict | None:
-    """Compare the embedding at unseen sites with the constant guess; None where either is missing.
+def judge_constant(files: EvaluationFiles, metric: str, *, model: str = "embedding") -> str | None:
+    """Say how the embedding at unseen sites compares with the constant guess; None where either is missing.
 
-    A paired difference decides where there is one; else the intervals must lie apart, which is stricter.
+    ``better``, ``worse``, ``no better``, or ``not shown``: better by its value, but not beyond its interval. A paired
+    difference decides where there is one; else the intervals must lie apart, which is stricter.
     """
     unseen, constant = estimate(files, "unseen", model, metric), constant_estimate(files, metric)
     if unseen is None or constant is None:
         return None
-    sign = -1.0 if is_error(metric) else 1.0
     paired = estimate(files, "unseen_minus_constant", model, metric)
-    gain = paired.value if paired is not None else unseen.value - constant.value
-    low, high = _gain_limits(unseen, constant, paired)
-    low, high = (sign * low, sign * high) if sign > 0 else (sign * high, sign * low)
-    word = "better" if low > 0 else "worse" if high < 0 else "not shown" if sign * gain > 0 else "no better"
-    return Verdict(word, constant)
-
-
-def nothing_left(files: EvaluationFiles, metric: str) -> bool:
-    """Whether these data do not show the embedding at unseen sites to be better than a guess without the scan."""
-    verdict = judge_constant(files, metric)
-    chance = chance_level(metric, len(files.classes))
-    unseen = estimate(files, "unseen", "embedding", metric)
-    if unseen is not None and chance is not None:
-        return unseen.interval is not None and unseen.interval[0] <= chance
-    return verdict is not None and verdict.word != "better" and unseen is not None and unseen.interval is not None
-
-
-def is_lost(files: EvaluationFiles, metric: str) -> bool:
-    """Whether the intervals say that an unseen site does worse than known ones."""
-    grown = ratio(files, metric)
-    if grown is not None:
-        return grown.interval is not None and grown.interval[0] > 1
-    home, unseen = (estimate(files, part, "embedding", metric) for part in ("home", "unseen"))
-    if home is None or unseen is None or home.interval is None or unseen.interval is None:
-        return False
-    return unseen.interval[0] > home.interval[1] if is_error(metric) else unseen.interval[1] < home.interval[0]
-
-
-def _gain_limits(unseen: Estimate, constant: Estimate, paired: Estimate | None) -> tuple[float, float]:
-    """Return the least and the greatest difference from the constant guess that the intervals allow."""
-    nothing = (-np.inf, np.inf)
+    gain, ends = unseen.value - constant.value, (-np.inf, np.inf)
     if paired is not None:
-        return paired.interval or nothing
-    if unseen.interval is None:
-        return nothing
-    other = constant.interval or (constant.value, constant.value)
-    return unseen.interval[0] - other[1], unseen.interval[1] - other[0]
+        gain, ends = paired.value, paired.interval or ends
+    elif unseen.interval is not None:
+        low, high = constant.interval or (constant.value, constant.value)
+        ends = (unseen.interval[0] - high, unseen.interval[1] - low)
+    if is_error(metric):
+        gain, ends = -gain, (-ends[1], -ends[0])
+    return "better" if ends[0] > 0 else "worse" if ends[1] < 0 else "not shown" if gain > 0 else "no better"
 
 
 def site_rows(files: EvaluationFiles, metric: str) -> pd.DataFrame:
@@ -217,14 +130,13 @@ def site_rows(files: EvaluationFiles, metric: str) -> pd.DataFrame:
     table = files.new_sites
     if table is None:
         table = pd.DataFrame({name: pd.Series(dtype=object) for name in ("site", "model", "n", "n_train", "note")})
-    table = table.assign(site=table["site"].fillna("not stated"))
-    main = table[table["model"] == "embedding"].drop_duplicates("site")
+    table = table.assign(site=table["site"].fillna("not stated")).drop_duplicates(["model", "site"])
+    main = table[table["model"] == "embedding"]
     rows = main.reindex(columns=["site", "n", "n_train", "note"]).reset_index(drop=True)
     rows["note"] = rows["note"].fillna("").astype(object)
     for model in MODELS:
-        values = table[table["model"] == model].drop_duplicates("site").set_index("site")
-        for end in _PARTS:
+        values = table[table["model"] == model].set_index("site").reindex(rows["site"])
+        for end in ("", "_low", "_high"):
             for part, source in (("home", f"home_{metric}{end}"), ("unseen", f"{metric}{end}")):
-                found = values[source] if source in values else pd.Series(np.nan, index=values.index)
-                rows[f"{model}_{part}{end}"] = found.reindex(rows["site"]).to_numpy(dtype=float)
+                rows[f"{model}_{part}{end}"] = values[source].to_numpy(dtype=float) if source in values else np.nan
     return rows.sort_values(["n", "site"], ascending=[False, True], ignore_index=True)

@@ -11,19 +11,6 @@ import pandas as pd
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.naming import threshold_text
 
-__all__ = [
-    "OLDEST_SHOWN",
-    "count_confusion",
-    "count_errors",
-    "count_text",
-    "decisions",
-    "name_rule",
-    "name_scans",
-    "pool_repeats",
-    "tested_rows",
-    "worst_errors",
-]
-
 OLDEST_SHOWN = 89
 """Ages from this on are shown as "89+": with a site, an older age can name a person."""
 
@@ -63,7 +50,7 @@ def decisions(files: EvaluationFiles, tested: pd.DataFrame) -> npt.NDArray[np.ob
 def name_rule(files: EvaluationFiles) -> str:
     """Say by which rule a scan was given to a class: "at the threshold 0.5"."""
     tested = tested_rows(files)
-    if not (files.summary.get("threshold") or {}).get("rule"):
+    if not files.summary.threshold.rule:
         plain = decisions(files, tested.drop(columns="y_pred", errors="ignore"))
         if (decisions(files, tested) != plain).any():
             return "at the threshold set in the evaluation"

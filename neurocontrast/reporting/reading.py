@@ -11,17 +11,21 @@ from neurocontrast.exceptions import DataError, one_of
 
 __all__ = ["read_table"]
 
-_TEXT_COLUMNS = {"participant_id", "subject_id", "session", "site", "sex", "held_out_site", "note", "path", "y_true"}
-_TEXT_COLUMNS |= {"target", "y_pred", "group_by", "group", "model", "column", "within", "metric", "step", "reason"}
-_TEXT_COLUMNS |= {"class", "reference", "weight_name", "confused_with", "split", "neighbour"}
-_NUMERIC_COLUMNS = {"repeat", "fold", "age", "y_score", "baseline_score", "voxels_score", "n", "n_train", "n_test"}
-_NUMERIC_COLUMNS |= {"pc1", "pc2", "umap1", "umap2", "mean_predicted", "observed", "value", "low", "high", "chance"}
-_NUMERIC_COLUMNS |= {"observed_low", "observed_high", "hsic", "p", "n_scans", "n_subjects"}
-_NUMERIC_COLUMNS |= {"mahalanobis", "mahalanobis_percentile", "knn_distance", "knn_percentile"}
-_NUMERIC_COLUMNS |= {"unseen_percentile", "cosine", "n_pairs"}
-_FLAGS = {"outside", "unseen_outside"}
-_ALL_NUMBERS = {"cohort.tsv", "new_sites.tsv", "tradeoff.tsv", "classes.tsv", "sensitive.tsv"}
-"""Tables whose columns are numbers, but for those of text."""
+_TEXT = frozenset(
+    (
+        "participant_id", "subject_id", "session", "site", "sex", "held_out_site", "note", "path", "y_true", "target",
+        "y_pred", "group_by", "group", "model", "column", "within", "metric", "step", "reason", "class", "reference",
+        "weight_name", "confused_with", "split", "neighbour", "test",
+    )
+)  # fmt: skip
+_FLAGS = ("outside", "unseen_outside")
+_NUMBERS = (
+    "age", "baseline_score", "voxels_score", "umap1", "umap2", "low", "high", "chance", "observed_low", "observed_high",
+    "p", "n_subjects", "mahalanobis", "mahalanobis_percentile", "knn_distance", "knn_percentile", "unseen_percentile",
+    "n_pairs",
+)  # fmt: skip
+_STRICT = {"cohort.tsv", "new_sites.tsv", "tradeoff.tsv", "classes.tsv", "sensitive.tsv"}
+"""Tables of numbers alone, beside the columns of text; other tables may hold further columns of any kind."""
 
 
 def read_table(path: Path, required: Sequence[str], *, continuous: bool) -> pd.DataFrame | None:
@@ -29,9 +33,7 @@ def read_table(path: Path, required: Sequence[str], *, continuous: bool) -> pd.D
     if not path.is_file():
         return None
     try:
-        table = pd.read_csv(
-            path, sep="\t", dtype=str, keep_default_na=False, na_values=["", "n/a"], encoding="utf-8", engine="c"
-        )
+        table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False, na_values=["", "n/a"], encoding="utf-8")
     except pd.errors.EmptyDataError:
         return None
     except (pd.errors.ParserError, UnicodeDecodeError) as error:
@@ -45,35 +47,21 @@ def read_table(path: Path, required: Sequence[str], *, continuous: bool) -> pd.D
     if table.empty:
         return None
     truth = {"y_true", "target"} if continuous else set()
-    numbers = set(table.columns) if path.name in _ALL_NUMBERS else (_NUMERIC_COLUMNS | truth) & set(table.columns)
-    return pd.DataFrame(
-        {
-            name: _convert(table[name], path, must=name in numbers, text=name in _TEXT_COLUMNS - truth)
-            for name in table.columns
-        }
-    )
+    numbers = (*required, *_NUMBERS)
+    return table.apply(lambda column: column if column.name in _TEXT - truth else _convert(column, path, numbers))
 
 
-def _convert(column: pd.Series, path: Path, *, must: bool, text: bool) -> pd.Series:
-    if text:
-        return column
+def _convert(column: pd.Series, path: Path, numbers: Sequence[str]) -> pd.Series:
+    """Return flags as such, and all else as numbers; in tables that are not strict, what is no number stays text."""
+    lower = column.str.lower()
     if column.name in _FLAGS:
-        return _flags(column, path)
-    numbers = pd.to_numeric(column, errors="coerce")
-    wrong = column.notna() & numbers.isna() & ~column.str.lower().isin(["nan"])
+        wrong, kind = ~lower.fillna("").isin(["true", "false", ""]), "true or false"
+    else:
+        values, kind = pd.to_numeric(column, errors="coerce"), "numbers"
+        wrong = column.notna() & values.isna() & (lower != "nan")
     if not wrong.any():
-        return numbers.astype("float64")
-    if must:
-        found = ", ".join(f"row {row + 2}: {column[row]!r}" for row in wrong[wrong].index[:5])
-        raise DataError(f"{path}, column '{column.name}': must be numbers, found {found}.")
-    return column
-
-
-def _flags(column: pd.Series, path: Path) -> pd.Series:
-    """Return true as such, false and what is not known as false; a cell that is none of these is named."""
-    lower = column.fillna("").str.lower()
-    wrong = ~lower.isin(["true", "false", ""])
-    if wrong.any():
-        found = ", ".join(f"row {row + 2}: {column[row]!r}" for row in wrong[wrong].index[:5])
-        raise DataError(f"{path}, column '{column.name}': must be true or false, found {found}.")
-    return lower == "true"
+        return lower == "true" if column.name in _FLAGS else values.astype("float64")
+    if path.name not in _STRICT and column.name not in numbers:
+        return column
+    found = ", ".join(f"row {row + 2}: {column[row]!r}" for row in wrong[wrong].index[:5])
+    raise DataError(f"{path}, column '{column.name}': must be {kind}, found {found}.")

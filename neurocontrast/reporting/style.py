@@ -16,27 +16,6 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-__all__ = [
-    "BASELINE",
-    "CHANCE",
-    "INK",
-    "LINES",
-    "MAIN",
-    "MARKERS",
-    "MUTED",
-    "PALETTE",
-    "VOXELS",
-    "WIDTH",
-    "Picture",
-    "blank_figure",
-    "distinct_labels",
-    "legend_below",
-    "new_figure",
-    "plain_label",
-    "shorten",
-    "styled",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -152,6 +131,12 @@ def new_figure(*, height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
     """Return a figure of the given inches with one pair of axes."""
     figure = blank_figure(height=height, width=width)
     return figure, figure.add_subplot()
+
+
+def look_of(place: int) -> dict[str, Any]:
+    """Return colour, marker and line of the n-th of several curves, told apart without colour."""
+    look = {"color": PALETTE, "marker": MARKERS, "linestyle": LINES}
+    return {name: choices[place % len(choices)] for name, choices in look.items()}
 
 
 def plain_label(text: object, *, length: int = 30) -> str:

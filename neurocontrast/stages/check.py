@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from neurocontrast.data.cohort import Cohort, inspect_cohort
 from neurocontrast.data.fitting import fit_preprocessing
 from neurocontrast.data.natural.checking import inspect_images
 from neurocontrast.data.natural.splitting import SPLITS
+from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
 from neurocontrast.data.store import is_image_path
@@ -70,7 +71,7 @@ class CheckReport:
             "passed": self.passed,
             "n_scans": self.n_scans,
             "n_subjects": self.n_subjects,
-            "problems": [asdict(problem) for problem in self.problems.found],
+            "problems": [problem._asdict() for problem in self.problems.found],
             "warnings": list(self.warnings),
             "summary": json.loads(self.summary.to_json(orient="index")),
         }
@@ -101,6 +102,7 @@ def check(
     preprocessing: Preprocessing | None = None,
     kind: Literal["volumes", "images"] | None = None,
     deep: bool = True,
+    phi: bool = False,
     n_workers: int = 2,
     progress: Progress = SILENT,
 ) -> CheckReport:
@@ -116,6 +118,8 @@ def check(
         What the table must hold; None for either.
     deep : bool
         Read every voxel; otherwise headers alone.
+    phi : bool
+        Also look for what could identify a patient: columns, header fields, JSON files beside the images.
     n_workers : int
         Processes that read images.
     progress : Progress
@@ -145,6 +149,11 @@ def check(
             if finding.problem:
                 problems.add(finding.problem, line=inspection.lines[row], name=names[row])
         warnings = (*doubts_about(cohort), *doubts_about_images(findings))
+    summary = summarise(cohort)
+    if phi:
+        # Extremes of age are values of single people.
+        summary = summary.drop(columns=[name for name in summary if str(name).startswith("age")])
+        look_for_identities(cohort.source, [Path(path) for path in cohort.table["path"][rows]], problems)
     return CheckReport(
         source=cohort.source,
         kind="images" if _holds_images(cohort) else "volumes",
@@ -152,7 +161,7 @@ def check(
         n_subjects=int(cohort.table["subject_id"].nunique()),
         problems=problems,
         warnings=warnings,
-        summary=summarise(cohort),
+        summary=summary,
         simulated=cohort.simulated,
         deep=deep,
     )

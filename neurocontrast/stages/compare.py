@@ -10,14 +10,14 @@ from typing import Any
 import pandas as pd
 
 from neurocontrast.evaluation.comparison import Evaluated, compare_models, compare_sensitive, load_evaluated
-from neurocontrast.evaluation.schema import read_evaluation
+from neurocontrast.evaluation.schema import LearningCurve
 from neurocontrast.evaluation.tradeoff import tradeoff_table, unseen_columns
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reporting import build_comparison, list_pictures, read_comparison, render_comparison
-from neurocontrast.stages.figure_files import write_figures
+from neurocontrast.stages.report import write_figures
 
 __all__ = ["compare"]
 
@@ -59,7 +59,7 @@ def compare(
     overwrite : bool, default=False
         Whether a comparison already at `out` is replaced.
     progress : Progress
-        Told how far the work is.
+        Receives progress messages.
 
     Returns
     -------
@@ -74,49 +74,39 @@ def compare(
     loaded = _load(evaluations, names)
     progress.message(f"Comparing {len(loaded)} evaluations")
     how: dict[str, Any] = {"n_bootstraps": n_bootstraps, "level": confidence_level, "seed": seed}
-    tables = _tables(loaded, *compare_models(loaded, **how))
-    tables["sensitive"] = compare_sensitive(loaded, **how)
-    about = {"n_bootstraps": n_bootstraps, "interval_method": "BCa", "confidence_level": confidence_level, "seed": seed}
-    with atomic_folder(folder) as new:
-        for name in (name for name, table in tables.items() if len(table)):
-            write_table(new / f"{name}.tsv", tables[name])
-        write_json(new / "comparison.json", {**_describe(loaded), **about})
-        _write_page(new, progress)
-    return folder
-
-
-def _tables(loaded: list[Evaluated], models: pd.DataFrame, differences: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    return {
-        "models": _with_unseen(models, loaded),
+    models, differences = compare_models(loaded, **how)
+    by_name = {each.name: each for each in loaded}
+    unseen = [unseen_columns(by_name[row["model"]], row["metric"]) for row in models.to_dict("records")]
+    tables = {
+        "models": pd.concat([models, pd.DataFrame(unseen, index=models.index)], axis=1),
         "differences": differences,
         "learning_curves": _learning_curves(loaded),
-        "tradeoff": tradeoff_table(loaded, models, metric=PRIMARY[loaded[0].summary["kind"]]),
+        "tradeoff": tradeoff_table(loaded, models, metric=PRIMARY[loaded[0].evaluation.kind]),
+        "sensitive": compare_sensitive(loaded, **how),
     }
-
-
-def _write_page(folder: Path, progress: Progress) -> None:
-    files = read_comparison(folder)
-    sections = build_comparison(files)
-    write_text(folder / "comparison.html", render_comparison(files, sections))
-    write_figures(folder / "figures", list_pictures(sections), progress=progress)
-
-
-def _with_unseen(models: pd.DataFrame, loaded: list[Evaluated]) -> pd.DataFrame:
-    """Add every metric at unseen sites, and its ratio to that at known ones, where an evaluation has them."""
-    by_name = {each.name: each for each in loaded}
-    found = [unseen_columns(by_name[row["model"]], row["metric"]) for row in models.to_dict("records")]
-    return pd.concat([models, pd.DataFrame(found, index=models.index)], axis=1)
+    about = {"n_bootstraps": n_bootstraps, "interval_method": "BCa", "confidence_level": confidence_level, "seed": seed}
+    with atomic_folder(folder) as new:
+        for name, table in tables.items():
+            if len(table):
+                write_table(new / f"{name}.tsv", table)
+        write_json(new / "comparison.json", {**_describe(loaded), **about})
+        files = read_comparison(new)
+        sections = build_comparison(files)
+        write_text(new / "comparison.html", render_comparison(files, sections))
+        write_figures(new / "figures", list_pictures(sections), progress=progress)
+    return folder
 
 
 def _learning_curves(loaded: list[Evaluated]) -> pd.DataFrame:
     """Return the learning curves of all models, and that of the covariates of the first, as one table."""
     columns = ["model", "metric", "n_train", "mean", "sd", "n"]
-    parts = [(each.name, each.summary.get("learning_curve"), "metrics") for each in loaded]
-    parts.append(("covariates only", loaded[0].summary.get("learning_curve"), "baseline"))
+    curves = {each.name: each.evaluation.learning_curve or LearningCurve() for each in loaded}
+    parts = {name: curve.metrics for name, curve in curves.items()}
+    parts["covariates only"] = curves[loaded[0].name].baseline
     rows = [
-        {"model": name, "metric": metric, **point}
-        for name, curve, section in parts
-        for metric, points in ((curve or {}).get(section) or {}).items()
+        {"model": name, "metric": metric, **point.model_dump()}
+        for name, metrics in parts.items()
+        for metric, points in metrics.items()
         for point in points
     ]
     return pd.DataFrame(rows).reindex(columns=columns)
@@ -126,21 +116,21 @@ def _load(evaluations: Sequence[str | os.PathLike[str]], names: Sequence[str] | 
     if names is not None and len(names) != len(evaluations):
         raise ConfigError(f"names: one for each of the {len(evaluations)} evaluations is needed, got {len(names)}.")
     called = [Path(folder).name for folder in evaluations] if names is None else list(names)
-    loaded = [load_evaluated(folder, name=name) for folder, name in zip(evaluations, called, strict=True)]
-    for folder in evaluations:
-        read_evaluation(folder)  # every key that holds something else than it should is named
-    return loaded
+    return [load_evaluated(folder, name=name) for folder, name in zip(evaluations, called, strict=True)]
 
 
 def _describe(loaded: list[Evaluated]) -> dict[str, Any]:
-    first = loaded[0].summary
+    contents = [each.evaluation.content() for each in loaded]
     shared = ("target", "kind", "classes", "positive", "splits", "n_folds", "n_repeats")
     origins = ("run", "objective", "embeddings", "n_overlap", "simulated", "warnings")
     return {
         "format": 1,
-        **{key: first.get(key) for key in shared},
+        **{key: contents[0].get(key) for key in shared},
         "reference": loaded[0].name,
-        "models": [{"name": each.name, **{key: each.summary.get(key) for key in origins}} for each in loaded],
-        "test": _TEST_OF_IMAGES if first.get("splits") == "fixed" else _TEST_OVER_FOLDS,
+        "models": [
+            {"name": each.name, **{key: content.get(key) for key in origins}}
+            for each, content in zip(loaded, contents, strict=True)
+        ],
+        "test": _TEST_OF_IMAGES if contents[0]["splits"] == "fixed" else _TEST_OVER_FOLDS,
         "environment": describe_environment(),
     }

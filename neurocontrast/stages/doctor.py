@@ -1,4 +1,4 @@
-"""What this machine has, and what a configuration would cost on it."""
+"""Describe the machine, and estimate the cost of a configured run."""
 
 from __future__ import annotations
 
@@ -24,10 +24,14 @@ from neurocontrast.machine import (
 from neurocontrast.optional import is_installed
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
+from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.stages.preparation import prepare
 from neurocontrast.stages.sources import source_of
-from neurocontrast.training import TrainingSettings, accelerator_of, check_loggers, check_split
+from neurocontrast.training import TrainingSettings
+from neurocontrast.training.distributed import accelerator_of
 from neurocontrast.training.estimate import MeasuredStep, measure_step
+from neurocontrast.training.loggers import check_loggers
+from neurocontrast.training.session import check_split
 from neurocontrast.training.validation import MOST_SCANS_OF_STATISTICS
 
 __all__ = ["Diagnosis", "doctor"]
@@ -108,11 +112,6 @@ def doctor(
         Returns the time in seconds.
     progress : Progress
         Receives progress messages.
-
-    Raises
-    ------
-    ConfigError, DataError
-        As `pretrain`, for a configuration or table that is wrong on any machine.
     """
     settings = as_config({} if config is None else config)
     if not 0 <= seconds < float("inf"):
@@ -122,26 +121,26 @@ def doctor(
     data, source = settings.data, source_of(settings.data)
     machine = _describe_machine(source.cache_folder(), Path(out))
     problems = list(_refusals(settings.training))
-    run = None
-    if seconds > 0 and not problems:
-        cohort = None if data.participants is None else source.read_cohort(data.participants)
-        cohort = cohort.select(data.where) if cohort is not None and data.where else cohort
-        counts = _count_scans(settings, cohort, n_scans, clock)
-        shape = source.prepared(cohort).shape(cohort)
-        with progress.task("Timing training steps", None, "steps"):
-            place = machine["gpus"][0] if accelerator_of(settings.training) == "cuda" else machine["memory"]
-            step = measure_step(
-                lambda: build_model(settings.encoder, seed=settings.seed),
-                build_objective(settings.objective),
-                views=source.views(settings),
-                settings=settings.training,
-                shape=shape,
-                seconds=seconds,
-                memory_limit=place["available_bytes"],
-                clock=clock,
-            )
-        run = _estimate(settings, shape, counts, step, machine)
-    return Diagnosis(machine, run, problems, list(_doubts(machine, run, settings)))
+    if problems or not seconds:
+        return Diagnosis(machine, None, problems, list(_doubts(machine, None, source)))
+    cohort = None if data.participants is None else source.read_cohort(data.participants)
+    cohort = cohort.select(data.where) if cohort is not None and data.where else cohort
+    counts = _count_scans(settings, source, cohort, n_scans, clock)
+    shape = source.prepared(cohort).shape(cohort)
+    memory = machine["gpus"][0] if accelerator_of(settings.training) == "cuda" else machine["memory"]
+    with progress.task("Timing training steps", None, "steps"):
+        step = measure_step(
+            lambda: build_model(settings.encoder, seed=settings.seed),
+            build_objective(settings.objective),
+            views=source.views(settings),
+            settings=settings.training,
+            shape=shape,
+            seconds=seconds,
+            memory_limit=memory["available_bytes"],
+            clock=clock,
+        )
+    run = {"kind": data.kind, "shape": list(shape), **_estimate(settings.training, counts, step, memory), **counts}
+    return Diagnosis(machine, run, problems, list(_doubts(machine, run, source)))
 
 
 def _describe_machine(cache: Path, out: Path) -> dict[str, Any]:
@@ -173,11 +172,10 @@ def _refusals(settings: TrainingSettings) -> Iterator[str]:
 
 
 def _count_scans(
-    settings: Config, cohort: Cohort | None, n_scans: int | None, clock: Callable[[], float]
+    settings: Config, source: ImageSource, cohort: Cohort | None, n_scans: int | None, clock: Callable[[], float]
 ) -> dict[str, Any]:
     """Return the scans of both sides of the split, and the cost of preprocessing; only ``n_scans`` where unknown."""
-    source, seconds = source_of(settings.data), None
-    volume_bytes = source.bytes_of_image(cohort)
+    volume_bytes, n_missing, seconds, n_bytes = source.bytes_of_image(cohort), 0, None, 0
     if cohort is not None:
         split = prepare(settings, cohort).data  # refuses what pretrain refuses
         n_training, n_validation = len(split.training_rows), len(split.validation_rows)
@@ -200,17 +198,22 @@ def _count_scans(
 
 
 def _estimate(
-    settings: Config, shape: tuple[int, ...], counts: dict[str, Any], step: MeasuredStep, machine: Mapping[str, Any]
+    training: TrainingSettings, counts: Mapping[str, Any], step: MeasuredStep, memory: Mapping[str, int]
 ) -> dict[str, Any]:
-    training, on_gpu = settings.training, step.device == "cuda"
     # Processes on one CPU share its cores and its memory; this process's memory is not among what is available.
+    on_gpu = step.device == "cuda"
     n_devices, n_here = (training.devices if on_gpu else 1) * training.num_nodes, 1 if on_gpu else training.devices
-    memory = machine["gpus"][0] if on_gpu else machine["memory"]
-    seconds = None if counts["n_scans"] is None else _seconds(training, counts, step) / n_devices
+    seconds = None
+    if counts["n_scans"] is not None:
+        n_training, n_validation = counts["n_training_scans"], counts["n_validation_scans"]
+        n_measured = n_validation or min(training.batch_size, n_training)
+        epoch = n_training * step.training_seconds + n_measured * step.encoding_seconds
+        statistics = min(n_training, MOST_SCANS_OF_STATISTICS) * step.encoding_seconds / 2
+        n_probes = training.epochs // training.probe_every if training.probe_every and n_validation else 0
+        probe = statistics + counts["n_scans"] * step.encoding_seconds / 2
+        seconds = (training.epochs * epoch + n_probes * probe + statistics) / n_devices
     return {
-        "kind": settings.data.kind,
         "epochs": training.epochs,
-        "shape": list(shape),
         "batch_size": training.batch_size,
         "micro_batch_size": training.micro_batch_size,
         "n_devices": n_devices,
@@ -222,22 +225,10 @@ def _estimate(
         # While a checkpoint is written the one that it replaces is still there.
         "run_bytes": (training.keep_checkpoints + 1) * step.checkpoint_bytes,
         "timed": {"shape": list(step.shape), "n_scans": step.n_samples, "as_configured": step.is_as_configured},
-        **counts,
     }
 
 
-def _seconds(training: TrainingSettings, counts: Mapping[str, Any], step: MeasuredStep) -> float:
-    """Return the time of a whole run on one device, with its measurements."""
-    n_training, n_validation = counts["n_training_scans"], counts["n_validation_scans"]
-    n_measured = n_validation or min(training.batch_size, n_training)
-    epoch = n_training * step.training_seconds + n_measured * step.encoding_seconds
-    one_view = step.encoding_seconds / 2
-    statistics = min(n_training, MOST_SCANS_OF_STATISTICS) * one_view
-    n_probes = training.epochs // training.probe_every if training.probe_every and n_validation else 0
-    return training.epochs * epoch + n_probes * (statistics + counts["n_scans"] * one_view) + statistics
-
-
-def _doubts(machine: Mapping[str, Any], run: Mapping[str, Any] | None, settings: Config) -> Iterator[str]:
+def _doubts(machine: Mapping[str, Any], run: Mapping[str, Any] | None, source: ImageSource) -> Iterator[str]:
     """Yield what will be slow, or may not fit."""
     n_threads, n_usable = machine["threads"], machine["processor"]["n_usable"]
     if n_threads > n_usable:
@@ -248,7 +239,7 @@ def _doubts(machine: Mapping[str, Any], run: Mapping[str, Any] | None, settings:
     if needed > there:
         advice = "Set training.micro_batch_size lower: the loss stays that of the whole batch."
         if (run["micro_batch_size"] or run["batch_size"]) == 1:
-            advice = source_of(settings.data).how_to_be_smaller
+            advice = source.how_to_be_smaller
         where = "GPU" if run["device"] == "cuda" else "machine"
         yield f"about {as_size(needed)} of memory are needed, and this {where} has {as_size(there)} free. {advice}"
     for key, n_bytes, what, advice in (

@@ -16,12 +16,11 @@ from neurocontrast.data.batches import Images
 from neurocontrast.embedding import extract_features, write_embeddings
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import check_writable
+from neurocontrast.files import check_output_file
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
-from neurocontrast.stages.image_source import ImageSource
+from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
 from neurocontrast.stages.run_folder import read_metrics, read_provenance, read_simulation
-from neurocontrast.stages.sharing import after_first, is_run_elsewhere, sharing
 from neurocontrast.stages.sources import source_of_run
 
 __all__ = ["embed"]
@@ -49,23 +48,22 @@ def embed(
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     config : Config, mapping or path of a YAML file, optional
-        Its section `embedding`, and of `data` where images and cache are.
+        Section `embedding`; and section `data`, for the places of images and cache.
     transforms : Compose or sequence of Transform, optional
-        Those that `pretrain` was given, for a run that was given any from Python; nothing else is applied instead.
+        Transforms that `pretrain` was given from Python, where it was.
     overwrite, progress : bool, Progress
-        Whether an `out` that exists is replaced; told how far the work is.
+        Whether an `out` that exists is replaced; receives progress messages.
 
     Returns
     -------
     Path
         The file.
     """
-    target = _check_target(Path(out), overwrite=overwrite)
+    target = Path(out)
+    check_output_file(target, ".parquet", overwrite=overwrite)
     settings = as_config({} if config is None else config)
-    arguments = {
-        **{"run": run, "participants": participants, "out": out, "images_root": images_root},
-        **{"config": settings.model_dump(mode="json"), "overwrite": overwrite},
-    }
+    arguments: dict[str, Any] = {"run": run, "participants": participants, "out": out, "images_root": images_root}
+    arguments |= {"config": settings.model_dump(mode="json"), "overwrite": overwrite}
     if settings.embedding.devices > 1 and transforms is not None:
         raise ConfigError(
             f"embedding.devices: {settings.embedding.devices} processes cannot be handed transforms from Python. Use 1."
@@ -99,26 +97,11 @@ def _prepare(
     transforms: Compose | Sequence[Transform] | None,
     progress: Progress,
 ) -> tuple[Encoder | ContrastiveModel, Images, pd.DataFrame, dict[str, Any]]:
-    """Return the network, its images, ready to be read, their table, and what a reader of the features must know."""
+    """Return the network, its prepared images, their table, and the description stored with the features."""
     layer = settings.embedding.layer
     network, contract = load_encoder(run) if layer == "encoder" else load_model(run)
     given = None if transforms is None else Compose(transforms)
     source = source_of_run(run, contract, settings.data, transforms=given)
-    cohort, flow = _read_cohort(source, participants, images_root, settings, progress)
-    info = {**_describe(run, contract, cohort, progress), "flow": flow}
-    info |= {"precision": settings.embedding.precision, "layer": layer}
-    source.make_ready(cohort, progress)
-    return network, source.images(cohort), cohort.table, info
-
-
-def _read_cohort(
-    source: ImageSource,
-    participants: str | os.PathLike[str],
-    images_root: str | os.PathLike[str] | None,
-    settings: Config,
-    progress: Progress,
-) -> tuple[Cohort, list[dict[str, Any]]]:
-    """Return the images to embed, and how many were listed and left out."""
     listed = source.read_cohort(participants, images_root=images_root)
     cohort = listed.select(settings.embedding.where) if settings.embedding.where else listed
     for warning in cohort.warnings:
@@ -127,24 +110,18 @@ def _read_cohort(
     left_out = listed.table[~listed.table["path"].isin(cohort.table["path"])]
     if len(left_out):
         flow.append(_flow_step("excluded", left_out, "not selected by embedding.where"))
-    return cohort, flow
+    info = {**_describe(run, contract, cohort, progress), "flow": flow}
+    info |= {"precision": settings.embedding.precision, "layer": layer}
+    source.make_ready(cohort, progress)
+    return network, source.images(cohort), cohort.table, info
 
 
 def _flow_step(step: str, table: pd.DataFrame, reason: str | None) -> dict[str, Any]:
     return {"step": step, "n_scans": len(table), "n_subjects": int(table["subject_id"].nunique()), "reason": reason}
 
 
-def _check_target(out: Path, *, overwrite: bool) -> Path:
-    if out.is_dir() or out.suffix != ".parquet":
-        raise ConfigError(f"out: must be a file that ends in .parquet, got '{out}'.")
-    if out.exists() and not overwrite:
-        raise ConfigError(f"out: '{out}' exists. Give another file, or replace it with --overwrite.")
-    check_writable(out)
-    return out
-
-
 def _describe(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress) -> dict[str, Any]:
-    """Return what a reader of the table must know, first of all who was in pretraining."""
+    """Return the description stored with the features, such as the subjects of pretraining."""
     if run.resolve().parent.name == "checkpoints":  # weights of a run that is not finished: the run above knows
         run = run.resolve().parent.parent
     provenance = read_provenance(run) if (run / "provenance.json").is_file() else None

@@ -23,11 +23,11 @@ from neurocontrast.evaluation import (
     run_study,
     save_probe,
 )
-from neurocontrast.evaluation.encoders import encoder_digest
 from neurocontrast.evaluation.own_estimator import import_estimator
-from neurocontrast.evaluation.probe_files import FOLDER as PROBE_FOLDER
+from neurocontrast.evaluation.probes import probe_names
+from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.evaluation.schema import FILE, EmbeddingsOrigin
-from neurocontrast.evaluation.settings import PROBES
+from neurocontrast.evaluation.stored_probe import FOLDER as PROBE_FOLDER
 from neurocontrast.files import atomic_folder, check_output_folder, digest_of_file, write_json, write_table, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
@@ -68,7 +68,8 @@ def evaluate(
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
     on_plan, progress : callable, Progress
-        Given the plan, and that of the external test set, before anything is computed; told how far the work is.
+        Called with the plan, and that of the external test set, before anything is computed; receives progress
+        messages.
     **options
         Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` …
 
@@ -76,17 +77,14 @@ def evaluate(
     -------
     Path
         The folder: ``evaluation.json``, ``predictions.tsv``, ``folds.tsv``, ``sites.tsv`` and more.
-
-    Raises
-    ------
-    ConfigError, DataError, LeakageError
-        For whatever cannot be evaluated as it is, before anything is written.
     """
-    chosen = _choose(settings, options if target is None else {**options, "target": target})
+    given = options if target is None else {**options, "target": target}
+    given = given if settings is None else {**settings.model_dump(), **given}
+    chosen = settings_from(EvaluationSettings, given, source="evaluation")
     folder = Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=FILE, what="an evaluation")
     read = read_embeddings(embeddings)
-    if estimator is None and chosen.probe not in PROBES:
+    if estimator is None and chosen.probe not in ("auto", *probe_names()):
         estimator = import_estimator(chosen.probe)
     study, external = _plan(read, chosen, estimator, cv)
     on_plan(study, external)
@@ -96,11 +94,6 @@ def evaluate(
     result = run_study(study, external=external, encoder=encoder_digest(read.info), progress=progress)
     _write(folder, result, chosen, Path(embeddings), read.info)
     return folder
-
-
-def _choose(settings: EvaluationSettings | None, options: dict[str, Any]) -> EvaluationSettings:
-    given = {} if settings is None else settings.model_dump()
-    return settings_from(EvaluationSettings, given | options, source="evaluation")
 
 
 def _plan(
@@ -118,10 +111,18 @@ def _plan(
 
 def _write(folder: Path, result: StudyResult, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:
     with atomic_folder(folder) as new:
-        _write_tables(new, result, info)
+        for name, table in result.tables.items():
+            write_table(new / f"{name}.tsv", table)
+        if info.get("training_metrics"):
+            write_table(new / "training.tsv", pd.DataFrame(info["training_metrics"]))
         if result.probe is not None:
             save_probe(new / PROBE_FOLDER, result.probe)
-        _write_choices(new, settings, source)
+        choices = settings.model_dump(mode="json")
+        for key in ("split_file", "test", "scans"):
+            if choices[key] is not None:
+                choices[key] = Path(choices[key]).name  # results travel, and folders can name people
+        resolved = {"embeddings": source.name, "evaluation": choices}
+        write_text(new / "config.yaml", yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
         found = result.evaluation
         added = _origin(source, info)
         added["software"] = ["scikit-learn", *(["nilearn"] if found.voxels else [])]
@@ -129,22 +130,6 @@ def _write(folder: Path, result: StudyResult, settings: EvaluationSettings, sour
             test = Path(settings.test)
             added["external"] = found.external.model_copy(update={"file": test.name, "digest": digest_of_file(test)})
         write_json(new / FILE, found.model_copy(update=added).content())
-
-
-def _write_tables(folder: Path, result: StudyResult, info: dict[str, Any]) -> None:
-    for name, table in result.tables.items():
-        write_table(folder / f"{name}.tsv", table)
-    if info.get("training_metrics"):
-        write_table(folder / "training.tsv", pd.DataFrame(info["training_metrics"]))
-
-
-def _write_choices(folder: Path, settings: EvaluationSettings, source: Path) -> None:
-    choices = settings.model_dump(mode="json")
-    for key in ("split_file", "test", "scans"):
-        if choices[key] is not None:
-            choices[key] = Path(choices[key]).name  # results travel, and folders can name people
-    resolved = {"embeddings": source.name, "evaluation": choices}
-    write_text(folder / "config.yaml", yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
 
 
 def _origin(source: Path, info: dict[str, Any]) -> dict[str, Any]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import nibabel as nib
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from nibabel.affines import apply_affine
 
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
@@ -25,7 +26,7 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator
 from neurocontrast.stages.brain_volumes import BrainVolumes
-from neurocontrast.stages.sharing import after_first, is_run_elsewhere, sharing
+from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
 from neurocontrast.stages.sources import brains_of_run
 from neurocontrast.transforms.grids import Grid
 
@@ -37,14 +38,25 @@ _PEAKS_APART_MM = 20.0
 _MNI_CODE, _ALIGNED_CODE = 4, 2
 
 
-@dataclass(frozen=True, eq=False)
-class _Readout:
+class _Readout(NamedTuple):
     """The probe's number that is explained: weights of the encoder's features, and its name."""
 
     weights: npt.NDArray[np.float64]
     intercept: float
     positive: str | None
     meaning: str
+
+
+class _Chosen(NamedTuple):
+    """What is explained: the probe's number, and the scans on one grid."""
+
+    probe: FittedProbe
+    readout: _Readout
+    source: BrainVolumes
+    cohort: Cohort
+    truths: list[str]
+    grid: Grid
+    notes: list[str]
 
 
 def explain(
@@ -58,7 +70,7 @@ def explain(
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Path:
-    """Map where in the brain the differences in what the probe says come from.
+    """Map where in the brain the differences in the probe's score come from.
 
     Parameters
     ----------
@@ -68,9 +80,9 @@ def explain(
         Folder to write, whole or not at all (default: ``explanation`` in the evaluation, where `report` looks
         for it); folder that relative image paths start from (default: the table's own).
     config : Config, mapping or path of a YAML file, optional
-        Its section `explanation`, and of `data` where images and cache are.
+        Section `explanation`; and section `data`, for the places of images and cache.
     overwrite, progress : bool, Progress
-        Whether an earlier explanation in `out` is replaced; told how far the work is.
+        Whether an earlier explanation in `out` is replaced; receives progress messages.
 
     Returns
     -------
@@ -78,20 +90,13 @@ def explain(
         ``saliency.nii.gz`` (which part of the differences in score between subjects comes with what is
         there), ``saliency_mean.nii.gz`` (for and against, averaged), ``saliency_absolute.nii.gz`` (how much it
         matters), ``explain.json`` and ``saliency.tsv``, in a folder.
-
-    Raises
-    ------
-    CheckpointError, ConfigError, DataError
-        For no linear probe, another encoder, one of natural images, or evaluated scans that the table lacks.
     """
     evaluation, run = Path(evaluation), Path(run)
     folder = evaluation / "explanation" if out is None else Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=_DESCRIPTION, what="an explanation")
     settings = as_config({} if config is None else config)
-    arguments = {
-        **{"evaluation": evaluation, "run": run, "participants": participants, "out": out, "images_root": images_root},
-        **{"config": settings.model_dump(mode="json"), "overwrite": overwrite},
-    }
+    arguments: dict[str, Any] = {"evaluation": evaluation, "run": run, "participants": participants, "out": out}
+    arguments |= {"images_root": images_root, "config": settings.model_dump(mode="json"), "overwrite": overwrite}
     if is_run_elsewhere("explain", arguments, n_processes=settings.explanation.devices, progress=progress):
         return folder
     with sharing(settings.explanation.accelerator, section="explanation") as (device, processes):
@@ -115,19 +120,6 @@ def explain(
     return folder
 
 
-@dataclass(frozen=True, eq=False)
-class _Chosen:
-    """What is explained: the probe's number, and the scans on one grid."""
-
-    probe: FittedProbe
-    readout: _Readout
-    source: BrainVolumes
-    cohort: Cohort
-    truths: list[str]
-    grid: Grid
-    notes: list[str]
-
-
 def _prepare(
     evaluation: Path,
     run: Path,
@@ -149,23 +141,6 @@ def _prepare(
     for note in notes:
         progress.warning(note)
     return _Chosen(probe, readout, source, cohort, truths, grid, notes)
-
-
-def _write(
-    folder: Path, chosen: _Chosen, maps: AverageMaps, settings: ExplanationSettings, contract: Mapping[str, Any]
-) -> None:
-    about = {
-        **_describe(chosen.probe, chosen.readout, settings, maps, chosen.grid, chosen.truths),
-        "simulated": chosen.cohort.simulated or bool(contract.get("simulated")),
-        "encoder": contract["weights"]["sha256"],
-        "warnings": chosen.notes,
-        "environment": describe_environment(),
-    }
-    with atomic_folder(folder) as new:
-        for kind, name in _MAPS.items():
-            _write_map(new / name, getattr(maps, kind), chosen.grid)
-        _write_table(new / _TABLE, chosen.cohort, chosen.truths, maps, chosen.grid)
-        write_json(new / _DESCRIPTION, about)
 
 
 def _readout(probe: FittedProbe, settings: ExplanationSettings) -> _Readout:
@@ -211,9 +186,9 @@ def _check_encoder(probe: FittedProbe, contract: Mapping[str, Any], run: Path, p
             "is that of the encoder's features. Embed with embedding.layer: encoder, and evaluate that table."
         )
     if contract["n_features"] != probe.n_features or (expected and expected != found):
-        told = f"'{expected[:12]}…'" if expected else "one that is not recorded"
+        known = f"'{expected[:12]}…'" if expected else "one that is not recorded"
         raise DataError(
-            f"{run}: the probe was fitted on {probe.n_features} features of the encoder {told}, and this is the "
+            f"{run}: the probe was fitted on {probe.n_features} features of the encoder {known}, and this is the "
             f"encoder '{found[:12]}…' with {contract['n_features']}. Give the run whose embeddings were evaluated."
         )
     if not expected:
@@ -240,12 +215,8 @@ def _choose(
     cohort: Cohort, evaluated: pd.DataFrame, probe: FittedProbe, settings: ExplanationSettings
 ) -> tuple[Cohort, list[str]]:
     """Return scans to explain, one a subject, classes balanced, and their truths; the seed alone decides which."""
-    row_of = {
-        (str(participant), str(session)): row
-        for row, (participant, session) in enumerate(
-            zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
-        )
-    }
+    names = zip(cohort.table["participant_id"], cohort.table["session"], strict=True)
+    row_of = {(str(participant), str(session)): row for row, (participant, session) in enumerate(names)}
     keys = list(zip(evaluated["participant_id"], evaluated["session"], strict=True))
     lacking = [" session ".join(filter(None, key)) for key in keys if key not in row_of]
     if lacking:
@@ -265,19 +236,14 @@ def _choose(
         picked = [row for first in range(n_groups) for row in even[first::n_groups]]  # neighbours differ
     else:
         of_class = [[row for row in shuffled.tolist() if truths[row] == name] for name in probe.classes]
-        turns = [row for turn in zip(*_padded(of_class), strict=True) for row in turn if row is not None]
+        turns = [row for turn in zip_longest(*of_class) for row in turn if row is not None]
         n_each = min(map(len, of_class))
         picked = turns[: min(settings.n_subjects, n_each * len(of_class)) or settings.n_subjects]
     return cohort.subset([row_of[keys[row]] for row in picked]), [str(truths[row]) for row in picked]
 
 
-def _padded(lists: list[list[int]]) -> list[list[int | None]]:
-    longest = max(map(len, lists))
-    return [[*each, *[None] * (longest - len(each))] for each in lists]
-
-
 def _common_grid(grids: list[Grid], shape: Sequence[int]) -> tuple[Grid, list[str]]:
-    """Return the grid that the average lies on, and what is to be doubted about it."""
+    """Return the grid of the average, and warnings about scans that lie elsewhere."""
     corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(shape) - 1, 1]
     places = np.array([(corners @ grid.affine.T)[:, :3] for grid in grids])
     apart = float(np.linalg.norm(places - places[0], axis=-1).max())
@@ -296,41 +262,43 @@ def _common_grid(grids: list[Grid], shape: Sequence[int]) -> tuple[Grid, list[st
     return Grid(grids[0].affine, grids[0].spacing_mm, is_mni and apart <= max(grids[0].spacing_mm)), notes
 
 
-def _write_map(path: Path, values: npt.NDArray[np.float32], grid: Grid) -> None:
-    # A header of its own: those of scans can name people.
-    image = nib.Nifti1Image(values, grid.affine)
-    code = _MNI_CODE if grid.is_mni else _ALIGNED_CODE
-    image.set_sform(grid.affine, code=code)
-    image.set_qform(grid.affine, code=code)
-    image.header.set_xyzt_units("mm")
-    nib.save(image, path)
+def _write(
+    folder: Path, chosen: _Chosen, maps: AverageMaps, settings: ExplanationSettings, contract: Mapping[str, Any]
+) -> None:
+    """Write maps, one row a subject, and where these came from."""
+    about = {
+        **_describe(chosen, settings, maps),
+        "simulated": chosen.cohort.simulated or bool(contract.get("simulated")),
+        "encoder": contract["weights"]["sha256"],
+        "warnings": chosen.notes,
+        "environment": describe_environment(),
+    }
+    rows = [
+        {
+            "subject": subject_digest(str(subject))[:12],
+            "y_true": truth,
+            "score": found.score,
+            "largest": found.largest,
+            **_place(chosen.grid, found.place),
+            "mean_absolute": found.mean_absolute,
+        }
+        for subject, truth, found in zip(chosen.cohort.table["subject_id"], chosen.truths, maps.subjects, strict=True)
+    ]
+    affine, code = chosen.grid.affine, _MNI_CODE if chosen.grid.is_mni else _ALIGNED_CODE
+    with atomic_folder(folder) as new:
+        for kind, name in _MAPS.items():
+            # A header of its own: those of scans can name people.
+            image = nib.Nifti1Image(getattr(maps, kind), affine)
+            image.set_sform(affine, code=code)
+            image.set_qform(affine, code=code)
+            image.header.set_xyzt_units("mm")
+            nib.save(image, new / name)
+        write_table(new / _TABLE, pd.DataFrame(rows))
+        write_json(new / _DESCRIPTION, about)
 
 
-def _write_table(path: Path, cohort: Cohort, truths: list[str], maps: AverageMaps, grid: Grid) -> None:
-    rows = []
-    for subject, truth, found in zip(cohort.table["subject_id"], truths, maps.subjects, strict=True):
-        x, y, z = nib.affines.apply_affine(grid.affine, found.place)
-        rows.append(
-            {
-                "subject": subject_digest(str(subject))[:12],
-                "y_true": truth,
-                "score": found.score,
-                "largest": found.largest,
-                **{axis: round(float(at), 1) for axis, at in (("x", x), ("y", y), ("z", z))},
-                "mean_absolute": found.mean_absolute,
-            }
-        )
-    write_table(path, pd.DataFrame(rows))
-
-
-def _describe(
-    probe: FittedProbe,
-    readout: _Readout,
-    settings: ExplanationSettings,
-    maps: AverageMaps,
-    grid: Grid,
-    truths: list[str],
-) -> dict[str, Any]:
+def _describe(chosen: _Chosen, settings: ExplanationSettings, maps: AverageMaps) -> dict[str, Any]:
+    probe, grid, truths = chosen.probe, chosen.grid, chosen.truths
     occlusion = settings.method == "occlusion"
     how = {"patch_mm": settings.patch_mm} if occlusion else {"n_noisy": settings.n_noisy, "noise": settings.noise}
     return {
@@ -339,8 +307,8 @@ def _describe(
         "n_subjects": len(truths),
         "n_of_class": {name: truths.count(name) for name in probe.classes} if probe.classes else None,
         "target": probe.target,
-        "positive": readout.positive,
-        "score": readout.meaning,
+        "positive": chosen.readout.positive,
+        "score": chosen.readout.meaning,
         "probe": {"name": probe.name, "strength": probe.strength, "n_scans": probe.n_scans},
         **how,
         "fill": settings.fill,
@@ -362,7 +330,10 @@ def _peaks(maps: AverageMaps, grid: Grid) -> list[dict[str, float]]:
     apart = [round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
     found = []
     for place in find_peaks(maps.share, distance=apart):
-        x, y, z = (round(float(at), 1) for at in nib.affines.apply_affine(grid.affine, place))
         values = {"value": maps.share[place], "mean": maps.signed[place], "absolute": maps.absolute[place]}
-        found.append({"x": x, "y": y, "z": z, **{name: float(value) for name, value in values.items()}})
+        found.append({**_place(grid, place), **{name: float(value) for name, value in values.items()}})
     return found
+
+
+def _place(grid: Grid, voxel: Any) -> dict[str, float]:
+    return {axis: round(float(at), 1) for axis, at in zip("xyz", apply_affine(grid.affine, voxel), strict=True)}

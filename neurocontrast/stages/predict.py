@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.embedding.table import Embeddings, read_embeddings
+from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.adjustment import FEW_SUBJECTS
-from neurocontrast.evaluation.encoders import check_same_encoder, encoder_digest
 from neurocontrast.evaluation.panels.outlyingness import outside_by_site, outside_message
-from neurocontrast.evaluation.table import check_rows, tidy_table
+from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table
 from neurocontrast.evaluation.transformers.recentring import recentre_table
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.files import check_writable, digest_of_file, write_json, write_table
+from neurocontrast.files import check_output_file, digest_of_file, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 
@@ -53,81 +53,69 @@ def predict(
     outside_percentile : float, default=97.5
         Beyond which percentile of the training scans' own distances a scan is called outside.
     overwrite, progress : bool, Progress
-        Whether an `out` that exists is replaced; told of warnings.
+        Whether an `out` that exists is replaced; receives warnings.
 
     Returns
     -------
     Path
         The table.
-
-    Raises
-    ------
-    CheckpointError, ConfigError, DataError
-        For a probe that is absent or damaged, an `out` that cannot be written, embeddings of another encoder, a site
-        that is missing where features must be recentred.
     """
-    target = _check_target(Path(out), outside_percentile, overwrite=overwrite)
-    fitted, read, doubt = _read(probe, Path(embeddings))
-    table, about, told = _apply(fitted, read, outside_percentile)
-    for message in (text for text in (doubt, *told) if text is not None):
-        progress.warning(message)
-    write_json(target.with_suffix(".json"), _origin(fitted, Path(embeddings), read.info, table) | about)
-    write_table(target, table)
-    return target
-
-
-def _read(probe: str | os.PathLike[str], embeddings: Path) -> tuple[FittedProbe, Embeddings, str | None]:
-    """Return the probe, the embeddings, and what makes doubtful that they are of one encoder."""
-    fitted = load_probe(probe)
-    read = read_embeddings(embeddings)
+    if not 50 <= outside_percentile < 100:
+        raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
+    target = Path(out)
+    check_output_file(target, ".tsv", overwrite=overwrite)
+    check_output_file(target.with_suffix(".json"), ".json", overwrite=overwrite)
+    fitted, read = load_probe(probe), read_embeddings(embeddings)
     doubt = check_same_encoder(
         fitted.encoder,
         encoder_digest(read.info),
         n_expected=fitted.n_features,
         n_found=read.features.shape[1],
-        parameter=embeddings.name,
+        parameter=Path(embeddings).name,
         what="the probe",
     )
-    return fitted, read, doubt
-
-
-def _apply(
-    fitted: FittedProbe, read: Embeddings, threshold: float
-) -> tuple[pd.DataFrame, dict[str, Any], list[str | None]]:
-    """Return predictions, what is to be said of them in the file beside them, and warnings."""
     tidy = tidy_table(read.table)
     check_rows(tidy, read.features)
     recentred = _recentred(fitted, tidy)
-    table = _predictions(fitted, tidy, read.features, threshold)
-    outside = _outside(table, tidy, threshold)
-    told = [_known_message(table["trained_on"]), _few_message(recentred), _no_distribution(fitted)]
-    told += [] if outside is None else [outside["message"]]
-    return table, {"recentred": recentred, "outlyingness": outside}, told
+    table = _predictions(fitted, tidy, read.features, outside_percentile)
+    outside = _outside(table, tidy, outside_percentile)
+    for message in (doubt, *_doubts(fitted, table, recentred, outside)):
+        if message is not None:
+            progress.warning(message)
+    about = _origin(fitted, Path(embeddings), read.info, table) | {"recentred": recentred, "outlyingness": outside}
+    write_json(target.with_suffix(".json"), about)
+    write_table(target, table)
+    return target
 
 
-def _known_message(trained_on: pd.Series) -> str | None:
-    if not trained_on.any():
-        return None
-    return (
-        f"{int(trained_on.sum())} of {len(trained_on)} scans are of subjects that the probe was fitted on "
-        "(trained_on). What it says of them is no test of it."
-    )
-
-
-def _check_target(out: Path, outside_percentile: float, *, overwrite: bool) -> Path:
-    if not 50 <= outside_percentile < 100:
-        raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
-    if out.is_dir() or out.suffix != ".tsv":
-        raise ConfigError(f"out: must be a file that ends in .tsv, got '{out}'.")
-    for path in (out, out.with_suffix(".json")):
-        if path.exists() and not overwrite:
-            raise ConfigError(f"out: '{path}' exists. Give another file, or replace it with --overwrite.")
-    check_writable(out)
-    return out
+def _doubts(
+    fitted: FittedProbe,
+    table: pd.DataFrame,
+    recentred: list[dict[str, Any]] | None,
+    outside: dict[str, Any] | None,
+) -> Iterator[str | None]:
+    """Yield warnings about scans whose predictions are no test of the probe, or not to be trusted."""
+    n_known = int(table["trained_on"].sum())
+    if n_known:
+        yield (
+            f"{n_known} of {len(table)} scans are of subjects that the probe was fitted on (trained_on). What it says "
+            "of them is no test of it."
+        )
+    few = [each for each in recentred or [] if each["by"] == "own scans" and each["n_subjects"] < FEW_SUBJECTS]
+    if few:
+        listed = ", ".join(f"{each['site']} {each['n_subjects']}" for each in few[:8])
+        yield (
+            f"{len(few)} sites that the probe has not seen have fewer than {FEW_SUBJECTS} subjects here ({listed}): "
+            "what is taken out as the site is mostly these people, and predictions are drawn to the training mean. "
+            "Give more of their scans, which need no label."
+        )
+    if fitted.distribution is None:
+        yield "The probe does not say where its training scans lie, so nothing tells which of these scans lie outside."
+    yield None if outside is None else outside["message"]
 
 
 def _recentred(fitted: FittedProbe, tidy: pd.DataFrame) -> list[dict[str, Any]] | None:
-    """Return by what each site is recentred; None where the probe does not need that."""
+    """Return the origin of each site's mean; None for a probe of features that are not recentred."""
     if fitted.recentring is None:
         return None
     missing = int(tidy["site"].isna().sum())
@@ -139,24 +127,6 @@ def _recentred(fitted: FittedProbe, tidy: pd.DataFrame) -> list[dict[str, Any]] 
     counts, known = tidy.groupby("site")["subject_id"].nunique(), set(fitted.recentring.sites_)
     return [{"site": site, "n_subjects": int(n), "by": "training" if site in known else "own scans"}
             for site, n in counts.items()]  # fmt: skip
-
-
-def _few_message(recentred: list[dict[str, Any]] | None) -> str | None:
-    few = [each for each in recentred or [] if each["by"] == "own scans" and each["n_subjects"] < FEW_SUBJECTS]
-    if not few:
-        return None
-    listed = ", ".join(f"{each['site']} {each['n_subjects']}" for each in few[:8])
-    return (
-        f"{len(few)} sites that the probe has not seen have fewer than {FEW_SUBJECTS} subjects here ({listed}): what "
-        "is taken out as the site is mostly these people, and predictions are drawn to the training mean. Give "
-        "more of their scans, which need no label."
-    )
-
-
-def _no_distribution(fitted: FittedProbe) -> str | None:
-    if fitted.distribution is not None:
-        return None
-    return "The probe does not say where its training scans lie, so nothing tells which of these scans lie outside."
 
 
 def _outside(table: pd.DataFrame, tidy: pd.DataFrame, threshold: float) -> dict[str, Any] | None:

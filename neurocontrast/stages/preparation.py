@@ -1,9 +1,8 @@
-"""What a run is made of, built from a configuration and a table before an image is read."""
+"""Build a run from a configuration and a table, before an image is read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,18 +12,16 @@ from neurocontrast.data import Cohort, encode_metadata, split_by_subject
 from neurocontrast.data.metadata import read_vectors
 from neurocontrast.encoders import ContrastiveModel, build_model, check_shape
 from neurocontrast.exceptions import DataError, one_of, suggestion
-from neurocontrast.progress import Progress
 from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.stages.sources import source_of
-from neurocontrast.training import AnyObjective, TrainingData, check_split
-from neurocontrast.training.positives import count_cross_site_positives
+from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 
 __all__ = ["Parts", "prepare"]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run is made of, before it has read an image."""
+    """The parts of a run: data, network and loss."""
 
     cohort: Cohort
     model: ContrastiveModel
@@ -33,41 +30,16 @@ class Parts:
     categories: dict[str, list[str]]
     source: ImageSource
 
-    def cross_site_positives(self, settings: Config) -> dict[str, Any] | None:
-        """Return how many scans of a batch have a similar scan of another site in it; None where no site is known."""
-        if "site" not in self.data.traits:
-            return None
-        sampler = self.data.sampler(settings.training, settings.seed)
-        return count_cross_site_positives(
-            sampler, self.objective.positives, self.data.metadata, self.data.traits["site"]
-        )
-
     def with_source(self, source: ImageSource) -> Parts:
         """Return the same parts with images of another preprocessing."""
         source.set_up(self.model.encoder)
         return replace(self, data=replace(self.data, images=source.images(self.cohort)), source=source)
 
-    def fitted(self, progress: Progress) -> Parts:
-        """Return the same with what is done to images fitted on those of training, and not on those that measure.
-
-        Raises
-        ------
-        DataError
-            Naming all images, of either side, that cannot be used.
-        """
-        data = self.data
-        return self.with_source(self.source.fitted(self.cohort, data.training_rows, data.validation_rows, progress))
-
 
 def prepare(settings: Config, cohort: Cohort, source: ImageSource | None = None) -> Parts:
-    """Build everything from the configuration and the table; no image is read but by transforms of a user's.
+    """Build everything from the configuration and the table; only a user's own transforms read an image.
 
     `source` is that of the configuration where transforms came from Python.
-
-    Raises
-    ------
-    ConfigError, DataError
-        Where the two do not fit one another.
     """
     source, objective = source or source_of(settings.data), build_objective(settings.objective)
     vectors = read_vectors(getattr(settings.data, "vectors", {}), cohort)
@@ -75,18 +47,19 @@ def prepare(settings: Config, cohort: Cohort, source: ImageSource | None = None)
     objective.check(metadata, names=cohort.names())
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
     check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
-    # Fitted again in training; here, so that a rule that cannot be used is told first.
+    # Fitted again in training; here, so that a rule that cannot be used is an error first.
     objective.fit({name: column[training_rows] for name, column in metadata.items()})
     model = build_model(settings.encoder, seed=settings.seed)
     source = source.prepared(cohort)
     check_shape(model.encoder, source.shape(cohort))
+    probed = settings.training.probe_columns if settings.training.probe_every else ()
     data = TrainingData(
         images=source.images(cohort),
         names=cohort.names(),
         metadata=metadata,
         training_rows=training_rows.tolist(),
         validation_rows=validation_rows.tolist(),
-        targets=_targets(settings, cohort),
+        targets={name: _column(cohort, name, "training.probe_columns") for name in probed},
         traits=_traits(settings, cohort),
         n_readers=settings.data.n_workers,
     )
@@ -94,15 +67,8 @@ def prepare(settings: Config, cohort: Cohort, source: ImageSource | None = None)
     return Parts(cohort, model, objective, data, categories, source)
 
 
-def _targets(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return what the linear probe predicts."""
-    if settings.training.probe_every == 0:
-        return {}
-    return {name: _column(cohort, name, "training.probe_columns") for name in settings.training.probe_columns}
-
-
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return what batches may be balanced by, and the site where it is known."""
+    """Return the columns that batches are balanced by, and the site where it is known."""
     training = settings.training
     names = training.columns_of_strata if training.sampling == "metadata-balanced" else ()
     key = (

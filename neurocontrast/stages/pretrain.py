@@ -21,6 +21,7 @@ from neurocontrast.losses.registry import describe_objective
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.stages.preparation import Parts, prepare
+from neurocontrast.stages.processes import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.stages.run_folder import (
     check_can_continue,
     check_new,
@@ -31,13 +32,13 @@ from neurocontrast.stages.run_folder import (
     start_run,
 )
 from neurocontrast.stages.run_lock import hold
-from neurocontrast.stages.sharing import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.stages.sources import source_of
-from neurocontrast.training import accelerator_of, check_loggers, fit, launch
-from neurocontrast.training.distributed import leave
+from neurocontrast.training import fit
+from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.interruption import suspending
 from neurocontrast.training.launched import launched
-from neurocontrast.training.positives import cross_site_sentence
+from neurocontrast.training.loggers import check_loggers
+from neurocontrast.training.sampling import count_cross_site_positives, cross_site_sentence
 
 __all__ = ["pretrain"]
 
@@ -64,17 +65,16 @@ def pretrain(
     out : path
         Run directory to write.
     resume : bool
-        Continue the run in `out`, or begin it where there is none. On a CPU the weights are bit
-        for bit those of a run that was never stopped.
+        Continue the run in `out`, or begin it where there is none. On a CPU the weights are bit for bit those of a run
+        that was never stopped.
     transforms : Compose or sequence of Transform, optional
-        Lead from ``{"image": path of a scan}`` to ``{"image": MetaTensor (1, D, H, W)}``, in place of the settings of
-        preprocessing in `config`; none of them random. `embed` needs the same ones. A description in
-        ``data.transforms`` travels with the weights instead.
+        Lead from ``{"image": path of a scan}`` to ``{"image": MetaTensor (1, D, H, W)}``, in place of the preprocessing
+        in `config`; none of them random. `embed` needs the same ones, unlike those described in ``data.transforms``.
     augment : Compose or Transform, optional
         Random transforms of ``{"image": Tensor (C, D, H, W)}`` that make the views, in place of the operations in
         `config`. See `neurocontrast.transforms.TwoViews`.
     progress : Progress
-        Told how far the work is.
+        Receives progress messages.
 
     Returns
     -------
@@ -86,142 +86,24 @@ def pretrain(
     >>> import neurocontrast
     >>> run = neurocontrast.pretrain("configs/brain/yaware.yaml", out="runs/first")  # doctest: +SKIP
     """
-    folder, place = Path(out), launched()
-    if place.by is None:
-        is_new = check_new(folder, resume=resume)
-        settings, source = _resolve(config, folder, transforms, augment, is_new=is_new)
-        n_processes = settings.training.devices if settings.training.num_nodes == 1 else 1
-        arguments = {"config": settings.model_dump(mode="json"), "out": str(folder), "resume": resume}
-        if n_processes > 1 and (transforms is not None or augment is not None):
-            raise ConfigError(
-                f"training.devices: {n_processes} processes cannot be handed transforms from Python. Start this script "
-                "with torchrun, or describe them in data.transforms and augment.transforms."
-            )
-        with suspending():
-            if is_run_elsewhere("pretrain", arguments, n_processes=n_processes, progress=progress):
-                return folder
-    else:
-        is_new = not (folder / "config.yaml").is_file()
-        settings, source = _resolve(config, folder, transforms, augment, is_new=is_new)
+    folder, alone = Path(out), launched().by is None
+    is_new = check_new(folder, resume=resume) if alone else not (folder / "config.yaml").is_file()
+    settings, source = _resolve(config, folder, transforms, augment, is_new=is_new)
+    n_processes = settings.training.devices if settings.training.num_nodes == 1 else 1
+    if alone and n_processes > 1 and (transforms is not None or augment is not None):
+        raise ConfigError(
+            f"training.devices: {n_processes} processes cannot be handed transforms from Python. Start this script "
+            "with torchrun, or describe them in data.transforms and augment.transforms."
+        )
+    arguments = {"config": settings.model_dump(mode="json"), "out": str(folder), "resume": resume}
     with suspending():
-        joined = launch(settings.training)
-        with speaking_once(joined[1]):
-            _run(settings, source, folder, joined, resume=resume, progress=progress)
-            leave(joined[1])
+        if is_run_elsewhere("pretrain", arguments, n_processes=n_processes, progress=progress):
+            return folder
+        engine = launch(settings.training)
+        with speaking_once(engine[1]):
+            _run(settings, source, folder, engine, resume=resume, progress=progress if engine[1].is_first else SILENT)
+            leave(engine[1])
     return folder
-
-
-def _run(
-    settings: Config,
-    source: ImageSource,
-    folder: Path,
-    joined: tuple[Fabric, Processes],
-    *,
-    resume: bool,
-    progress: Progress,
-) -> None:
-    processes = joined[1]
-    with ExitStack() as stack:
-        progress = progress if processes.is_first else SILENT
-        is_new, parts = after_first(
-            processes,
-            lambda: _open(settings, source, folder, stack, resume=resume, progress=progress),
-            lambda told: _follow(settings, source, told),
-        )
-        if parts is None:
-            progress.message(f"{folder}: this run is finished; there is nothing to continue.")
-            return
-        contract = _contract(settings, parts, folder)
-        result = fit(
-            parts.model,
-            parts.objective,
-            source.views(settings),
-            parts.data,
-            settings=settings.training,
-            seed=settings.seed,
-            folder=folder,
-            resume=not is_new,
-            facts=_facts(settings),
-            progress=progress,
-            contract=contract,
-            joined=joined,
-        )
-        if processes.is_first:
-            facts = {**contract, "batchnorm": result.batchnorm}
-            save_encoder(folder, parts.model.encoder, facts, head=parts.model.head)
-            progress.message(f"{folder}: finished.")
-
-
-def _open(
-    settings: Config, source: ImageSource, folder: Path, stack: ExitStack, *, resume: bool, progress: Progress
-) -> tuple[tuple[bool, Parts | None], dict[str, Any]]:
-    """Check everything, prepare the scans, and write what begins a run.
-
-    Returns
-    -------
-    is_new, parts : bool, Parts or None
-        Whether the run begins, and its parts, None where it is finished.
-    known : dict
-        What the other processes must know to make the same.
-    """
-    is_new, parts = check_new(folder, resume=resume), None
-    if not is_new and is_finished(folder, settings):
-        check_can_continue(folder, settings, _read_cohort_without_images(settings, source))
-    else:
-        parts = _open_unfinished(settings, source, folder, stack, is_new=is_new, progress=progress)
-    return (is_new, parts), {"is_new": is_new, "contract": None if parts is None else parts.source.contract()}
-
-
-def _open_unfinished(
-    settings: Config, source: ImageSource, folder: Path, stack: ExitStack, *, is_new: bool, progress: Progress
-) -> Parts:
-    cohort = _read_cohort(settings, source, progress)
-    if not is_new:
-        check_can_continue(folder, settings, cohort)
-    parts = prepare(settings, cohort, source)
-    stack.enter_context(hold(folder, progress))
-    if check_new(folder, resume=not is_new) != is_new:
-        raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
-    if not is_new:
-        source.check_unchanged(cohort, read_provenance(folder), folder)
-    earlier = None if is_new else read_preprocessing(folder, parts.source)
-    parts = parts.fitted(progress) if earlier is None else parts.with_source(earlier)
-    parts.source.make_ready(cohort, progress)
-    if settings.training.probe_every and not len(parts.data.validation_rows):
-        progress.warning(
-            "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no scans to score it on."
-        )
-    if is_new:
-        n_training, n_validation = len(parts.data.training_rows), len(parts.data.validation_rows)
-        facts = {
-            "n_training_scans": n_training,
-            "n_validation_scans": n_validation,
-            "categories": parts.categories,
-            "cross_site_positives": _count_positives(settings, parts, progress),
-            "preprocessing": parts.source.contract()["preprocessing"],
-            **source.record(cohort),
-        }
-        start_run(folder, settings, cohort, facts)
-    else:
-        continue_run(folder, settings, progress)
-    _remove_leftovers(folder)
-    return parts
-
-
-def _count_positives(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any] | None:
-    """Return how many scans have a similar one of another site in their batch; report it where sites play a part."""
-    found = parts.cross_site_positives(settings)
-    if found is not None and (settings.training.sampling != "shuffle" or "site" in parts.objective.columns):
-        progress.message(f"training.sampling: {settings.training.sampling}: {cross_site_sentence(found)}")
-    return found
-
-
-def _follow(settings: Config, source: ImageSource, told: Mapping[str, Any]) -> tuple[bool, Parts | None]:
-    """As `_open`, for a process that is not the first: make what the first has made."""
-    if told["contract"] is None:
-        return told["is_new"], None
-    parts = prepare(settings, _read_cohort(settings, source, SILENT), source)
-    return told["is_new"], parts.with_source(parts.source.as_in_run(told["contract"]))
 
 
 def _resolve(
@@ -232,14 +114,13 @@ def _resolve(
     *,
     is_new: bool,
 ) -> tuple[Config, ImageSource]:
-    if config is None:
-        if is_new:
-            raise ConfigError(
-                f"config: there is no run in '{folder}' to continue, and only such a run has its own configuration. "
-                "Give one (--config, --participants), or the directory of a run."
-            )
-        config = folder / "config.yaml"
-    settings = as_config(config)
+    """Return the whole configuration and the images it describes, or refuse what no machine or this one could train."""
+    if config is None and is_new:
+        raise ConfigError(
+            f"config: there is no run in '{folder}' to continue, and only such a run has its own configuration. "
+            "Give one (--config, --participants), or the directory of a run."
+        )
+    settings = as_config(folder / "config.yaml" if config is None else config)
     if settings.data.participants is None:
         raise ConfigError(
             "data.participants: missing. Give the table of scans, for instance with "
@@ -247,56 +128,136 @@ def _resolve(
         )
     accelerator_of(settings.training)
     check_loggers(settings.training.loggers)
-    whole = None if transforms is None else Compose(transforms)
-    source = source_of(settings.data, transforms=whole, augment=augment)
     given = {"data": transforms, "augment": augment}
-    taken = {name: getattr(settings, name).with_given() for name, each in given.items() if each is not None}
-    settings = settings.model_copy(update=taken)
+    changes = {name: getattr(settings, name).with_given() for name, each in given.items() if each is not None}
+    whole = None if transforms is None else Compose(transforms)
+    source_of(settings.data, transforms=whole, augment=augment)  # refuses transforms for other images
+    settings = settings.model_copy(update=changes)
+    source = source_of(settings.data, transforms=whole, augment=augment)
     source.views(settings)  # refuses transforms, and needs a package for some images: before anything is written
-    return settings, source_of(settings.data, transforms=whole, augment=augment)
+    return settings, source
 
 
-def _read_cohort(settings: Config, source: ImageSource, progress: Progress) -> Cohort:
-    data = settings.data
-    assert data.participants is not None
-    cohort = source.read_cohort(data.participants)
-    if data.where:
-        cohort = cohort.select(data.where)
+def _run(
+    settings: Config,
+    source: ImageSource,
+    folder: Path,
+    engine: tuple[Fabric, Processes],
+    *,
+    resume: bool,
+    progress: Progress,
+) -> None:
+    """Open the run in the first process and then in the others, train, and save the encoder."""
+    with ExitStack() as stack:
+        is_new, parts = after_first(
+            engine[1],
+            lambda: _open(settings, source, folder, stack, resume=resume, progress=progress),
+            lambda known: _follow(settings, source, known),
+        )
+        if parts is None:
+            progress.message(f"{folder}: this run is finished; there is nothing to continue.")
+            return
+        contract = {
+            **parts.source.contract(),
+            "augment": settings.augment.model_dump(mode="json"),
+            "objective": describe_objective(settings.objective),
+            "seed": settings.seed,
+            "epochs": settings.training.epochs,
+            "n_training_scans": len(parts.data.training_rows),
+            "simulated": parts.cohort.simulated,
+            "provenance": digest_of_file(folder / "provenance.json"),
+        }
+        # What loggers note of a run: what was chosen, and no path of the user's.
+        facts = settings.model_dump(mode="json", include={"seed", "augment", "encoder", "objective", "training"})
+        facts["data"] = settings.data.model_dump(mode="json", exclude=_OF_THE_MACHINE)
+        result = fit(
+            parts.model,
+            parts.objective,
+            source.views(settings),
+            parts.data,
+            settings=settings.training,
+            seed=settings.seed,
+            folder=folder,
+            resume=not is_new,
+            facts=facts,
+            progress=progress,
+            contract=contract,
+            engine=engine,
+        )
+        if engine[1].is_first:
+            final = {**contract, "batchnorm": result.batchnorm}
+            save_encoder(folder, parts.model.encoder, final, head=parts.model.head)
+            progress.message(f"{folder}: finished.")
+
+
+def _open(
+    settings: Config, source: ImageSource, folder: Path, stack: ExitStack, *, resume: bool, progress: Progress
+) -> tuple[tuple[bool, Parts | None], dict[str, Any]]:
+    """Check everything, prepare the scans, and write what begins a run.
+
+    Returns whether the run begins, its parts (None where it is finished), and what the other processes must know.
+    """
+    is_new = check_new(folder, resume=resume)
+    if not is_new and is_finished(folder, settings):
+        # A finished run does not need its scans any more, nor their table.
+        there = settings.data.participants is not None and settings.data.participants.is_file()
+        check_can_continue(folder, settings, _read_cohort(settings, source, check_images=False) if there else None)
+        return (False, None), {"is_new": False, "contract": None}
+    cohort = _read_cohort(settings, source)
     for warning in cohort.warnings:
         progress.warning(warning)
-    return cohort
+    if not is_new:
+        check_can_continue(folder, settings, cohort)
+    parts = prepare(settings, cohort, source)
+    stack.enter_context(hold(folder, progress))
+    if check_new(folder, resume=not is_new) != is_new:
+        raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
+    if not is_new:
+        source.check_unchanged(cohort, read_provenance(folder), folder)
+    earlier = None if is_new else read_preprocessing(folder, parts.source)
+    rows = parts.data.training_rows, parts.data.validation_rows
+    parts = parts.with_source(earlier or parts.source.fitted(cohort, *rows, progress))
+    parts.source.make_ready(cohort, progress)
+    if settings.training.probe_every and not len(rows[1]):
+        progress.warning(
+            "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no scans to score it on."
+        )
+    if is_new:
+        start_run(folder, settings, cohort, _facts(settings, parts, progress) | source.record(cohort))
+    else:
+        continue_run(folder, settings, progress)
+    # What a killed process left half-written.
+    for path in [*folder.glob(".tmp-*"), *folder.glob("checkpoints/.tmp-*"), *folder.glob("checkpoints/*/.tmp-*")]:
+        path.unlink(missing_ok=True)
+    return (is_new, parts), {"is_new": is_new, "contract": parts.source.contract()}
 
 
-def _read_cohort_without_images(settings: Config, source: ImageSource) -> Cohort | None:
-    """Return the cohort if its table is still there: a finished run does not need its scans any more."""
-    data = settings.data
-    if data.participants is None or not data.participants.is_file():
-        return None
-    cohort = source.read_cohort(data.participants, check_images=False)
-    return cohort.select(data.where) if data.where else cohort
-
-
-def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
-    """Return what must travel with the weights, but for how their BatchNorm statistics came about."""
+def _facts(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
+    """Return what ``provenance.json`` says of a run's data; report similar scans of other sites where these matter."""
+    data, positives = parts.data, None
+    if "site" in data.traits:
+        sampler = data.sampler(settings.training, settings.seed)
+        positives = count_cross_site_positives(sampler, parts.objective.positives, data.metadata, data.traits["site"])
+    if positives is not None and (settings.training.sampling != "shuffle" or "site" in parts.objective.columns):
+        progress.message(f"training.sampling: {settings.training.sampling}: {cross_site_sentence(positives)}")
     return {
-        **parts.source.contract(),
-        "augment": settings.augment.model_dump(mode="json"),
-        "objective": describe_objective(settings.objective),
-        "seed": settings.seed,
-        "epochs": settings.training.epochs,
-        "n_training_scans": len(parts.data.training_rows),
-        "simulated": parts.cohort.simulated,
-        "provenance": digest_of_file(folder / "provenance.json"),
+        "n_training_scans": len(data.training_rows),
+        "n_validation_scans": len(data.validation_rows),
+        "categories": parts.categories,
+        "cross_site_positives": positives,
+        "preprocessing": parts.source.contract()["preprocessing"],
     }
 
 
-def _facts(settings: Config) -> dict[str, Any]:
-    """Return what loggers note of a run: what was chosen, and no path of the user's."""
-    chosen = settings.model_dump(mode="json", include={"seed", "augment", "encoder", "objective", "training"})
-    return {**chosen, "data": settings.data.model_dump(mode="json", exclude=_OF_THE_MACHINE)}
+def _follow(settings: Config, source: ImageSource, known: Mapping[str, Any]) -> tuple[bool, Parts | None]:
+    """Return what `_open` does, in a process that is not the first."""
+    if known["contract"] is None:
+        return known["is_new"], None
+    parts = prepare(settings, _read_cohort(settings, source), source)
+    return known["is_new"], parts.with_source(parts.source.as_in_run(known["contract"]))
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """Remove what a killed process left half-written."""
-    for path in [*folder.glob(".tmp-*"), *folder.glob("checkpoints/.tmp-*"), *folder.glob("checkpoints/*/.tmp-*")]:
-        path.unlink(missing_ok=True)
+def _read_cohort(settings: Config, source: ImageSource, *, check_images: bool = True) -> Cohort:
+    assert settings.data.participants is not None
+    cohort = source.read_cohort(settings.data.participants, check_images=check_images)
+    return cohort.select(settings.data.where) if settings.data.where else cohort

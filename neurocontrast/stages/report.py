@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.files import check_writable, write_text
+from neurocontrast.files import atomic_path, check_writable, write_table, write_text
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.reporting import (
+    SECTIONS,
     EvaluationFiles,
+    Picture,
     ReportOptions,
-    Section,
     list_pictures,
     read_evaluation,
     render_page,
-    sections_of,
 )
-from neurocontrast.stages.figure_files import write_figures
 
-__all__ = ["report"]
+__all__ = ["report", "write_figures"]
 
 
 def report(
@@ -47,25 +49,23 @@ def report(
     figures : bool, default=True
         Whether the figures are written as files too.
     progress : Progress
-        Told how far the work is.
+        Receives progress messages.
 
     Returns
     -------
     Path
         The page, which loads nothing from the network and runs no script.
-
-    Raises
-    ------
-    ConfigError
-        If `evaluation` is no evaluation folder, or `out` cannot be a page.
-    DataError
-        If a file is missing, damaged or of another format; it is named.
     """
     files = read_evaluation(evaluation)
     page = _page_path(out, files)
     check_writable(page)
     folder = _figures_folder(figures_dir, page) if figures else None
-    sections = _build(files, ReportOptions(show_ids=show_ids), progress)
+    sections, options = [], ReportOptions(show_ids=show_ids)
+    with progress.task("Building the report", len(SECTIONS), "section") as task:
+        for build in SECTIONS:
+            section = build(files, options, SECTIONS)
+            sections += [] if section is None else [section]
+            task.advance()
     write_text(page, render_page(files, sections))
     if folder is not None:
         write_figures(folder, list_pictures(sections), progress=progress)
@@ -92,13 +92,15 @@ def _figures_folder(given: str | os.PathLike[str] | None, page: Path) -> Path:
     return folder
 
 
-def _build(files: EvaluationFiles, options: ReportOptions, progress: Progress) -> list[Section]:
-    sections = []
-    builders = sections_of(files)
-    with progress.task("Building the report", len(builders), "section") as task:
-        for build in builders:
-            section = build(files, options)
-            if section is not None:
-                sections.append(section)
+def write_figures(folder: Path, pictures: Sequence[Picture], *, progress: Progress = SILENT) -> None:
+    """Write each figure as ``name.svg`` and ``name.png``, its numbers as ``name.tsv``; list them in ``figures.tsv``."""
+    with progress.task("Writing figures", len(pictures), "figure") as task:
+        for picture in pictures:
+            for file_format in ("svg", "png"):
+                with atomic_path(folder / f"{picture.name}.{file_format}") as temporary:
+                    temporary.write_bytes(picture.encode(file_format))
+            if picture.numbers is not None:
+                write_table(folder / f"{picture.name}.tsv", picture.numbers)
             task.advance()
-    return sections
+    listed = [(each.name, each.caption, each.alt) for each in pictures]
+    write_table(folder / "figures.tsv", pd.DataFrame(listed, columns=["name", "caption", "alt"]))

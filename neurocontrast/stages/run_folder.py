@@ -1,4 +1,4 @@
-"""A run directory: what may be written into it, what it says, and whether a run can continue in it."""
+"""Check, write and read a run directory."""
 
 from __future__ import annotations
 
@@ -54,13 +54,7 @@ _FREE_TO_DIFFER = (
 
 
 def check_new(folder: Path, *, resume: bool) -> bool:
-    """Say whether a run is to begin in `folder`; False where there is one to continue.
-
-    Raises
-    ------
-    ConfigError
-        Where the folder holds something else, or a run that was not asked to continue.
-    """
+    """Return whether a run is to begin in `folder`, or False where there is one to continue; refuse anything else."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"out: must be a directory, but '{folder}' is a file. Give another.")
     check_writable(folder)
@@ -80,13 +74,7 @@ def check_new(folder: Path, *, resume: bool) -> bool:
 
 
 def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> None:
-    """Refuse to continue a run with another configuration, cohort or version of the code.
-
-    Raises
-    ------
-    CheckpointError
-        Listing every difference.
-    """
+    """Refuse to continue a run with another configuration, cohort or version of the code; list every difference."""
     before = load_config(folder / "config.yaml")
     found = differences(before, config, ignore=(*_FREE_TO_DIFFER, "training.epochs"))
     found += _differences_of_length(folder, before, config) + _differences_of_statistics(before, config)
@@ -109,7 +97,7 @@ def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> N
 
 
 def _differences_of_length(folder: Path, before: Config, now: Config) -> list[str]:
-    """Say why a run may not become longer or shorter; mostly it may: each epoch is what it would have been."""
+    """Return why a run may not become longer or shorter; mostly it may: each epoch is what it would have been."""
     was, is_ = before.training.epochs, now.training.epochs
     newest = newest_checkpoint(folder / "checkpoints")
     done = 0 if newest is None else epochs_of(newest)
@@ -117,13 +105,11 @@ def _differences_of_length(folder: Path, before: Config, now: Config) -> list[st
         return []
     if now.training.schedule == "cosine":
         return [f"training.epochs: was {was}, is {is_}, and a cosine schedule reaches its end at the last of them"]
-    if is_ < done:
-        return [f"training.epochs: was {was}, is {is_}, and {done} are done"]
-    return []
+    return [f"training.epochs: was {was}, is {is_}, and {done} are done"] if is_ < done else []
 
 
 def _differences_of_statistics(before: Config, now: Config) -> list[str]:
-    """Say why the number of processes may not change where each has batch statistics of its own."""
+    """Return why the number of processes may not change where each has batch statistics of its own."""
     was, is_ = (each.training.devices * each.training.num_nodes for each in (before, now))
     in_head, in_encoder = now.encoder.projection_norm == "batch", now.encoder.norm == "batch"
     whole = now.training.sync_batchnorm and (now.training.micro_batch_size is None or not in_encoder)
@@ -142,19 +128,7 @@ def continue_run(folder: Path, config: Config, progress: Progress) -> None:
 
 
 def start_run(folder: Path, config: Config, cohort: Cohort, facts: Mapping[str, Any]) -> None:
-    """Write ``provenance.json`` and ``config.yaml``.
-
-    Parameters
-    ----------
-    folder : Path
-        The run directory.
-    config : Config
-        The resolved configuration.
-    cohort : Cohort
-        All scans of the run, those of validation included: whoever was seen, was seen.
-    facts : mapping
-        What else to record.
-    """
+    """Write ``provenance.json``, with `facts` and every subject that was seen, and ``config.yaml``."""
     provenance = {
         "format": 1,
         "environment": describe_environment(),
@@ -182,19 +156,11 @@ def describe_cohort(cohort: Cohort) -> dict[str, Any]:
 def read_simulation(cohort: Cohort) -> dict[str, Any] | None:
     """Return the ``simulation.json`` beside a simulated cohort's table, if there is one."""
     path = cohort.source.parent / "simulation.json"
-    if not cohort.simulated or not path.is_file():
-        return None
-    return _read_json(path)
+    return _read_json(path) if cohort.simulated and path.is_file() else None
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:
-    """Read a run's ``provenance.json``.
-
-    Raises
-    ------
-    CheckpointError
-        Where it is damaged: without its subjects nobody could tell who was in pretraining.
-    """
+    """Read a run's ``provenance.json``; without its subjects nobody could tell who was in pretraining."""
     path = folder / "provenance.json"
     content = _read_json(path)
     wanted = {"environment": dict, "cohort": dict, "pretraining_subjects": list}
@@ -211,13 +177,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
 
 
 def read_preprocessing(folder: Path, source: ImageSource) -> ImageSource | None:
-    """Return a source with the preprocessing that a run fitted when it began; None for a run that recorded none.
-
-    Raises
-    ------
-    CheckpointError
-        Where it is damaged.
-    """
+    """Return a source with the preprocessing that a run fitted when it began; None for a run that recorded none."""
     contract = read_provenance(folder).get("preprocessing")
     if contract is None:
         return None
@@ -252,7 +212,7 @@ def _number(cell: str) -> float | None:
 
 
 def is_finished(folder: Path, config: Config | None = None) -> bool:
-    """Say whether a run has come to its encoder, and to that of as many epochs as a configuration asks for."""
+    """Return whether a run has its final encoder, trained for as many epochs as a configuration asks for."""
     path = folder / CONTRACT
     there = path.is_file() and (folder / WEIGHTS).is_file()
     return there and (config is None or _read_json(path).get("epochs") == config.training.epochs)

@@ -1,4 +1,4 @@
-"""One process at a time in a run directory."""
+"""A lock that lets one process at a time train in a run directory."""
 
 from __future__ import annotations
 
@@ -28,13 +28,8 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 def hold(folder: Path, progress: Progress) -> Iterator[None]:
     """Keep every other process from training in a run directory; make it where it is missing.
 
-    The system gives the lock back when its process ends, however it ends, so that none is left behind. The file
-    says who holds it; it is removed with the lock, so that no host's name stays in a result.
-
-    Raises
-    ------
-    CheckpointError
-        Naming the process that holds it.
+    The system gives the lock back when its process ends, however it ends. The file names its holder, and is removed
+    with the lock, so that no host's name stays in a result.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
@@ -76,20 +71,15 @@ def _acquire(path: Path, progress: Progress) -> int:
                 "process trains in this directory."
             )
             return handle
-        if _is_still(path, handle):
-            return handle
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_ino == os.fstat(handle).st_ino:
+                return handle
         os.close(handle)  # whoever held it has removed it meanwhile
-
-
-def _is_still(path: Path, handle: int) -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        return path.stat().st_ino == os.fstat(handle).st_ino
-    return False
 
 
 def _holder(handle: int) -> str:
     try:
-        said = json.loads(os.pread(handle, 4096, 0))
-        return f"process {said['pid']} on {said['host']}, since {said['since']}"
+        holder = json.loads(os.pread(handle, 4096, 0))
+        return f"process {holder['pid']} on {holder['host']}, since {holder['since']}"
     except (ValueError, KeyError, TypeError):
         return "it has not said which"

@@ -29,18 +29,18 @@ def simulate(
     Parameters
     ----------
     out : path
-        Folder to make. One that exists and is not empty is refused unless `overwrite`,
-        and even then unless it is a simulated cohort.
+        Folder to make. One that is not empty is refused unless `overwrite`, and even then unless it is a simulated
+        cohort.
     settings : SimulationSettings, optional
-        What to simulate; the defaults when not given.
+        What to simulate.
     overwrite : bool
         Replace an earlier simulated cohort in `out`.
     n_workers : int
         Processes to simulate with; the files do not depend on it.
     progress : Progress
-        Told how far the work is.
+        Receives progress messages.
     **changes
-        Any field of `SimulationSettings`, for instance ``n_subjects=300``; they replace those of `settings`.
+        Any field of `SimulationSettings`, instead of that of `settings`.
 
     Returns
     -------

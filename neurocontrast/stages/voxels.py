@@ -17,8 +17,8 @@ from neurocontrast.data.cohort import read_cohort
 from neurocontrast.data.parallel import map_files
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation import Study
+from neurocontrast.evaluation.rows import row_names
 from neurocontrast.evaluation.schema import Notice
-from neurocontrast.evaluation.table import row_names
 from neurocontrast.evaluation.voxels import Voxels, voxel_products
 from neurocontrast.exceptions import DataError
 from neurocontrast.progress import Progress
@@ -38,14 +38,12 @@ _MNI = 4
 def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> Study:
     """Return the study with the voxels of its scans, where these are at hand and not switched off.
 
-    Raises
-    ------
-    DataError
-        Where voxels are asked for (``voxels=on``, or `scans`) and scans are not there or cannot be read: all at once.
+    Scans that are asked for (``voxels=on``, or `scans`) and cannot be read are a `DataError`, else a warning.
     """
     settings = study.settings
     asked = settings.voxels == "on" or settings.scans is not None
-    trained_on = ((info.get("run") or {}).get("preprocessing") or {}).get("kind", "volumes")
+    preprocessing = (info.get("run") or {}).get("preprocessing") or {}
+    trained_on = preprocessing.get("kind", "volumes")
     if settings.voxels == "off" or (not asked and (study.fixed or trained_on == "images")):
         return study
     try:
@@ -54,7 +52,10 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
         paths = _find_scans(study, asked=asked)
         if not paths:
             return study
-        return replace(study, voxels=_read(paths, study, _array_spacing(info), progress))
+        # Scans that are .npy arrays have the voxel size of the run, which took them as they are.
+        spacing = preprocessing.get("spacing_mm")
+        spacing = None if spacing is None else tuple(np.broadcast_to(np.asarray(spacing, dtype=float), 3).tolist())
+        return replace(study, voxels=_read(paths, study, spacing, progress))
     except DataError as error:
         if asked:
             raise
@@ -64,7 +65,7 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
 
 
 def _find_scans(study: Study, *, asked: bool) -> list[str]:
-    """Return the file of each scan; none where no scan is where the table says, and nobody asked for them."""
+    """Return the file of each scan; an empty list where the table's scans are absent and were not asked for."""
     table = study.table
     if study.settings.scans is not None:
         listed = read_cohort(study.settings.scans).table
@@ -84,14 +85,6 @@ def _find_scans(study: Study, *, asked: bool) -> list[str]:
             + remedy
         )
     return [str(path) for path in paths]
-
-
-def _array_spacing(info: Mapping[str, Any]) -> tuple[float, ...] | None:
-    """Return the voxel size of ``.npy`` scans: that of the run, which took them as they are."""
-    spacing = ((info.get("run") or {}).get("preprocessing") or {}).get("spacing_mm")
-    if spacing is None:
-        return None
-    return (float(spacing),) * 3 if isinstance(spacing, int | float) else tuple(map(float, spacing))
 
 
 def _read(paths: list[str], study: Study, spacing: tuple[float, ...] | None, progress: Progress) -> Voxels:
@@ -129,7 +122,7 @@ def _read(paths: list[str], study: Study, spacing: tuple[float, ...] | None, pro
 
 
 def _read_header(path: str) -> int:
-    """Return the code of a scan's space; 0 for an array, and for what cannot be read, which is said later."""
+    """Return the code of a scan's space, 0 for an array; an unreadable scan is reported when its voxels are read."""
     if path.lower().endswith(".npy"):
         return 0
     try:
@@ -193,7 +186,7 @@ def _load(path: str, spacing: tuple[float, ...] | None) -> tuple[npt.NDArray[np.
 def _averaged(
     data: npt.NDArray[np.float32], affine: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
-    """Return the means of blocks of whole voxels as large as fit into one of the grid, so that nothing is aliased."""
+    """Return means over blocks of voxels that fit into one voxel of the grid, against aliasing."""
     factors = np.maximum(1, np.floor(SPACING_MM / nib.affines.voxel_sizes(affine) + 1e-6).astype(int))
     if (factors == 1).all():
         return data, affine
@@ -207,7 +200,7 @@ def _averaged(
 
 @cache
 def _masker(in_mni: bool) -> Any:
-    """Return nilearn's masker of a mask that no scan has a part in: the template's brain, or all of a box."""
+    """Return nilearn's masker of the template's brain, or of a whole box; neither depends on the scans."""
     from nilearn.datasets import load_mni152_brain_mask
     from nilearn.maskers import NiftiMasker
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from neurocontrast.exceptions import ConfigError, NeurocontrastError
 from neurocontrast.files import write_text
@@ -28,14 +29,16 @@ _EXTRAS = ("mlflow", "wandb")
 _PROJECT = "neurocontrast"
 
 
-class Logger(Protocol):
+class Logger(ABC):
     """One place where epochs are kept."""
 
+    @abstractmethod
     def log(self, row: Row) -> None:
         """Keep the figures of the epoch ``row["epoch"]``; None is what was not measured."""
 
     def close(self, *, finished: bool) -> None:
         """Write what is left; `finished` says whether the run came to its end."""
+        del finished
 
 
 def check_loggers(names: Sequence[str]) -> None:
@@ -111,7 +114,7 @@ def _import(name: str) -> Any:
     return require(name, extra=name, purpose=f"training.loggers: '{name}'")
 
 
-class _Csv:
+class _Csv(Logger):
     """``metrics.csv``, whole after every epoch."""
 
     def __init__(self, path: Path, history: Sequence[Row]) -> None:
@@ -122,11 +125,8 @@ class _Csv:
         self._rows.append(row)
         write_metrics(self._path, self._rows)
 
-    def close(self, *, finished: bool) -> None:
-        del finished
 
-
-class _EventFile:
+class _EventFile(Logger):
     """TensorBoard's scalars, without ``SummaryWriter``, which puts the host's name into the file's: runs travel."""
 
     def __init__(self, folder: Path, history: Sequence[Row]) -> None:
@@ -140,7 +140,7 @@ class _EventFile:
         self._records = RecordWriter(self._stream)
         self._write(file_version="brain.Event:2")
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        # Readers drop what an earlier, killed process logged from this epoch on. The last one is told again: that
+        # Readers drop what an earlier, killed process logged from this epoch on. The last one is written again: that
         # process may have ended between its checkpoint and its figures.
         last = history[-1:]
         self._write(step=len(history) + 1 - len(last), session_log=start)
@@ -161,7 +161,7 @@ class _EventFile:
         self._stream.flush()
 
 
-class _Mlflow:
+class _Mlflow(Logger):
     """One MLflow run, below the run directory unless ``MLFLOW_TRACKING_URI`` names a place."""
 
     def __init__(self, module: Any, folder: Path, facts: Mapping[str, Any]) -> None:
@@ -193,7 +193,7 @@ class _Mlflow:
         self._client.set_terminated(self._run, "FINISHED" if finished else "KILLED")
 
 
-class _WandB:
+class _WandB(Logger):
     """One Weights & Biases run, offline and below the run directory unless ``WANDB_MODE`` says otherwise."""
 
     def __init__(self, module: Any, folder: Path, facts: Mapping[str, Any]) -> None:

@@ -52,8 +52,8 @@ def test_a_pipe_gets_plain_lines_and_a_terminal_a_table(monkeypatch, tmp_path):
     for terminal in (True, False):
         console = Console(file=io.StringIO(), force_terminal=terminal, width=100, highlight=False)
         monkeypatch.setattr(module, "_console", lambda stream, console=console: console)
-        show_result(Result({}, "age", pd.DataFrame({"model": ["a"], "mae": [3.14159]}), ["one note"], tmp_path / "x"))
+        show_result(Result({}, "age", pd.DataFrame({"model": ["[a]"], "mae": [3.14159]}), ["one note"], tmp_path / "x"))
         shown[terminal] = console.file.getvalue()
-    assert shown[False].splitlines() == ["age", "model   mae", "a      3.14", "one note", str(tmp_path / "x")]
+    assert shown[False].splitlines() == ["age", "model   mae", "[a]    3.14", "one note", str(tmp_path / "x")]
     assert "─" in shown[True]
     assert "3.14" in shown[True]

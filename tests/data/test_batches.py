@@ -35,16 +35,6 @@ class ImagesInPlace(Images):
         out[:] = index
 
 
-class RowsInPlace(ImagesInPlace):
-    def read_into(self, out, index):
-        raise AssertionError("read several at once instead")
-
-    def read_rows_into(self, out, rows):
-        assert len(out) == len(rows)
-        for place, row in enumerate(rows):
-            super().read_into(out[place], row)
-
-
 @pytest.mark.parametrize(
     ("n", "size", "expected"),
     [(0, 4, []), (8, 4, [4, 4]), (10, 4, [4, 3, 3]), (9, 4, [3, 3, 3]), (2, 64, [2]), (5, 2, [3, 2]), (3, 2, [3])],
@@ -102,16 +92,3 @@ def test_memory_is_used_again_once_a_batch_is_let_go(n_readers):
         places.append(volumes.data_ptr())
     assert len(set(places)) <= 5
     assert (held == 6).all()
-
-
-@pytest.mark.parametrize("n_readers", [0, 1, 3])
-def test_small_images_are_read_a_reader_s_share_at_a_time(n_readers):
-    given = [[3, 1], [8, 0, 2, 4, 7], [5]]
-    images = RowsInPlace()
-    for expected, (rows, volumes) in zip(given, read_batches(images, given, n_readers=n_readers), strict=True):
-        assert rows.tolist() == expected
-        assert volumes.dtype == torch.float16
-        assert (volumes == torch.tensor(expected)[:, None, None, None, None]).all()
-    assert sorted(images.read) == [0, 1, 2, 3, 4, 5, 7, 8]
-    with pytest.raises(OSError, match="no such scan"):
-        list(read_batches(RowsInPlace(broken=0), given, n_readers=n_readers))

@@ -154,26 +154,6 @@ def test_known_columns_are_found_in_any_case_and_near_misses_suggested(write_tab
     assert any("rename it 'sex'" in warning for warning in warned)
 
 
-def test_required_columns_must_be_there_and_complete(write_table):
-    path = write_table(HEADER, "s1\ta.nii\tn/a\tM\tA\tc", "s2\tb.nii\t30\tn/a\tA\tc", "s3\tc.nii\t30\tF\tA\tc")
-    with pytest.raises(DataError) as caught:
-        read_cohort(path, required={"age": "continuous", "sex": "categorical", "sit": "categorical"})
-    text = str(caught.value)
-    assert "3 problems" in text
-    assert "line 2, s1, column 'age': found 'n/a'; a number is needed for every scan" in text
-    assert "line 3, s2, column 'sex': found 'n/a'; a value is needed for every scan" in text
-    assert "no column 'sit'. Did you mean 'site'?" in text
-    with pytest.raises(DataError, match="column 'sex': must hold numbers here and holds text"):
-        read_cohort(path, required={"sex": "continuous"})
-    assert len(read_cohort(path, required=["site", "diagnosis"])) == 3
-
-
-def test_a_number_that_is_no_number_is_named_when_numbers_are_needed(write_table):
-    path = write_table("participant_id\tpath\ttiv", "s1\ta.nii\t1500", "s2\tb.nii\tlarge")
-    with pytest.raises(DataError, match=r"line 3, s2, column 'tiv': found 'large'; a number is needed"):
-        read_cohort(path, required={"tiv": "continuous"})
-
-
 def test_select_and_subset(write_table):
     cohort = read_cohort(
         write_table(HEADER, "s1\ta.nii\t3\tM\tA\tc", "s2\tb.nii\t4\tF\tB\tp", "s3\tc.nii\t5\tF\tn/a\tc")

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.evaluation.designs import CovariateDesign, choose_covariates
-from neurocontrast.evaluation.table import tidy_table
+from neurocontrast.evaluation.rows import tidy_table
 from neurocontrast.exceptions import DataError
 
 TABLE = pd.DataFrame(

@@ -120,10 +120,10 @@ def test_a_metric_that_is_not_named_is_not_computed(binary):
 def test_the_threshold_can_follow_prevalence():
     scores = np.array([0.25, 0.35, 0.6])
     assert decide("binary", scores).tolist() == [0, 0, 1]
-    assert decide("binary", scores, prevalence=np.tile([0.7, 0.3], (3, 1))).tolist() == [0, 1, 1]
+    assert decide("binary", scores, shares=np.array([0.7, 0.3])).tolist() == [0, 1, 1]
     several = np.array([[0.6, 0.3, 0.1]])
     assert decide("multiclass", several).tolist() == [0]
-    assert decide("multiclass", several, prevalence=np.array([[0.8, 0.15, 0.05]])).tolist() == [1]
+    assert decide("multiclass", several, shares=np.array([0.8, 0.15, 0.05])).tolist() == [1]
 
 
 @pytest.mark.parametrize("n_classes", [6, 10, 100])

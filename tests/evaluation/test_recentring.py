@@ -6,7 +6,7 @@ import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, SiteRecentring, plan_study, run_study
 from neurocontrast.evaluation.designs import FeatureDesign
-from neurocontrast.evaluation.fitted import fit_on_all
+from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.transformers.recentring import (
     ARRAYS,

@@ -6,8 +6,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from neurocontrast.evaluation import EvaluationSettings
-from neurocontrast.evaluation.probe_kinds import fit_and_decide
-from neurocontrast.evaluation.sgd import MomentumSGDClassifier
+from neurocontrast.evaluation.fitting import fit_probe
+from neurocontrast.evaluation.probes.sgd import MomentumSGDClassifier
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 
@@ -94,7 +94,7 @@ def fit(rates, **options):
     x, codes = problem(3, n=200)
     target = Target("label", "multiclass", codes, ("a", "b", "c"))
     settings = EvaluationSettings(probe="sgd", sgd={"epochs": 30, "learning_rate": rates, **options})
-    return fit_and_decide(
+    return fit_probe(
         lambda train, test: (x[train].astype(float), x[test].astype(float)),
         target,
         np.arange(150),
@@ -103,17 +103,17 @@ def fit(rates, **options):
         settings=settings,
         seed=0,
         validation=np.arange(100, 150),
-    )
+    )[0]
 
 
 def test_the_rate_is_chosen_on_validation():
     found = fit((1e-7, 0.03))
-    assert found.fit.strength == 0.03
-    np.testing.assert_allclose(found.fit.scores.sum(axis=1), 1, atol=1e-9)
-    assert found.decisions.tolist() == found.fit.scores.argmax(axis=1).tolist()
+    assert found.strength == 0.03
+    np.testing.assert_allclose(found.scores.sum(axis=1), 1, atol=1e-9)
+    assert found.decisions.tolist() == found.scores.argmax(axis=1).tolist()
 
 
 def test_a_rate_that_does_not_end_in_a_number_is_none():
-    assert fit((0.03, 1e30), weight_decay=0.5).fit.strength == 0.03
+    assert fit((0.03, 1e30), weight_decay=0.5).strength == 0.03
     with pytest.raises(ConfigError, match=r"sgd.learning_rate: the loss is no number .* Give lower rates"):
         fit((1e30, 1e32), weight_decay=0.5)

@@ -7,11 +7,11 @@ import pytest
 from scipy.stats import bootstrap
 from sklearn.metrics import roc_auc_score
 
-from neurocontrast.evaluation import intervals
+from neurocontrast.evaluation import uncertainty
 from neurocontrast.evaluation.crossval import OutOfFold
-from neurocontrast.evaluation.intervals import Resamples
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import (
+    Resamples,
     bootstrap_metrics,
     leave_out,
     pooled_metrics,
@@ -80,7 +80,7 @@ def test_the_interval_is_scipys(skewed):
 
 
 def test_the_examples_in_the_documentation_hold():
-    assert doctest.testmod(intervals).failed == 0
+    assert doctest.testmod(uncertainty).failed == 0
 
 
 def test_units_are_left_out_one_by_one_or_in_groups():

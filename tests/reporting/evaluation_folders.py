@@ -46,6 +46,8 @@ RUN = {
 }
 OBJECTIVE = {
     "loss": "yaware",
+    "title": "y-Aware InfoNCE",
+    "citation": "Dufumier B, Gori P, Victor J, et al. Contrastive learning with proxy meta-data. MICCAI 2021.",
     "temperature": 0.1,
     "kernel": [
         {"column": "age", "missing": "error", "type": "gaussian", "sigma": 5.0},

@@ -193,11 +193,13 @@ def _new_sites(first: pd.DataFrame, kind: str) -> tuple[pd.DataFrame, dict]:
                                "high": pair[place] * shift + 0.05, "n": n} for name, pair in metrics.items()}
                 for model, shift in shifts.items()}  # fmt: skip
 
+    constant = {name: {"value": guess[name], "n": n} for name in metrics if name in guess}
+    unseen = {**part(1), "constant": constant}
     errors = [name for name in metrics if name in ("mae", "brier")]
     ratio = {"embedding": {name: {"value": 2.0, "low": 1.7, "high": 2.4} for name in errors}}
     block = {
         "design": "leave-one-site-out", "metric": next(iter(metrics)), "models": ["embedding", "baseline"],
-        "home": part(0), "unseen": part(1), "ratio": ratio, "n_sites": first["site"].nunique(),
+        "home": part(0), "unseen": unseen, "ratio": ratio, "n_sites": first["site"].nunique(),
         "left_out": sorted(first["site"].unique()), "skipped": [], "recentred": False,
         "site_predictability": {"balanced_accuracy": 0.81, "low": 0.74, "high": 0.88, "chance": 0.25, "n_sites": 4},
     }  # fmt: skip

@@ -130,10 +130,10 @@ def test_folders_of_the_machine_are_left_out(html):
 def test_what_is_missing_is_said(tmp_path, make, render, parse):
     folder = make.make_binary(tmp_path / "e", n_boot=5)
     says = {
-        "map.tsv": "no map can be shown",
+        "map.tsv": "Not shown: the map of the embedding. map.tsv is absent",
         "training.tsv": "No training curves",
         "cohort.tsv": "cohort.tsv is absent",
-        "scans.tsv": "no slices can be shown",
+        "scans.tsv": "Not shown: slices of a few scans. scans.tsv is absent",
         "config.yaml": "config.yaml is absent",
     }
     for name in says:

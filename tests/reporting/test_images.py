@@ -14,6 +14,8 @@ import pytest
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.reporting import (
+    SECTIONS,
+    Citations,
     ReportOptions,
     build_comparison,
     build_sections,
@@ -22,12 +24,13 @@ from neurocontrast.reporting import (
     read_evaluation,
     render_comparison,
     render_page,
-    sections_of,
 )
-from neurocontrast.reporting.images.classes import confused_pairs, given_answers, measure_reliability
-from neurocontrast.reporting.images.methods import write_methods
-from neurocontrast.reporting.images.pictures import LARGEST_SIDE, read_pictures, store_of
-from neurocontrast.reporting.references import Citations
+from neurocontrast.reporting.answers import given_answers
+from neurocontrast.reporting.folder import store_of
+from neurocontrast.reporting.sections.classes import confused_pairs
+from neurocontrast.reporting.sections.confidence import measure_reliability
+from neurocontrast.reporting.sections.gallery import LARGEST_SIDE, read_pictures
+from neurocontrast.reporting.sections.methods import write_methods
 
 BRAIN = re.compile(
     r"\b(scans?|subjects?|participants?|patients?|people|sites?|scanners?|brains?|clinic\w*|diagnos\w*|volumes?)\b",
@@ -50,14 +53,14 @@ def _changed(folder: Path, copy: Path, **changes: object) -> Path:
 def _section(folder: Path, name: str, parse: ModuleType) -> str:
     """Return the text of one section, with what stands for its figures, without building the others."""
     files = read_evaluation(folder)
-    build = next(each for each in sections_of(files) if each.__name__ == f"build_{name}")
-    page = parse.Page(render_page(files, [build(files, ReportOptions())]))
+    build = next(each for each in SECTIONS if each.name == name)
+    page = parse.Page(render_page(files, [build(files, ReportOptions(), SECTIONS)]))
     return " ".join([page.text, *(image["alt"] for image in page.all("img"))])
 
 
 def _methods(folder: Path) -> tuple[str, Citations]:
     cite = Citations()
-    return " ".join(text for _, text in write_methods(read_evaluation(folder), cite)), cite
+    return " ".join(text for _, text in write_methods(read_evaluation(folder), cite, SECTIONS)), cite
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +77,7 @@ def test_an_image_is_never_called_a_scan_and_a_class_never_a_diagnosis(page):
 
 def test_it_has_no_section_that_only_brains_have(page):
     assert page.headings() == [
-        "warnings", "result", "data", "classes", "errors", "gallery", "confidence", "sensitive", "map", "training",
+        "warnings", "result", "cohort", "classes", "errors", "gallery", "confidence", "sensitive", "map", "training",
         "methods", "silences", "guidelines", "provenance",
     ]  # fmt: skip
     assert "27 items" not in page.text
@@ -234,7 +237,7 @@ def test_where_nothing_is_wrong_that_is_said(tmp_path, make_images, parse):
     folder = make_images(tmp_path / "right", classes=("a", "b", "c"), n=30)
     table = pd.read_csv(folder / "predictions.tsv", sep="\t")
     table.assign(y_pred=table["y_true"]).to_csv(folder / "predictions.tsv", sep="\t", index=False)
-    assert "No image was given a wrong class." in _section(folder, "confusion", parse)
+    assert "No image was given a wrong class." in _section(folder, "classes", parse)
     assert "No image was given a wrong class." in _section(folder, "gallery", parse)
 
 
@@ -255,10 +258,10 @@ def test_the_sensitive_variable_stands_beside_a_constant(page, image_folder: Pat
     whole = {"value": 0.079, "low": 0.075, "high": 0.083}
     sensitive = {"columns": {}, "mse": whole, "constant_mse": 0.08, "r2": {"value": 0.01, "low": -0.01, "high": 0.03}}
     fair = _changed(image_folder, tmp_path / "fair", sensitive=sensitive)
-    assert "explained (95% interval −1 to 3%) reaches zero" in _section(fair, "result", parse)
+    assert "explained (95% interval −1 to 3%) reaches zero" in _section(fair, "sensitive", parse)
     without = _changed(image_folder, tmp_path / "none", sensitive=None)
     files = read_evaluation(without)
-    build = next(each for each in sections_of(files) if each.__name__ == "build_sensitive")
+    build = next(each for each in SECTIONS if each.name == "sensitive")
     assert build(files, ReportOptions()) is None
     assert "No sensitive variable was named" in _section(without, "silences", parse)
 
@@ -287,7 +290,7 @@ def test_throughput_is_drawn_under_either_name(image_folder: Path, tmp_path, par
 
 def test_names_of_classes_are_escaped(tmp_path, make_images):
     files = read_evaluation(make_images(tmp_path / "odd", classes=("<script>", "$x_1$", "ß")))
-    chosen = [build for build in sections_of(files) if build.__name__ in ("build_classes", "build_confusion")]
+    chosen = [build for build in SECTIONS if build.name in ("classes", "errors")]
     html = render_page(files, [build(files, ReportOptions()) for build in chosen])
     assert "<script>" not in html
     assert "&lt;script&gt;" in html

@@ -9,12 +9,14 @@ import shutil
 import pandas as pd
 import pytest
 
+from neurocontrast.evaluation.schema import Outlyingness
+from neurocontrast.evaluation.schema.sections import SiteOutside
 from neurocontrast.exceptions import DataError
 from neurocontrast.reporting import SECTIONS, ReportOptions, list_pictures, read_evaluation, render_page
-from neurocontrast.reporting.cautions import list_warnings
 from neurocontrast.reporting.folder import external_part
-from neurocontrast.reporting.outlyingness import Outside, SiteOutside, count_outside, furthest_outside
+from neurocontrast.reporting.outlyingness import expected_outside, furthest_outside, stand_out
 from neurocontrast.reporting.predictions import worst_errors
+from neurocontrast.reporting.sections.warnings import list_warnings
 
 
 @pytest.fixture
@@ -23,7 +25,7 @@ def folder(full_folder, tmp_path):
 
 
 def build(files, name="outlyingness", **options):
-    return next(each for each in SECTIONS if each.__name__ == f"build_{name}")(files, ReportOptions(**options))
+    return next(each for each in SECTIONS if each.name == name)(files, ReportOptions(**options), SECTIONS)
 
 
 def change(folder, table=None, *, file="outlyingness.tsv", **keys):
@@ -32,6 +34,28 @@ def change(folder, table=None, *, file="outlyingness.tsv", **keys):
     if table is not None:
         table.to_csv(folder / file, sep="\t", index=False)
     return read_evaluation(folder)
+
+
+def counted(table, **about):
+    """Return the counts of a table as `evaluate` writes them."""
+    scored = table[table["mahalanobis_percentile"].astype(str) != ""]
+    flags = scored.assign(
+        **{name: scored[name].astype(str).str.lower() == "true" for name in ("outside", "unseen_outside")}
+    )
+
+    def by_site(flag):
+        return [
+            {
+                "site": site or "not stated",
+                "n": len(part),
+                "n_outside": int(part[flag].sum()),
+                "median_percentile": 50.0,
+            }
+            for site, part in flags.groupby("site")
+        ]
+
+    block = {"n": len(flags), "n_outside": int(flags["outside"].sum()), "by_site": by_site("outside")}
+    return {**block, "unseen_by_site": by_site("unseen_outside"), "reference": "training folds", **about}
 
 
 def read(folder, file="outlyingness.tsv"):
@@ -63,8 +87,6 @@ def test_counts_are_those_of_the_files(folder, parse):
     numbers = list_pictures([section])[0].numbers
     assert numbers["n_outside"].sum() == n_outside
     assert "participant_id" not in numbers
-    without = change(folder, outlyingness=None)
-    assert (count_outside(without).n, count_outside(without).n_outside) == (len(table), n_outside)
 
 
 def test_the_furthest_are_listed_under_the_pseudonyms_of_worst_errors(folder, parse):
@@ -81,39 +103,24 @@ def test_the_furthest_are_listed_under_the_pseudonyms_of_worst_errors(folder, pa
     assert set(table["participant_id"]) >= set(re.findall(r"sub-\d{4}", shown)) != set()
 
 
-def test_the_report_begins_with_what_is_outside(folder):
-    files = read_evaluation(folder)
-    messages = dict(list_warnings(files))
-    said = next(
-        message for message in messages if "lie outside the distribution of the scans of the training folds" in message
-    )
-    assert re.match(r"\d+ of 120 scans lie outside", said)
-    assert "site-04" in said
-    assert "site-01" not in said
-    assert messages[said].startswith("Do not trust the number for these scans")
-    external = next(message for message in messages if "of the external test set lie outside" in message)
-    assert "elsewhere" in external
-
-
 def test_as_many_as_chance_gives_are_no_warning(folder):
     calm = read(folder).assign(outside="false", mahalanobis_percentile=50.0)
     calm.loc[0, ["outside", "mahalanobis_percentile"]] = ["true", 99.5]
-    files = change(folder, calm, outlyingness={"reference": "training folds", "threshold_percentile": 97.5})
-    assert count_outside(files).n_outside == 1
-    assert not [message for message, _ in list_warnings(files) if message.startswith("1 of")]
+    files = change(folder, calm, outlyingness=counted(calm, threshold_percentile=97.5))
+    assert "▲" not in [row[2].text for row in next(b for b in build(files).blocks if b.block == "table").rows]
     none = change(folder, calm.assign(outside="false"))
     assert "No scan is outside." in [block.text for block in build(none).blocks if block.block == "paragraph"]
 
 
 def test_one_site_far_out_is_seen_among_many():
-    sites = [SiteOutside(f"site {number}", 100, 1, 50.0) for number in range(40)] + [SiteOutside("far", 6, 5, 100.0)]
-    counted = Outside(4006, 45, 99.0, "training folds", sites, [], "")
-    assert counted.n_outside < 1.2 * counted.expected
-    assert [site.site for site in counted.conspicuous] == ["far"]
-    assert counted.more_than_chance
+    sites = [SiteOutside(site=f"site {number}", n=100, n_outside=1) for number in range(40)]
+    sites.append(SiteOutside(site="far", n=6, n_outside=5))
+    counted = Outlyingness(n=4006, n_outside=45, threshold_percentile=99.0, by_site=sites)
+    assert counted.n_outside < 1.2 * expected_outside(counted)
+    assert [site.site for site in stand_out(counted, sites)] == ["far"]
 
 
-def test_an_evaluation_that_warns_itself_is_not_repeated(folder):
+def test_warnings_of_the_evaluation_name_nobody(folder):
     told = [{"code": "outside_distribution", "message": "Many are outside: sub-0001."},
             {"code": "external_outside_distribution", "message": "There too."}]  # fmt: skip
     files = change(folder, warnings=told, new_site=None)
@@ -131,7 +138,7 @@ def test_external_people_are_not_named_either(folder):
 
 def test_the_external_part_has_its_own(folder, parse):
     files = read_evaluation(folder)
-    counted = count_outside(external_part(files))
+    counted = external_part(files).summary.outlyingness
     section = build(files, "external")
     text = parse.Page(render_page(files, [section])).text
     assert f"{counted.n_outside} of {counted.n} scans" in text
@@ -159,9 +166,9 @@ def test_scans_without_a_score(folder, parse):
     """Where a fold is too small no distance can be had: such a scan is neither inside nor outside."""
     table = read(folder).astype(object)
     table.loc[:9, ["mahalanobis", "mahalanobis_percentile", "outside", "unseen_percentile", "unseen_outside"]] = ""
-    about = {"note": "10 scans have no score: too few training scans", "threshold_percentile": 97.5}
+    about = counted(table, note="10 scans have no score: too few training scans", threshold_percentile=97.5)
     files = change(folder, table, outlyingness=about)
-    assert count_outside(files).n == 110
+    assert "of 110 scans" in build(files).blocks[0].facts[0][1]
     page = parse.Page(render_page(files, [build(files)]))
     assert about["note"] in page.text
     assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text + " ".join(image["alt"] for image in page.all("img")))
@@ -172,7 +179,7 @@ def test_what_the_check_would_have_said(folder):
     assert re.search(r"distribution of the other sites: site-04 \(\d+ of \d+\)\. There the check would", said)
     assert "It would have said nothing at site-01, site-02 and site-03" in said
     calm = read(folder).assign(unseen_outside="False")
-    files = change(folder, calm, outlyingness={"threshold_percentile": 97.5})
+    files = change(folder, calm, outlyingness=counted(calm, threshold_percentile=97.5))
     said = next(b.text for b in build(files).blocks if b.block == "paragraph" and b.role == "quote")
     assert "0 of 120" in said
     assert "It would have said nothing anywhere" in said
@@ -182,7 +189,7 @@ def test_sites_of_one_scan_without_name_and_many(folder, parse):
     table = read(folder)
     table["site"] = [f"site {number}" for number in range(40)] * 3
     table.loc[:2, "site"] = ["", "<b>long</b>" * 10, "$single$"]
-    files = change(folder, table, outlyingness={"threshold_percentile": 99})
+    files = change(folder, table, outlyingness=counted(table, threshold_percentile=99))
     page = parse.Page(render_page(files, [build(files)]))
     assert not page.all("b")
     assert "not stated" in page.text

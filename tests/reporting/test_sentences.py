@@ -5,18 +5,25 @@ import shutil
 
 import pytest
 
-from neurocontrast.reporting import read_evaluation
-from neurocontrast.reporting.cautions import list_warnings
-from neurocontrast.reporting.methods import write_methods
+from neurocontrast.reporting import SECTIONS, Citations, read_evaluation
 from neurocontrast.reporting.metrics import DASH, choose_headline, describe_metric, interval_text, number_text
-from neurocontrast.reporting.naming import kernel_text, objective_text, shorten_paths
-from neurocontrast.reporting.references import Citations
-from neurocontrast.reporting.sentences import say_for_clinician, say_for_reviewer, say_increment
-from neurocontrast.reporting.silences import list_silences
+from neurocontrast.reporting.naming import kernel_text, loss_citations, objective_text, shorten_paths
+from neurocontrast.reporting.sections.methods import write_methods
+from neurocontrast.reporting.sections.result import say_result
+from neurocontrast.reporting.sections.silences import list_silences
+from neurocontrast.reporting.sections.warnings import list_warnings
 
 
 def methods_of(files) -> str:
-    return " ".join(text for _, text in write_methods(files, Citations()))
+    return " ".join(text for _, text in write_methods(files, Citations(), SECTIONS))
+
+
+def say_plainly(files):
+    return say_result(files, "plain")
+
+
+def say_for_reviewer(files):
+    return say_result(files, "reviewer")
 
 
 @pytest.fixture
@@ -41,19 +48,19 @@ def changed(binary_folder, tmp_path):
 )
 def test_the_increment_is_read_by_its_interval(changed, interval, says):
     files = changed(increment={"auc": {"difference": 0.1, "interval": interval}})
-    assert says in say_increment(files, "auc")
+    assert says in say_result(files, "increment", "auc")
 
 
 def test_for_errors_less_is_better(changed):
     files = changed(increment={"mae": {"difference": -2.0, "interval": [-3.0, -1.0]}})
-    assert "holds information" in say_increment(files, "mae")
+    assert "holds information" in say_result(files, "increment", "mae")
     files = changed(increment={"mae": {"difference": 2.0, "interval": [1.0, 3.0]}})
-    assert "does worse" in say_increment(files, "mae")
+    assert "does worse" in say_result(files, "increment", "mae")
 
 
 def test_pairs_for_a_clinician(changed):
     values = {"mean": 0.7, "sd": 0.1, "pooled": 0.78, "interval": [0.7, 0.85], "n_folds_defined": 5}
-    text = say_for_clinician(changed(metrics={"auc": values}, baseline={"auc": values | {"pooled": 0.64}}))
+    text = say_plainly(changed(metrics={"auc": values}, baseline={"auc": values | {"pooled": 0.64}}))
     assert "in 78 of 100 such pairs (95% interval 70 to 85)" in text
     assert "gives 64" in text
     text = say_for_reviewer(changed(metrics={"auc": values}, baseline={}))
@@ -62,8 +69,8 @@ def test_pairs_for_a_clinician(changed):
 
 
 def test_patients_are_not_spoken_of_where_data_are_simulated(changed):
-    assert "no diagnosis of any one person" in say_for_clinician(changed(simulated=False))
-    assert "says nothing about patients" in say_for_clinician(changed())
+    assert "no diagnosis of any one person" in say_plainly(changed(simulated=False))
+    assert "says nothing about patients" in say_plainly(changed())
 
 
 def test_overlap_is_told_even_without_a_warning(changed):
@@ -128,16 +135,18 @@ def test_methods_claim_no_check_that_was_not_made(changed):
 
 
 def test_silences_follow_the_splits(changed):
-    assert "only sites left out" in dict(list_silences(changed()))["Not other scanners."]
-    assert "left out in turn" in dict(list_silences(changed(splits="leave-site-out")))["Not other scanners."]
+    assert "only sites left out" in dict(list_silences(changed(), SECTIONS))["Not other scanners."]
+    assert "left out in turn" in dict(list_silences(changed(splits="leave-site-out"), SECTIONS))["Not other scanners."]
 
 
 def test_objective_and_kernel():
     kernel = [{"column": "age", "type": "gaussian", "sigma": 5.0}, {"column": "sex", "type": "categorical"}]
     assert kernel_text(kernel) == "age (gaussian, sigma 5) × sex (categorical)"
-    assert objective_text({"loss": "ntxent", "kernel": None}) == "NT-Xent (SimCLR), no metadata"
-    assert objective_text({"loss": "supcon", "label": "diagnosis"}) == "SupCon, groups of diagnosis"
-    parts = {"a": {"loss": "ntxent"}, "b": {"loss": "fair_cclk", "kernel": kernel[1:]}}
+    simclr = {"loss": "ntxent", "title": "NT-Xent (SimCLR)", "citation": "Chen T. SimCLR. ICML 2020."}
+    assert objective_text({**simclr, "kernel": None}) == "NT-Xent (SimCLR), no metadata"
+    assert objective_text({"loss": "supcon", "label": "diagnosis"}) == "supcon, groups of diagnosis", "an older run"
+    parts = {"a": simclr, "b": {"loss": "fair_cclk", "title": "fair CCL-K", "kernel": kernel[1:]}}
+    assert loss_citations({"loss": "sum", "objectives": parts}) == ["Chen T. SimCLR. ICML 2020."]
     assert objective_text({"loss": "sum", "objectives": parts, "weights": {"b": 0.5}}) == (
         "sum of 1 × (NT-Xent (SimCLR), no metadata) and 0.5 × (fair CCL-K, kernel on sex (categorical))"
     )

@@ -8,7 +8,7 @@ import pytest
 
 from neurocontrast.reporting import ReportOptions, read_evaluation
 from neurocontrast.reporting.figures.matrices import cosine_matrix, draw_class_cosines, draw_nearest_cosines
-from neurocontrast.reporting.sections.similarity import build_similarity
+from neurocontrast.reporting.sections.similarity import SIMILARITY
 
 BLOCK = {
     "n": 150, "n_reference": 120, "n_folds": 5, "target": {"mean": 0.91, "median": 0.93},
@@ -45,14 +45,14 @@ def test_the_section_shows_both_figures_and_what_was_found(make, tmp_path, rende
     assert "How alike the classes are" in page
     assert "84.7%" in page
     assert "0.910 (median 0.930)" in page
-    assert "depression" in build_similarity(read_evaluation(folder), ReportOptions()).blocks[1].pictures[0].alt
+    assert "depression" in SIMILARITY(read_evaluation(folder), ReportOptions()).blocks[1].pictures[0].alt
 
 
 def test_nothing_is_shown_where_it_was_not_asked_for_and_a_lost_table_is_said(make, tmp_path):
     plain = make.make_multiclass(tmp_path / "plain")
-    assert build_similarity(read_evaluation(plain), ReportOptions()) is None
+    assert SIMILARITY(read_evaluation(plain), ReportOptions()) is None
     half = _folder(make, tmp_path / "half", cosines=_histogram())
-    section = build_similarity(read_evaluation(half), ReportOptions())
+    section = SIMILARITY(read_evaluation(half), ReportOptions())
     assert len(section.blocks[1].pictures) == 1
     assert "similarity.tsv" in section.blocks[2].text
 

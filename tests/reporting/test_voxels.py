@@ -8,16 +8,23 @@ import shutil
 import pytest
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.reporting import ReportOptions, build_sections, read_evaluation, render_page
+from neurocontrast.reporting import SECTIONS, Citations, ReportOptions, build_sections, read_evaluation, render_page
 from neurocontrast.reporting.figures.scores import draw_headline
 from neurocontrast.reporting.folder import external_part
-from neurocontrast.reporting.methods import write_methods
 from neurocontrast.reporting.naming import splits_text
-from neurocontrast.reporting.references import Citations
-from neurocontrast.reporting.sentences import say_for_clinician, say_for_reviewer
+from neurocontrast.reporting.sections.methods import write_methods
+from neurocontrast.reporting.sections.result import say_result
 from neurocontrast.reporting.tables import table_folds, table_metrics
 
 ABOUT = {"spacing_mm": 4, "mask": "MNI152 brain", "n_voxels": 29398, "n_components": 60, "standardised": "each scan"}
+
+
+def say_plainly(files):
+    return say_result(files, "plain")
+
+
+def say_for_reviewer(files):
+    return say_result(files, "reviewer")
 
 
 @pytest.fixture
@@ -45,7 +52,7 @@ def with_voxels(changed, full_folder):
 
 
 def methods_of(files) -> str:
-    return " ".join(text for _, text in write_methods(files, Citations()))
+    return " ".join(text for _, text in write_methods(files, Citations(), SECTIONS))
 
 
 def test_the_headline_has_three_models_and_both_differences(with_voxels, full_folder):
@@ -66,7 +73,7 @@ def test_the_headline_has_three_models_and_both_differences(with_voxels, full_fo
     ],
 )
 def test_the_comparison_is_read_by_its_interval(with_voxels, interval, words):
-    text = say_for_clinician(with_voxels(interval=interval))
+    text = say_plainly(with_voxels(interval=interval))
     assert "without any encoder, reach AUC" in text
     assert words in text
 
@@ -96,7 +103,7 @@ def test_the_page_is_whole(with_voxels):
 
 def test_without_voxels_nothing_is_said_of_them(full_folder):
     files = read_evaluation(full_folder)
-    said = say_for_clinician(files) + say_for_reviewer(files) + methods_of(files)
+    said = say_plainly(files) + say_for_reviewer(files) + methods_of(files)
     assert "principal components of the voxels" not in said
     assert "Voxels only" not in table_metrics(files).header
 
@@ -104,7 +111,7 @@ def test_without_voxels_nothing_is_said_of_them(full_folder):
 def test_the_external_test_set_has_none(with_voxels):
     part = external_part(with_voxels())
     assert part is not None
-    assert not part.voxels
+    assert not part.summary.voxels
 
 
 def test_nilearn_is_named_only_where_it_ran(changed, binary_folder, tmp_path):

@@ -209,7 +209,7 @@ def test_a_damaged_evaluation_is_named(folder, tmp_path):
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "evaluation.json").write_text("{}")
-    with pytest.raises(DataError, match="not readable as an evaluation"):
+    with pytest.raises(DataError, match=r"evaluation\.json: format must be 1, found None"):
         compare([folder / "weak", broken], out=tmp_path / "c")
 
 

@@ -184,7 +184,7 @@ def test_the_plan_is_shown_on_the_terminal_before_anything_is_computed(embedding
     ("arguments", "message"),
     [
         (["--probe", "forest"], "probe: must be one of .*'forest'|probe: .*'forest'"),
-        (["--probe", "logistic", "--target", "age"], "ridge, svm or knn"),
+        (["--probe", "logistic", "--target", "age"], "knn, ridge or svm"),
         (["--threshold", "youdn"], "threshold: must be half, prevalence, youden.*Did you mean 'youden'"),
         (["--threshold", "1.5"], r"threshold: must be half.*; got '1.5'\.$"),
         (["--threshold", "youden", "--target", "age"], r"is continuous\. Leave threshold out"),

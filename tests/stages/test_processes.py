@@ -15,7 +15,7 @@ from neurocontrast.config import load_config
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingSuspended
 from neurocontrast.progress import SILENT
-from neurocontrast.stages.processes import _raise_failure, _Relay
+from neurocontrast.stages.processes import _raise_failure, _relayed
 
 
 @pytest.fixture(scope="module")
@@ -159,12 +159,6 @@ def test_torchrun_gives_the_same_run_and_the_first_process_alone_prints(override
     assert again.stderr.count("already holds a run") == 1
 
 
-@pytest.fixture
-def relay(tmp_path):
-    with _Relay(tmp_path / "told", SILENT) as relay:
-        yield relay
-
-
 LOST = {"name": "OtherProcessEnded", "text": "another", "exit_code": 1, "errno": None, "filename": None}
 FULL = {"name": "OSError", "text": "No space left on device", "exit_code": None, "errno": 28, "filename": "a.pt"}
 
@@ -180,16 +174,15 @@ FULL = {"name": "OSError", "text": "No space left on device", "exit_code": None,
         ({0: LOST}, {}, signal.SIGTERM, KeyboardInterrupt, None),
     ],
 )
-def test_of_several_failures_the_cause_is_raised(relay, errors, failed, stopped_by, error, message):
-    relay.errors = errors
+def test_of_several_failures_the_cause_is_raised(errors, failed, stopped_by, error, message):
     with pytest.raises(error, match=message):
-        _raise_failure(relay, failed, stopped_by, 2)
+        _raise_failure(errors, [], failed, stopped_by, 2)
 
 
 def test_half_a_line_of_a_killed_process_does_not_stop_the_relay(tmp_path):
     progress = Listening()
-    with _Relay(tmp_path / "told", progress):
-        (tmp_path / "told").write_text('{"kind": "message", "text": "whole"}\n{"kind": "mess')
+    with _relayed(tmp_path / "told", progress):
+        (tmp_path / "told").write_text('["message", "whole"]\n["mess')
     assert progress.said == ["whole"]
 
 
@@ -198,7 +191,7 @@ def test_a_progress_that_fails_is_the_error_of_the_call(tmp_path):
         def message(self, text):
             raise ZeroDivisionError(text)
 
-    with _Relay(tmp_path / "told", Failing()) as relay:
-        (tmp_path / "told").write_text('{"kind": "message", "text": "first"}\n{"kind": "warning", "text": "second"}\n')
+    with _relayed(tmp_path / "told", Failing()) as failures:
+        (tmp_path / "told").write_text('["message", "first"]\n["warning", "second"]\n')
     with pytest.raises(ZeroDivisionError, match="first"):
-        _raise_failure(relay, {}, None, 2)
+        _raise_failure({}, failures, {}, None, 2)

@@ -90,7 +90,7 @@ def test_figures_stand_beside_the_page(folder, tmp_path):
 
 def test_a_failure_leaves_the_older_report(folder, monkeypatch):
     (folder / "report.html").write_text("old")
-    monkeypatch.setattr("neurocontrast.files._flush_to_disk", lambda path: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("os.fsync", lambda stream: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         report(folder)
     assert (folder / "report.html").read_text() == "old"

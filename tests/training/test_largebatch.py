@@ -46,7 +46,7 @@ def network(norm="group", name="lenet", seed=0):
     return build_model(EncoderSettings(name=name, norm=norm, projection=(16, 8)), seed=seed)
 
 
-def start(model, micro, *, objective=None, given=None, made_views=views, joined=None, **changes):
+def start(model, micro, *, objective=None, given=None, made_views=views, engine=None, **changes):
     changed = settings(batch_size=len(ROWS), micro_batch_size=micro, **changes)
     content = given or data(metadata=METADATA)
     return start_session(
@@ -56,7 +56,7 @@ def start(model, micro, *, objective=None, given=None, made_views=views, joined=
         content,
         settings=changed,
         seed=7,
-        joined=joined,
+        engine=engine,
     )
 
 
@@ -211,8 +211,8 @@ def test_the_loss_scaler_scales_once(limit):
             torch.manual_seed(0)
             model = ContrastiveModel(Linear(), nn.Linear(32, 8))
         plugins = [] if precision == "32-true" else [MixedPrecision(precision, "cpu")]
-        joined = Fabric(accelerator="cpu", plugins=plugins), Processes()
-        return step(model, micro, joined=joined, precision=precision, clip_norm=limit)
+        engine = Fabric(accelerator="cpu", plugins=plugins), Processes()
+        return step(model, micro, engine=engine, precision=precision, clip_norm=limit)
 
     (half, of_half), (parts, of_parts) = one(None, "16-mixed"), one(2, "16-mixed")
     full, of_full = one(None, "32-true")
@@ -232,7 +232,7 @@ def test_steps_that_the_loss_scaler_skips_are_left_out_of_the_mean_norm(tmp_path
         settings=settings(epochs=15, precision="16-mixed"),
         seed=7,
         folder=tmp_path,
-        joined=(Fabric(accelerator="cpu", plugins=[MixedPrecision("16-mixed", "cpu", scaler)]), Processes()),
+        engine=(Fabric(accelerator="cpu", plugins=[MixedPrecision("16-mixed", "cpu", scaler)]), Processes()),
     )
     norms = [row["gradient_norm"] for row in result.metrics]
     assert norms[0] is None

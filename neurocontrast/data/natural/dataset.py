@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -63,13 +62,6 @@ class ImageDataset(torch.utils.data.Dataset[dict[str, Any]]):
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
         """Read an image into `out`, of `image_shape` and `image_dtype`."""
         np.copyto(out, self._stores[self._store_of[index]].array[self._index_of[index]], casting="no")
-
-    def read_rows_into(self, out: npt.NDArray[Any], rows: Sequence[int] | npt.NDArray[np.int64]) -> None:
-        """Read the images of several rows into `out` (n, 3, H, W): one call for a whole batch."""
-        chosen = np.asarray(rows, dtype=np.int64)
-        for number, store in enumerate(self._stores):
-            places = np.flatnonzero(self._store_of[chosen] == number)
-            out[places] = store.array[self._index_of[chosen[places]]]
 
     def channel_statistics(self, rows: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return mean and standard deviation (3,) of each channel over the images of the rows, in [0, 1]."""

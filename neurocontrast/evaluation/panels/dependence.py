@@ -1,4 +1,4 @@
-"""How strongly a whole embedding depends on a column, linearly or not: HSIC, with a permutation test.
+"""Dependence of the whole embedding on a column, linear or not: HSIC, with a permutation test.
 
 The Hilbert–Schmidt independence criterion (Gretton et al., 2005) in its unbiased form (Song et al., 2012), normalised
 to 1 for identity (centred kernel alignment): about 0 means independence, whatever the number of features.
@@ -17,7 +17,7 @@ from scipy.spatial.distance import cdist
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.confounds import confound_columns, drawn_rows
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.table import cell_texts, is_number
+from neurocontrast.evaluation.rows import cell_texts, is_number
 from neurocontrast.seeds import derive_generator
 
 __all__ = ["PANEL", "category_factor", "centre_kernel", "dependence", "embedding_kernel", "number_factor"]

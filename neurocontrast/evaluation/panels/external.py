@@ -11,12 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from neurocontrast.evaluation.crossval import OutOfFold
-from neurocontrast.evaluation.encoders import check_same_encoder, encoder_digest
-from neurocontrast.evaluation.fitted import final_seed
-from neurocontrast.evaluation.fitting import study_designs
-from neurocontrast.evaluation.fixed import look_at_twins
-from neurocontrast.evaluation.intervals import Resamples
+from neurocontrast.evaluation.crossval import OutOfFold, gather
+from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
 from neurocontrast.evaluation.notices import NO_BASELINE
@@ -24,14 +20,22 @@ from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.groups import site_table
 from neurocontrast.evaluation.panels.outlyingness import measure_external
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.probe_kinds import Decided, fit_and_decide
+from neurocontrast.evaluation.rows import (
+    check_rows,
+    check_same_encoder,
+    encoder_digest,
+    is_number,
+    row_names,
+    select_rows,
+    tidy_table,
+)
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.significance import delong_interval, delong_test
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.table import check_rows, is_number, row_names, select_rows, tidy_table
+from neurocontrast.evaluation.splits.by_column import look_at_twins
 from neurocontrast.evaluation.tables import prediction_table
 from neurocontrast.evaluation.target import Target, encode_target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics
+from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.evaluation.units import choose_units
 from neurocontrast.exceptions import DataError, LeakageError, one_of
 from neurocontrast.progress import Progress
@@ -224,26 +228,17 @@ def measure_external_test(inputs: PanelInputs) -> Findings:
 
 
 def _predict(study: Study, split: Split, progress: Progress) -> Models:
-    models, designs = {}, study_designs(study)
+    models, designs = {}, study.designs()
     with progress.task("Testing on the external scans", len(designs), "model") as task:
         for name, design in designs.items():
-            decided = fit_and_decide(
+            decided = fit_probe(
                 design, study.target, split.train, split.test, subjects=study.subjects, settings=study.settings,
-                seed=final_seed(study), sites=study.sites, validation=split.validation,
+                seed=study.final_seed, sites=study.sites, validation=split.validation,
                 estimator=study.estimator_of(name),
-            )  # fmt: skip
-            models[name] = _as_predictions(decided, split.test, study.target)
+            )[0]  # fmt: skip
+            models[name] = gather(study.target, [split], [decided])
             task.advance()
     return models
-
-
-def _as_predictions(decided: Decided, test: npt.NDArray[np.intp], target: Target) -> OutOfFold:
-    n = len(target.values)
-    scores, decisions = np.full((1, n, *decided.fit.scores.shape[1:]), np.nan), np.zeros((1, n), dtype=np.int64)
-    folds = np.full((1, n), -1, dtype=np.intp)
-    scores[0, test], decisions[0, test], folds[0, test] = decided.fit.scores, decided.decisions, 0
-    fit = decided.fit
-    return OutOfFold(scores, decisions, folds, [fit.strength], fit.n_not_converged, [decided.threshold])
 
 
 def _summary(external: External, models: Models) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.table import NO_SITE
+from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics
 from neurocontrast.evaluation.units import MIN_SITES
 from neurocontrast.seeds import derive_seed

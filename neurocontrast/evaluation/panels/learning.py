@@ -8,12 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.draws import draw_of_split
-from neurocontrast.evaluation.fitting import study_designs
+from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, POOLED_ONLY, compute_metrics, finite_or_none
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
+from neurocontrast.evaluation.panels.draws import draw_of_split
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.probe_kinds import fit_and_decide
 from neurocontrast.evaluation.splits import Split, subject_values
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
@@ -93,13 +92,13 @@ def measure_learning_curve(inputs: PanelInputs) -> Findings:
 
 def _fit(study: Study, split: Split, train: npt.NDArray[np.intp], seed: int) -> dict[str, float]:
     found: dict[str, float] = {}
-    for model, design in study_designs(study).items():
-        decided = fit_and_decide(
+    for model, design in study.designs().items():
+        decided = fit_probe(
             design, study.target, train, split.test, subjects=study.subjects, settings=study.settings, seed=seed,
             sites=study.sites, estimator=study.estimator_of(model),
-        )  # fmt: skip
+        )[0]  # fmt: skip
         truth = study.target.values[split.test]
-        values = compute_metrics(study.target.kind, truth, decided.fit.scores, decisions=decided.decisions)
+        values = compute_metrics(study.target.kind, truth, decided.scores, decisions=decided.decisions)
         prefix = "" if model == "embedding" else f"{model}_"
         found |= {prefix + name: float(values[name][0]) for name in _names(study)}
     return found

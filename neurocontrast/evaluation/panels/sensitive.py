@@ -1,4 +1,4 @@
-"""How much of sensitive variables an embedding tells: the error of numbers predicted from it, larger is fairer."""
+"""Errors of sensitive numbers that are predicted from an embedding; a larger error is fairer."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.estimators import built_in_features
-from neurocontrast.evaluation.fitting import features_design
-from neurocontrast.evaluation.intervals import Resamples
+from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
+from neurocontrast.evaluation.pipelines import built_in_features
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.probe_kinds import fit_model
-from neurocontrast.evaluation.probes import penalty_folds
-from neurocontrast.evaluation.table import IDENTIFIERS, cell_texts, is_number, row_names
+from neurocontrast.evaluation.probes import get_probe
+from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number, row_names
+from neurocontrast.evaluation.splits.inner import penalty_folds
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import leave_out, resample_counts
+from neurocontrast.evaluation.uncertainty import Resamples, leave_out, resample_counts
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
@@ -101,7 +100,7 @@ def _predict(
     folds = np.full(len(values), -1, dtype=np.intp)
     splits = [split for split in study.splits if split.repeat == 0]
     strengths, ridge = [], study.settings.model_copy(update={"probe": "ridge", "clip": False})
-    design = features_design(study)
+    design = study.design()
     with progress.task("Reading sensitive variables", len(splits), "fold") as task:
         for split in splits:
             seed = derive_seed("sensitive", study.settings.seed, split.fold)
@@ -109,12 +108,12 @@ def _predict(
                 study.target, split.train, study.subjects, settings=study.settings, seed=seed, sites=study.sites,
                 validation=split.validation,
             )  # fmt: skip
-            chosen, features = [], built_in_features("ridge", design)
+            chosen, features = [], built_in_features(get_probe("ridge"), design)
             for place, column in enumerate(values.T):
-                fitted = fit_model(
+                fitted = fit_probe(
                     design, Target("sensitive", "continuous", column), split.train, split.test, pairs=pairs, seed=seed,
                     subjects=study.subjects, settings=ridge, features=features,
-                )[0].fit  # fmt: skip
+                )[0]  # fmt: skip
                 predicted[split.test, place] = fitted.scores
                 chosen.append(fitted.strength)
             folds[split.test] = split.fold

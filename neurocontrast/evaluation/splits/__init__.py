@@ -1,10 +1,15 @@
-"""Folds in which no subject stands on both sides: dealt, held out by site, read from a file, or by any splitter."""
+"""Folds in which no subject stands on both sides: dealt, held out by site, by a file, a column, or any splitter."""
 
-from neurocontrast.evaluation.splits.dealing import deal_subjects, subject_values
-from neurocontrast.evaluation.splits.fold import Split, check_class_sizes, check_splits, parts_of
-from neurocontrast.evaluation.splits.given import describe_splitter, splits_from_cv
-from neurocontrast.evaluation.splits.sites import LeaveSiteOut, leave_site_out
-from neurocontrast.evaluation.splits.stratified import SiteStratifiedGroupKFold, stratified
+from neurocontrast.evaluation.splits.split import Split, check_class_sizes, check_splits, parts_of
+from neurocontrast.evaluation.splits.splitters import (
+    LeaveSiteOut,
+    SiteStratifiedGroupKFold,
+    deal_subjects,
+    group_sites,
+    leave_site_out,
+    stratified,
+    subject_values,
+)
 
 __all__ = [
     "LeaveSiteOut",
@@ -13,10 +18,9 @@ __all__ = [
     "check_class_sizes",
     "check_splits",
     "deal_subjects",
-    "describe_splitter",
+    "group_sites",
     "leave_site_out",
     "parts_of",
-    "splits_from_cv",
     "stratified",
     "subject_values",
 ]

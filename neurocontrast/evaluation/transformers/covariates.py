@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from neurocontrast.evaluation.table import cell_texts, is_number
+from neurocontrast.evaluation.rows import cell_texts, is_number
 
 __all__ = ["CovariateEncoder"]
 
@@ -36,7 +37,7 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
     numbers_, texts_ : list
         Columns of numbers, and the others.
     imputer_, one_hot_ : SimpleImputer, OneHotEncoder
-        Of the columns of numbers, and of the others; absent where there is no such column.
+        Of the columns of numbers, and of the others.
 
     Examples
     --------
@@ -77,13 +78,11 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
         texts = {name: cell_texts(table[name]) for name in table if name not in self.numbers_}
         levels = {name: sorted({text for text in found if text is not None}) for name, found in texts.items()}
         self.texts_ = [name for name in texts if self.add_indicator or levels[name]]
-        if self.numbers_:
-            self.imputer_ = SimpleImputer(add_indicator=self.add_indicator, keep_empty_features=True)
-            self.imputer_.fit(_numbers(table, self.numbers_))
-        if self.texts_:
-            known = "auto" if self.add_indicator else [np.array(levels[name], dtype=object) for name in self.texts_]
-            self.one_hot_ = OneHotEncoder(categories=known, handle_unknown="ignore", sparse_output=False)
-            self.one_hot_.fit(_texts(table, self.texts_))
+        self.imputer_ = SimpleImputer(add_indicator=self.add_indicator, keep_empty_features=True)
+        known = "auto" if self.add_indicator else [np.array(levels[name], dtype=object) for name in self.texts_]
+        self.one_hot_ = OneHotEncoder(categories=known, handle_unknown="ignore", sparse_output=False)
+        for encoder, values in self._parts(table):
+            encoder.fit(values)
         return self
 
     def transform(self, X: Any) -> npt.NDArray[np.float64]:
@@ -100,12 +99,8 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         table = self._read(X, reset=False)
-        parts = [np.zeros((len(table), 0))]
-        if self.numbers_:
-            parts.append(self.imputer_.transform(_numbers(table, self.numbers_)))
-        if self.texts_:
-            parts.append(self.one_hot_.transform(_texts(table, self.texts_)))
-        return np.hstack(parts)
+        encoded = [encoder.transform(values) for encoder, values in self._parts(table)]
+        return np.hstack([np.zeros((len(table), 0)), *encoded])
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return a name for each column of the matrix.
@@ -117,12 +112,9 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         name_of = dict(zip(self._columns, _check_feature_names_in(self, input_features), strict=True))
-        found: list[str] = []
-        if self.numbers_:
-            found += list(self.imputer_.get_feature_names_out([name_of[name] for name in self.numbers_]))
-        if self.texts_:
-            found += list(self.one_hot_.get_feature_names_out([name_of[name] for name in self.texts_]))
-        return np.array(found, dtype=object)
+        parts = [(self.imputer_, self.numbers_), (self.one_hot_, self.texts_)]
+        found = [encoder.get_feature_names_out([name_of[name] for name in names]) for encoder, names in parts if names]
+        return np.concatenate([np.array([], dtype=object), *found])
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn wants to know: text and missing values are welcome."""
@@ -137,14 +129,11 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
         array = validate_data(self, X, dtype=None, ensure_all_finite="allow-nan", reset=reset)
         return pd.DataFrame(array).infer_objects()
 
-
-def _numbers(table: pd.DataFrame, names: list[Any]) -> npt.NDArray[np.float64]:
-    found = table[names].to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.where(np.isfinite(found), found, np.nan)
-
-
-def _texts(table: pd.DataFrame, names: list[Any]) -> npt.NDArray[np.object_]:
-    found = np.empty((len(table), len(names)), dtype=object)
-    for place, name in enumerate(names):
-        found[:, place] = cell_texts(table[name])
-    return found
+    def _parts(self, table: pd.DataFrame) -> Iterator[tuple[Any, npt.NDArray[Any]]]:
+        """Yield each encoder with the values of its columns; no encoder without columns."""
+        if self.numbers_:
+            numbers = table[self.numbers_].to_numpy(dtype=np.float64, na_value=np.nan)
+            yield self.imputer_, np.where(np.isfinite(numbers), numbers, np.nan)
+        if self.texts_:
+            texts = np.array([cell_texts(table[name]) for name in self.texts_], dtype=object)
+            yield self.one_hot_, texts.T.reshape(len(table), len(self.texts_))

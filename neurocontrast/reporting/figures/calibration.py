@@ -5,24 +5,17 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 
+from neurocontrast.reporting import style
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.style import (
-    BASELINE,
-    CHANCE,
-    MAIN,
-    WIDTH,
-    Picture,
-    blank_figure,
-    legend_below,
-    plain_label,
-    styled,
-)
 
 __all__ = ["calibration_classes", "draw_calibration", "draw_reliability"]
 
 _LOOKS = {
-    "baseline": ("Covariates only", {"color": BASELINE, "marker": "D", "linestyle": "--", "markerfacecolor": "white"}),
-    "embedding": ("Embedding", {"color": MAIN, "marker": "o", "linestyle": "-"}),
+    "baseline": (
+        "Covariates only",
+        {"color": style.BASELINE, "marker": "D", "linestyle": "--", "markerfacecolor": "white"},
+    ),
+    "embedding": ("Embedding", {"color": style.MAIN, "marker": "o", "linestyle": "-"}),
 }
 
 
@@ -36,8 +29,8 @@ def calibration_classes(files: EvaluationFiles) -> list[str]:
     return [name for name in files.classes if name in known]
 
 
-@styled
-def draw_calibration(files: EvaluationFiles, name: str) -> Picture | None:
+@style.styled
+def draw_calibration(files: EvaluationFiles, name: str) -> style.Picture | None:
     """Draw observed shares over predicted probabilities of a class, bin by bin; None where there is no bin."""
     table = pd.DataFrame(columns=["mean_predicted", "observed"]) if files.calibration is None else files.calibration
     rows = table[table["class"] == name] if "class" in table else table
@@ -45,7 +38,7 @@ def draw_calibration(files: EvaluationFiles, name: str) -> Picture | None:
     if rows.empty:
         return None
     label, suffix = (
-        plain_label(name, length=20),
+        style.plain_label(name, length=20),
         f"_{files.classes.index(name) + 1}" if files.kind == "multiclass" else "",
     )
     return _draw_bins(
@@ -59,8 +52,8 @@ def draw_calibration(files: EvaluationFiles, name: str) -> Picture | None:
     )
 
 
-@styled
-def draw_reliability(bins: pd.DataFrame, *, error: float) -> Picture:
+@style.styled
+def draw_reliability(bins: pd.DataFrame, *, error: float) -> style.Picture:
     """Draw accuracy over confidence in bins (``confidence, accuracy, n``), with the expected calibration error."""
     rows = bins.rename(columns={"confidence": "x", "accuracy": "y"}).drop(columns=["low", "high"])
     return _draw_bins(
@@ -76,11 +69,11 @@ def draw_reliability(bins: pd.DataFrame, *, error: float) -> Picture:
 
 def _draw_bins(
     rows: pd.DataFrame, name: str, *, labels: tuple[str, str, str], alt: str, caption: str, numbers: pd.DataFrame
-) -> Picture:
+) -> style.Picture:
     """Draw ``x`` against ``y`` of each ``model`` with the ends ``low`` and ``high``, and below the sizes ``n``."""
-    figure = blank_figure(height=WIDTH * 1.2)
+    figure = style.blank_figure(height=style.WIDTH * 1.2)
     upper, lower = figure.subplots(2, 1, height_ratios=[4, 1], sharex=True)
-    upper.plot([0, 1], [0, 1], color=CHANCE, linestyle=":", linewidth=1.3, label="Perfectly calibrated")
+    upper.plot([0, 1], [0, 1], color=style.CHANCE, linestyle=":", linewidth=1.3, label="Perfectly calibrated")
     parts = []
     for model, (label, look) in _LOOKS.items():
         part = rows[rows["model"] == model].sort_values("x")
@@ -95,8 +88,8 @@ def _draw_bins(
         )
     upper.set(ylabel=labels[1], xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     lower.set(xlabel=labels[0], ylabel=labels[2], ylim=(0, None))
-    legend_below(figure, upper, n_columns=1)
-    return Picture(name, figure, alt=f"{alt}. {'. '.join(parts)}.", caption=caption, numbers=numbers)
+    style.legend_below(figure, upper, n_columns=1)
+    return style.Picture(name, figure, alt=f"{alt}. {'. '.join(parts)}.", caption=caption, numbers=numbers)
 
 
 def _draw_curve(axes: Axes, part: pd.DataFrame, look: dict, label: str) -> None:

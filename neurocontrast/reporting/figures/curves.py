@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,23 +10,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from sklearn.metrics import precision_recall_curve, roc_curve
 
+from neurocontrast.reporting import style
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import interval_text, number_text, point_estimate
 from neurocontrast.reporting.predictions import tested_rows
-from neurocontrast.reporting.style import (
-    BASELINE,
-    CHANCE,
-    LINES,
-    MAIN,
-    PALETTE,
-    WIDTH,
-    Picture,
-    distinct_labels,
-    legend_below,
-    new_figure,
-    plain_label,
-    styled,
-)
 
 __all__ = ["GRID", "curve_band", "draw_curve"]
 
@@ -38,11 +25,20 @@ GRID: Floats = np.linspace(0.0, 1.0, 101)
 _FINE_GRID: Floats = np.linspace(0.0, 1.0, 401)
 _MAX_UNDEFINED_SHARE = 0.05
 _N_DRAWS, _FEWEST_DRAWS, _WORK = 500, 200, 20_000_000
-_MAX_POINTS, _MAX_FOLDS, _MAX_BANDS = 1000, 10, 3
-_METRICS = {
-    "roc": ("auc", "AUC", "ROC"),
-    "precision_recall": ("average_precision", "average precision", "Precision–recall"),
-}
+_MAX_POINTS, _MAX_BANDS = 1000, 3
+_TITLES = {"roc": "ROC", "precision_recall": "Precision–recall"}
+_AREAS = {"roc": ("auc", "AUC"), "precision_recall": ("average_precision", "average precision")}
+
+
+class _Line(NamedTuple):
+    """A curve: the score and the class that it is of, and how it looks."""
+
+    name: str
+    label: str
+    column: str
+    positive: str
+    color: str
+    style: Any
 
 
 def _points(
@@ -109,77 +105,75 @@ def curve_band(
     return pd.DataFrame({"x": GRID, "low": low, "high": high})
 
 
-@styled
-def draw_curve(files: EvaluationFiles, curve: str) -> Picture | None:
+@style.styled
+def draw_curve(files: EvaluationFiles, curve: str) -> style.Picture | None:
     """Draw ``roc`` or ``precision_recall`` curves, of several classes one each; None where none is defined."""
-    tested, (_, area, title) = tested_rows(files), _METRICS[curve]
-    binary = files.kind == "binary"
-    figure, axes = new_figure(height=WIDTH * 1.02 + (0.0 if binary else 0.17 * len(files.classes)))
-    parts, banded = [], False
-    for name, column, positive, look in _models(files, curve) if binary else _classes(files):
-        points = _pooled(tested, column, positive, curve)
+    tested, title, binary = tested_rows(files), _TITLES[curve], files.kind == "binary"
+    figure, axes = style.new_figure(height=style.WIDTH * 1.02 + (0.0 if binary else 0.17 * len(files.classes)))
+    parts, bands = [], []
+    for line in _models(files, curve) if binary else _classes(files):
+        points = _pooled(tested, line.column, line.positive, curve)
         if points is None:
             continue
-        if not binary:
-            look["label"] += f": {area} {_area(curve, points):.2f}"
-        axes.plot(*points, drawstyle="default" if curve == "roc" else "steps-pre", **look)
-        parts.append(pd.DataFrame({"curve": name, "x": points[0], "y": points[1]}))
-        few = binary or len(files.classes) <= _MAX_BANDS
-        band = curve_band(tested, column=column, positive=positive, curve=curve, **_resampling(files)) if few else None
+        label = line.label if binary else f"{line.label}: {_AREAS[curve][1]} {_area(curve, points):.2f}"
+        axes.plot(*points, color=line.color, linestyle=line.style, linewidth=2.1, label=label,
+                  drawstyle="default" if curve == "roc" else "steps-pre")  # fmt: skip
+        parts.append(pd.DataFrame({"curve": line.name, "x": points[0], "y": points[1]}))
+        band = None
+        if binary or len(files.classes) <= _MAX_BANDS:
+            band = curve_band(tested, column=line.column, positive=line.positive, curve=curve, **_resampling(files))
         if band is not None:
-            _fill(axes, band, look["color"], hatched=column == "baseline_score")
-            parts.append(band.assign(curve=f"{name}, band"))
-            banded = True
+            # The baseline's band is hatched, so that the two differ without colour.
+            look: Any = {"facecolor": "none", "edgecolor": line.color, "hatch": "////", "alpha": 0.28}
+            look = look if line.column == "baseline_score" else {"color": line.color, "alpha": 0.18}
+            axes.fill_between(band["x"], band["low"], band["high"], linewidth=0, **look)
+            bands.append(band.assign(curve=f"{line.name}, band"))
     if not parts:
         return None
-    folds = _draw_folds(axes, files) if binary and curve == "roc" else []
     chance = _draw_chance(axes, files, tested, curve)
-    _name_axes(axes, files, curve)
-    legend_below(figure, axes, n_columns=1)
+    names = {"roc": ("1 − specificity", "Sensitivity"), "precision_recall": ("Recall", "Precision")}[curve]
+    found = f" (“{style.plain_label(files.positive, length=20)}” found)" if binary else ""
+    xlabel, ylabel = (names[0], names[1] + found) if curve == "roc" else (names[0] + found, names[1])
+    axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+    style.legend_below(figure, axes, n_columns=1)
     legend = "; ".join(str(label).replace("\\", "") for label in axes.get_legend_handles_labels()[1])
     against = "" if binary else ", each class against all others"
-    caption = f"{title} curves{against}. {_about_lines(files, banded)}{chance}"
-    if folds:
-        n_folds = files.predictions.groupby(["repeat", "fold"]).ngroups
-        caption += f" Thin: each of the {n_folds} test folds."
-        if len(folds) < n_folds:
-            caption += f" {n_folds - len(folds)} of these, with one class only, cannot have a curve."
-    return Picture(
+    return style.Picture(
         curve if binary else f"{curve}_one_vs_rest",
         figure,
         alt=f"{title} curves for {files.target}{against}. {legend}.",
-        caption=caption,
-        numbers=pd.concat([*parts, *folds], ignore_index=True),
+        caption=f"{title} curves{against}. {_about_lines(files, bool(bands))}{chance}",
+        numbers=pd.concat([*parts, *bands], ignore_index=True),
     )
 
 
-def _models(files: EvaluationFiles, curve: str) -> list[tuple[str, str, str, dict]]:
-    """Return the curves of a binary target: name, column of the score, positive class, look."""
-    metric, area, _ = _METRICS[curve]
-    found = []
-    covariates = f" ({plain_label(' + '.join(files.covariates))})" if files.covariates else ""
-    for name, column, metrics, color, line in (
-        (f"Baseline{covariates}", "baseline_score", files.baseline, BASELINE, "--"),
-        ("Embedding", "y_score", files.metrics, MAIN, "-"),
+def _models(files: EvaluationFiles, curve: str) -> list[_Line]:
+    """Return the curves of a binary target: of the baseline, and of the embedding over it."""
+    (metric, area), lines = _AREAS[curve], []
+    covariates = (
+        f" ({style.plain_label(' + '.join(files.summary.baseline_covariates))})"
+        if files.summary.baseline_covariates
+        else ""
+    )
+    for name, column, found, color, dashes in (
+        (f"Baseline{covariates}", "baseline_score", files.summary.baseline, style.BASELINE, "--"),
+        ("Embedding", "y_score", files.metrics, style.MAIN, "-"),
     ):
-        values = metrics.get(metric) or {}
-        text = f"{name}: {area} {number_text(point_estimate(values), digits=2)}"
-        if values.get("interval"):
-            text += f" [{interval_text(values['interval'], digits=2)}]"
-        found.append(
-            (name, column, files.positive, {"color": color, "linestyle": line, "linewidth": 2.2, "label": text})
-        )
-    return found
+        values = found.get(metric)
+        label = f"{name}: {area} {number_text(point_estimate(values), digits=2)}"
+        label += f" [{interval_text(values.interval, digits=2)}]" if values and values.interval else ""
+        lines.append(_Line(name, label, column, files.positive, color, dashes))
+    return lines
 
 
-def _classes(files: EvaluationFiles) -> list[tuple[str, str, str, dict]]:
+def _classes(files: EvaluationFiles) -> list[_Line]:
     """Return the curves of several classes, each against all others."""
-    tested, found = tested_rows(files), []
-    for index, (name, label) in enumerate(zip(files.classes, distinct_labels(files.classes), strict=True)):
+    tested, lines = tested_rows(files), []
+    for place, (name, label) in enumerate(zip(files.classes, style.distinct_labels(files.classes), strict=True)):
         n = round((tested["y_true"] == name).sum() / tested["repeat"].nunique())
-        look = {"color": PALETTE[index % len(PALETTE)], "linestyle": LINES[index % len(LINES)], "linewidth": 1.9}
-        found.append((name, f"score_{name}", name, look | {"label": f"{label} (n = {n})"}))
-    return found
+        look = style.look_of(place)
+        lines.append(_Line(name, f"{label} (n = {n})", f"score_{name}", name, look["color"], look["linestyle"]))
+    return lines
 
 
 def _pooled(rows: pd.DataFrame, column: str, positive: str, curve: str) -> tuple[Floats, Floats] | None:
@@ -200,33 +194,9 @@ def _pooled(rows: pd.DataFrame, column: str, positive: str, curve: str) -> tuple
     return curves[0][0][kept], curves[0][1][kept]
 
 
-def _fill(axes: Axes, band: pd.DataFrame, color: str, *, hatched: bool) -> None:
-    """Fill a band; that of the baseline is hatched, so that the two differ without colour."""
-    look: dict = {"color": color, "alpha": 0.18}
-    if hatched:
-        look = {"facecolor": "none", "edgecolor": color, "hatch": "////", "alpha": 0.28}
-    axes.fill_between(band["x"], band["low"], band["high"], linewidth=0, **look)
-
-
-def _draw_folds(axes: Axes, files: EvaluationFiles) -> list[pd.DataFrame]:
-    """Draw the ROC curve of each test fold thin, where the folds are few enough to be told apart."""
-    folds = files.predictions.groupby(["repeat", "fold"])
-    parts: list[pd.DataFrame] = []
-    if not 1 < folds.ngroups <= _MAX_FOLDS:
-        return []
-    for (repeat, fold), rows in folds:
-        points = _pooled(rows, "y_score", files.positive, "roc")
-        if points is not None:
-            label = None if parts else "One test fold each"
-            axes.plot(*points, color=MAIN, alpha=0.3, linewidth=0.8, label=label)
-            name = f"repeat {repeat:g} fold {fold:g}"
-            parts.append(pd.DataFrame({"curve": name, "x": points[0], "y": points[1]}))
-    return parts
-
-
 def _draw_chance(axes: Axes, files: EvaluationFiles, tested: pd.DataFrame, curve: str) -> str:
     """Draw what scores without information reach; return the sentence that the caption needs."""
-    look: Any = {"color": CHANCE, "linestyle": ":", "linewidth": 1.3}
+    look: Any = {"color": style.CHANCE, "linestyle": ":", "linewidth": 1.3}
     if curve == "roc":
         axes.plot([0, 1], [0, 1], label="Chance: 0.50", **look)
         return ""
@@ -238,19 +208,9 @@ def _draw_chance(axes: Axes, files: EvaluationFiles, tested: pd.DataFrame, curve
     return f" Precision depends on {common}; elsewhere it will differ."
 
 
-def _name_axes(axes: Axes, files: EvaluationFiles, curve: str) -> None:
-    names = {"roc": ("1 − specificity", "Sensitivity"), "precision_recall": ("Recall", "Precision")}[curve]
-    if files.kind == "binary":
-        positive, negative = (plain_label(name, length=20) for name in (files.positive, files.negative))
-        found = f"(“{positive}” found)"
-        more = (f"(“{negative}” called positive)", found) if curve == "roc" else (found, "(called positive and right)")
-        names = (f"{names[0]} {more[0]}", f"{names[1]} {more[1]}")
-    axes.set(xlabel=names[0], ylabel=names[1], xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
-
-
 def _resampling(files: EvaluationFiles) -> dict:
-    unit = "site" if (files.summary.get("bootstrap") or {}).get("unit") == "site" else "subject"
-    return {"unit": unit, "level": files.level, "seed": int(files.summary.get("seed") or 0)}
+    unit = "site" if files.summary.bootstrap.unit == "site" else "subject"
+    return {"unit": unit, "level": files.level, "seed": files.summary.seed or 0}
 
 
 def _about_lines(files: EvaluationFiles, banded: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from neurocontrast.reporting.metrics import interval_text, number_text
-from neurocontrast.reporting.style import CHANCE, MAIN, MUTED, Picture, legend_below, new_figure
-
-__all__ = ["Series", "draw_intervals", "draw_rows", "list_values"]
+from neurocontrast.reporting import style
+from neurocontrast.reporting.metrics import DASH, interval_text, number_text
 
 _MAX_LISTED = 12
 
@@ -26,7 +24,7 @@ class Series:
     rows: pd.DataFrame
     label: str | None = None
     value: str = "value"
-    color: str = MAIN
+    color: str = style.MAIN
     marker: str = "o"
     filled: bool = True
     shift: float = 0.0
@@ -38,10 +36,10 @@ class Series:
 
     @property
     def ends(self) -> tuple[pd.Series, pd.Series]:
-        """The ends of the intervals; NaN where there are none."""
+        """The ends of the intervals; NaN where there are none, and for ticks."""
         names = ("low", "high") if self.value == "value" else (f"{self.value}_low", f"{self.value}_high")
-        absent = pd.Series(np.nan, self.rows.index)
-        return self.rows.get(names[0], absent).astype(float), self.rows.get(names[1], absent).astype(float)
+        ends = self.rows.reindex(columns=names).astype(float)
+        return (ends[names[0]], ends[names[1]]) if self.marker != "|" else (ends[names[0]] * np.nan,) * 2
 
 
 def draw_rows(
@@ -66,12 +64,12 @@ def draw_rows(
             markerfacecolor=one.color if one.filled else "white",
         )  # fmt: skip
     if reference is not None:
-        axes.axvline(reference[0], color=CHANCE, linestyle=":", linewidth=1.3, label=reference[1])
+        axes.axvline(reference[0], color=style.CHANCE, linestyle=":", linewidth=1.3, label=reference[1])
     defined = {row for one in series for row in one.rows.index[one.values.notna()]}
     for row in set(range(len(labels))) - defined:
         axes.annotate(
             "not defined (see table)", (0.02, row), xycoords=("axes fraction", "data"), va="center", fontsize=8.5,
-            color=MUTED, style="italic", bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
+            color=style.MUTED, style="italic", bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
         )  # fmt: skip
     if total:
         axes.axhline(len(labels) - 1.5, color="#9aa5b1", linewidth=0.8)
@@ -104,35 +102,41 @@ def draw_intervals(
     name: str,
     series: Sequence[Series],
     labels: Sequence[str],
+    about: str,
     *,
-    alt: str,
-    caption: str,
+    note: str = "",
     numbers: pd.DataFrame,
     percent: bool = False,
     sides: tuple[str, str] = ("", ""),
     **look: Any,
-) -> Picture:
-    """Return a figure of rows of values; `sides` are words above its left and right end, `look` is for `draw_rows`."""
-    figure, axes = new_figure(height=1.6 + (0.36 if len(labels) < 16 else 0.28) * len(labels))
-    draw_rows(axes, series, labels, **look)
+) -> style.Picture:
+    """Return a figure of rows of values.
+
+    `about` begins the alternative text, which lists the values, and the caption, which `note` ends; `sides` are words
+    above the left and the right end, and `look` is for `draw_rows`.
+    """
+    figure, axes = style.new_figure(height=1.6 + (0.36 if len(labels) < 16 else 0.28) * len(labels))
+    drawn = [one for one in series if one.values.notna().any()]
+    draw_rows(axes, drawn, labels, **look)
     if percent:
         axes.xaxis.set_major_formatter(PercentFormatter(1.0))
     for place, text, side in ((0.0, sides[0], "left"), (1.0, sides[1], "right")):
-        axes.annotate(text, (place, 1.0), xycoords="axes fraction", ha=side, va="bottom", fontsize=8.5, color=MUTED)
-    legend_below(figure, axes, n_columns=1 if len(series) > 2 else 2)
-    return Picture(name, figure, alt=alt, caption=caption, numbers=numbers)
+        axes.annotate(text, (place, 1.0), xycoords="axes fraction", ha=side, va="bottom", size=8.5, color=style.MUTED)
+    style.legend_below(figure, axes, n_columns=1 if len(drawn) > 2 else 2)
+    alt = f"{about} {list_values(drawn, labels)}"
+    return style.Picture(name, figure, alt=alt, caption=f"{about} {note}".strip(), numbers=numbers)
 
 
-def list_values(
-    names: Iterable[object], rows: pd.DataFrame, *, value: str = "value", digits: int = 2, signed: bool = False
-) -> str:
-    """Return "name: 0.71 (0.60 to 0.80), n = 40; …" for an alternative text."""
+def list_values(series: Sequence[Series], labels: Sequence[str]) -> str:
+    """Return "site-01 (n=40): embedding 0.71 (0.60 to 0.80), chance 0.5; …" for an alternative text."""
     parts = []
-    for name, row in zip(names, rows.to_dict("records"), strict=True):
-        interval = interval_text((row.get("low"), row.get("high")), digits=digits, signed=signed)
-        text = f"{name}: {number_text(row[value], digits=digits, signed=signed)} ({interval})"
-        text += f", n = {row['n']:,.0f}" if pd.notna(row.get("n")) else ""
-        text += f", chance {number_text(row['chance'], digits=digits)}" if pd.notna(row.get("chance")) else ""
-        parts.append(text.replace("(–)", "(no interval)"))
+    for place, label in enumerate(labels):
+        values = []
+        for one in series:
+            if place in one.rows.index and pd.notna(one.values[place]):
+                ends = interval_text((one.ends[0][place], one.ends[1][place]))
+                text = f"{(one.label or '').lower()} {number_text(one.values[place])}".strip()
+                values.append(text + ("" if ends == DASH else f" ({ends})"))
+        parts.append(f"{label}: {', '.join(values) or 'not defined'}".replace("\\", ""))
     more = f"; and {len(parts) - _MAX_LISTED} more in the table" if len(parts) > _MAX_LISTED else ""
     return "; ".join(parts[:_MAX_LISTED]) + more + "."

@@ -12,19 +12,10 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
+from neurocontrast.reporting import style
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH, number_text
 from neurocontrast.reporting.predictions import count_confusion, count_text, name_rule, tested_rows
-from neurocontrast.reporting.style import (
-    INK,
-    MAIN,
-    PALETTE,
-    Picture,
-    distinct_labels,
-    legend_below,
-    new_figure,
-    styled,
-)
 
 __all__ = ["MAX_CELLS", "cosine_matrix", "draw_class_cosines", "draw_confusion", "draw_nearest_cosines"]
 
@@ -45,7 +36,7 @@ def _draw_matrix(
     """Draw numbers as colours; with `texts` in the cells of few classes, and names beside not too many."""
     n_classes = len(numbers)
     side = float(np.clip(2.6 + 0.55 * min(n_classes, 7) + 0.1 * n_classes, 3.8, 10.6))
-    figure, axes = new_figure(height=side * 0.94, width=side)
+    figure, axes = style.new_figure(height=side * 0.94, width=side)
     drawn = axes.imshow(numbers, interpolation="none", **look)
     if n_classes <= MAX_CELLS:
         size = 10 if n_classes <= 3 else 8.5 if n_classes <= 6 else 6.5
@@ -53,8 +44,8 @@ def _draw_matrix(
             red, green, blue, _ = drawn.cmap(drawn.norm(np.nan_to_num(numbers[row, column])))
             dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
             axes.text(column, row, texts[row][column], ha="center", va="center", fontsize=size,
-                      color="white" if dark else INK)  # fmt: skip
-    labels = distinct_labels(names, length=16) if n_classes <= _MAX_NAMED else []
+                      color="white" if dark else style.INK)  # fmt: skip
+    labels = style.distinct_labels(names, length=16) if n_classes <= _MAX_NAMED else []
     size, turned = float(np.clip(40 * side / max(n_classes, 1), 4.5, 9)), n_classes > 4
     axes.set_xticks(range(len(labels)), labels, rotation=90 if turned else 0, fontsize=size)
     axes.set_yticks(range(len(labels)), labels, fontsize=size)
@@ -65,8 +56,8 @@ def _draw_matrix(
     return figure, drawn
 
 
-@styled
-def draw_confusion(files: EvaluationFiles) -> Picture:
+@style.styled
+def draw_confusion(files: EvaluationFiles) -> style.Picture:
     """Draw the confusion matrix; of many classes as shares in colour, without figures in the cells."""
     numbers = count_confusion(files)
     totals, many = numbers.sum(axis=1), len(numbers) > MAX_CELLS
@@ -85,7 +76,7 @@ def draw_confusion(files: EvaluationFiles) -> Picture:
         bar.set_label("Share of the true class")
     else:
         figure.axes[0].set_yticks(
-            range(len(names)), [label.replace(" (n=", "\n(n=") for label in distinct_labels(names, length=26)]
+            range(len(names)), [label.replace(" (n=", "\n(n=") for label in style.distinct_labels(names, length=26)]
         )
     rule, n_repeats = name_rule(files), tested_rows(files)["repeat"].nunique()
     what = f"counts of the test {files.words.items}" if files.fixed else "out-of-fold counts"
@@ -102,7 +93,7 @@ def draw_confusion(files: EvaluationFiles) -> Picture:
     alt = "; ".join(parts)
     if many:
         alt = f"Right most often: {'; '.join(parts[:3])}. Least often: {'; '.join(parts[-3:])}"
-    return Picture(
+    return style.Picture(
         "confusion",
         figure,
         alt=f"Confusion matrix {rule}, {len(numbers)} classes: {alt}.",
@@ -118,8 +109,8 @@ def cosine_matrix(table: pd.DataFrame) -> pd.DataFrame:
     return square.pivot(index="class", columns="reference", values="cosine").reindex(index=names, columns=names)
 
 
-@styled
-def draw_class_cosines(table: pd.DataFrame, *, items: str = "scans") -> Picture:
+@style.styled
+def draw_class_cosines(table: pd.DataFrame, *, items: str = "scans") -> style.Picture:
     """Draw the mean cosine of each class (rows, tested) with each (columns, trained): ``similarity.tsv``."""
     square = cosine_matrix(table)
     numbers, same = square.to_numpy(dtype=float), np.eye(len(square), dtype=bool)
@@ -135,7 +126,7 @@ def draw_class_cosines(table: pd.DataFrame, *, items: str = "scans") -> Picture:
             f"Within classes {np.nanmean(numbers[same]):.2f} on average, between them {np.nanmean(between):.2f}; most "
             f"alike are {square.index[row]} and {square.columns[column]}, {between[row, column]:.2f}."
         )
-    return Picture(
+    return style.Picture(
         "similarity",
         figure,
         alt=f"Mean cosine of each class with each. {alt}",
@@ -144,16 +135,16 @@ def draw_class_cosines(table: pd.DataFrame, *, items: str = "scans") -> Picture:
     )
 
 
-@styled
-def draw_nearest_cosines(table: pd.DataFrame, *, items: str = "scans") -> Picture:
+@style.styled
+def draw_nearest_cosines(table: pd.DataFrame, *, items: str = "scans") -> style.Picture:
     """Draw histograms of the nearest cosine within the own class and outside: ``cosines.tsv``."""
-    figure, axes = new_figure(height=3.6)
+    figure, axes = style.new_figure(height=3.6)
     used = table[table["n"] > 0] if (table["n"] > 0).any() else table
     width = max(1, len(used) // (2 * _MAX_BINS))  # of wide ranges fine bins would be a comb
     medians = {}
     for which, color, label in (
-        ("noise", PALETTE[1], "Noise: nearest of another class"),
-        ("target", MAIN, "Target: nearest of the own class"),
+        ("noise", style.PALETTE[1], "Noise: nearest of another class"),
+        ("target", style.MAIN, "Target: nearest of the own class"),
     ):
         part = table[table["neighbour"] == which].reset_index(drop=True)
         middle = int(np.searchsorted(part["n"].cumsum(), part["n"].sum() / 2))
@@ -165,8 +156,8 @@ def draw_nearest_cosines(table: pd.DataFrame, *, items: str = "scans") -> Pictur
         axes.axvline(medians[which], color=color, linestyle=":", linewidth=1.3)
     axes.set(xlabel=f"Cosine with the nearest of the training {items}", ylabel=f"Share of the test {items}")
     axes.set(xlim=(used["low"].min(), used["high"].max()), ylim=(0, None))
-    legend_below(figure, axes, n_columns=1)
-    return Picture(
+    style.legend_below(figure, axes, n_columns=1)
+    return style.Picture(
         "cosines",
         figure,
         alt=f"Histograms of nearest cosines: median {medians['target']:.2f} with the own class, "

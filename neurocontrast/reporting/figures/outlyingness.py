@@ -6,28 +6,18 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from neurocontrast.reporting import style
 from neurocontrast.reporting.figures.points import MAX_VECTORS, about_thinning, thin_rows
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.outlyingness import Score, count_outside, scores_to_draw
-from neurocontrast.reporting.style import (
-    CHANCE,
-    INK,
-    MAIN,
-    PALETTE,
-    Picture,
-    distinct_labels,
-    legend_below,
-    new_figure,
-    styled,
-)
+from neurocontrast.reporting.outlyingness import Score, reference_text, scores_to_draw
 
 __all__ = ["draw_outlyingness"]
 
 
-@styled
-def draw_outlyingness(files: EvaluationFiles, score: Score) -> Picture | None:
+@style.styled
+def draw_outlyingness(files: EvaluationFiles, score: Score) -> style.Picture | None:
     """Draw the percentiles of one score, site by site; None where no scan has the score."""
-    table, counted = files.outlyingness, count_outside(files)
+    table, counted = files.outlyingness, files.summary.outlyingness
     if table is None or counted is None or score not in scores_to_draw(table):
         return None
     rows = table.assign(site=table["site"].fillna("not stated"), flag=table[score.flag], percentile=table[score.column])
@@ -37,25 +27,25 @@ def draw_outlyingness(files: EvaluationFiles, score: Score) -> Picture | None:
     numbers["n_outside"] = numbers["site"].map(rows.groupby("site")["flag"].sum())
     numbers = numbers.astype({"n": int}).sort_values(["n", "site"], ascending=[False, True], ignore_index=True)
     shown = thin_rows(rows)
-    figure, axes = new_figure(height=2.3 + (0.42 if len(numbers) < 16 else 0.3) * len(numbers))
+    figure, axes = style.new_figure(height=2.3 + (0.42 if len(numbers) < 16 else 0.3) * len(numbers))
     axes.axvspan(25, 75, color="#eef1f4", zorder=0, label="Middle half, were nothing different")
-    if counted.threshold is not None:
-        axes.axvline(counted.threshold, color=CHANCE, linestyle=":", linewidth=1.3,
-                     label=f"Threshold: percentile {counted.threshold:g}")  # fmt: skip
+    if counted.threshold_percentile is not None:
+        axes.axvline(counted.threshold_percentile, color=style.CHANCE, linestyle=":", linewidth=1.3,
+                     label=f"Threshold: percentile {counted.threshold_percentile:g}")  # fmt: skip
     _draw_sites(axes, shown, numbers)
-    names = zip(distinct_labels(numbers["site"], length=24), numbers["n"], strict=True)
+    names = zip(style.distinct_labels(numbers["site"], length=24), numbers["n"], strict=True)
     axes.set_yticks(range(len(numbers)), [f"{name} (n={n})" for name, n in names])
     axes.set(ylim=(len(numbers) - 0.4, -0.6), xlim=(-2, 102), xlabel=f"Percentile of {score.name}", title=score.title)
     axes.grid(axis="y", visible=False)
-    legend_below(figure, axes, n_columns=1)
-    against = "the scans of the other sites" if score.flag == "unseen_outside" else counted.reference
+    style.legend_below(figure, axes, n_columns=1)
+    against = "the scans of the other sites" if score.flag == "unseen_outside" else reference_text(counted)
     parts = [
         f"{row['site']}: median {row['median']:.0f}, quartiles {row['quartile_1']:.0f} and {row['quartile_3']:.0f}, "
         f"{row['n_outside']} of {row['n']} outside"
         for row in numbers.to_dict("records")
     ]
     more = f"; and {len(parts) - 12} more sites in the table" if len(parts) > 12 else ""
-    return Picture(
+    return style.Picture(
         f"outlyingness_{score.column.removesuffix('_percentile')}",
         figure,
         alt=f"{score.title}: percentiles of {score.name} by site. {'; '.join(parts[:12])}{more}.",
@@ -77,11 +67,11 @@ def _draw_sites(axes: Axes, rows: pd.DataFrame, numbers: pd.DataFrame) -> None:
     ]  # fmt: skip
     large = np.flatnonzero(numbers["n"] >= 5)  # quartiles of fewer scans say nothing
     axes.bxp([boxes[place] for place in large], positions=large, orientation="horizontal", widths=0.6, showcaps=False,
-             showfliers=False, medianprops={"color": INK, "linewidth": 2}, manage_ticks=False)  # fmt: skip
+             showfliers=False, medianprops={"color": style.INK, "linewidth": 2}, manage_ticks=False)  # fmt: skip
     heights = rows["site"].map(dict(zip(numbers["site"], numbers.index, strict=True))).to_numpy(float)
     # The same spread every time; a drawing is no place for chance.
     heights = heights + 0.22 * (2 * ((np.arange(len(rows)) * 0.618034) % 1) - 1)
-    for flag, marker, color, label in ((False, ".", MAIN, "Inside"), (True, "x", PALETTE[1], "Outside")):
+    for flag, marker, color, label in ((False, ".", style.MAIN, "Inside"), (True, "x", style.PALETTE[1], "Outside")):
         here = rows["flag"].to_numpy(bool) == flag
         axes.scatter(rows["percentile"][here], heights[here], s=30, marker=marker, color=color, alpha=0.65, zorder=3,
                      label=f"{label}: {here.sum():,}", rasterized=len(rows) > MAX_VECTORS)  # fmt: skip

@@ -9,34 +9,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from neurocontrast.reporting import style
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import number_text, point_estimate
 from neurocontrast.reporting.predictions import pool_repeats
-from neurocontrast.reporting.style import (
-    CHANCE,
-    INK,
-    MARKERS,
-    PALETTE,
-    WIDTH,
-    Picture,
-    distinct_labels,
-    legend_below,
-    new_figure,
-    plain_label,
-    styled,
-)
 from neurocontrast.reporting.words import IMAGES
-
-__all__ = [
-    "MAPS",
-    "MAX_VECTORS",
-    "about_thinning",
-    "draw_map",
-    "draw_predicted",
-    "draw_residuals",
-    "list_map_columns",
-    "thin_rows",
-]
 
 MAPS = {"pca": ("pc1", "pc2", "Principal component"), "umap": ("umap1", "umap2", "UMAP dimension")}
 """Columns of map.tsv that hold each map, and the name of its axes."""
@@ -73,9 +50,9 @@ def _draw_groups(axes: Axes, x: pd.Series, y: pd.Series, values: pd.Series, orde
     other, missing = values.notna() & ~values.isin(names), values.isna()
     groups = [
         (f"{len(counts) - len(names)} smaller ones", other, "#b0b7bf", "o"),
-        *((label, values == name, PALETTE[index % len(PALETTE)], MARKERS[index % len(MARKERS)])
-          for index, (name, label) in enumerate(zip(names, distinct_labels(names, length=22), strict=True))),
-        ("not stated", missing, CHANCE, "x"),
+        *((label, values == name, style.PALETTE[index % len(style.PALETTE)], style.MARKERS[index % len(style.MARKERS)])
+          for index, (name, label) in enumerate(zip(names, style.distinct_labels(names, length=22), strict=True))),
+        ("not stated", missing, style.CHANCE, "x"),
     ]  # fmt: skip
     groups = [(f"{label} ({here.sum()})", here, color, marker) for label, here, color, marker in groups if here.any()]
     for label, here, color, marker in groups:
@@ -101,20 +78,20 @@ def _predictions(files: EvaluationFiles) -> pd.DataFrame:
     return rows.dropna(subset=["residual"]).reset_index(drop=True)
 
 
-@styled
-def draw_predicted(files: EvaluationFiles) -> Picture:
+@style.styled
+def draw_predicted(files: EvaluationFiles) -> style.Picture:
     """Draw predicted against true values by site, with the line of perfect prediction."""
     everyone, items = _predictions(files), files.words.items
     rows = thin_rows(everyone)
-    figure, axes = new_figure(height=WIDTH + 0.1 * min(rows["site"].nunique(), _MAX_GROUPS))
+    figure, axes = style.new_figure(height=style.WIDTH + 0.1 * min(rows["site"].nunique(), _MAX_GROUPS))
     _draw_groups(axes, rows["true"], rows["predicted"], rows["site"])
     ends = np.quantile(rows[["true", "predicted"]], [0, 1])
-    axes.plot(ends, ends, color=CHANCE, linestyle="--", linewidth=1.4, label="Perfect prediction")
-    axes.set(xlabel=f"True {plain_label(files.target)}", ylabel=f"Predicted {plain_label(files.target)}")
-    legend_below(figure, axes, marker_scale=_marker_scale(len(rows)))
+    axes.plot(ends, ends, color=style.CHANCE, linestyle="--", linewidth=1.4, label="Perfect prediction")
+    axes.set(xlabel=f"True {style.plain_label(files.target)}", ylabel=f"Predicted {style.plain_label(files.target)}")
+    style.legend_below(figure, axes, marker_scale=_marker_scale(len(rows)))
     mae, r2 = (number_text(point_estimate(files.metrics.get(key)), digits=2) for key in ("mae", "r2"))
     sites = "" if files.words is IMAGES else f" at {everyone['site'].nunique()} sites"
-    return Picture(
+    return style.Picture(
         "predicted_true",
         figure,
         alt=f"Scatter of predicted against true {files.target} for {len(everyone)} {items}{sites}. Mean absolute error "
@@ -125,14 +102,14 @@ def draw_predicted(files: EvaluationFiles) -> Picture:
     )
 
 
-@styled
-def draw_residuals(files: EvaluationFiles) -> Picture:
+@style.styled
+def draw_residuals(files: EvaluationFiles) -> style.Picture:
     """Draw residuals (predicted − true) against true values, with their trend."""
     everyone, items = _predictions(files), files.words.items
     rows = thin_rows(everyone)
-    figure, axes = new_figure(height=WIDTH + 0.1 * min(rows["site"].nunique(), _MAX_GROUPS))
+    figure, axes = style.new_figure(height=style.WIDTH + 0.1 * min(rows["site"].nunique(), _MAX_GROUPS))
     _draw_groups(axes, rows["true"], rows["residual"], rows["site"])
-    axes.axhline(0, color=CHANCE, linestyle="--", linewidth=1.4, label="No error")
+    axes.axhline(0, color=style.CHANCE, linestyle="--", linewidth=1.4, label="No error")
     text = ""
     if everyone["true"].nunique() > 2:
         slope, intercept = np.polyfit(everyone["true"], everyone["residual"], 1)
@@ -140,11 +117,11 @@ def draw_residuals(files: EvaluationFiles) -> Picture:
             np.array([everyone["true"].min(), everyone["true"].max()]),
             number_text(slope, digits=2, signed=True),
         )
-        axes.plot(ends, intercept + slope * ends, color=INK, linewidth=1.8, label=f"Trend: slope {shown}")
+        axes.plot(ends, intercept + slope * ends, color=style.INK, linewidth=1.8, label=f"Trend: slope {shown}")
         text = f" The fitted trend has slope {shown}."
-    axes.set(xlabel=f"True {plain_label(files.target)}", ylabel="Predicted − true")
-    legend_below(figure, axes, marker_scale=_marker_scale(len(rows)))
-    return Picture(
+    axes.set(xlabel=f"True {style.plain_label(files.target)}", ylabel="Predicted − true")
+    style.legend_below(figure, axes, marker_scale=_marker_scale(len(rows)))
+    return style.Picture(
         "residual_true",
         figure,
         alt=f"Scatter of residuals against true {files.target} for {len(everyone)} {items}.{text}",
@@ -164,8 +141,8 @@ def list_map_columns(files: EvaluationFiles) -> list[str]:
     return [name for name in names if points[name].notna().any()]
 
 
-@styled
-def draw_map(files: EvaluationFiles, *, layout: str, column: str) -> Picture | None:
+@style.styled
+def draw_map(files: EvaluationFiles, *, layout: str, column: str) -> style.Picture | None:
     """Draw one map of the embedding coloured by one column; None where the map was not computed."""
     first, second, axis_name = MAPS[layout]
     if files.points is None or not {first, second} <= set(files.points):
@@ -175,23 +152,25 @@ def draw_map(files: EvaluationFiles, *, layout: str, column: str) -> Picture | N
     if rows.empty:
         return None
     name, values = files.target if column == "target" else column, rows[column]
-    figure, axes = new_figure(height=WIDTH * 0.95)
+    figure, axes = style.new_figure(height=style.WIDTH * 0.95)
     if pd.api.types.is_numeric_dtype(values):
         known = values.notna()
-        axes.scatter(rows[first][~known], rows[second][~known], s=_point_size(len(rows)), marker="x", color=CHANCE)
+        axes.scatter(
+            rows[first][~known], rows[second][~known], s=_point_size(len(rows)), marker="x", color=style.CHANCE
+        )
         drawn = axes.scatter(
             rows[first][known], rows[second][known], s=_point_size(len(rows)), c=values[known], cmap="cividis",
             edgecolor="white", alpha=0.9, linewidth=0.3, rasterized=len(rows) > MAX_VECTORS,
         )  # fmt: skip
-        figure.colorbar(drawn, ax=axes, shrink=0.9).set_label(plain_label(name))
+        figure.colorbar(drawn, ax=axes, shrink=0.9).set_label(style.plain_label(name))
         legend = "a colour scale"
     else:
         order = files.classes if column == "target" else ()
         legend = "; ".join(_draw_groups(axes, rows[first], rows[second], values, order))
-        legend_below(figure, axes, marker_scale=_marker_scale(len(rows)))
-    axes.set(title=f"Coloured by {plain_label(name)}", xlabel=f"{axis_name} 1", ylabel=f"{axis_name} 2")
+        style.legend_below(figure, axes, marker_scale=_marker_scale(len(rows)))
+    axes.set(title=f"Coloured by {style.plain_label(name)}", xlabel=f"{axis_name} 1", ylabel=f"{axis_name} 2")
     axes.tick_params(labelbottom=False, labelleft=False)
-    return Picture(
+    return style.Picture(
         f"map_{layout}_{column}",
         figure,
         alt=f"{layout.upper()} map of the embedding, {len(rows)} {items}, coloured by {name}: {legend}.",

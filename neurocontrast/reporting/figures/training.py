@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, StrMethodFormatter
+from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
+from neurocontrast.evaluation.schema import LearningCurve
+from neurocontrast.reporting import style
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import chance_level, describe_metric, leading_metrics, number_text
-from neurocontrast.reporting.style import (
-    BASELINE,
-    CHANCE,
-    LINES,
-    MAIN,
-    MARKERS,
-    PALETTE,
-    Picture,
-    legend_below,
-    new_figure,
-    plain_label,
-    styled,
-)
 from neurocontrast.reporting.words import SCANS, Words
-
-__all__ = ["draw_learning", "draw_training", "learning_metrics", "list_terms", "tabulate_learning"]
 
 _NOT_SHOWN = {"epoch", "step", "lr", "learning_rate", "seconds", "gradient_norm"}
 _NO_TERMS = ("_seconds", "_per_second", "_bytes", "_gib", "_mib")
@@ -43,22 +29,25 @@ _MAX_TERMS = 8
 
 def learning_metrics(files: EvaluationFiles) -> list[str]:
     """Return the metrics that have a learning curve, the leading ones first, two of them at most."""
-    curve = files.summary.get("learning_curve") or {}
-    return leading_metrics(files.kind, curve.get("metrics") or {}, files.words)[:2]
+    curve = files.summary.learning_curve
+    return leading_metrics(files.kind, curve.metrics if curve else {}, files.words)[:2]
 
 
-def tabulate_learning(curve: Mapping[str, Any], metric: str) -> pd.DataFrame:
+def tabulate_learning(curve: LearningCurve | None, metric: str) -> pd.DataFrame:
     """Return the means over draws and folds of embedding and baseline: ``model, metric, n_train, mean, sd, n``."""
     parts = []
-    for model, section in (("Embedding", "metrics"), ("Covariates only", "baseline")):
-        points = (curve.get(section) or {}).get(metric) or []
+    found = {"Embedding": curve.metrics, "Covariates only": curve.baseline} if curve else {"Embedding": {}}
+    for model, metrics in found.items():
+        points = [vars(point) for point in metrics.get(metric, [])]
         table = pd.DataFrame(points, columns=["n_train", "mean", "sd", "n"])
         parts.append(table.astype(float).assign(model=model, metric=metric))
     return pd.concat(parts, ignore_index=True)
 
 
-@styled
-def draw_learning(rows: pd.DataFrame, metric: str, *, how: str, n_classes: int, words: Words = SCANS) -> Picture | None:
+@style.styled
+def draw_learning(
+    rows: pd.DataFrame, metric: str, *, how: str, n_classes: int, words: Words = SCANS
+) -> style.Picture | None:
     """Draw a metric of every model over the number of training scans; None where there is none.
 
     `rows` holds ``model, metric, n_train, mean, sd``; `how` says over what means and spreads are taken.
@@ -66,34 +55,32 @@ def draw_learning(rows: pd.DataFrame, metric: str, *, how: str, n_classes: int, 
     rows = rows[(rows["metric"] == metric) & rows["mean"].notna() & rows["n_train"].notna()]
     if rows.empty:
         return None
-    figure, axes = new_figure(height=4.2)
+    figure, axes = style.new_figure(height=4.2)
     about, parts = describe_metric(metric, words), []
-    for index, (model, part) in enumerate(rows.groupby("model", sort=False)):
-        part = part.sort_values("n_train")
-        color, spread = PALETTE[index % len(PALETTE)], part["sd"].fillna(0.0)
-        axes.fill_between(part["n_train"], part["mean"] - spread, part["mean"] + spread, color=color, alpha=0.12,
-                          linewidth=0)  # fmt: skip
-        axes.plot(part["n_train"], part["mean"], color=color, marker=MARKERS[index % len(MARKERS)], linewidth=2,
-                  linestyle=LINES[index % len(LINES)], label=plain_label(model))  # fmt: skip
+    for place, (model, part) in enumerate(rows.groupby("model", sort=False)):
+        part, look = part.sort_values("n_train"), style.look_of(place)
+        low, high = (part["mean"] + sign * part["sd"].fillna(0.0) for sign in (-1, 1))
+        axes.fill_between(part["n_train"], low, high, color=look["color"], alpha=0.12, linewidth=0)
+        axes.plot(part["n_train"], part["mean"], linewidth=2, label=style.plain_label(model), **look)
         points = zip(part["n_train"], part["mean"], strict=True)
         parts.append(f"{model}: " + ", ".join(f"{n:.0f} {words.units} {number_text(m, digits=2)}" for n, m in points))
     sizes = sorted(rows["n_train"].unique())
     if sizes[-1] >= 5 * sizes[0] > 0:
         axes.set_xscale("log")
-    axes.xaxis.set_major_locator(FixedLocator(sizes if len(sizes) <= 8 else sizes[:: len(sizes) // 6]))
+    axes.set_xticks(sizes if len(sizes) <= 8 else sizes[:: len(sizes) // 6], minor=False)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     chance = chance_level(metric, n_classes, words)
     if chance is not None:
-        axes.axhline(chance, color=CHANCE, linestyle=":", linewidth=1.3, label="Chance")
+        axes.axhline(chance, color=style.CHANCE, linestyle=":", linewidth=1.3, label="Chance")
     axes.set(xlabel=f"Training {words.units} of the probe", ylabel=about.label)
-    legend_below(figure, axes)
-    return Picture(
+    style.legend_below(figure, axes)
+    what = f"{about.label} over the number of training {words.units}"
+    return style.Picture(
         f"learning_{metric}",
         figure,
-        alt=f"Learning curves: {about.label} over the number of training {words.units}. {'; '.join(parts)}.",
-        caption=f"{about.label} over the number of training {words.units}: mean and one SD over {how} (a spread, not a "
-        "confidence interval).",
+        alt=f"Learning curves: {what}. {'; '.join(parts)}.",
+        caption=f"{what}: mean and one SD over {how} (a spread, not a confidence interval).",
         numbers=rows.reset_index(drop=True),
     )
 
@@ -110,8 +97,8 @@ def list_terms(files: EvaluationFiles) -> list[str]:
     return names[:_MAX_TERMS]
 
 
-@styled
-def draw_training(files: EvaluationFiles, term: str) -> Picture | None:
+@style.styled
+def draw_training(files: EvaluationFiles, term: str) -> style.Picture | None:
     """Draw one logged quantity over the epochs, with its validation where there is one."""
     if files.training is None:
         return None
@@ -119,23 +106,21 @@ def draw_training(files: EvaluationFiles, term: str) -> Picture | None:
     columns = [name for name in files.training.columns if _bare(name) == term]
     # Several rows an epoch (one a step, one for validation) become one point.
     means = files.training.groupby(clock)[columns].mean() if clock else files.training[columns]
-    figure, axes = new_figure(height=3.2)
-    parts = []
+    figure, axes = style.new_figure(height=3.2)
+    parts, training = [], f"Probe on validation {files.words.items}" if term.startswith("probe") else "Training"
     for column in columns:
-        validation, values = column != term and column.startswith("val"), means[column].dropna()
-        on_probe = f"Probe on validation {files.words.items}" if term.startswith("probe") else "Training"
-        axes.plot(
-            values.index, values, color=BASELINE if validation else MAIN, linestyle="--" if validation else "-",
-            marker="s" if validation else "o", markersize=4 if len(values) < 40 else 0, linewidth=1.8,
-            label="Validation" if validation else on_probe,
-        )  # fmt: skip
+        values = means[column].dropna()
+        look: Any = {"color": style.MAIN, "marker": "o", "label": training}
+        if column != term and column.startswith("val"):
+            look = {"color": style.BASELINE, "marker": "s", "linestyle": "--", "label": "Validation"}
+        axes.plot(values.index, values, markersize=4 if len(values) < 40 else 0, linewidth=1.8, **look)
         if len(values):
             parts.append(f"{column} from {values.iloc[0]:.3g} to {values.iloc[-1]:.3g}")
-    axes.set(xlabel=(clock or "row").capitalize(), title=plain_label(_title(term), length=60))
+    axes.set(xlabel=(clock or "row").capitalize(), title=style.plain_label(_title(term), length=60))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    legend_below(figure, axes)
+    style.legend_below(figure, axes)
     alt = f"{_title(term)} during pretraining: {'; '.join(parts)}."
-    return Picture(f"training_{term}", figure, alt=alt, caption="", numbers=means.reset_index())
+    return style.Picture(f"training_{term}", figure, alt=alt, caption="", numbers=means.reset_index())
 
 
 def _bare(column: str) -> str:

@@ -1,100 +1,42 @@
-"""The sections of the report, in the order in which they are read.
-
-A section builder takes the evaluation's files and the reader's options, and returns a `Section`,
-or None where it has nothing to say. A further panel is one more builder in `SECTIONS`.
-"""
+"""The sections of a report, found by listing this folder: a new section is one new file that defines a builder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+import pkgutil
+from collections.abc import Sequence
 
 from neurocontrast.reporting.blocks import Section
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.sections import images
-from neurocontrast.reporting.sections.brain import build_brain
-from neurocontrast.reporting.sections.cohort import build_cohort
-from neurocontrast.reporting.sections.comparison import build_comparison
-from neurocontrast.reporting.sections.confounds import build_confounds
-from neurocontrast.reporting.sections.embedding import build_map, build_scans, build_training
-from neurocontrast.reporting.sections.external import build_external
-from neurocontrast.reporting.sections.guidelines import build_guidelines
-from neurocontrast.reporting.sections.new_site import build_new_site
-from neurocontrast.reporting.sections.outlyingness import build_outlyingness
-from neurocontrast.reporting.sections.performance import (
-    build_calibration,
-    build_curves,
-    build_errors,
-    build_folds,
-    build_learning,
-)
-from neurocontrast.reporting.sections.record import build_methods, build_provenance, build_silences
-from neurocontrast.reporting.sections.result import build_result, build_warnings
-from neurocontrast.reporting.sections.similarity import build_similarity
-from neurocontrast.reporting.sections.sites import build_groups, build_sites
-from neurocontrast.reporting.sections.worst import build_worst
-from neurocontrast.reporting.words import IMAGES
+from neurocontrast.reporting.section import SectionBuilder
 
-__all__ = ["IMAGE_SECTIONS", "SECTIONS", "build_comparison", "build_sections", "sections_of"]
-
-Builder = Callable[[EvaluationFiles, ReportOptions], Section | None]
-
-SECTIONS: tuple[Builder, ...] = (
-    build_warnings,
-    build_result,
-    build_new_site,
-    build_outlyingness,
-    build_cohort,
-    build_sites,
-    build_groups,
-    build_curves,
-    build_calibration,
-    build_errors,
-    build_worst,
-    build_learning,
-    build_external,
-    build_confounds,
-    build_brain,
-    build_similarity,
-    build_map,
-    build_folds,
-    build_scans,
-    build_training,
-    build_methods,
-    build_silences,
-    build_guidelines,
-    build_provenance,
-)
+__all__ = ["SECTIONS", "build_sections"]
 
 
-IMAGE_SECTIONS: tuple[Builder, ...] = (
-    images.build_warnings,
-    images.build_result,
-    images.build_data,
-    images.build_classes,
-    images.build_confusion,
-    images.build_gallery,
-    images.build_confidence,
-    images.build_sensitive,
-    build_learning,
-    build_similarity,
-    images.build_map,
-    build_folds,
-    images.build_training,
-    images.build_methods,
-    images.build_silences,
-    images.build_guidelines,
-    build_provenance,
-)
-"""The sections of a report of natural images."""
+def _find() -> tuple[SectionBuilder, ...]:
+    modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+    builders = {each for module in modules for each in vars(module).values() if isinstance(each, SectionBuilder)}
+    return tuple(sorted(builders, key=lambda each: each.order))
 
 
-def sections_of(files: EvaluationFiles) -> tuple[Builder, ...]:
-    """Return the builders of a report, in reading order, by what was evaluated."""
-    return IMAGE_SECTIONS if files.words is IMAGES else SECTIONS
+SECTIONS = _find()
+"""Every section of this package, in reading order."""
 
 
-def build_sections(files: EvaluationFiles, options: ReportOptions) -> list[Section]:
-    """Return the sections that have something to say."""
-    sections = (build(files, options) for build in sections_of(files))
-    return [section for section in sections if section is not None]
+def build_sections(
+    files: EvaluationFiles, options: ReportOptions, *, sections: Sequence[SectionBuilder] = SECTIONS
+) -> list[Section]:
+    """Return the sections that have something to say.
+
+    Parameters
+    ----------
+    files : EvaluationFiles
+        What was read.
+    options : ReportOptions
+        Choices of whoever makes the report.
+    sections : sequence of SectionBuilder
+        Sections to build, in reading order; ``(*SECTIONS, MINE)`` adds one.
+    """
+    built = (build(files, options, sections) for build in sections)
+    return [section for section in built if section is not None]

@@ -11,10 +11,10 @@ from neurocontrast.reporting.blocks import Block, Code, Facts, Items, Numbered, 
 from neurocontrast.reporting.comparison import ComparisonFiles
 from neurocontrast.reporting.figures.scores import draw_differences, draw_models
 from neurocontrast.reporting.figures.training import draw_learning
-from neurocontrast.reporting.methods_statistics import describe_intervals
 from neurocontrast.reporting.metrics import SHARES, describe_metric, interval_text, number_text
 from neurocontrast.reporting.naming import flatten, join_words, objective_text, shorten_paths
-from neurocontrast.reporting.references import Citations
+from neurocontrast.reporting.prose import write
+from neurocontrast.reporting.section import Citations
 from neurocontrast.reporting.sections.tradeoff import build_fairness, build_tradeoff
 from neurocontrast.reporting.tables import Column, make_table
 from neurocontrast.reporting.words import IMAGES
@@ -23,6 +23,34 @@ __all__ = ["build_comparison"]
 
 SIGNIFICANCE = 0.05
 """An adjusted p-value from here on speaks against a difference that an interval shows."""
+
+_METHODS = """
+{% from "references.j2" import CCLK, DELONG, INTERNAL_EXTERNAL, intervals %}
+{% set how = intervals(files.level, s.interval_method, cite)|trim %}
+All models were evaluated on {{ "the same test " ~ words.items if files.fixed else "the same " ~ words.items ~
+" in the same folds" }}. Of values and of paired differences, {{ how[:1]|lower ~ how[1:] }}
+{{ "{:,}".format(s.n_bootstraps or 0) }} bootstrap draws, the same for all, with models held fixed.
+{% if "mcnemar" in tests %}
+Accuracies were compared by McNemar's exact test {{ cite("McNemar Q. Note on the sampling error of the difference "
+"between correlated proportions or percentages. Psychometrika 1947;12:153–157.") }}
+{% if "delong" in tests %}, AUCs by DeLong's {{ cite(DELONG) }}{% endif %}.
+{% elif not files.fixed %}
+Differences over folds were tested by the corrected resampled t-test {{ cite("Nadeau C, Bengio Y. Inference for the "
+"generalization error. Mach Learn 2003;52:239–281.") }} (two-sided), which allows for the overlap of training folds;
+folds that are no random draws have no test.
+{% endif %}
+p-values were adjusted for the number of models within each metric by Holm's method {{ cite("Holm S. A simple "
+"sequentially rejective multiple test procedure. Scand J Stat 1979;6:65–70.") }}.
+{% if unseen %}
+For unseen sites, the probe of each model was fitted with sites left out in turn {{ cite(INTERNAL_EXTERNAL) }}; how well
+the site can be told is its balanced accuracy in cross-validation of a linear probe. The intervals of both are those of
+each evaluation by itself, not of differences.
+{% endif %}
+{% if files.sensitive is not none %}
+The sensitive variable was predicted from the features of each model by ridge regression {{ cite(CCLK) }}.
+{% endif %}
+Seed {{ s.seed if s.seed is defined else "not recorded" }}.
+"""
 
 
 def build_comparison(files: ComparisonFiles) -> list[Section]:
@@ -38,7 +66,7 @@ def _build_warnings(files: ComparisonFiles) -> Section:
         for warning in model.get("warnings") or []:
             code = warning.get("code", "") if isinstance(warning, dict) else str(warning)
             found.setdefault(str(code), []).append(str(model.get("name")))
-            explained[str(code)] = warning.get("explanation", "") if isinstance(warning, dict) else ""
+            explained[str(code)] = str(warning.get("explanation") or "") if isinstance(warning, dict) else ""
     if not found:
         text = "None of the evaluations raised a warning."
         return Section("warnings", "Read this first", [Paragraph(text, role="note")])
@@ -149,34 +177,10 @@ def _build_learning(files: ComparisonFiles) -> Section | None:
 
 
 def _build_methods(files: ComparisonFiles) -> Section:
-    cite, s, items = Citations(), files.summary, files.words.items
-    intervals = describe_intervals(files.level, s.get("interval_method"), cite)
-    what = f"the same test {items}" if files.fixed else f"the same {items} in the same folds"
-    text = (
-        f"All models were evaluated on {what}. Of values and of paired differences, {intervals[0].lower()}"
-        f"{intervals[1:]} {s.get('n_bootstraps', 0):,} bootstrap draws, the same for all, with models held fixed. "
-    )
+    cite = Citations()
     tests = set(files.differences["test"].dropna()) if "test" in files.differences else set()
-    if "mcnemar" in tests:
-        text += f"Accuracies were compared by McNemar's exact test {cite('mcnemar')}"
-        text += f", AUCs by DeLong's {cite('delong')}. " if "delong" in tests else ". "
-    elif not files.fixed:
-        text += (
-            f"Differences over folds were tested by the corrected resampled t-test {cite('nadeau')} (two-sided), which "
-            "allows for the overlap of training folds; folds that are no random draws have no test. "
-        )
-    text += f"p-values were adjusted for the number of models within each metric by Holm's method {cite('holm')}."
-    if files.tradeoff is not None and files.tradeoff["unseen"].notna().any():
-        text += (
-            " For unseen sites, the probe of each model was fitted with sites left out in turn "
-            f"{cite('internal_external')}; how well the site can be told is its balanced accuracy in cross-validation "
-            "of a linear probe. The intervals of both are those of each evaluation by itself, not of differences."
-        )
-    if files.sensitive is not None:
-        text += (
-            f" The sensitive variable was predicted from the features of each model by ridge regression {cite('cclk')}."
-        )
-    text += f" Seed {s.get('seed', 'not recorded')}."
+    unseen = files.tradeoff is not None and bool(files.tradeoff["unseen"].notna().any())
+    text = write(_METHODS, files, cite=cite, tests=tests, unseen=unseen)
     lead = "Generated from the record of this comparison, to be checked and pasted into a paper."
     return Section("methods", "Methods", [Paragraph(text), Numbered("References", cite.listed())], lead=lead)
 

@@ -2,110 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pandas as pd
 
-from neurocontrast.reporting.blocks import Block, Cell, Facts, Paragraph, Pictures, Section, Table
+from neurocontrast.evaluation.schema.sections import Confounds
+from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.figures.scores import confound_metrics, draw_confounds, draw_dependence
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.inputs import missing_note
 from neurocontrast.reporting.metrics import DASH, describe_metric, interval_text, number_text
 from neurocontrast.reporting.naming import value_text
 from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.tables import cell, count_cell
+from neurocontrast.reporting.section import Input, SectionBuilder, missing_note
+from neurocontrast.reporting.tables import Column, make_table
 
-__all__ = ["build_confounds"]
+__all__ = ["CONFOUNDS"]
 
 _HARMONISE = {
     "none": "none: features were used as the encoder gave them",
     "combat": "ComBat without the target, fitted inside each training fold",
     "residualise": "covariates regressed out of the features, fitted inside each training fold",
 }
+_OPENBHB = {
+    "score": "Score (lower is better)",
+    "chance": "Score without the scan",
+    "age_mae": "Mean absolute error of age at unseen sites, years",
+    "age_mae_chance": "That error without the scan, years",
+    "site_balanced_accuracy": "Balanced accuracy of site",
+    "site_chance": "That of chance",
+}
+_TABLE = Input("confounds.tsv", "how well site, age and sex can be read off the embedding", "confounds")
+_DEPENDENCE = Input("hsic.tsv", "the dependence of the embedding on each column", "dependence")
+_METHODS = """
+## Confounds.
+{% if files.confounds is not none %}
+We asked how well {{ files.confounds["column"].dropna().unique()|list|listed }} can be predicted from the embedding by
+linear probes, over all scans and within classes.
+{% endif %}
+{% if s.confounds.openbhb %}
+The OpenBHB score is the mean absolute error of age at unseen sites times the balanced accuracy of site, raised to the
+power of 0.3; lower is better {{ cite("Dufumier B, Grigis A, Victor J, et al. OpenBHB: a large-scale multi-site brain "
+"MRI data-set for age prediction and debiasing. NeuroImage 2022;263:119637.") }}.
+{% endif %}
+{% if files.dependence is not none %}
+{% set n = files.dependence.n_permutations.max() if "n_permutations" in files.dependence else none %}
+Dependence of any form between the embedding and each column was measured by the Hilbert–Schmidt independence criterion
+{{ cite("Gretton A, Bousquet O, Smola A, Schölkopf B. Measuring statistical dependence with Hilbert–Schmidt norms. "
+"ALT 2005:63–77.") }}, normalised as in centred kernel alignment {{ cite("Kornblith S, Norouzi M, Lee H, Hinton G. "
+"Similarity of neural network representations revisited. ICML 2019.") }}
+{% if n is not none and n == n %}, with p-values from {{ "{:,.0f}".format(n) }} permutations{% endif %}.
+{% endif %}
+"""
 
 
-def build_confounds(files: EvaluationFiles, options: ReportOptions) -> Section:
+def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
     """Build how well site, age and sex are predicted from the embedding, the OpenBHB score and HSIC."""
     del options
-    about = files.summary.get("confounds") or {}
-    blocks: list[Block] = []
-    if about.get("harmonise"):
-        blocks.append(Facts(_treatment(about)))
+    about = files.summary.confounds
+    blocks: list[Block] = [Facts(_treatment(about))]
     drawn = [*(draw_confounds(files, metric) for metric in confound_metrics(files)), draw_dependence(files)]
     pictures = [picture for picture in drawn if picture is not None]
-    if pictures:
-        blocks.append(Pictures(pictures))
-    if files.confounds is None:
-        blocks.append(Paragraph(missing_note("confounds"), role="note"))
-    else:
+    blocks += [Pictures(pictures)] if pictures else []
+    if files.confounds is not None:
         blocks.append(_table(files.confounds))
-    if files.dependence is None:
-        blocks.append(Paragraph(missing_note("dependence"), role="note"))
-    blocks += _openbhb(about)
+    absent = [each for each in (_TABLE, _DEPENDENCE) if not each.is_there(files)]
+    blocks += [Paragraph(missing_note(each), role="note") for each in absent]
     lead = (
         "Where the embedding holds the site, and sites differ in the target, a model can look good by recognising "
         "scanners. “Within” rows ask the same among scans of one class, where the target cannot help."
     )
-    return Section("confounds", "Confounds", blocks, lead=lead if files.confounds is not None else "")
+    lead = lead if files.confounds is not None else ""
+    return Section("confounds", "Confounds", [*blocks, *_openbhb(about)], lead=lead)
 
 
 def _table(confounds: pd.DataFrame) -> Table:
-    rows = []
-    for row in confounds.to_dict("records"):
-        within = row.get("within")
-        note = row.get("note")
-        note = "" if note is None or pd.isna(note) else str(note)
-        reason = note or "not defined"
-        rows.append(
-            (
-                Cell(str(row["column"]), heading=True),
-                Cell("all scans" if within is None or pd.isna(within) or within == "all" else f"within {within}"),
-                Cell(describe_metric(str(row["metric"])).label),
-                cell(row["value"], digits=2, reason=reason),
-                Cell(interval_text((row.get("low"), row.get("high")), digits=2), reason="not computed"),
-                cell(row.get("chance"), digits=2, reason="not defined"),
-                count_cell(row.get("n")),
-                count_cell(row.get("n_levels"), reason="not a column of classes"),
-                Cell(note),
-            )
-        )
-    header = ("Column", "Among", "Metric", "Value", "Interval", "Chance", "n", "Levels", "Note")
-    return Table("Columns predicted from the embedding.", header, rows, text_columns=(0, 1, 2, 8))
+    rows = confounds.reindex(columns=[*confounds, *({"within", "note", "n", "n_levels"} - set(confounds))])
+    within, note = rows["within"].fillna("all"), rows["note"].fillna("")
+    rows = rows.rename(columns={"low": "value_low", "high": "value_high"}).assign(
+        within=("within " + within).where(within != "all", "all scans"),
+        metric=[describe_metric(str(key)).label for key in rows["metric"]],
+        note=note,
+        value_reason=note.where(note != "", "not defined"),
+    )
+    columns = (
+        Column("Column", "column", "heading"),
+        Column("Among", "within", "text"),
+        Column("Metric", "metric", "text"),
+        Column("Value", "value", digits=2),
+        Column("Interval", "value", "interval", digits=2),
+        Column("Chance", "chance", digits=2, reason="not defined"),
+        Column("n", "n", "count"),
+        Column("Levels", "n_levels", "count", reason="not a column of classes"),
+        Column("Note", "note", "text"),
+    )
+    return make_table("Columns predicted from the embedding.", rows, columns)
 
 
-def _openbhb(about: Mapping) -> list[Block]:
-    score = about.get("openbhb")
-    if not isinstance(score, Mapping) or not score:
-        reason = about.get("openbhb_reason") or "it needs age and two sites or more"
-        return [Paragraph(f"The OpenBHB score was not computed: {reason}.", role="note")] if about else []
-    names = {
-        "score": "Score (lower is better)",
-        "chance": "Score without the scan",
-        "age_mae": "Mean absolute error of age at unseen sites, years",
-        "age_mae_chance": "That error without the scan, years",
-        "site_balanced_accuracy": "Balanced accuracy of site",
-        "site_chance": "That of chance",
-    }
-    facts = [
-        (label, number_text(score[key], digits=2))
-        for key, label in names.items()
-        if isinstance(score.get(key), int | float)
-    ]
-    interval = interval_text(score.get("interval"), digits=2)
+def _openbhb(about: Confounds) -> list[Block]:
+    score = about.openbhb
+    if score is None:
+        reason = about.openbhb_reason or "it needs age and two sites or more"
+        return [Paragraph(f"The OpenBHB score was not computed: {reason}.", role="note")]
+    values = {label: getattr(score, key) for key, label in _OPENBHB.items()}
+    facts = [(label, number_text(value, digits=2)) for label, value in values.items() if value is not None]
+    interval = interval_text(score.interval, digits=2)
     if facts and interval != DASH:
         facts[0] = (facts[0][0], f"{facts[0][1]} [{interval}]")
-    about_it = (
+    text = (
         "Mean absolute error of age at sites that were not trained on, times the balanced accuracy of site to the "
         "power of 0.3: age should be known, the scanner not. It is comparable with published scores only on the data "
         "of that challenge."
     )
-    return [Facts(facts, title="OpenBHB score"), Paragraph(about_it, role="note")]
+    return [Facts(facts, title="OpenBHB score"), Paragraph(text, role="note")]
 
 
-def _treatment(about: Mapping) -> list[tuple[str, str]]:
-    how = str(about["harmonise"])
-    facts = [("Harmonisation across sites", _HARMONISE.get(how, how))]
-    for key, label in (("harmonise_preserve", "Kept by ComBat"), ("residualise", "Regressed out, inside each fold")):
-        if about.get(key):
-            facts.append((label, value_text(about[key])))
-    return facts
+def _treatment(about: Confounds) -> list[tuple[str, str]]:
+    facts = [("Harmonisation across sites", _HARMONISE.get(about.harmonise, about.harmonise))]
+    facts += [("Kept by ComBat", value_text(about.harmonise_preserve))] if about.harmonise_preserve else []
+    return facts + ([("Regressed out, inside each fold", value_text(about.residualise))] if about.residualise else [])
+
+
+CONFOUNDS = SectionBuilder(
+    "confounds",
+    "Confounds",
+    order=140,
+    build=_build,
+    inputs=(_TABLE, _DEPENDENCE),
+    methods=_METHODS,
+    covers="confounds",
+    of=("scans",),
+)

@@ -4,31 +4,50 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from neurocontrast.evaluation.schema import External
 from neurocontrast.reporting.blocks import Block, Facts, Items, Paragraph, Pictures, Section
 from neurocontrast.reporting.figures.matrices import draw_confusion
 from neurocontrast.reporting.figures.points import draw_predicted
 from neurocontrast.reporting.folder import EvaluationFiles, external_part
-from neurocontrast.reporting.inputs import missing_note
 from neurocontrast.reporting.new_sites import recentred
 from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.outlyingness import count_outside
-from neurocontrast.reporting.sections.outlyingness import outlyingness_blocks, outlyingness_pictures
+from neurocontrast.reporting.section import Input, SectionBuilder, missing_note
+from neurocontrast.reporting.sections.outlyingness import outlyingness_blocks
 from neurocontrast.reporting.sections.performance import list_curves
 from neurocontrast.reporting.sections.sites import strata_blocks
 from neurocontrast.reporting.strata import site_strata
 from neurocontrast.reporting.style import Picture
 from neurocontrast.reporting.tables import table_external
 
-__all__ = ["build_external"]
+__all__ = ["EXTERNAL"]
+
+_HOW = "Made with `neurocontrast evaluate … --test OTHER.parquet`."
+_PREDICTIONS = Input("external_predictions.tsv", "the external test set", "external_predictions", _HOW, needed=True)
+_OUTSIDE = Input(
+    "external_outlyingness.tsv", "which external scans lie outside that distribution", "external_outlyingness", _HOW
+)
+_METHODS = """
+## External test set.
+{% if s.external %}
+{% set n = s.external.n or {} %}
+A probe of the same form, fitted on all evaluated scans, was applied once to an external test set of
+{{ n.scans or "unrecorded" }} scans of {{ n.subjects or "unrecorded" }} subjects at {{ n.sites or "unrecorded" }} sites,
+none of which had a part in any choice.
+{% if "delong" in (s.external.metrics or {}).values()|map(attribute="interval_method")|list %}
+The interval of its AUC is DeLong's {{ cite(DELONG) }}.
+{% endif %}
+{% endif %}
+"""
 
 
-def build_external(files: EvaluationFiles, options: ReportOptions) -> Section:
+def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
     """Build the metrics, curves and sites of the external test set."""
     title = "External test set"
     part = external_part(files)
     if part is None:
-        return Section("external", title, [Paragraph(missing_note("external_predictions"), role="note")])
-    about = files.summary["external"]
+        return Section("external", title, [Paragraph(missing_note(_PREDICTIONS), role="note")])
+    about = files.summary.external
+    assert about is not None, "of which `part` is made"
     blocks: list[Block] = [Facts(_facts(about)), table_external(files, about)]
     if recentred(files):
         text = (
@@ -43,31 +62,22 @@ def build_external(files: EvaluationFiles, options: ReportOptions) -> Section:
         sites = Paragraph("external_sites.tsv is absent: no site can be shown.", role="note")
         strata = [sites] if part.sites.empty else strata_blocks(part, site_strata(part, file="external_sites.tsv"))
         blocks += [Pictures(drawn), *strata]
-    blocks += _outside(part, options)
+    outside = outlyingness_blocks(part, options, title="External scans unlike those it learned from")
+    blocks += outside or [Paragraph(missing_note(_OUTSIDE), role="note")]
     lead = "People who had no part in any choice: one probe, fitted on all scans above, applied to them once."
     return Section("external", title, [_renamed(block) for block in blocks], lead=lead)
 
 
-def _facts(about: dict) -> list[tuple[str, str]]:
-    n = about.get("n") or {}
-    sizes = ", ".join(f"{n[key]:,} {key}" for key in ("scans", "subjects", "sites") if n.get(key) is not None)
-    facts = [("Embeddings", str(about.get("file") or "not recorded")), ("Size", sizes or "not recorded")]
-    if isinstance(about.get("threshold"), int | float) and about["threshold"]:
-        facts.append(("Called positive from", f"{about['threshold']:.3f}"))
-    if about.get("digest"):
-        facts.append(("Digest", str(about["digest"])[:16] + "…"))
-    if about.get("n_overlap") is not None:
-        facts.append(("Subjects seen before (pretraining, cross-validation)", f"{about['n_overlap']:,}"))
+def _facts(about: External) -> list[tuple[str, str]]:
+    counts = {"scans": about.n.scans, "subjects": about.n.subjects, "sites": about.n.sites}
+    sizes = ", ".join(f"{count:,} {key}" for key, count in counts.items() if count is not None)
+    facts = [("Embeddings", about.file or "not recorded"), ("Size", sizes or "not recorded")]
+    if about.threshold:
+        facts.append(("Called positive from", f"{about.threshold:.3f}"))
+    if about.digest:
+        facts.append(("Digest", about.digest[:16] + "…"))
+    facts.append(("Subjects seen before (pretraining, cross-validation)", f"{about.n_overlap:,}"))
     return facts
-
-
-def _outside(part: EvaluationFiles, options: ReportOptions) -> list[Block]:
-    counted = count_outside(part)
-    if counted is None:
-        return [Paragraph(missing_note("external_outlyingness"), role="note")]
-    pictures = outlyingness_pictures(part)
-    blocks = outlyingness_blocks(part, options, counted, title="External scans unlike those it learned from")
-    return [blocks[0], *([Pictures(pictures)] if pictures else []), *blocks[1:]]
 
 
 def _renamed(block: Block) -> Block:
@@ -82,3 +92,16 @@ def _rename(picture: Picture) -> Picture:
     )
     name, start = f"external_{picture.name}", "External test set. "
     return replace(picture, name=name, alt=start + alt, caption=start + caption)
+
+
+EXTERNAL = SectionBuilder(
+    "external",
+    "External test set",
+    order=120,
+    build=_build,
+    inputs=(_PREDICTIONS, _OUTSIDE),
+    methods=_METHODS,
+    covers="external test set",
+    of=("scans",),
+    explains_absence=True,
+)

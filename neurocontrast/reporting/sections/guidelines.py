@@ -3,81 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
 
-from neurocontrast.reporting.blocks import Block, Cell, Numbered, Section, Table
-from neurocontrast.reporting.checklists import CLAIM, TRIPOD, Item
+import yaml
+
+from neurocontrast.reporting.blocks import Block, Cell, Items, Numbered, Section, Table
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.inputs import missing_sections
 from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.references import Citations
+from neurocontrast.reporting.section import Citations, SectionBuilder
+from neurocontrast.reporting.words import IMAGES
 
-__all__ = ["build_guidelines"]
-
-_TITLES = {
-    "warnings": "warnings",
-    "result": "result",
-    "new_site": "unseen sites",
-    "outlyingness": "scans outside",
-    "cohort": "cohort",
-    "sites": "sites",
-    "groups": "sex and age",
-    "curves": "curves",
-    "calibration": "calibration",
-    "errors": "errors",
-    "worst": "worst errors",
-    "learning": "learning curve",
-    "external": "external test set",
-    "confounds": "confounds",
-    "brain": "brain map",
-    "map": "embedding map",
-    "folds": "folds",
-    "training": "pretraining",
-    "methods": "methods",
-    "silences": "limits",
-    "provenance": "provenance",
-}
+__all__ = ["GUIDELINES", "read_guidelines"]
 
 
-def build_guidelines(files: EvaluationFiles, options: ReportOptions) -> Section:
-    """Build the tables of TRIPOD+AI and CLAIM."""
+def read_guidelines() -> dict[str, Any]:
+    """Return TRIPOD+AI and CLAIM, item by item, and what fits a study of natural images."""
+    path = resources.files("neurocontrast.reporting").joinpath("templates/guidelines.yaml")
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+def _build(files: EvaluationFiles, options: ReportOptions, sections: Sequence[SectionBuilder]) -> Section:
+    """Build the tables of TRIPOD+AI and CLAIM; of images, say which guideline fits."""
     del options
-    cite = Citations()
-    there = _sections_with_content(files)
-    blocks: list[Block] = [
-        _table(f"TRIPOD+AI {cite('tripod')}, 27 items with their parts", TRIPOD, there),
-        _table(f"CLAIM, 2024 update {cite('claim')}, 44 items", CLAIM, there),
-        Numbered("Guidelines", cite.listed()),
-    ]
-    lead = (
-        "Items are summarised; read the guidelines themselves. A link says that a part of this report speaks to the "
-        "item, not that the item is met; “not in this report” that it could, from an input that is absent."
-    )
+    cite, guidelines, lead = Citations(), read_guidelines(), ""
+    blocks: list[Block] = []
+    if files.words is IMAGES:
+        marks = [f" {cite(each['reference'])}" if "reference" in each else "" for each in guidelines["images"]]
+        named = zip(guidelines["images"], marks, strict=True)
+        blocks.append(Items([(f"{each['name']}{mark}:", each["text"]) for each, mark in named]))
+    else:
+        titles = {each.name: each.covers for each in sections if each.covers}
+        there = {each.name: each.is_shown(files) for each in sections if each.covers and each.fits(files)}
+        blocks += [_table(guidelines[name], cite, there, titles) for name in ("tripod", "claim")]
+        lead = (
+            "Items are summarised; read the guidelines themselves. A link says that a part of this report speaks to "
+            "the item, not that the item is met; “not in this report” that it could, from an input that is absent."
+        )
+    blocks.append(Numbered("Guidelines", cite.listed()))
     return Section("guidelines", "Reporting guidelines", blocks, lead=lead)
 
 
-def _sections_with_content(files: EvaluationFiles) -> Mapping[str, bool]:
-    missing = missing_sections(files)
-    absent = {"curves", "calibration"} if files.kind == "continuous" else set()
-    return {name: name not in missing for name in _TITLES if name not in absent}
-
-
-def _table(title: str, items: Sequence[Item], there: Mapping[str, bool]) -> Table:
-    rows = []
-    n_covered = 0
-    for item in items:
-        links = [(name, _TITLES[name]) for name in item.sections if there.get(name)]
-        gone = [_TITLES[name] for name in item.sections if name in there and not there[name]]
+def _table(about: Mapping[str, Any], cite: Citations, there: Mapping[str, bool], titles: Mapping[str, str]) -> Table:
+    rows, n_covered = [], 0
+    for number, asks, names, author in about["items"]:
+        links = [(name, titles[name]) for name in names if there.get(name)]
+        gone = ", ".join(titles[name] for name in names if name in there and not there[name])
         n_covered += bool(links)
-        rows.append(
-            (
-                Cell(item.number, heading=True),
-                Cell(item.asks),
-                Cell(
-                    "" if links else "no", links=links, detail=f"not in this report: {', '.join(gone)}" if gone else ""
-                ),
-                Cell(item.author or "nothing"),
-            )
-        )
-    caption = f"{title}: this report speaks to {n_covered} of {len(items)} rows."
-    return Table(caption, ("Item", "Asks for", "In this report", "Left to the author"), rows, text_columns=(0, 1, 2, 3),
-                 folded=True)  # fmt: skip
+        found = Cell("" if links else "no", links=links, detail=f"not in this report: {gone}" if gone else "")
+        rows.append((Cell(number, heading=True), Cell(asks), found, Cell(author or "nothing")))
+    caption = (
+        f"{about['title']} {cite(about['reference'])}, {about['size']}: this report speaks to {n_covered} of "
+        f"{len(rows)} rows."
+    )
+    header = ("Item", "Asks for", "In this report", "Left to the author")
+    return Table(caption, header, rows, text_columns=(0, 1, 2, 3), folded=True)
+
+
+GUIDELINES = SectionBuilder("guidelines", "Reporting guidelines", order=230, build=_build, sees_all=True)

@@ -1,7 +1,6 @@
 import gzip
-import lzma
+import io
 import os
-import stat
 import tarfile
 import zipfile
 
@@ -23,53 +22,35 @@ def link(name, kind=tarfile.SYMTYPE, target="/etc/passwd"):
 
 
 @pytest.mark.parametrize("name", ["x.tar", "x.tar.gz", "x.tar.xz"])
-def test_an_archive_is_read_by_name(write_tar, name):
+def test_an_archive_is_read_by_name_and_leaves_nothing(write_tar, tmp_path, name):
     source = write_tar({"./b/2.jpg": b"two", "a/1.jpg": b"one", "a/._1.jpg": b"noise", "notes.txt": b"no"}, name)
-    with open_files(source, lambda name: name.endswith(".jpg")) as files:
+    (tmp_path / "scratch").mkdir()
+    with open_files(source, lambda name: name.endswith(".jpg"), scratch=tmp_path / "scratch") as files:
         assert files.names == ["a/1.jpg", "b/2.jpg"]
         assert [files.read(name) for name in files.names] == [b"one", b"two"]
         assert files.n_skipped == 1
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_nothing_is_unpacked(write_tar, tmp_path):
-    source = write_tar({"a/1.jpg": b"one"})
-    spool = tmp_path / "spool"
-    spool.mkdir()
-    with open_files(source, anything, spool=spool):
-        assert list(spool.iterdir()) == []
-
-
-def test_all_hostile_members_are_told_at_once(write_tar):
-    source = write_tar(
-        {
-            "../up.jpg": b"x",
-            "/etc/absolute.jpg": b"x",
-            "a/../../up.jpg": b"x",
-            "back\\slash.jpg": b"x",
-            "C:/drive.jpg": b"x",
-            "new\nline.jpg": b"x",
-            "s": link("soft.jpg"),
-            "h": link("hard.jpg", tarfile.LNKTYPE),
-            "d": link("device.jpg", tarfile.CHRTYPE),
-            "p": link("pipe.jpg", tarfile.FIFOTYPE),
-            "good.jpg": b"x",
-        }
-    )
-    with pytest.raises(DataError) as found, open_files(source, anything):
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"../up.jpg": b"x"},
+        {"a/../../up.jpg": b"x"},
+        {"s": link("soft.jpg")},
+        {"s": link("soft.jpg", target="../../up.jpg")},
+        {"d": link("device.jpg", tarfile.CHRTYPE)},
+        {"p": link("pipe.jpg", tarfile.FIFOTYPE)},
+    ],
+    ids=["up", "up again", "absolute link", "link upwards", "device", "pipe"],
+)
+def test_a_hostile_archive_is_refused_and_writes_nowhere_else(write_tar, tmp_path, member):
+    (tmp_path / "scratch").mkdir()
+    source = write_tar(member, "x.tar")
+    with pytest.raises(DataError, match=r"x\.tar"), open_files(source, anything, scratch=tmp_path / "scratch"):
         pass
-    message = str(found.value)
-    assert "10 problems" in message
-    assert message.count("leads out of the archive") == 5
-    assert message.count("a link or device") == 4
-    assert "good.jpg" not in message
-
-
-def test_a_name_that_stands_twice_is_refused(tmp_path, write_tar):
-    with tarfile.open(tmp_path / "twice.tar", "w") as archive:
-        for _ in range(2):
-            archive.addfile(tarfile.TarInfo("a/1.jpg"))
-    with pytest.raises(DataError, match="there twice"), open_files(tmp_path / "twice.tar", anything):
-        pass
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["scratch", "x.tar"]
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["x.tar", "x.tar.gz", "x.tar.xz"])
@@ -90,75 +71,44 @@ def test_a_damaged_checksum_is_found(write_tar):
         pass
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, lzma.compress])
-def test_what_unpacks_without_end_is_refused_before_it_is_all_read(tmp_path, monkeypatch, compress):
+@pytest.mark.parametrize("size", [2**40, 0])
+def test_what_unpacks_without_end_is_refused_before_it_is_all_read(tmp_path, monkeypatch, size):
     monkeypatch.setattr(files_module, "_MAX_FREE", 2**20)
     header = tarfile.TarInfo("zeros.txt")
-    header.size = 2**40
-    source = tmp_path / "bomb.tar.xz"
-    source.write_bytes(compress(header.tobuf() + bytes(2**24)))
+    header.size = size  # claimed, or hidden behind the end of the archive
+    source = tmp_path / "bomb.tar.gz"
+    source.write_bytes(gzip.compress(header.tobuf() + bytes(2**25)))
     with pytest.raises(DataError, match="decompression bomb"), open_files(source, anything):
         pass
-
-
-def test_a_stream_that_hides_its_size_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files_module, "_MAX_FREE", 2**20)
-    source = tmp_path / "bomb.tar.gz"
-    member = tarfile.TarInfo("a.jpg")
-    source.write_bytes(gzip.compress(member.tobuf() + bytes(2**25)))  # zeros behind the end of the archive
-    with pytest.raises(DataError, match="far more than an honest archive"), open_files(source, anything):
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros.txt", bytes(2**25))
+    with pytest.raises(DataError, match="decompression bomb"), open_files(tmp_path / "bomb.zip", anything):
         pass
 
 
-def test_a_member_of_negative_size_is_refused(tmp_path):
-    member = tarfile.TarInfo("a.jpg")
-    member.size = -512
-    (tmp_path / "x.tar").write_bytes(member.tobuf() + bytes(1024))
-    with pytest.raises(DataError, match="negative size"), open_files(tmp_path / "x.tar", anything):
-        pass
-
-
-def test_a_file_that_is_too_large_is_refused(write_tar, monkeypatch):
-    monkeypatch.setattr(files_module, "MAX_FILE_BYTES", 10)
-    with (
-        pytest.raises(DataError, match="11 bytes are more than the 10"),
-        open_files(write_tar({"a.jpg": bytes(11)}), anything),
-    ):
-        pass
-
-
-def test_zip_archives_follow_the_same_rules(tmp_path):
-    good, bad = tmp_path / "good.zip", tmp_path / "bad.zip"
+def test_zip_archives_are_read_too(tmp_path):
+    good = tmp_path / "good.zip"
     with zipfile.ZipFile(good, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("b/2.jpg", "two")
         archive.writestr("__MACOSX/b/2.jpg", "noise")
-        archive.writestr("a/1.jpg", "one")
-    with open_files(good, anything) as files:
-        assert files.names == ["a/1.jpg", "b/2.jpg"]
+        archive.writestr("../../up.jpg", "stays inside")
+    (tmp_path / "scratch").mkdir()
+    with open_files(good, anything, scratch=tmp_path / "scratch") as files:
+        assert files.names == ["b/2.jpg", "up.jpg"]
         assert files.read("b/2.jpg") == b"two"
-    soft = zipfile.ZipInfo("soft.jpg")
-    soft.external_attr = (stat.S_IFLNK | 0o777) << 16
-    with zipfile.ZipFile(bad, "w") as archive:
-        archive.writestr(soft, "/etc/passwd")
-        archive.writestr("../up.jpg", "x")
-    with pytest.raises(DataError) as found, open_files(bad, anything):
-        pass
-    assert "a link or device" in str(found.value)
-    assert "leads out" in str(found.value)
+        assert sorted(entry.name for entry in tmp_path.iterdir()) == ["good.zip", "scratch"]
 
 
 def test_a_damaged_zip_is_refused(tmp_path):
-    source = tmp_path / "x.zip"
-    with zipfile.ZipFile(source, "w") as archive:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
         archive.writestr("1.jpg", b"x" * 100)
-    content = bytearray(source.read_bytes())
-    content[60] ^= 1
-    source.write_bytes(content)
-    with open_files(source, anything) as files, pytest.raises(DataError, match=r"'1\.jpg' is damaged"):
-        files.read("1.jpg")
-    source.write_bytes(content[:50])
-    with pytest.raises(DataError, match="as a zip archive"), open_files(source, anything):
-        pass
+    damaged = bytearray(content.getvalue())
+    damaged[60] ^= 1
+    for name, bad in (("flipped.zip", damaged), ("cut.zip", damaged[:50])):
+        (tmp_path / name).write_bytes(bad)
+        with pytest.raises(DataError, match=f"{name}: cannot be read"), open_files(tmp_path / name, anything):
+            pass
 
 
 def test_a_folder_is_walked_once_with_its_links(tmp_path):
@@ -171,9 +121,6 @@ def test_a_folder_is_walked_once_with_its_links(tmp_path):
     with open_files(tmp_path, anything) as files:
         assert files.names == ["2.jpg", "a/1.jpg"]
         assert files.read("2.jpg") == b"one"
-    os.mkfifo(tmp_path / "pipe.jpg")
-    with pytest.raises(DataError, match="neither a file nor a folder"), open_files(tmp_path, anything):
-        pass
 
 
 def test_what_is_no_source_is_refused(tmp_path):

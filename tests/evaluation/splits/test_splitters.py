@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
 
 from neurocontrast.evaluation import EvaluationSettings, LeaveSiteOut, SiteStratifiedGroupKFold, plan_study
-from neurocontrast.evaluation.splits.groups import subjects_and_sites
+from neurocontrast.evaluation.splits.splitters import subjects_and_sites
 from neurocontrast.exceptions import ConfigError, DataError
 
 

@@ -1,0 +1,111 @@
+"""What could identify a patient, in tables, headers of images and JSON files: fields are named, values never."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import nibabel as nib
+
+from neurocontrast.data.columns import number_of
+from neurocontrast.data.layouts.table import read_text_table
+from neurocontrast.data.problems import Problems
+
+__all__ = ["identifying_fields_of_image", "identifying_fields_of_json", "look_for_identities"]
+
+TOP_AGE = 89.0
+"""Ages above this number of years identify a person, by the rule of HIPAA."""
+
+_COLUMNS = re.compile(
+    r"(?:patient|family|first|last|given|middle|maiden|full|sur)_?name|name|initials|dob|mrn|ssn|nhs_?(?:no|number)|"
+    r".*birth.?date.*|.*date.?of.?birth.*|medical.?record.*|.*address.*|street|post.?code|zip.?code|phone.*|telephone.*|"
+    r"e.?mail.*|.*passport.*|insurance.*|accession.*|(?:scan|visit|acq\w*|study|exam|session)_?(?:date|time)|acq_time|date"
+)
+_JSON_KEYS = re.compile(
+    r"Patient(?!Position).*|.*Date|.*DateTime|.*PhysicianName|.*OperatorsName|Operator.*|Institution(?:Address|alDepartmentName)|"
+    r"AccessionNumber|StudyID|StationName|RequestingPhysician|OtherPatientIDs"
+)
+_SOFTWARE = re.compile(
+    r"(?:FSL|SPM|ANTs|AFNI|Nibabel|NiftyReg|FreeSurfer|dcm2niix|MNI|TE=|TR=|[0-9.:a-f-]*$)", re.IGNORECASE
+)
+_TEXT_FIELDS = ("descrip", "aux_file", "db_name", "intent_name")
+_HAS_EXTRA, _HAS_NAME = 4, 8
+
+
+def look_for_identities(table: Path, images: Sequence[Path], problems: Problems) -> None:
+    """Note every field of a table, of its images and of the JSON files beside these that could identify a patient."""
+    for column, cells in read_text_table(table).columns.items():
+        if _COLUMNS.fullmatch(column.strip().lower().replace(" ", "_")):
+            problems.add("the column could identify patients; drop it from the table", column=column)
+        if column.lower() == "age":
+            n = sum(age > TOP_AGE for cell in cells if (age := number_of(cell)) is not None)
+            if n:
+                problems.add(f"{n} ages are above {TOP_AGE:g} years; write 89+ instead", column=column)
+    for path in images:
+        for field in identifying_fields_of_image(path):
+            problems.add(f"{path.name}: {field}")
+        for beside in _json_beside(path):
+            fields = identifying_fields_of_json(beside)
+            if fields:
+                problems.add(f"{beside.name}: has the fields {', '.join(fields)}")
+    if problems.found:
+        problems.hint("Values are not shown here on purpose; look at the named fields yourself.")
+
+
+def identifying_fields_of_image(path: Path) -> Iterator[str]:
+    """Give the parts of an image file that tell where it is from: header fields, extensions, gzip's name and time."""
+    if path.suffix == ".gz":
+        yield from _fields_of_gzip(path)
+    if path.suffix == ".npy" or not path.is_file():
+        return
+    header = nib.load(path).header
+    for field in _TEXT_FIELDS:
+        if field in header:
+            text = bytes(header[field].tobytes()).decode("latin-1").strip("\0 ")
+            if text and not _SOFTWARE.match(text):
+                yield f"the header's {field} holds text"
+    for extension in getattr(header, "extensions", ()):
+        yield f"the header has an extension of code {extension.get_code()}"
+
+
+def identifying_fields_of_json(path: Path) -> list[str]:
+    """Return the keys of a JSON file that name a person, a place or a date, those of nested objects included."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+    except ValueError:
+        return []
+    return sorted(_keys(content))
+
+
+def _keys(content: object) -> set[str]:
+    if isinstance(content, list):
+        return {key for each in content for key in _keys(each)}
+    if not isinstance(content, dict):
+        return set()
+    named = {str(key) for key, value in content.items() if _JSON_KEYS.fullmatch(str(key)) and value not in ("", None)}
+    return named.union(*(_keys(value) for value in content.values()))
+
+
+def _json_beside(path: Path) -> Iterator[Path]:
+    beside = path.with_name(path.name.partition(".")[0] + ".json")
+    if beside.is_file():
+        yield beside
+
+
+def _fields_of_gzip(path: Path) -> Iterator[str]:
+    with path.open("rb") as stream:
+        start = stream.read(10)
+        if len(start) < 10 or start[:2] != b"\x1f\x8b":
+            return
+        flags = start[3]
+        if int.from_bytes(start[4:8], "little"):
+            yield "gzip's header holds the time of compression"
+        if flags & _HAS_EXTRA:
+            length = int.from_bytes(stream.read(2), "little")
+            stream.read(length)
+        if flags & _HAS_NAME:
+            name = stream.read(512).partition(b"\0")[0].decode("latin-1")
+            if name and name != path.name.removesuffix(".gz"):
+                yield "gzip's header holds another file name"

@@ -1,0 +1,192 @@
+"""The rows of an embeddings table: identifiers and metadata in one form, checked; and the encoder that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from neurocontrast.exceptions import DataError, one_of, suggestion
+
+__all__ = ["IDENTIFIERS", "NO_SITE", "cell_texts", "check_rows", "check_same_encoder", "encoder_digest", "is_number",
+           "row_names", "select_rows", "tidy_table"]  # fmt: skip
+
+NO_SITE = "(no site)"
+"""How scans without a site are called in tables; they form a group of their own."""
+
+_MISSING = {"", "n/a", "na", "nan", "null", "#n/a", "<na>"}
+"""In lower case. Python's own "None" is missing too; "none", as in "no diagnosis", is a value."""
+IDENTIFIERS = ("participant_id", "subject_id", "session", "path")
+"""Columns that say which scan it is: never a target, nor anything that features could depend on."""
+
+
+def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with every identifier and covariate column there and in one form.
+
+    ``participant_id``, ``subject_id`` (the participant where absent), ``session`` and ``path``
+    are text, ``age`` is a float, ``sex`` and ``site`` are text with None where missing; ``tiv`` is a
+    float, where there is such a column in whatever case.
+    """
+    if "participant_id" not in table:
+        raise DataError(f"embeddings: column 'participant_id' is needed. Columns: {_shown(table.columns)}.")
+    tidy = table.reset_index(drop=True).copy()
+    for name in IDENTIFIERS:
+        fallback = tidy["participant_id"] if name == "subject_id" else pd.Series([""] * len(tidy), dtype=object)
+        tidy[name] = [text or "" for text in cell_texts(tidy.get(name, fallback))]
+    unnamed = np.flatnonzero(tidy["participant_id"] == "")
+    if len(unnamed):
+        raise DataError(
+            f"embeddings: participant_id is empty in {len(unnamed)} rows (first: {unnamed[:5].tolist()}). Every scan "
+            "needs a participant: without it the sessions of one person could stand on both sides of a fold."
+        )
+    tidy["subject_id"] = np.where(tidy["subject_id"] == "", tidy["participant_id"], tidy["subject_id"])
+    for name in ("sex", "site"):
+        tidy[name] = pd.Series(cell_texts(tidy[name]) if name in tidy else [None] * len(tidy), dtype=object)
+    tidy["age"] = _numbers(tidy, "age") if "age" in tidy else np.nan
+    spelled = [name for name in tidy.columns if str(name).lower() == "tiv"]
+    if len(spelled) == 1:  # with two, which one is meant is for the user to say
+        volumes = _numbers(tidy, spelled[0])
+        tidy = tidy.drop(columns=spelled).assign(tiv=volumes)
+    return tidy
+
+
+def check_rows(table: pd.DataFrame, features: npt.NDArray[np.floating]) -> None:
+    """Refuse features that are not numbers or do not differ, and scans that stand twice."""
+    if features.ndim != 2 or len(features) != len(table):
+        raise DataError(
+            f"embeddings: features must be (n scans, n features) with a row for each of the {len(table)} rows of the "
+            f"table, found shape {features.shape}."
+        )
+    if not len(features) or not features.shape[1]:
+        raise DataError(f"embeddings: nothing to evaluate: {features.shape[0]} scans × {features.shape[1]} features.")
+    finite = np.isfinite(features).all(axis=1)
+    if not finite.all():
+        raise DataError(
+            f"embeddings: features must be finite, but {int((~finite).sum())} scans have NaN or infinity: "
+            f"{_names(table, np.flatnonzero(~finite))}. Embed these scans again, or leave them out."
+        )
+    if len(features) > 1 and not np.ptp(features, axis=0).any():
+        raise DataError(
+            "embeddings: all scans have the same features: the encoder has collapsed or the images are all alike. "
+            "Look at alignment and uniformity in the run's metrics.csv."
+        )
+    twice = table.duplicated(["participant_id", "session"], keep=False).to_numpy()
+    if twice.any():
+        raise DataError(
+            f"embeddings: {int(twice.sum())} rows share participant_id and session with another row: "
+            f"{_names(table, np.flatnonzero(twice))}. Keep one row a scan, or give the column 'session'."
+        )
+
+
+def select_rows(table: pd.DataFrame, where: Mapping[str, Sequence[str]]) -> npt.NDArray[np.bool_]:
+    """Return which rows have, in every named column, one of the values allowed there."""
+    keep = np.ones(len(table), dtype=bool)
+    for column, allowed in where.items():
+        if column not in table:
+            raise DataError(
+                f"where: there is no column '{column}'.{suggestion(column, table.columns)} "
+                f"Columns: {_shown(table.columns)}."
+            )
+        texts = np.array(["n/a" if text is None else text for text in cell_texts(table[column])], dtype=object)
+        found = sorted(set(texts))
+        for value in allowed:
+            if value not in found:
+                raise DataError(
+                    f"where: column '{column}' has no value '{value}'.{suggestion(value, found)} "
+                    f"It has: {_shown(found)}."
+                )
+        keep &= np.isin(texts, list(allowed))
+    if not keep.any():
+        raise DataError(f"where: no scan is left by the selection { ({k: list(v) for k, v in where.items()}) }.")
+    return keep
+
+
+def cell_texts(values: pd.Series) -> list[str | None]:
+    """Return cells as text: None where missing, and whole numbers without a decimal point."""
+    return [_text(value) for value in values]
+
+
+def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -> list[str]:
+    """Return what scans are called in messages: the participant, and the session where there is one."""
+    chosen = table.iloc[np.asarray(rows, dtype=int)]
+    return [
+        f"{participant} session {session}" if session else str(participant)
+        for participant, session in zip(chosen["participant_id"], chosen["session"], strict=True)
+    ]
+
+
+def is_number(values: pd.Series) -> bool:
+    """Say whether a column holds numbers; true and false are none."""
+    return bool(pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values))
+
+
+def encoder_digest(info: Mapping[str, Any]) -> str | None:
+    """Return the digest of the weights that made an embeddings table; None where the table does not say.
+
+    What gives other features is added to it: the projection head, and a precision other than float32.
+    """
+    run = info.get("run")
+    weights = run.get("weights") if isinstance(run, Mapping) else None
+    digest = weights.get("sha256") if isinstance(weights, Mapping) else None
+    if not isinstance(digest, str):
+        return None
+    layer, precision = info.get("layer", "encoder"), info.get("precision", "32-true")
+    beside = [*([] if layer == "encoder" else [layer]), *([] if precision == "32-true" else [precision])]
+    return ", ".join([digest, *map(str, beside)])
+
+
+def check_same_encoder(
+    expected: str | None, found: str | None, *, n_expected: int, n_found: int, parameter: str, what: str
+) -> str | None:
+    """Refuse features of another encoder; return a warning where nobody says which encoder it was."""
+    if n_expected != n_found:
+        raise DataError(
+            f"{parameter}: {what} was fitted on {n_expected} features, and this table has {n_found}. "
+            "Embed the scans with the same run."
+        )
+    if expected is None and found is None:
+        return f"{parameter}: neither table says which encoder made it, so it could not be checked that it is the same."
+    if expected == found:
+        return None
+    shown = [f"'{digest[:12]}…{digest[64:]}'" if digest else "one that is not recorded" for digest in (expected, found)]
+    raise DataError(
+        f"{parameter}: {what} was fitted on features of the encoder {shown[0]}, and these are of {shown[1]}. Features "
+        "of two encoders have nothing in common, even where there are as many. Embed the scans with the same run."
+    )
+
+
+def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
+    """Return a column as floats, NaN where missing; "90+" is not missing, and the old must not vanish unseen."""
+    texts = cell_texts(tidy[name])
+    numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy(dtype="float64")
+    wrong = np.flatnonzero([text is not None for text in texts] & ~np.isfinite(numbers))
+    if len(wrong):
+        found = ", ".join(f"{row_names(tidy, [row])[0]}: '{texts[row]}'" for row in wrong[:5])
+        raise DataError(
+            f"embeddings: column '{name}' must hold finite numbers, and n/a where it is not known; {len(wrong)} scans "
+            f"have something else ({found}). Correct them."
+        )
+    return numbers
+
+
+def _text(value: object) -> str | None:
+    if value is None or value is pd.NA or (isinstance(value, float | np.floating) and np.isnan(value)):
+        return None
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    text = str(value).strip()
+    return None if text == "None" or text.lower() in _MISSING else text
+
+
+def _names(table: pd.DataFrame, rows: npt.NDArray[np.intp], n_shown: int = 5) -> str:
+    more = f" … and {len(rows) - n_shown} more" if len(rows) > n_shown else ""
+    return ", ".join(row_names(table, rows[:n_shown])) + more
+
+
+def _shown(names: Sequence[object] | pd.Index, n_shown: int = 30) -> str:
+    listed = [str(name) for name in names]
+    more = f" … and {len(listed) - n_shown} more" if len(listed) > n_shown else ""
+    return one_of(listed[:n_shown]) + more

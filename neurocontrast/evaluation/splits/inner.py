@@ -1,0 +1,117 @@
+"""Inner folds of training rows, on which the strength of a probe is chosen: subjects kept together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from neurocontrast.evaluation.rows import NO_SITE
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.splits.splitters import deal_subjects, group_sites, subject_values
+from neurocontrast.evaluation.target import Target
+from neurocontrast.seeds import derive_generator
+
+__all__ = ["MIN_INNER_SITES", "Pairs", "classes_decide_inner_folds", "inner_folds", "penalty_folds", "site_inner_folds"]
+
+Rows = npt.NDArray[np.intp]
+Texts = npt.NDArray[np.object_]
+Pairs = Sequence[tuple[Rows, Rows]]
+
+MIN_INNER_SITES, MAX_INNER_SITES = 3, 10
+"""Least and largest number of sites, or groups of sites, that inner folds leave out."""
+PARTS_OF_TRAIN = 5
+"""Validation rows that are wanted and not there are one of this many parts of the training rows."""
+FEW_PER_INNER_FOLD = 5
+"""Classes with fewer subjects an inner fold than this are spread over the inner folds evenly, not by chance."""
+
+
+def classes_decide_inner_folds(target: Target, train: Rows, subjects: Texts, *, n_folds: int) -> bool:
+    """Say whether a class is so small that inner folds must spread it evenly.
+
+    Larger classes are spread well enough by chance, and inner folds that do not look at labels
+    stay as they are when labels are permuted.
+    """
+    if target.kind == "continuous":
+        return False
+    return _smallest_class(subject_values(target.values[train], subjects[train])) < FEW_PER_INNER_FOLD * n_folds
+
+
+def penalty_folds(
+    target: Target,
+    train: Rows,
+    subjects: Texts,
+    *,
+    settings: EvaluationSettings,
+    seed: int,
+    sites: Texts | None = None,
+    validation: Rows | None = None,
+) -> list[tuple[Rows, Rows]]:
+    """Return the training rows to fit, and those to try a penalty on: inner folds as the settings say.
+
+    `validation` rows, of `train`, take their place where they are given; where they are given and empty, a fifth of
+    `train` does.
+    """
+    if validation is not None and len(validation):
+        return [(np.setdiff1d(train, validation, assume_unique=True), validation)]
+    if validation is not None:
+        return inner_folds(target, train, subjects, n_folds=PARTS_OF_TRAIN, seed=seed)[:1]
+    held_out = sites if settings.inner_splits == "leave-site-out" else None
+    return inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed, sites=held_out)
+
+
+def inner_folds(
+    target: Target,
+    train: Rows,
+    subjects: Texts,
+    *,
+    n_folds: int,
+    seed: int,
+    sites: Texts | None = None,
+) -> list[tuple[Rows, Rows]]:
+    """Split training rows by subject, at random; or, given their sites, so that each fold leaves sites out.
+
+    Where a class has fewer than five subjects a fold, classes are spread evenly, over fewer folds if
+    it has fewer subjects than folds. Inner folds whose training rows lack a class are left out. Too few sites
+    to leave out (`site_inner_folds`) are as none given.
+    """
+    by_site = [] if sites is None else site_inner_folds(target, train, subjects, sites)
+    if by_site:
+        return by_site
+    owners = subjects[train]
+    value_of = subject_values(target.values[train], owners, average=target.kind == "continuous")
+    generator = derive_generator("inner-folds", seed)
+    if classes_decide_inner_folds(target, train, subjects, n_folds=n_folds):
+        keys, n_folds = [value_of], min(n_folds, _smallest_class(value_of))
+    else:
+        keys, n_folds = [np.zeros(len(value_of))], min(n_folds, len(value_of))
+    if n_folds < 2:
+        return []
+    fold_of = deal_subjects(keys, n_folds, generator)[np.unique(owners, return_inverse=True)[1]]
+    return _teachable(target, train, [(train[fold_of != fold], train[fold_of == fold]) for fold in range(n_folds)])
+
+
+def site_inner_folds(target: Target, train: Rows, subjects: Texts, sites: Texts) -> list[tuple[Rows, Rows]]:
+    """Split training rows so that each fold tries the penalty on sites that it has not fitted; none from too few.
+
+    Ten groups of sites where there are more. A subject that was at a site of the group too is not fitted on. From
+    fewer than `MIN_INNER_SITES` sites whose fold has all classes to fit on, the list is empty.
+    """
+    places = np.array([NO_SITE if site is None else str(site) for site in sites[train]])
+    groups, owners = group_sites(places, MAX_INNER_SITES), subjects[train].astype(str)
+    pairs = []
+    for group in range(groups.max() + 1):
+        tried = groups == group
+        pairs.append((train[~tried & ~np.isin(owners, owners[tried])], train[tried]))
+    pairs = _teachable(target, train, pairs)
+    return pairs if len(pairs) >= MIN_INNER_SITES else []
+
+
+def _teachable(target: Target, train: Rows, pairs: list[tuple[Rows, Rows]]) -> list[tuple[Rows, Rows]]:
+    needed = 2 if target.kind == "continuous" else len(np.unique(target.values[train]))
+    return [pair for pair in pairs if len(np.unique(target.values[pair[0]])) >= needed]
+
+
+def _smallest_class(values: npt.NDArray[np.generic]) -> int:
+    return int(np.unique(values, return_counts=True)[1].min())

@@ -1,0 +1,318 @@
+"""Splitters that keep subjects together: folds that spread classes and sites evenly, and sites held out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils import check_random_state, column_or_1d, indexable
+from sklearn.utils.multiclass import type_of_target
+
+from neurocontrast.evaluation.rows import NO_SITE, cell_texts
+from neurocontrast.evaluation.splits.split import Split
+from neurocontrast.evaluation.target import Target
+from neurocontrast.exceptions import ConfigError, DataError, one_of
+from neurocontrast.seeds import derive_generator
+
+__all__ = ["LeaveSiteOut", "SiteStratifiedGroupKFold", "deal_subjects", "group_sites", "leave_site_out", "stratified",
+           "subject_values"]  # fmt: skip
+
+Rows = npt.NDArray[np.intp]
+Texts = npt.NDArray[np.object_]
+
+
+class SiteStratifiedGroupKFold(BaseCrossValidator):
+    """Split by subject into folds that hold the same share of every class at every site.
+
+    Subjects are put in order of class, then site, then chance, and dealt to the folds like cards. So the numbers of
+    subjects of each class, and of each class at each site, differ by at most one between folds, and all scans of a
+    subject are in one fold. A continuous target is dealt within site in order of its value, chance deciding inside
+    each run of `n_splits` neighbours. A subject whose scans differ counts as the rarest of its classes (continuous:
+    their mean) and of its sites; scans without a site form a site of their own.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds, at least 2.
+    n_repeats : int, default=1
+        Number of times that the folds are dealt anew.
+    kind : {"auto", "categorical", "continuous"}, default="auto"
+        How `y` is read; ``auto`` follows `sklearn.utils.multiclass.type_of_target`.
+    random_state : int, RandomState instance or None, default=None
+        An int deals the folds that `neurocontrast.evaluate` deals with that seed. None: other folds in every call.
+
+    Notes
+    -----
+    Subject and site reach `split` as two columns of `groups`, which works in every function of scikit-learn that takes
+    `groups`; or, with metadata routing, as ``params={"groups": subjects, "sites": sites}``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neurocontrast.evaluation import SiteStratifiedGroupKFold
+    >>> groups = np.array([["sub-1", "a"], ["sub-1", "a"], ["sub-2", "b"], ["sub-3", "a"], ["sub-4", "b"]])
+    >>> y = np.array([0, 0, 0, 1, 1])
+    >>> for train, test in SiteStratifiedGroupKFold(n_splits=2, random_state=0).split(y, y, groups):
+    ...     print(groups[test, 0].tolist(), y[test])
+    ['sub-1', 'sub-1', 'sub-3'] [0 0 1]
+    ['sub-2', 'sub-4'] [0 1]
+    """
+
+    __metadata_request__split = {"groups": True, "sites": True}  # noqa: RUF012 - scikit-learn's own convention
+
+    def __init__(
+        self,
+        n_splits: int = 5,
+        *,
+        n_repeats: int = 1,
+        kind: Literal["auto", "categorical", "continuous"] = "auto",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        for name, value, least in (("n_splits", n_splits, 2), ("n_repeats", n_repeats, 1)):
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise ConfigError(f"{name}: must be a whole number from {least} on, got {value!r}.")
+        if kind not in ("auto", "categorical", "continuous"):
+            raise ConfigError(f"kind: must be 'auto', 'categorical' or 'continuous', got {kind!r}.")
+        self.n_splits, self.n_repeats = n_splits, n_repeats
+        self.kind, self.random_state = kind, random_state
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None) -> int:
+        """Return the number of splits: folds times repeats; the arguments are not looked at."""
+        del X, y, groups, sites
+        return int(self.n_splits * self.n_repeats)
+
+    def split(self, X: Any, y: Any = None, groups: Any = None, sites: Any = None) -> Iterator[tuple[Rows, Rows]]:
+        """Yield the rows of training and of test, fold after fold and repeat after repeat.
+
+        Parameters
+        ----------
+        X : array-like of length n
+            Its length alone is looked at.
+        y : array-like of shape (n,)
+            Classes, or a continuous target.
+        groups : DataFrame or array-like of shape (n, 2)
+            Subject and site of each row; subjects alone, of shape (n,), where `sites` are given.
+        sites : array-like of shape (n,), optional
+            Site of each row.
+
+        Raises
+        ------
+        DataError
+            If subjects or sites are not given for every row, or there are fewer subjects than folds.
+        """
+        if y is None:
+            raise DataError("y: SiteStratifiedGroupKFold needs the target of each row, found None.")
+        indexable(X, y, groups, sites)
+        values = column_or_1d(y)
+        owners, places = subjects_and_sites(groups, sites, splitter=type(self).__name__)
+        n_subjects = len(set(owners))
+        if n_subjects < self.n_splits:
+            raise DataError(f"n_splits: {self.n_splits} folds need as many subjects, found {n_subjects}.")
+        continuous = self._is_continuous(values)
+        named = np.array([NO_SITE if site is None else site for site in places], dtype=object)
+        site_of = subject_values(np.unique(named, return_inverse=True)[1], owners)
+        value_of = subject_values(values, owners, average=continuous)
+        row_owner, seed = np.unique(owners, return_inverse=True)[1], self._seed()
+        for repeat in range(self.n_repeats):
+            generator = derive_generator("folds", seed, repeat)
+            if continuous:
+                fold_of = _deal_ordered(value_of, site_of, self.n_splits, generator)[row_owner]
+            else:
+                fold_of = deal_subjects([value_of, site_of], self.n_splits, generator)[row_owner]
+            for fold in range(self.n_splits):
+                yield np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+
+    def _is_continuous(self, values: npt.NDArray[np.generic]) -> bool:
+        if self.kind != "auto":
+            return self.kind == "continuous"
+        found = type_of_target(values, input_name="y")
+        if found not in ("binary", "multiclass", "continuous"):
+            raise DataError(f"y: must be one column of classes or of numbers, found {found}.")
+        return bool(found == "continuous")
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+
+class LeaveSiteOut(BaseCrossValidator):
+    """Hold out one site after the other, with every subject that was scanned there.
+
+    A subject scanned at several sites is tested at each, and none of the subject's scans is trained on meanwhile.
+    Sites come in alphabetical order.
+
+    Notes
+    -----
+    Subject and site reach `split` as two columns of `groups`, which works in every function of scikit-learn that takes
+    `groups`; or, with metadata routing, as ``params={"groups": subjects, "sites": sites}``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neurocontrast.evaluation import LeaveSiteOut
+    >>> groups = np.array([["sub-1", "a"], ["sub-1", "b"], ["sub-2", "b"], ["sub-3", "a"]])
+    >>> for train, test in LeaveSiteOut().split(groups, groups=groups):
+    ...     print(train, test)
+    [2] [0 3]
+    [3] [1 2]
+    """
+
+    __metadata_request__split = {"groups": True, "sites": True}  # noqa: RUF012 - scikit-learn's own convention
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None) -> int:
+        """Return the number of sites; `X` and `y` are not looked at."""
+        del X, y
+        return len(set(subjects_and_sites(groups, sites, splitter=type(self).__name__)[1]))
+
+    def split(self, X: Any, y: Any = None, groups: Any = None, sites: Any = None) -> Iterator[tuple[Rows, Rows]]:
+        """Yield the rows of training and of test, site after site.
+
+        Parameters
+        ----------
+        X, y : array-like of length n
+            Their length alone is looked at.
+        groups : DataFrame or array-like of shape (n, 2)
+            Subject and site of each row; subjects alone, of shape (n,), where `sites` are given.
+        sites : array-like of shape (n,), optional
+            Site of each row.
+
+        Raises
+        ------
+        DataError
+            If a row has no subject or no site (it could belong to the site held out), or there is one site only.
+        """
+        indexable(X, y, groups, sites)
+        owners, places = subjects_and_sites(groups, sites, splitter=type(self).__name__)
+        for split in leave_site_out(places, owners, names=[f"row {row}" for row in range(len(owners))]):
+            yield split.train, split.test
+
+
+def stratified(
+    target: Target, sites: Sequence[str | None], subjects: npt.ArrayLike, *, n_folds: int, n_repeats: int, seed: int
+) -> list[Split]:
+    """Return the numbered folds that `SiteStratifiedGroupKFold` deals; a target that is the site is dealt by itself."""
+    places = [None] * len(sites) if target.name == "site" else list(sites)
+    splitter = SiteStratifiedGroupKFold(
+        n_folds,
+        n_repeats=n_repeats,
+        kind="continuous" if target.kind == "continuous" else "categorical",
+        random_state=seed,
+    )
+    pairs = splitter.split(target.values, target.values, subjects, places)
+    return [Split(*divmod(number, n_folds), train, test) for number, (train, test) in enumerate(pairs)]
+
+
+def leave_site_out(sites: Sequence[str | None], subjects: npt.ArrayLike, *, names: Sequence[str]) -> list[Split]:
+    """Return the numbered splits of `LeaveSiteOut`, each with its site; `names` are of the scans, for messages."""
+    unknown = [row for row, site in enumerate(sites) if site is None]
+    if unknown:
+        shown = ", ".join(names[row] for row in unknown[:5]) + (" …" if len(unknown) > 5 else "")
+        raise DataError(
+            f"splits 'leave-site-out': site is missing for {len(unknown)} of {len(sites)} scans ({shown}), and any of "
+            "them could belong to the site held out. Fill in their site, drop them with where, or use "
+            "splits=stratified."
+        )
+    places = np.array(sites, dtype=object)
+    found = sorted(set(sites), key=str)
+    if len(found) < 2:
+        raise DataError(
+            f"splits 'leave-site-out': needs at least two sites, found {one_of(map(str, found))}. "
+            "Use splits=stratified."
+        )
+    owners = np.asarray(subjects, dtype=object)
+    splits = []
+    for fold, site in enumerate(found):
+        test = places == site
+        train = ~test & ~np.isin(owners.astype(str), owners[test].astype(str))
+        splits.append(Split(0, fold, np.flatnonzero(train), np.flatnonzero(test), str(site)))
+    return splits
+
+
+def deal_subjects(keys: Sequence[npt.NDArray[np.generic]], n_folds: int, generator: np.random.Generator) -> Rows:
+    """Return a fold for each subject: dealt in turn, in order of the keys, then of chance."""
+    n = len(keys[0])
+    order = np.lexsort((generator.random(n), *reversed(keys)))
+    fold_of = np.empty(n, dtype=np.intp)
+    fold_of[order] = (np.arange(n) + generator.integers(n_folds)) % n_folds
+    return generator.permutation(n_folds)[fold_of]
+
+
+def _deal_ordered(
+    value_of: npt.NDArray[np.float64], site_of: npt.NDArray[np.float64], n_folds: int, generator: np.random.Generator
+) -> Rows:
+    """Return a fold for each subject: within site in order of value, each run of `n_folds` neighbours by chance."""
+    n = len(value_of)
+    order = np.lexsort((generator.random(n), value_of, site_of))
+    hands = [generator.permutation(n_folds) for _ in range(-(-n // n_folds))]
+    fold_of = np.empty(n, dtype=np.intp)
+    fold_of[order] = np.concatenate(hands)[:n]
+    return fold_of
+
+
+def subject_values(
+    values: npt.NDArray[np.generic], owners: npt.NDArray[np.object_], *, average: bool = False
+) -> npt.NDArray[np.float64]:
+    """Return one value a subject, in sorted order of subjects: the mean, or of several the one fewest subjects have.
+
+    A rare class that subjects have beside a common one, as converters do, is then spread over folds like any other.
+    """
+    codes = np.unique(owners, return_inverse=True)[1]
+    if average:
+        return np.bincount(codes, weights=values.astype(float)) / np.bincount(codes)
+    kinds, kind_codes = np.unique(values, return_inverse=True)
+    has = np.zeros((codes.max() + 1, len(kinds)), dtype=bool)
+    has[codes, kind_codes] = True
+    return np.where(has, has.sum(axis=0), np.inf).argmin(axis=1).astype(float)
+
+
+def group_sites(places: npt.NDArray[np.generic], n_groups: int) -> Rows:
+    """Return a group for each row, whole sites together: the largest site first, each to the emptiest group."""
+    names, sizes = np.unique(places, return_counts=True)
+    group_of, filled = np.zeros(len(names), dtype=np.intp), np.zeros(min(n_groups, len(names)))
+    for place in np.lexsort((names, -sizes)):
+        group_of[place] = filled.argmin()
+        filled[filled.argmin()] += sizes[place]
+    return group_of[np.searchsorted(names, places)]
+
+
+def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[npt.NDArray[np.object_], list[str | None]]:
+    """Return the subject of each row, and its site or None where that is missing."""
+    if groups is None:
+        raise DataError(
+            f"groups: {splitter} needs the subject and the site of each row. Give groups with two columns "
+            "(subject, site), or groups=subjects with sites=sites."
+        )
+    if sites is None:
+        subject_column, site_column = _two_columns(groups, splitter)
+    else:
+        subject_column, site_column = np.asarray(groups, dtype=object), np.asarray(sites, dtype=object)
+        if subject_column.ndim != 1 or site_column.shape != subject_column.shape:
+            raise DataError(
+                f"groups, sites: must each have one value a row, found shapes {subject_column.shape} and "
+                f"{site_column.shape}."
+            )
+    subjects = cell_texts(pd.Series(subject_column, dtype=object))
+    unknown = [row for row, subject in enumerate(subjects) if subject is None]
+    if unknown:
+        raise DataError(
+            f"groups: the subject is missing in {len(unknown)} of {len(subjects)} rows (first: {unknown[:5]}). Name a "
+            "subject in every row, so that nobody stands on both sides of a split."
+        )
+    return np.array(subjects, dtype=object), cell_texts(pd.Series(site_column, dtype=object))
+
+
+def _two_columns(groups: Any, splitter: str) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.object_]]:
+    if isinstance(groups, pd.DataFrame) and {"subject_id", "site"} <= set(groups.columns):
+        groups = groups[["subject_id", "site"]]
+    table = np.asarray(groups, dtype=object)
+    if table.ndim != 2 or table.shape[1] != 2:
+        raise DataError(
+            f"groups: {splitter} needs two columns, subject and site, and found shape {table.shape}. Give "
+            "table[['subject_id', 'site']], or the sites besides as sites=."
+        )
+    return table[:, 0], table[:, 1]

@@ -1,1 +1,0 @@
-"""What only reports of natural images need: the pictures themselves, their classes, and what is said about them."""

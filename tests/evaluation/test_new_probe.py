@@ -1,0 +1,61 @@
+"""A probe from outside the package: one class, registered under a name."""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.naive_bayes import GaussianNB
+
+from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
+from neurocontrast.evaluation import probes as module
+from neurocontrast.evaluation.probes import Probe, get_probe, probe_names, register
+from neurocontrast.exceptions import ConfigError
+
+FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
+
+
+class NaiveBayes(Probe):
+    title = "Gaussian naive Bayes"
+    citation = "Hand DJ, Yu K. Idiot's Bayes. Int Stat Rev 2001;69:385-398."
+    numbers = False
+    strength = "var_smoothing"
+    why_not_stored = "it is not linear"
+
+    def estimator(self, settings, *, continuous, seed):
+        return GaussianNB()
+
+    def grid(self, settings):
+        return (1e-1, 1e-3, 1e-9)
+
+
+@pytest.fixture
+def _registered(monkeypatch):
+    monkeypatch.setattr(module, "_registered", {})
+    register("bayes", NaiveBayes)
+
+
+@pytest.mark.usefixtures("_registered")
+def test_a_probe_from_outside_is_fitted_and_described(make_cohort):
+    cohort = make_cohort(80, diagnosis=1.0)
+    study = plan_study(cohort.table, cohort.features, settings=EvaluationSettings(probe="bayes", **FAST))
+    found = run_study(study)
+    assert found.evaluation.metrics["auc"].pooled > 0.6
+    assert found.evaluation.probe.title == "Gaussian naive Bayes"
+    assert found.evaluation.probe.why_not_stored == "it is not linear"
+    assert set(found.tables["folds"]["var_smoothing"]) <= {1e-1, 1e-3, 1e-9}
+    assert found.probe is None
+
+
+@pytest.mark.usefixtures("_registered")
+def test_it_is_refused_for_what_it_cannot_predict(make_cohort):
+    cohort = make_cohort(60)
+    with pytest.raises(ConfigError, match="'bayes' is not for a continuous target"):
+        plan_study(cohort.table, cohort.features, settings=EvaluationSettings(probe="bayes", target="age", **FAST))
+
+
+@pytest.mark.parametrize("name", probe_names())
+def test_every_probe_says_what_it_is(name):
+    probe = get_probe(name)
+    assert probe.title
+    assert probe.citation
+    assert probe.strength
+    assert probe.classes or probe.numbers

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from neurocontrast.evaluation import EvaluationSettings, load_probe, plan_study, save_probe
+from neurocontrast.evaluation.stored_probe import fit_on_all
+from neurocontrast.exceptions import CheckpointError
+from neurocontrast.provenance import subject_digest
+
+FAST = {
+    "n_bootstraps": 0,
+    "umap": False,
+    "confounds": False,
+    "new_site": False,
+    "outlyingness": False,
+    "C": (1e-3, 1e-1),
+    "n_inner_folds": 3,
+}
+CLASSES = {"binary": ("control", "patient"), "multiclass": ("hc", "bd", "sz"), "continuous": ("control", "patient")}
+
+
+def study_of(make_cohort, kind, *, n_features=20, **options):
+    cohort = make_cohort(80, n_features=n_features, classes=CLASSES[kind])
+    target = "age" if kind == "continuous" else "diagnosis"
+    settings = EvaluationSettings(target=target, **{**FAST, **options})
+    return plan_study(cohort.table, cohort.features, settings=settings)
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
+@pytest.mark.parametrize("probe", ["auto", "svm"])
+@pytest.mark.parametrize("n_features", [20, 120])
+def test_stored_arrays_say_what_the_probe_in_memory_says(make_cohort, tmp_path, kind, probe, n_features):
+    study = study_of(make_cohort, kind, probe=probe, n_features=n_features)
+    decided, probe_of_all = fit_on_all(study, encoder="abc")
+    save_probe(tmp_path / "probe", probe_of_all)
+    stored = load_probe(tmp_path / "probe")
+    scores = stored.predict(study.features)
+    np.testing.assert_allclose(scores, decided.scores, atol=1e-6)
+    np.testing.assert_array_equal(scores, probe_of_all.predict(study.features))
+    if kind != "continuous":
+        assert (stored.decide(scores) == decided.decisions).mean() > 0.98  # a score at the threshold can go either way
+    assert stored.strength == decided.strength
+    assert stored.classes == study.target.classes
+    assert stored.encoder == "abc"
+    assert stored.trained_on == {subject_digest(subject) for subject in study.subjects}
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
+def test_stored_arrays_are_the_pipeline_of_scikit_learn(make_cohort, kind):
+    study = study_of(make_cohort, kind)
+    probe = fit_on_all(study, encoder=None)[1]
+    if kind == "continuous":
+        plain = make_pipeline(StandardScaler(), Ridge(alpha=probe.strength))
+        expected = plain.fit(study.features, study.target.values).predict(study.features)
+    else:
+        model = LogisticRegression(C=probe.strength, solver="newton-cholesky", tol=1e-12, max_iter=1000)
+        expected = make_pipeline(StandardScaler(), model).fit(study.features, study.target.values)
+        expected = expected.predict_proba(study.features)
+        expected = expected[:, 1] if kind == "binary" else expected
+    np.testing.assert_allclose(probe.predict(study.features), expected, atol=1e-6)
+
+
+def test_the_threshold_goes_with_the_probe(make_cohort):
+    study = study_of(make_cohort, "binary", threshold="sensitivity=0.9")
+    decided, probe = fit_on_all(study, encoder=None)
+    assert probe.threshold == decided.threshold
+    assert probe.threshold not in (0.5, "sensitivity=0.9")
+    study = study_of(make_cohort, "multiclass", threshold="prevalence")
+    decided, probe = fit_on_all(study, encoder=None)
+    np.testing.assert_array_equal(probe.decide(probe.predict(study.features)), decided.decisions)
+
+
+def test_nothing_of_a_person_is_stored_but_digests(make_cohort, tmp_path):
+    study = study_of(make_cohort, "binary")
+    save_probe(tmp_path, fit_on_all(study, encoder=None)[1])
+    assert {path.name for path in tmp_path.iterdir()} == {"probe.json", "probe.npz"}
+    assert "sub-" not in (tmp_path / "probe.json").read_text()
+    with np.load(tmp_path / "probe.npz", allow_pickle=False) as arrays:
+        assert all(80 not in arrays[name].shape for name in arrays.files)
+
+
+def test_neighbours_are_not_stored(make_cohort):
+    assert fit_on_all(study_of(make_cohort, "binary", probe="knn"), encoder=None)[1] is None
+
+
+def change(key, value):
+    def damage(folder):
+        content = json.loads((folder / "probe.json").read_text())
+        content = {**content, key: value} if value is not None else {k: v for k, v in content.items() if k != key}
+        (folder / "probe.json").write_text(json.dumps(content))
+
+    return damage
+
+
+def swap_arrays(folder):
+    np.savez(folder / "probe.npz", mean=np.zeros(3))
+
+
+def pickled(folder):
+    np.savez(folder / "probe.npz", mean=np.array([{"a": 1}], dtype=object))
+    from neurocontrast.files import digest_of_file
+
+    change("arrays", {"file": "probe.npz", "sha256": digest_of_file(folder / "probe.npz")})(folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "probe.json").unlink(), "there is no probe. Give an evaluation directory"),
+        (lambda folder: (folder / "probe.json").write_text("{"), "cannot be read"),
+        (lambda folder: (folder / "probe.json").write_text("[1]"), "format None is not known"),
+        (change("format", 3), "format 3 is not known"),
+        (change("format", 2), "'recentring' missing or damaged"),
+        (change("limits", [1]), "'limits'"),
+        (change("classes", None), "'classes' missing or damaged"),
+        (change("trained_on", [1, 2]), "'trained_on' missing or damaged"),
+        (change("threshold", "half"), "'threshold' missing or damaged"),
+        (change("strength", "strong"), "'strength' missing or damaged"),
+        (change("kind", "ternary"), "'kind'.* missing or damaged"),
+        (change("classes", ["a", "b", "c"]), "of a wrong shape"),
+        (lambda folder: (folder / "probe.npz").unlink(), "missing beside probe.json"),
+        (swap_arrays, "is not the file that probe.json describes"),
+        (pickled, "cannot be read"),
+    ],
+)
+def test_a_damaged_probe_is_named(make_cohort, tmp_path, damage, message):
+    save_probe(tmp_path, fit_on_all(study_of(make_cohort, "binary"), encoder=None)[1])
+    damage(tmp_path)
+    with pytest.raises(CheckpointError, match=message):
+        load_probe(tmp_path)

@@ -58,18 +58,7 @@ def resolve(
 ) -> Config:
     """Return the configuration: the file, then ``--set``, then the command's own options.
 
-    Parameters
-    ----------
-    config : Path or None
-        YAML file; None for the defaults.
-    overrides : list of str or None
-        ``dotted.key=value`` as given to ``--set``.
-    section : str, optional
-        Section of the configuration that the command's own options belong to.
-    given : mapping, optional
-        The command's arguments. Those that are keys of the section and not None are used.
-    check_objective : bool
-        Whether the command trains, and reads the section ``objective``.
+    Of the arguments `given` to the command, those that are not None and keys of `section` belong to this section.
     """
     from neurocontrast.config import Config, load_config
 

@@ -52,27 +52,13 @@ _WIDTH_OF_LINES = 400
 
 @dataclass(frozen=True)
 class Result:
-    """What a command ends with.
+    """What a command ends with."""
 
-    Parameters
-    ----------
-    facts : mapping
-        The result for programs, JSON-ready.
-    title : str
-        One line.
-    table : DataFrame, optional
-        The result for people; numbers are shown with three digits.
-    notes : list of str
-        Lines below the table.
-    path : Path, optional
-        The file to open, or the folder that was written.
-    """
-
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)  # for programs, JSON-ready
     title: str = ""
-    table: pd.DataFrame | None = None
+    table: pd.DataFrame | None = None  # for people; numbers are shown with three digits
     notes: list[str] = field(default_factory=list)
-    path: Path | None = None
+    path: Path | None = None  # the file to open, or the folder that was written
 
 
 def show_result(result: Result, *, as_json: bool = False) -> None:

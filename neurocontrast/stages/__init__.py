@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from neurocontrast.stages.images import prepare_images
     from neurocontrast.stages.index import index
     from neurocontrast.stages.predict import predict
+    from neurocontrast.stages.prepare import prepare
     from neurocontrast.stages.pretrain import pretrain
     from neurocontrast.stages.report import report
     from neurocontrast.stages.simulate import simulate
@@ -34,6 +35,7 @@ __all__ = [
     "explain",
     "index",
     "predict",
+    "prepare",
     "prepare_images",
     "pretrain",
     "report",

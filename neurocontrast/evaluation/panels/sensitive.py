@@ -1,4 +1,4 @@
-"""How much of sensitive variables an embedding tells: the error of numbers predicted from it, larger is fairer."""
+"""Errors of sensitive numbers that are predicted from an embedding; a larger error is fairer."""
 
 from __future__ import annotations
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from neurocontrast.reporting.blocks import Block, Card, Cards, Cell, Columns, Paragraph, Pictures, Section, Table
+from neurocontrast.reporting.blocks import Block, Card, Cards, Columns, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.figures.scores import draw_accuracies, draw_headline
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import (
-    DASH,
     chance_level,
     choose_headline,
     describe_metric,
@@ -23,7 +22,7 @@ from neurocontrast.reporting.naming import capitalise, covariates_text, interval
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.prose import write
 from neurocontrast.reporting.section import SectionBuilder
-from neurocontrast.reporting.tables import cell, table_metrics
+from neurocontrast.reporting.tables import Column, make_table, table_metrics
 from neurocontrast.reporting.testing import permutation_result
 from neurocontrast.reporting.words import IMAGES
 
@@ -116,28 +115,24 @@ def _image_cards(files: EvaluationFiles) -> list[Card]:
 
 def _image_table(files: EvaluationFiles) -> Table:
     """Return all metrics beside chance, the leading ones first."""
-    folds = any(values.sd is not None for values in files.metrics.values())
-    order = list(dict.fromkeys([*leading_metrics(files.kind, files.metrics, files.words), *files.metrics]))
+    order = dict.fromkeys([*leading_metrics(files.kind, files.metrics, files.words), *files.metrics])
+    abouts = {key: describe_metric(key, files.words) for key in order}
     rows = []
-    for key in order:
-        values = files.metrics[key]
-        interval, why = (
-            interval_text(values.interval),
-            str(values.reason or "not defined for these images"),
-        )
-        cells = [Cell(describe_metric(key, files.words).label, heading=True), cell(values.pooled, reason=why)]
-        cells.append(Cell(interval, reason="not computed" if interval == DASH else ""))
-        cells += [cell(values.mean, reason=why), cell(values.sd, reason=why)] if folds else []
-        chance = chance_level(key, len(files.classes), files.words)
-        rows.append((*cells, cell(chance, reason="depends on the data")))
-    header = ("Metric", "Value", "Interval", *(("Mean of folds", "SD") if folds else ()), "Chance")
-    caption = "All metrics of the test images." if files.fixed else (
-        "All metrics, from the out-of-fold predictions of all folds. SD: spread between folds, not an interval."
-    )  # fmt: skip
-    abouts = [describe_metric(key, files.words) for key in order]
-    meanings = " ".join(f"{about.short}: {about.meaning}" for about in abouts if about.meaning)
+    for key, about in abouts.items():
+        found = files.metrics[key]
+        low, high = found.interval or (None, None)
+        row = {"metric": about.label, "value": found.pooled, "value_low": low, "value_high": high, "mean": found.mean}
+        rows.append(row | {"sd": found.sd, "chance": chance_level(key, len(files.classes), files.words)})
+    columns = [Column("Metric", "metric", "heading"), Column("Value", "value", reason="not defined for these images")]
+    columns.append(Column("Interval", "value", "interval", reason="not computed"))
+    if any(row["sd"] is not None for row in rows):
+        columns += [Column("Mean of folds", "mean"), Column("SD", "sd")]
+    columns.append(Column("Chance", "chance", reason="depends on the data"))
+    caption = "All metrics, from the out-of-fold predictions of all folds. SD: spread between folds, not an interval."
+    caption = "All metrics of the test images." if files.fixed else caption
+    meanings = " ".join(f"{about.short}: {about.meaning}" for about in abouts.values() if about.meaning)
     note = f"{meanings} Chance: naming classes at random, whatever their sizes."
-    return Table(caption, header, rows, note=note)
+    return make_table(caption, rows, columns, note=note)
 
 
 RESULT = SectionBuilder("result", "Result", order=10, build=_build, covers="result")

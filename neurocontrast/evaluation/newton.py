@@ -119,26 +119,6 @@ def choose_c(folds: Sequence[Fold], codes: Codes, grid: Sequence[float], *, n_cl
     return np.asarray(grid)[means.argmin(axis=0)]
 
 
-def _logistic_scores(fold: Fold, codes: Codes, strengths: Floats, *, n_classes: int) -> Floats:
-    """Fit each column of `codes` (n, b) with its C, and return probabilities (n test, b, classes)."""
-    path = LogisticPath(fold.x_train, codes[fold.train], n_classes=n_classes)
-    scores = np.empty((len(fold.test), codes.shape[1], n_classes))
-    for strength in np.unique(strengths):
-        columns = np.flatnonzero(strengths == strength)
-        scores[:, columns] = predict_probabilities(fold.x_test, path.step(float(strength), columns))
-    return scores
-
-
-def _ridge_scores(fold: Fold, values: Floats, strengths: Floats) -> Floats:
-    """Fit each column of `values` (n, b) with its alpha, and return predicted values (n test, b)."""
-    scores = np.empty((len(fold.test), values.shape[1]))
-    for strength in np.unique(strengths):
-        columns = np.flatnonzero(strengths == strength)
-        path = _ridge_path(fold.x_train, values[fold.train][:, columns], fold.x_test, (strength,))
-        scores[:, columns] = next(path)
-    return scores
-
-
 def _ridge_path(x_train: Floats, y: Floats, x_test: Floats, grid: Sequence[float]) -> Iterator[Floats]:
     """Yield predicted values (n test, b) for each alpha."""
     mean = y.mean(axis=0)
@@ -149,12 +129,18 @@ def _ridge_path(x_train: Floats, y: Floats, x_test: Floats, grid: Sequence[float
 
 
 def _predict(fold: Fold, target: Target, labels: npt.NDArray[np.generic], strengths: Floats) -> Floats:
+    """Fit each column of `labels` (n, b) with its penalty, and predict the test rows."""
+    shape = (len(fold.test), labels.shape[1])
+    chosen = [(float(strength), np.flatnonzero(strengths == strength)) for strength in np.unique(strengths)]
     if target.kind == "continuous":
-        return _ridge_scores(fold, labels.astype(float), strengths)
-    classes = np.unique(target.values[fold.train])
-    found = _logistic_scores(fold, np.searchsorted(classes, labels), strengths, n_classes=len(classes))
-    scores = np.zeros((*found.shape[:2], len(target.classes)))
-    scores[:, :, classes] = found
+        scores, values = np.empty(shape), labels[fold.train].astype(float)
+        for strength, columns in chosen:
+            scores[:, columns] = next(_ridge_path(fold.x_train, values[:, columns], fold.x_test, (strength,)))
+        return scores
+    classes, scores = np.unique(target.values[fold.train]), np.zeros((*shape, len(target.classes)))
+    path = LogisticPath(fold.x_train, np.searchsorted(classes, labels[fold.train]), n_classes=len(classes))
+    for strength, columns in chosen:
+        scores[:, columns[:, None], classes] = predict_probabilities(fold.x_test, path.step(strength, columns))
     return scores[:, :, 1] if target.kind == "binary" else scores
 
 

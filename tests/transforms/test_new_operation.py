@@ -29,6 +29,11 @@ from neurocontrast.transforms.operation import OPERATIONS
 
 OPERATIONS["dim"] = "dim_the_lights:Dim"
 
+from neurocontrast.transforms import AugmentSettings
+
+AugmentSettings.model_validate({"dim": {"share": 0.5}})
+print("torch" in sys.modules)
+
 from neurocontrast.config import load_config
 from neurocontrast.exceptions import ConfigError
 
@@ -38,7 +43,6 @@ for wrong in ("augment.dim.share=1.5", "augment.dim.shar=0.5"):
         load_config(overrides=[wrong])
     except ConfigError as error:
         print(str(error).splitlines()[-1].strip())
-print("torch" in sys.modules)
 
 import torch
 from neurocontrast.transforms import brain_views
@@ -55,7 +59,7 @@ def test_an_operation_from_outside_the_package_is_a_key_of_the_configuration_and
     (tmp_path / "dim_the_lights.py").write_text(OPERATION)
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{PROGRAM}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    share, unknown, loads_torch, names, changed = done.stdout.splitlines()
+    loads_torch, share, unknown, names, changed = done.stdout.splitlines()
     assert "augment.dim.share" in share
     assert "less than 1" in share
     assert "1.5" in share

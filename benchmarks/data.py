@@ -56,7 +56,6 @@ from neurocontrast.data.cohort import read_cohort
 from neurocontrast.data.datasets import CohortDataset
 from neurocontrast.transforms import (
     CheckFieldOfViewd,
-    IsalNibabelReader,
     LoadScand,
     ResampleByAread,
     ZScoreBraind,
@@ -190,11 +189,9 @@ def parts_of_monai(paths: list[str], preprocessing: Preprocessing, repeats: int)
     resample = ResampleByAread("image", axcodes="RAS", background="corners", **grid)
     orient = Orientationd("image", "RAS", labels=None)
     monais = [Spacingd("image", (preprocessing.spacing_mm,) * 3), ResizeWithPadOrCropd("image", preprocessing.shape)]
-    fast = LoadImaged("image", reader=IsalNibabelReader, ensure_channel_first=True)
     chains = {
         "`brain_transforms`": [load, check, resample, zscore],
         "`LoadImaged`": [LoadImaged("image", ensure_channel_first=True), check, resample, zscore],
-        "`LoadImaged(reader=IsalNibabelReader)`": [fast, check, resample, zscore],
         "`Orientationd` before resampling": [load, orient, check, resample, zscore],
         "`Orientationd`, `Spacingd`, `ResizeWithPadOrCropd`": [load, orient, check, *monais, zscore],
         "`ZScoreBraind`": [load, check, resample, ZScoreBraind("image")],

@@ -1,4 +1,4 @@
-"""What the processes of a distributed run know together: samples and sums of the whole batch.
+"""Samples and sums of the whole batch of a distributed run, and what its processes share.
 
 Every process returns the loss of the whole batch, and collectives are differentiated as the gradient of the *sum over
 processes* of these losses. After the mean over processes that PyTorch's DDP takes, parameter gradients equal those of
@@ -36,7 +36,7 @@ _local = ContextVar("local", default=False)
 
 @contextmanager
 def on_this_process_only() -> Iterator[None]:
-    """Compute on this process's batch alone, for what not every process takes part in."""
+    """Compute on this process's batch alone, where not every process takes part."""
     token = _local.set(True)
     try:
         yield
@@ -88,7 +88,7 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the one that writes files and tells of progress."""
+        """Whether this process writes files and reports progress."""
         return self.rank == 0
 
     def share(self, rows: Sequence[int]) -> list[int]:
@@ -110,12 +110,12 @@ class Processes:
             yield [self.share(rows) for rows in batches]
 
     def merge(self, values: npt.NDArray[np.float32]) -> None:
-        """Fill in what is zero here from the one process where it is not, bit for bit and in place; all must ask."""
+        """Fill in zeros, in place, from the one process that has other values; every process must call."""
         if self.size > 1:
             dist.all_reduce(torch.from_numpy(values.view(np.int32)), group=self.group)
 
     def gather(self, values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-        """Return every process's array, all of one shape, in the order of their numbers; all must ask."""
+        """Return every process's array, all of one shape, in the order of ranks; every process must call."""
         if self.size == 1:
             return [values]
         own = torch.from_numpy(values)
@@ -124,7 +124,7 @@ class Processes:
         return [each.numpy() for each in received]
 
     def largest(self, number: int) -> int:
-        """Return the largest of the processes' numbers; all must ask."""
+        """Return the largest of the processes' numbers; every process must call."""
         if self.size == 1:
             return number
         found = torch.tensor([number])
@@ -132,11 +132,11 @@ class Processes:
         return int(found.item())
 
     def wait_for_all(self) -> None:
-        """Go on when all processes have come here."""
+        """Wait until every process has called."""
         self.largest(0)
 
     def from_first(self, content: Any) -> Any:
-        """Return the first process's content, which must be JSON; all must ask."""
+        """Return the first process's JSON-ready content; every process must call."""
         if self.size == 1:
             return content
         text = json.dumps(content).encode() if self.is_first else b""

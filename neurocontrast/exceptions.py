@@ -1,4 +1,4 @@
-"""The errors a user can meet, and how a wrong name is answered."""
+"""Errors for users, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DataError(NeurocontrastError):
 
 
 class LeakageError(NeurocontrastError):
-    """The same person would stand on both sides of a split."""
+    """The same person would be on both sides of a split."""
 
 
 class CheckpointError(NeurocontrastError):

@@ -147,7 +147,7 @@ def _move_in(temporary: Path, target: Path) -> None:
 
 
 def _named(error: OSError, temporary: Path, target: Path) -> OSError:
-    """Let an error name what was to be written, instead of a temporary name or nothing."""
+    """Return an error that names the target instead of the temporary file."""
     if error.errno is not None and (error.filename is None or temporary.name in str(error.filename)):
         error.filename, error.filename2 = str(target), None
     return error

@@ -1,4 +1,4 @@
-"""How long work tells how far it is, without printing: the caller decides what is shown."""
+"""Progress of long work, reported without printing: the caller decides what is shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Task(Protocol):
     """One piece of long work, for instance an epoch or the preprocessing of a cohort."""
 
     def advance(self, n: int = 1, **shown: float | str) -> None:
-        """Say that `n` more units are done; `shown` are figures to show beside the bar."""
+        """Count `n` more units as done; `shown` are figures to show beside the bar."""
 
 
 class Progress(Protocol):
@@ -23,10 +23,10 @@ class Progress(Protocol):
         """Open a task of `total` units (None where unknown)."""
 
     def message(self, text: str) -> None:
-        """Tell one line that the user should read."""
+        """Show one line."""
 
     def warning(self, text: str) -> None:
-        """Tell one line that the user must not overlook."""
+        """Show one line that the user must not overlook."""
 
 
 class _SilentTask:

@@ -1,4 +1,4 @@
-"""What a reviewer needs to know about how a file came to be."""
+"""Versions, code revision and host, recorded with every result."""
 
 from __future__ import annotations
 

@@ -123,20 +123,8 @@ def choose(
 ) -> BaseModel:
     """Return a section as the settings of the component that one of its keys names.
 
-    Parameters
-    ----------
-    given : mapping or Settings
-        The section; settings are returned as they are.
-    key : str
-        The key that names the component.
-    names : sequence of str
-        The names a message offers.
-    find : callable
-        Returns the settings of a name, None for an unknown name.
-    default : str, optional
-        The name where the key is absent.
-    from_json : bool
-        Whether values are JSON's, in which lists stand for tuples.
+    `find` returns the settings of a name, or None; `names` are those that a message offers; `from_json` says that lists
+    stand for tuples. Settings are returned as they are.
     """
     if isinstance(given, BaseModel):
         return given

@@ -50,7 +50,7 @@ for name in ("losses", "kernels", "training", "embedding", "evaluation"):
         importlib.import_module(module.name)
 kinds = ("cache", "datasets", "fitting", "natural", "simulation")
 forbidden = [f"neurocontrast.data.{kind}" for kind in kinds] + ["neurocontrast.stages", "kornia", "monai", "nibabel"]
-forbidden += [f"neurocontrast.encoders.{name}" for name in ("building", "densenet", "lenet", "lenet5", "resnet")]
+forbidden += [f"neurocontrast.encoders.{name}" for name in ("building", "densenet", "lenet", "resnet")]
 forbidden += ["neurocontrast.transforms"]
 print(len(sys.modules) > 500, "torch" in sys.modules, [name for name in forbidden if name in sys.modules])
 """

@@ -84,9 +84,11 @@ def images(
 def check(
     participants: Annotated[Path, typer.Argument(metavar="PARTICIPANTS.tsv", help="Table with one row a scan.")],
     images_root: ImagesRoot = None,
-    table_only: Annotated[bool, typer.Option(help="Check the table and that files exist; open no image.")] = False,
+    table_only: Annotated[
+        bool, typer.Option("--table-only", help="Check the table and that files exist; open no image.")
+    ] = False,
     phi: Annotated[
-        bool, typer.Option(help="Also look for what could identify a patient; fields are named, values never.")
+        bool, typer.Option("--phi", help="Also look for what could identify a patient; fields are named, values never.")
     ] = False,
     config: ConfigOption = None,
     overrides: SetOption = None,

@@ -31,7 +31,9 @@ def pretrain(
     config: ConfigOption = None,
     overrides: SetOption = None,
     participants: RunSettings = None,
-    resume: Annotated[bool, typer.Option(help="Continue a run that was stopped, to the same weights.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue a run that was stopped, to the same weights.")
+    ] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:

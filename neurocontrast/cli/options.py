@@ -34,7 +34,9 @@ SetOption = Annotated[
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress: errors and the result only.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")]
-OverwriteOption = Annotated[bool, typer.Option(help="Replace what an earlier run of this command wrote.")]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace what an earlier run of this command wrote.")
+]
 ParticipantsOption = Annotated[Path, typer.Option(metavar="PARTICIPANTS.tsv", help="Table with one row a scan.")]
 RunSettings = Annotated[
     Path | None,
@@ -56,18 +58,7 @@ def resolve(
 ) -> Config:
     """Return the configuration: the file, then ``--set``, then the command's own options.
 
-    Parameters
-    ----------
-    config : Path or None
-        YAML file; None for the defaults.
-    overrides : list of str or None
-        ``dotted.key=value`` as given to ``--set``.
-    section : str, optional
-        Section of the configuration that the command's own options belong to.
-    given : mapping, optional
-        The command's arguments. Those that are keys of the section and not None are used.
-    check_objective : bool
-        Whether the command trains, and reads the section ``objective``.
+    Of the arguments `given` to the command, those that are not None and keys of `section` belong to this section.
     """
     from neurocontrast.config import Config, load_config
 

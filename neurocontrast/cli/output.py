@@ -52,27 +52,13 @@ _WIDTH_OF_LINES = 400
 
 @dataclass(frozen=True)
 class Result:
-    """What a command ends with.
+    """What a command ends with."""
 
-    Parameters
-    ----------
-    facts : mapping
-        The result for programs, JSON-ready.
-    title : str
-        One line.
-    table : DataFrame, optional
-        The result for people; numbers are shown with three digits.
-    notes : list of str
-        Lines below the table.
-    path : Path, optional
-        The file to open, or the folder that was written.
-    """
-
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)  # for programs, JSON-ready
     title: str = ""
-    table: pd.DataFrame | None = None
+    table: pd.DataFrame | None = None  # for people; numbers are shown with three digits
     notes: list[str] = field(default_factory=list)
-    path: Path | None = None
+    path: Path | None = None  # the file to open, or the folder that was written
 
 
 def show_result(result: Result, *, as_json: bool = False) -> None:
@@ -103,7 +89,7 @@ def show_table(table: pd.DataFrame, *, title: str, console: Console | None = Non
     console.print(Text(title, style="bold"), soft_wrap=True)
     shown = Table(box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=console.is_terminal)
     for number, name in enumerate(table.columns):
-        shown.add_column(Text(str(name)), justify="right" if number else "left", no_wrap=True)
+        shown.add_column(Text(str(name)), justify="right" if number else "left", no_wrap=not console.is_terminal)
     for row in table.head(_MOST_ROWS).itertuples(index=False):
         shown.add_row(*(Text(_cell(value)) for value in row))
     with console.capture() as captured:

@@ -42,7 +42,7 @@ _Vector = Annotated[
 
 
 class DataSettings(Replaceable):
-    """Which scans of brains are used, and what is done to each.
+    """Choose scans of brains, and their preprocessing.
 
     Parameters
     ----------
@@ -99,15 +99,7 @@ class DataSettings(Replaceable):
     @property
     def preprocessing(self) -> Preprocessing:
         """What is done to each scan where `transforms` is None, before anything is fitted."""
-        return Preprocessing(
-            spacing_mm=self.spacing_mm,
-            shape=self.shape,
-            normalise=self.normalise,
-            percentiles=self.percentiles,
-            erode_mm=self.erode_mm,
-            common_view=self.common_view,
-            common_fraction=self.common_fraction,
-        )
+        return Preprocessing(**{name: getattr(self, name) for name in self.replaced()})
 
     @model_validator(mode="after")
     def _check(self) -> DataSettings:
@@ -116,7 +108,7 @@ class DataSettings(Replaceable):
 
 
 class ImageDataSettings(Settings):
-    """Which natural images are used.
+    """Choose natural images.
 
     Parameters
     ----------

@@ -40,6 +40,8 @@ _RETIRED: dict[str, Any] = {
     "images.vectors": {},
     "images.unmatched": "error",
     "images.classes": None,
+    "images.label_column": None,
+    "images.split_column": None,
     "images.clusters.vector": None,
 }
 """Keys of earlier versions → the value with which a key did nothing: files that hold that value are still read."""

@@ -58,11 +58,6 @@ def with_defaults_of_kind(content: Mapping[str, Any]) -> dict[str, Any]:
 
     The views are those of images; the network is a ResNet18, the loss that of SimCLR, and what the probe predicts on
     the way the ``label``: the defaults of the schema are for brains, and could not be used.
-
-    Raises
-    ------
-    ConfigError
-        Where `augment` states another kind.
     """
     filled, kind = dict(content), kind_of_section(content.get("data"))
     augment = filled.get("augment")

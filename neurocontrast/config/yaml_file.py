@@ -27,6 +27,10 @@ _RESOLVERS: dict[str, tuple[re.Pattern[str], str]] = {
 }
 
 
+class _Problem(Exception):
+    """What is wrong, with its line."""
+
+
 class _Loader(yaml.SafeLoader):
     """YAML 1.2's scalars: no sexagesimal or octal numbers, no dates, no yes/no, and floats without a point."""
 
@@ -48,22 +52,12 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-class _Problem(Exception):
-    """What is wrong, with its line."""
-
-
 for _tag, (_pattern, _first) in _RESOLVERS.items():
     _Loader.add_implicit_resolver(_tag, _pattern, ["" if letter == "\0" else letter for letter in _first])
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a configuration file as a mapping.
-
-    Raises
-    ------
-    ConfigError
-        Naming the file, and the line where there is one.
-    """
+    """Read a configuration file as a mapping; an error names the file, and the line where there is one."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -81,13 +75,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def parse_value(text: str, *, place: str) -> Any:
-    """Return the value of ``key=value`` by YAML's rules.
-
-    Raises
-    ------
-    ConfigError
-        Naming `place`.
-    """
+    """Return the value of ``key=value`` by YAML's rules; an error names `place`."""
     return _load(text, place)
 
 

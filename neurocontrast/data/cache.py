@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,10 +27,9 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.files import digest_of, write_json
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.compose import apply
+from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.images import affine_of, voxels_of
-
-if TYPE_CHECKING:
-    from monai.transforms import Compose
+from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["Prepared", "VolumeCache", "VolumeTransforms", "default_cache_folder"]
 
@@ -39,25 +38,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _Found = TypeVar("_Found")
 
 
-class VolumeTransforms(Protocol):
-    """What is done to each scan before it is kept: `Preprocessing`, or anything that answers alike."""
-
-    @property
-    def image_shape(self) -> tuple[int, ...]:
-        """The shape of a transformed image, (C, D, H, W)."""
-
-    @property
-    def unfitted(self) -> tuple[str, ...]:
-        """What must be fitted on a cohort first."""
-
-    def contract(self) -> dict[str, Any]:
-        """Return the transforms as JSON."""
-
-    def digest(self) -> str:
-        """Return a digest of the contract."""
-
-    def compose(self) -> Compose:
-        """Return the transforms from ``{"image": path}`` to ``{"image": MetaTensor (C, D, H, W)}``."""
+VolumeTransforms: TypeAlias = Preprocessing | DescribedTransforms
+"""What is done to each scan before it is kept."""
 
 
 class Prepared(NamedTuple):
@@ -116,14 +98,7 @@ class VolumeCache:
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     def prepare(self, paths: Sequence[str | Path], *, n_workers: int, progress: Progress = SILENT) -> Prepared:
-        """Preprocess every scan that has no valid entry yet, in `n_workers` processes.
-
-        Raises
-        ------
-        DataError
-            One error that names all scans that could not be used; the others are ready by then.
-            Or when the disk is full, which ends the work at once.
-        """
+        """Preprocess every scan that has no valid entry yet, in `n_workers` processes."""
         missing, n_unique = self.missing(paths), len({os.fspath(path) for path in paths})
         if not missing:
             return Prepared(n_unique, 0)

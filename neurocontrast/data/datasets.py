@@ -140,13 +140,7 @@ def _n_deterministic(transform: Compose) -> int:
 
 
 def deterministic_part(transform: Compose, path: str) -> DescribedTransforms:
-    """Return the transforms before the first random one, and the shape of what they make of a scan.
-
-    Raises
-    ------
-    DataError
-        Where they make other items than the image, or no image.
-    """
+    """Return the transforms before the first random one, and the shape of what they make of a scan."""
     flat = transform.flatten()
     kept = Compose(flat.transforms[: _n_deterministic(flat)])
     made = apply(kept, {_IMAGE: path})

@@ -51,13 +51,7 @@ class _Rows:
 def convert(
     listing: Listing, *, root: Path, images_pattern: str | None, check_images: bool, problems: Problems
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the table that `Cohort` describes, and warnings; bad cells become problems.
-
-    Raises
-    ------
-    DataError
-        Where the columns that name a row or its image are absent.
-    """
+    """Return the table that `Cohort` describes, and warnings; bad cells become problems."""
     rows = _Rows(_with_known_names(listing), listing.lines, problems)
     _check_columns(listing.source.name, rows.cells, images_pattern)
     values: dict[str, object] = _identity(rows)

@@ -43,11 +43,11 @@ def extract_features(
     n_readers : int
         Threads that read batches.
     progress : Progress
-        Told about every batch.
+        Shows every batch.
     device : torch.device, optional
         What to compute on; by default as `settings` say.
     processes : Processes, optional
-        They share the batches, which are those of one process, so that the features are too; all get all features.
+        They share the batches of one process, so that the features are the same; all get all features.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def extract_features(
 
 @contextmanager
 def _quick_layout(encoder: Encoder | ContrastiveModel, device: torch.device) -> Iterator[None]:
-    """Lay the weights out on a CPU as is quickest where nothing is trained; the encoder knows (`Features`)."""
+    """Lay the weights out on a CPU as is quickest where nothing is trained."""
     if device.type != "cpu":
         yield
         return

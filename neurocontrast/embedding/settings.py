@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from neurocontrast.settings import Settings
 
@@ -24,8 +24,8 @@ class EmbeddingSettings(Settings):
     batch_size : int
         Scans a batch; the features do not depend on it.
     precision : {'32-true', 'bf16-mixed'}
-        bf16-mixed is faster where the device computes in it, and gives other features: on real brains
-        a DenseNet121's were at a cosine of 0.98 to those of float32.
+        bf16-mixed is faster on some devices, and gives other features: on real brains a DenseNet121's were at a cosine
+        of 0.98 to those of float32.
     accelerator : {'auto', 'cpu', 'cuda'}
         ``auto`` takes a GPU where there is one.
     devices : int
@@ -35,7 +35,7 @@ class EmbeddingSettings(Settings):
 
     where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     layer: Literal["encoder", "head"] = "encoder"
-    batch_size: Annotated[int, Field(ge=1)] = 16
+    batch_size: int = Field(16, ge=1)
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
-    devices: PositiveInt = 1
+    devices: int = Field(1, ge=1)

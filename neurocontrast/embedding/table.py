@@ -27,21 +27,11 @@ _FEATURE = "feature_"
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """Features of scans with their metadata.
+    """Features of scans with their metadata."""
 
-    Parameters
-    ----------
-    table : DataFrame
-        Identifiers and metadata, one row a scan.
-    features : ndarray (n, d)
-        float32.
-    info : dict
-        What they came from: run, pretraining subjects, environment, whether simulated …
-    """
-
-    table: pd.DataFrame
-    features: np.ndarray
-    info: dict[str, Any]
+    table: pd.DataFrame  # identifiers and metadata, one row a scan
+    features: np.ndarray  # float32, (n, d)
+    info: dict[str, Any]  # what they came from: run, pretraining subjects, environment, whether simulated …
 
 
 def write_embeddings(
@@ -49,16 +39,8 @@ def write_embeddings(
 ) -> None:
     """Write a Parquet file atomically: identifiers, metadata, then ``feature_0000`` ….
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    metadata : DataFrame
-        One row a scan.
-    features : ndarray (n, d)
-        In the same order; must be finite.
-    info : mapping
-        JSON-ready; kept in the file's schema under ``neurocontrast``.
+    `metadata` and `features` (n, d), which must be finite, have one row a scan. `info` is JSON-ready, and is kept in
+    the file's schema under ``neurocontrast``.
     """
     if features.ndim != 2 or len(features) != len(metadata):
         raise DataError(f"features must have one row for each of {len(metadata)} scans, got shape {features.shape}.")
@@ -93,9 +75,9 @@ def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet file ({error}).") from error
     names = [name for name in table.column_names if name.startswith(_FEATURE)]
-    missing = [name for name in ("participant_id",) if name not in table.column_names]
-    if missing or not names:
-        lacking = [*missing, *([] if names else [f"{_FEATURE}0000 …"])]
+    lacking = [] if "participant_id" in table.column_names else ["participant_id"]
+    lacking += [] if names else [f"{_FEATURE}0000 …"]
+    if lacking:
         raise DataError(f"{path}: not an embeddings table: it lacks {', '.join(lacking)}.")
     try:
         features = np.column_stack([table[name].to_numpy().astype(np.float32) for name in names])

@@ -4,38 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neurocontrast.encoders.settings import EncoderSettings
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from neurocontrast.encoders.building import build_encoder, build_model
+    from neurocontrast.encoders.building import build_encoder, build_model, load_encoder, load_model
     from neurocontrast.encoders.encoder import Encoder, check_shape
     from neurocontrast.encoders.heads import ContrastiveModel, ProjectionHead
-    from neurocontrast.encoders.loading import load_encoder, load_model
+    from neurocontrast.encoders.settings import EncoderSettings
     from neurocontrast.encoders.weights import read_contract, save_encoder
 
-__all__ = [
-    "ContrastiveModel",
-    "Encoder",
-    "EncoderSettings",
-    "ProjectionHead",
-    "build_encoder",
-    "build_model",
-    "check_shape",
-    "load_encoder",
-    "load_model",
-    "read_contract",
-    "save_encoder",
-]
-
 # Loaded when asked for: reading a configuration needs the settings alone, and no torch.
-__getattr__ = lazy_exports(
-    __name__,
-    {
-        "building": ["build_encoder", "build_model"],
-        "encoder": ["Encoder", "check_shape"],
-        "heads": ["ContrastiveModel", "ProjectionHead"],
-        "loading": ["load_encoder", "load_model"],
-        "weights": ["read_contract", "save_encoder"],
-    },
-)
+_PLACES = {
+    "building": ["build_encoder", "build_model", "load_encoder", "load_model"],
+    "encoder": ["Encoder", "check_shape"],
+    "heads": ["ContrastiveModel", "ProjectionHead"],
+    "settings": ["EncoderSettings"],
+    "weights": ["read_contract", "save_encoder"],
+}
+__all__ = sorted(name for names in _PLACES.values() for name in names)
+__getattr__ = lazy_exports(__name__, _PLACES)

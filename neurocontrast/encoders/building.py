@@ -1,40 +1,42 @@
-"""Encoders, and models of pretraining, by name."""
+"""Encoders and models of pretraining, by name or from the files of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+import pydantic
 import torch
 from torch import nn
 
 from neurocontrast.encoders.densenet import DenseNetFeatures
 from neurocontrast.encoders.encoder import Encoder
 from neurocontrast.encoders.heads import ContrastiveModel, ProjectionHead
-from neurocontrast.encoders.lenet import LeNetFeatures
-from neurocontrast.encoders.lenet5 import LeNet5Features
+from neurocontrast.encoders.lenet import LeNet5Features, LeNetFeatures
 from neurocontrast.encoders.resnet import ResNetFeatures
 from neurocontrast.encoders.settings import EncoderSettings
+from neurocontrast.encoders.weights import CONTRACT, read_contract, read_tensors
+from neurocontrast.exceptions import CheckpointError
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["build_encoder", "build_head", "build_model"]
+__all__ = ["build_encoder", "build_model", "load_encoder", "load_model"]
 
 
-def _densenet(size: Literal["densenet121", "densenet_small"], settings: EncoderSettings) -> nn.Module:
-    return DenseNetFeatures(size=size, final_norm=settings.final_norm, norm=settings.norm)
+def _densenet(settings: EncoderSettings) -> nn.Module:
+    return DenseNetFeatures(size=settings.name, final_norm=settings.final_norm, norm=settings.norm)  # type: ignore[arg-type]
 
 
-def _resnet(size: Literal["resnet18", "resnet50", "resnet_small"], settings: EncoderSettings) -> nn.Module:
-    return ResNetFeatures(size=size, stem=settings.stem or "cifar", norm=settings.norm)
+def _resnet(settings: EncoderSettings) -> nn.Module:
+    return ResNetFeatures(size=settings.name, stem=settings.stem or "cifar", norm=settings.norm)  # type: ignore[arg-type]
 
 
 _NETWORKS: dict[str, Callable[[EncoderSettings], nn.Module]] = {
-    "densenet121": lambda settings: _densenet("densenet121", settings),
-    "densenet_small": lambda settings: _densenet("densenet_small", settings),
+    **dict.fromkeys(("densenet121", "densenet_small"), _densenet),
+    **dict.fromkeys(("resnet18", "resnet50", "resnet_small"), _resnet),
     "lenet": lambda settings: LeNetFeatures(norm=settings.norm),
-    "resnet18": lambda settings: _resnet("resnet18", settings),
-    "resnet50": lambda settings: _resnet("resnet50", settings),
-    "resnet_small": lambda settings: _resnet("resnet_small", settings),
     "lenet5": lambda settings: LeNet5Features(norm=settings.norm),
 }
 
@@ -53,31 +55,19 @@ def build_encoder(settings: EncoderSettings, *, seed: int = 0) -> Encoder:
     -------
     Encoder
         In training mode.
+
+    Examples
+    --------
+    >>> from neurocontrast.encoders import EncoderSettings, build_encoder
+    >>> build_encoder(EncoderSettings(name="lenet")).n_features
+    32
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed("encoder weights", seed))
+    with _weights_of("encoder weights", seed):
         return Encoder(_NETWORKS[settings.name](settings), settings)
 
 
-def build_head(settings: EncoderSettings, n_features: int, *, seed: int = 0) -> ProjectionHead:
-    """Build the projection head that is put on an encoder, with weights drawn from `seed` alone.
-
-    Parameters
-    ----------
-    settings : EncoderSettings
-        Which head.
-    n_features : int
-        Number of the encoder's features.
-    seed : int
-        The run's seed.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed("head weights", seed))
-        return ProjectionHead(n_features, settings.projection, norm=settings.projection_norm)
-
-
 def build_model(settings: EncoderSettings, *, seed: int = 0) -> ContrastiveModel:
-    """Build an encoder and its projection head, with weights drawn from `seed` alone.
+    """Build an encoder and its projection head, with weights drawn from `seed` alone, in training mode.
 
     Parameters
     ----------
@@ -85,11 +75,69 @@ def build_model(settings: EncoderSettings, *, seed: int = 0) -> ContrastiveModel
         Which network and which head.
     seed : int
         The run's seed; the global random state is neither read nor changed.
+    """
+    encoder = build_encoder(settings, seed=seed)
+    return ContrastiveModel(encoder, _build_head(encoder, seed=seed))
+
+
+def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, dict[str, Any]]:
+    """Load an encoder and what its JSON says.
+
+    Parameters
+    ----------
+    folder : path
+        A run directory, or any folder with ``encoder.safetensors`` and ``encoder.json``.
 
     Returns
     -------
-    ContrastiveModel
-        In training mode.
+    encoder : Encoder
+        On the CPU, in evaluation mode.
+    contract : dict
+        The content of ``encoder.json``.
+
+    Raises
+    ------
+    CheckpointError
+        Where a file is absent, damaged, changed since it was written, or does not fit the network.
     """
-    encoder = build_encoder(settings, seed=seed)
-    return ContrastiveModel(encoder, build_head(settings, encoder.n_features, seed=seed))
+    contract = read_contract(folder)
+    try:
+        settings = EncoderSettings.model_validate(contract["encoder"])
+    except pydantic.ValidationError as error:
+        problems = "; ".join(f"encoder.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise CheckpointError(f"{Path(folder) / CONTRACT}: {problems}. Upgrade neurocontrast.") from error
+    encoder = build_encoder(settings)
+    encoder.load_state_dict(read_tensors(folder, contract["weights"], expected=encoder.state_dict()))
+    return encoder.eval(), contract
+
+
+def load_model(folder: str | os.PathLike[str]) -> tuple[ContrastiveModel, dict[str, Any]]:
+    """Load an encoder with its projection head, and what its JSON says; see `load_encoder`.
+
+    Raises
+    ------
+    CheckpointError
+        As for `load_encoder`; also where the run's head was not saved.
+    """
+    encoder, contract = load_encoder(folder)
+    if "head" not in contract:
+        raise CheckpointError(
+            f"{Path(folder) / CONTRACT}: there is no projection head in this folder: runs of earlier versions did not "
+            "keep theirs. Embed the encoder's features (embedding.layer: encoder), or pretrain again."
+        )
+    head = _build_head(encoder, seed=0)
+    head.load_state_dict(read_tensors(folder, contract["head"], expected=head.state_dict()))
+    return ContrastiveModel(encoder, head).eval(), contract
+
+
+def _build_head(encoder: Encoder, *, seed: int) -> ProjectionHead:
+    with _weights_of("head weights", seed):
+        settings = encoder.settings
+        return ProjectionHead(encoder.n_features, settings.projection, norm=settings.projection_norm)
+
+
+@contextmanager
+def _weights_of(what: str, seed: int) -> Iterator[None]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(what, seed))
+        yield

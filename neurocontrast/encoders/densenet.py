@@ -9,43 +9,18 @@ from torch import nn
 
 __all__ = ["DenseNetFeatures"]
 
+# The blocks of the second leave a multiple of 16 channels everywhere, so that groups of channels can be normalised.
 _SIZES: dict[str, dict[str, Any]] = {
     "densenet121": {"init_features": 64, "growth_rate": 32, "block_config": (6, 12, 24, 16)},
     "densenet_small": {"init_features": 32, "growth_rate": 16, "block_config": (4, 5, 8, 6)},
 }
-"""The second's blocks leave a multiple of 16 channels everywhere, so that groups of channels can be normalised."""
-
-
-def _norm(norm: str, size: str) -> tuple[str, dict[str, Any]]:
-    """Return a normalisation in MONAI's words; each network's layers have multiples of its growth."""
-    options = {
-        "batch": {},
-        "group": {"num_groups": _SIZES[size]["growth_rate"]},
-        "instance": {"affine": True},
-    }
-    return norm, options[norm]
 
 
 class DenseNetFeatures(nn.Module):
     """Feature maps of MONAI's DenseNet, rectified as its classifier would see them.
 
-    Parameters
-    ----------
-    size : {'densenet121', 'densenet_small'}
-        See `EncoderSettings`.
-    final_norm : bool
-        Keep the normalisation after the last dense block. The y-Aware authors' network
-        has none there; ours keeps it by default (``benchmarks/README.md`` says what that changes).
-    norm : {'batch', 'group', 'instance'}
-        What all normalisations are; see `EncoderSettings`.
-
-    Attributes
-    ----------
-    n_features : int
-        Channels of the last maps: 1024 or 192.
-    smallest_shape : int
-        Fewest voxels of an axis: five halvings must leave one, and two where each channel of
-        a volume is normalised over its voxels.
+    `final_norm` keeps the normalisation after the last dense block. The y-Aware authors' network has none there
+    (``benchmarks/README.md`` says what that changes).
     """
 
     n_dims = 3
@@ -63,8 +38,10 @@ class DenseNetFeatures(nn.Module):
         from monai.networks.nets.densenet import DenseNet
 
         super().__init__()
+        # Five halvings must leave a voxel, and two where each channel of a volume is normalised over its voxels.
         self.smallest_shape = 64 if norm == "instance" else 32
-        network = DenseNet(spatial_dims=3, in_channels=1, out_channels=1, norm=_norm(norm, size), **_SIZES[size])
+        of_norm = {"batch": {}, "group": {"num_groups": _SIZES[size]["growth_rate"]}, "instance": {"affine": True}}
+        network = DenseNet(spatial_dims=3, in_channels=1, out_channels=1, norm=(norm, of_norm[norm]), **_SIZES[size])
         self.n_features = network.class_layers.out.in_features
         self.layers = network.features
         if not final_norm:

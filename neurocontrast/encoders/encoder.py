@@ -19,25 +19,13 @@ _COLOURS = 3
 
 
 class Features(Protocol):
-    """What an encoder asks of the network that makes its feature maps.
+    """What an encoder asks of the network that makes its feature maps."""
 
-    Attributes
-    ----------
-    n_dims : int
-        Axes of an image, besides channels: 2 or 3.
-    n_features : int
-        Channels of the feature maps.
-    smallest_shape : int
-        Fewest voxels or pixels of each axis.
-    layout, inference_layout : torch.memory_format
-        What is quickest on a CPU: of images in training, and of weights where there is none.
-    """
-
-    n_dims: int
-    n_features: int
-    smallest_shape: int
-    layout: torch.memory_format
-    inference_layout: torch.memory_format
+    n_dims: int  # axes of an image, besides channels: 2 or 3
+    n_features: int  # channels of the feature maps
+    smallest_shape: int  # fewest voxels or pixels of each axis
+    layout: torch.memory_format  # of images, quickest in training on a CPU
+    inference_layout: torch.memory_format  # of weights, quickest where nothing is trained on a CPU
 
 
 class Encoder(nn.Module):
@@ -51,7 +39,7 @@ class Encoder(nn.Module):
     features : torch.nn.Module
         Maps samples to feature maps; has the attributes of `Features`.
     settings : EncoderSettings
-        What it was built from; travels with its weights.
+        What the network was built from; travels with its weights.
 
     Attributes
     ----------
@@ -123,19 +111,12 @@ class Encoder(nn.Module):
 
 
 def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
-    """Refuse samples of another number of dimensions than the network's, or too small for its halvings.
-
-    Parameters
-    ----------
-    encoder : Encoder
-        The network.
-    shape : sequence of int
-        Of each sample, without channels.
+    """Refuse samples of a `shape` (without channels) that the network cannot encode.
 
     Raises
     ------
     ConfigError
-        Naming the setting and the smallest shape.
+        Naming the setting, where dimensions are too many or too few, or an axis is too short for the halvings.
     """
     name = encoder.settings.name
     if len(shape) != encoder.n_dims:

@@ -17,24 +17,20 @@ __all__ = ["ContrastiveModel", "ProjectionHead"]
 class ProjectionHead(nn.Sequential):
     """Linear layers with rectifiers between them, on features standardised over the batch.
 
-    Pooled features of brains are nearly the same for everybody: what differs is a small part
-    of their mean. Without standardising, the first steps turn all embeddings towards that mean,
-    and short trainings spend their time on the way back (``benchmarks/recipe.py``).
+    Pooled features of brains are nearly the same for everybody: what differs is a small part of their mean. Without
+    standardising, the first steps turn all embeddings towards that mean, and short trainings spend their time on the
+    way back (``benchmarks/recipe.py``).
 
     Parameters
     ----------
     n_features : int
         Number of the encoder's features.
     sizes : sequence of int
-        Size of each layer; the last is the size of the embedding. None: the features are the embedding.
+        Size of each layer; the last is the size of the embedding, `n_features` of the head. Without any, the features
+        are the embedding.
     norm : {'batch', 'layers', 'none'}
         ``batch`` standardises each feature over the batch, without parameters of its own; ``layers`` has
         batch normalisation after each layer but the last (Chen et al. 2020).
-
-    Attributes
-    ----------
-    n_features : int
-        Size of the embedding.
 
     Examples
     --------
@@ -65,7 +61,7 @@ class ContrastiveModel(nn.Module):
     encoder : Encoder
         The network whose features are kept.
     head : torch.nn.Module
-        Maps the features to the embedding; evaluation does without it, unless it is told otherwise.
+        Maps the features to the embedding; evaluation does without the head by default.
     """
 
     def __init__(self, encoder: Encoder, head: nn.Module) -> None:
@@ -80,7 +76,7 @@ class ContrastiveModel(nn.Module):
 
     @property
     def inference_layout(self) -> torch.memory_format:
-        """Of the encoder's weights where nothing is trained; see `Features`."""
+        """Layout of the encoder's weights that is quickest where nothing is trained."""
         return self.encoder.inference_layout
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:

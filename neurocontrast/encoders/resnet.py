@@ -3,65 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
+from neurocontrast.encoders.lenet import Norm, norm_layer
+
 __all__ = ["ResNetFeatures"]
 
-
-@dataclass(frozen=True)
-class _Size:
-    block: str
-    layers: tuple[int, int, int, int]
-    widths: tuple[int, int, int, int]
-    n_groups: int = 32
-
-
-_SIZES = {
-    "resnet18": _Size("basic", (2, 2, 2, 2), (64, 128, 256, 512)),
-    "resnet50": _Size("bottleneck", (3, 4, 6, 3), (64, 128, 256, 512)),
-    "resnet_small": _Size("basic", (2, 2, 2, 2), (16, 32, 64, 128), n_groups=8),
+_SIZES: dict[str, tuple[str, list[int], list[int], int]] = {
+    "resnet18": ("basic", [2, 2, 2, 2], [64, 128, 256, 512], 32),
+    "resnet50": ("bottleneck", [3, 4, 6, 3], [64, 128, 256, 512], 32),
+    "resnet_small": ("basic", [2, 2, 2, 2], [16, 32, 64, 128], 8),
 }
+"""Block, layers and widths, and groups of a group normalisation."""
 
-
-@dataclass(frozen=True)
-class _Stem:
-    kernel: int
-    stride: int
-    max_pool: bool
-    smallest_shape: int
-
-
-_STEMS = {
-    "cifar": _Stem(kernel=3, stride=1, max_pool=False, smallest_shape=8),
-    "imagenet": _Stem(kernel=7, stride=2, max_pool=True, smallest_shape=32),
+_STEMS: dict[str, dict[str, Any]] = {
+    "cifar": {"conv1_t_size": 3, "conv1_t_stride": 1, "no_max_pool": True},
+    "imagenet": {"conv1_t_size": 7, "conv1_t_stride": 2, "no_max_pool": False},
     # Of a fifth of the time of `cifar` (benchmarks/encoders.py); its last halving may leave a pixel as it is.
-    "small": _Stem(kernel=3, stride=2, max_pool=False, smallest_shape=8),
+    "small": {"conv1_t_size": 3, "conv1_t_stride": 2, "no_max_pool": True},
 }
 
 
 class ResNetFeatures(nn.Module):
     """Feature maps of MONAI's ResNet (He et al. 2016), without its pooling and its classifier.
 
-    Parameters
-    ----------
-    size : {'resnet18', 'resnet50', 'resnet_small'}
-        See `EncoderSettings`.
-    stem : {'cifar', 'imagenet'}
-        What the first layers are; ``resnet_small`` has its own.
-    norm : {'batch', 'group', 'instance'}
-        What all normalisations are; see `EncoderSettings`.
-
-    Attributes
-    ----------
-    n_features : int
-        Channels of the last maps: 512, 2048 or 128.
-    smallest_shape : int
-        Fewest pixels of an axis; more where each channel of an image is normalised over its pixels.
+    `stem` says what the first layers are; ``resnet_small`` has its own.
     """
 
     n_dims = 2
@@ -72,42 +41,40 @@ class ResNetFeatures(nn.Module):
         *,
         size: Literal["resnet18", "resnet50", "resnet_small"] = "resnet18",
         stem: Literal["cifar", "imagenet"] = "cifar",
-        norm: Literal["batch", "group", "instance"] = "batch",
+        norm: Norm = "batch",
     ) -> None:
         # MONAI takes seconds to import, and only this network needs it.
         from monai.networks.nets.resnet import ResNet
 
         super().__init__()
-        made, first = _SIZES[size], _STEMS["small" if size == "resnet_small" else stem]
+        block, layers, widths, n_groups = _SIZES[size]
+        first = _STEMS["small" if size == "resnet_small" else stem]
+        # `bias_downsample` as published: normalisation would take a bias out again.
         network = ResNet(
-            made.block,
-            list(made.layers),
-            list(made.widths),
+            block,
+            layers,
+            widths,
             spatial_dims=2,
             n_input_channels=3,
-            conv1_t_size=first.kernel,
-            conv1_t_stride=first.stride,
-            no_max_pool=not first.max_pool,
             feed_forward=False,
-            bias_downsample=False,  # as published; normalisation would take a bias out again
+            bias_downsample=False,
+            **first,
         )
         self.n_features = network.in_planes
+        has_pool = not first["no_max_pool"]
         # Instance normalisation needs more than one pixel after the last halving.
-        self.smallest_shape = first.smallest_shape if norm != "instance" else 16 * first.stride * (1 + first.max_pool)
-        names = ["conv1", "bn1", "act", *(["maxpool"] if first.max_pool else []), *(f"layer{i}" for i in (1, 2, 3, 4))]
+        halved = 16 * first["conv1_t_stride"] * (1 + has_pool)
+        self.smallest_shape = halved if norm == "instance" else 32 if has_pool else 8
+        names = ["conv1", "bn1", "act", *(["maxpool"] if has_pool else []), *(f"layer{i}" for i in (1, 2, 3, 4))]
         self.layers = nn.Sequential()
         for name in names:
             self.layers.add_module(name, getattr(network, name))
         if norm != "batch":
-            _normalise(self.layers, _norm(norm, made.n_groups))
+            _normalise(self.layers, norm_layer(norm, n_dims=2, n_groups=n_groups))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Map images (n, 3, H, W) to feature maps (n, n_features, h, w)."""
         return self.layers(images)
-
-
-def _norm(norm: Literal["group", "instance"], n_groups: int) -> Callable[[int], nn.Module]:
-    return partial(nn.GroupNorm, n_groups) if norm == "group" else partial(nn.InstanceNorm2d, affine=True)
 
 
 def _normalise(module: nn.Module, norm: Callable[[int], nn.Module]) -> None:

@@ -14,7 +14,6 @@ NAMES_OF_DIMS = {
     2: ("resnet18", "resnet50", "resnet_small", "lenet5"),
     3: ("densenet121", "densenet_small", "lenet"),
 }
-"""Encoders of images, and of volumes."""
 
 
 class EncoderSettings(Settings):
@@ -23,35 +22,38 @@ class EncoderSettings(Settings):
     Parameters
     ----------
     name : {'densenet121', 'densenet_small', 'lenet', 'resnet18', 'resnet50', 'resnet_small', 'lenet5'}
-        Of volumes: ``densenet121`` is MONAI's 3D DenseNet with blocks of 6, 12, 24 and 16 layers, growth 32
-        and 64 first features: 1024 features. ``densenet_small`` has blocks of 4, 5, 8 and 6 layers,
-        growth 16 and 32 first features: 192 features, a thirteenth of the weights and a fifth of the
-        time, for cohorts of hundreds and machines without a GPU. ``lenet`` is a three-layer network for
-        tests and first steps on tiny volumes, not for results. Of images: ``resnet18`` and ``resnet50``
-        are MONAI's: 512 and 2048 features. ``resnet_small`` is ResNet18 with widths of 16 to 128
-        and a first convolution of stride 2: 128 features, a sixteenth of the weights, for machines without
-        a GPU. ``lenet5`` is LeNet-5 for colours, 84 features; it resizes images to 32×32.
+        Of volumes: ``densenet121`` is MONAI's 3D DenseNet with blocks of 6, 12, 24 and 16 layers, growth 32 and 64
+        first features: 1024 features. ``densenet_small`` has blocks of 4, 5, 8 and 6 layers, growth 16 and 32 first
+        features: 192 features, a thirteenth of the weights and a fifth of the time, for cohorts of hundreds and
+        machines without a GPU. ``lenet`` is a three-layer network for tests and first steps on tiny volumes, not for
+        results. Of images: ``resnet18`` and ``resnet50`` are MONAI's: 512 and 2048 features. ``resnet_small`` is
+        ResNet18 with widths of 16 to 128 and a first convolution of stride 2: 128 features, a sixteenth of the
+        weights, for machines without a GPU. ``lenet5`` is LeNet-5 for colours, 84 features; it resizes images to 32×32.
     norm : {'batch', 'group', 'instance'}
-        What the encoder normalises its feature maps over. ``batch``: the samples that pass together,
-        as published. ``group``: groups of channels of one sample (32 of them, Wu & He 2018; 16 in
-        ``densenet_small``, 8 in ``resnet_small``, 4 in ``lenet``, 2 in ``lenet5``); ``instance``: each channel of
-        one sample. With the last two a representation does not depend on the other samples, so micro-batches change
-        nothing but memory. ``instance`` takes out each map's mean, which is what is pooled: with DenseNets, set
-        `final_norm` to false.
+        What the encoder normalises its feature maps over. ``batch``: the samples that pass together, as published.
+        ``group``: groups of channels of one sample (32 of them, Wu & He 2018; 16 in ``densenet_small``, 8 in
+        ``resnet_small``, 4 in ``lenet``, 2 in ``lenet5``); ``instance``: each channel of one sample. With the last two
+        a representation does not depend on the other samples, so micro-batches change nothing but memory.
+        ``instance`` takes out each map's mean, which is what is pooled: with DenseNets, set `final_norm` to false.
     final_norm : bool
         Whether DenseNet normalises its last feature maps before they are pooled.
     stem : {'cifar', 'imagenet'} or None
         How ``resnet18`` and ``resnet50`` begin. ``cifar``: a 3×3 convolution, for images of 32 pixels, as in SimCLR's
         appendix B.9; ``imagenet``: a 7×7 convolution of stride 2 and max-pooling. None: ``cifar``.
     projection : tuple of int
-        Sizes of the projection head's layers after the encoder's features; the last is the
-        size of the embedding that the loss sees. Evaluation uses the features before the head, and what
-        the loss makes the embedding forget, such as the site, they may keep: with ``[]`` there is no head,
-        and the loss sees the features.
+        Sizes of the projection head's layers after the encoder's features; the last is the size of the embedding that
+        the loss sees. Evaluation uses the features before the head, and what the loss makes the embedding forget, such
+        as the site, they may keep: with ``[]`` there is no head, and the loss sees the features.
     projection_norm : {'batch', 'layers', 'none'}
-        ``batch``: the head standardises the features over the batch first, which lets short trainings
-        learn sooner; the y-Aware authors' head does not. ``layers``: batch normalisation after each layer but
-        the last, before its rectifier, as in SimCLR.
+        ``batch``: the head standardises the features over the batch first, which lets short trainings learn sooner;
+        the y-Aware authors' head does not. ``layers``: batch normalisation after each layer but the last, before its
+        rectifier, as in SimCLR.
+
+    Examples
+    --------
+    >>> from neurocontrast.encoders import EncoderSettings
+    >>> EncoderSettings(name="resnet18").n_dims
+    2
     """
 
     name: Literal["densenet121", "densenet_small", "lenet", "resnet18", "resnet50", "resnet_small", "lenet5"] = (
@@ -74,4 +76,4 @@ class EncoderSettings(Settings):
     @property
     def n_dims(self) -> int:
         """Dimensions of what the network encodes: 2 for images, 3 for volumes."""
-        return next(n_dims for n_dims, names in NAMES_OF_DIMS.items() if self.name in names)
+        return 2 if self.name in NAMES_OF_DIMS[2] else 3

@@ -32,19 +32,9 @@ def save_encoder(
 ) -> None:
     """Write ``encoder.safetensors`` and ``head.safetensors``, then ``encoder.json``, each atomically.
 
-    The JSON is written last and holds the digests of the weights, so a folder with all files
-    is a finished one.
-
-    Parameters
-    ----------
-    folder : path
-        Where to write.
-    encoder : Encoder
-        The network; its settings and number of features are recorded.
-    contract : mapping
-        What else whoever loads it must know: `preprocessing`, `batchnorm`, `provenance` …
-    head : torch.nn.Module, optional
-        The projection head that the encoder's settings describe, for embedding after it.
+    The JSON is written last and holds the digests of the weights, so a folder with all files is a finished one. It
+    records the encoder's settings and the `contract`: what else must be known to use the encoder, such as its
+    `preprocessing`. The head is the projection head that the encoder's settings describe.
     """
     folder = Path(folder)
     parts = {"weights": _write_tensors(folder / WEIGHTS, encoder)}
@@ -119,16 +109,7 @@ def _check_file(path: Path, key: str, named: Any) -> None:
 def read_tensors(
     folder: str | os.PathLike[str], named: Mapping[str, str], *, expected: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    """Read the tensors of a file that ``encoder.json`` names, if they are those that were written.
-
-    Parameters
-    ----------
-    folder : path
-        Where both files are.
-    named : mapping
-        The file's name and digest: `weights` or `head` of the JSON.
-    expected : mapping of str to Tensor
-        What the module needs.
+    """Read the tensors of the file that `weights` or `head` of ``encoder.json`` names, as a module needs them.
 
     Raises
     ------

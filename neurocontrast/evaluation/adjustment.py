@@ -68,14 +68,7 @@ def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
 
 
 def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> None:
-    if target == "site":
-        raise ConfigError("harmonise: 'combat' takes out what target=site would be predicted from. Use harmonise=none.")
-    missing = int(table["site"].isna().sum())
-    if missing:
-        raise DataError(
-            f"harmonise: {missing} of {len(table)} scans have no site, and 'combat' needs one for each. Fill in their "
-            "site, drop them with where, or use harmonise=none."
-        )
+    _check_sites(table, target, "harmonise", "combat", "'combat' needs one for each")
     sites = table["site"].to_numpy(dtype=object)
     if len(set(sites)) < 2:
         raise DataError(f"harmonise: all scans are of the site '{sites[0]}'; there is nothing to harmonise.")
@@ -93,8 +86,6 @@ def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> 
 
 
 def _check_recentring(table: pd.DataFrame, settings: EvaluationSettings, target: str) -> None:
-    if target == "site":
-        raise ConfigError("recentre: 'site' takes out what target=site would be predicted from. Use recentre=none.")
     if settings.harmonise != "none" or "site" in settings.residualise:
         other = "harmonise=combat" if settings.harmonise != "none" else "residualise=[site]"
         raise ConfigError(f"recentre: {other} takes the shifts of sites out already. Use one of the two.")
@@ -105,11 +96,17 @@ def _check_recentring(table: pd.DataFrame, settings: EvaluationSettings, target:
                 f"recentre_preserve: '{name}' is no column in which recentred sites could differ."
                 f"{suggestion(name, choices)} Choose of {one_of(choices[:30])}."
             )
+    _check_sites(table, target, "recentre", "site", "each needs one to be recentred by")
+
+
+def _check_sites(table: pd.DataFrame, target: str, option: str, value: str, need: str) -> None:
+    if target == "site":
+        raise ConfigError(f"{option}: '{value}' takes out what target=site would be predicted from. Use {option}=none.")
     missing = int(table["site"].isna().sum())
     if missing:
         raise DataError(
-            f"recentre: {missing} of {len(table)} scans have no site, and each needs one to be recentred by. Fill in "
-            "their site, drop them with where, or use recentre=none."
+            f"{option}: {missing} of {len(table)} scans have no site, and {need}. Fill in their site, drop them with "
+            f"where, or use {option}=none."
         )
 
 

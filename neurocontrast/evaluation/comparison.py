@@ -35,19 +35,8 @@ _SHARED = {"target": "target", "kind": "kind of target", "classes": "classes", "
 class Evaluated:
     """A finished evaluation, as far as a comparison needs it.
 
-    Attributes
-    ----------
-    name : str
-        Name of the model.
-    evaluation : Evaluation
-        Content of ``evaluation.json``.
-    predictions, folds : DataFrame
-        Their tables; predictions in order of participant, session and repeat.
-    site : dict
-        ``balanced_accuracy``, ``low``, ``high`` and ``chance`` of the site, read off the embedding (``confounds.tsv``);
-        empty where it was not.
-    sensitive : DataFrame or None
-        ``sensitive_predictions.tsv``, where there is one.
+    Predictions are in the order of participant, session and repeat. `site` says how well the site is told from the
+    embedding (``balanced_accuracy, low, high, chance`` of ``confounds.tsv``).
     """
 
     name: str

@@ -80,19 +80,7 @@ def cross_validate(
     estimator: BaseEstimator | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> OutOfFold:
-    """Fit a probe for every split and collect what it says of the test rows.
-
-    Parameters
-    ----------
-    design : callable
-        Gives the matrices of training and test rows, fitted on the training rows.
-    subjects, sites : array
-        Subject and site of each scan, for the inner folds.
-    estimator : estimator, optional
-        The user's own; by default the built-in one that the settings name.
-    advance : callable
-        Called after each split.
-    """
+    """Fit a probe for every split and collect what it says of the test rows."""
     given = {"subjects": subjects, "settings": settings, "sites": sites, "estimator": estimator}
     tasks = [(number, design, target, split, given) for number, split in enumerate(splits)]
     found = {}

@@ -69,9 +69,9 @@ class FeatureDesign:
         return next((clone(step) for step in self.steps if isinstance(step, SiteRecentring)), None)
 
     def within_sites(self, target: Target, train: Rows) -> Target:
-        """Return the target to fit: of recentred features numbers without what sites differ in, else as it is.
+        """Return the target to fit: with recentred features, numbers without the differences between sites.
 
-        Recentred features cannot tell that difference; it would be noise to the fit and drive the penalty up.
+        Recentred features cannot show those differences, which would be noise to the fit and drive the penalty up.
         """
         recentring = self.recentring
         if recentring is None or target.kind != "continuous":

@@ -40,18 +40,10 @@ _NOTHING_VARIES = "no feature varies within the training sites"
 class TrainingDistribution:
     """Centres, spread and usual distances of training scans; nothing of a single person.
 
-    Attributes
-    ----------
-    sites, centres : tuple of str, array (n centres, p)
-        Mean features of each site.
-    scale : array (p,)
-        Standard deviation within sites; infinite for a feature that does not vary there, which is then left out.
-    axes, variances : array (p, k), (k,)
-        Principal axes of the scaled features within sites, and the (shrunk) variance along each.
-    remainder : float
-        Variance along every direction that is orthogonal to the axes.
-    usual : array (n centres, 201)
-        Distances, at percentiles 0, 0.5 … 100, of training scans nearest to each centre.
+    `centres` (n centres, p) are mean features of the sites. `scale` (p,) is the standard deviation within sites,
+    infinite for a feature that does not vary there, which is then left out. `axes` (p, k) and `variances` (k,) are of
+    the principal axes of the scaled features within sites (shrunk), `remainder` of every direction orthogonal to them.
+    `usual` (n centres, 201) are distances of training scans nearest to each centre, at percentiles 0, 0.5 … 100.
     """
 
     sites: tuple[str, ...]

@@ -16,20 +16,18 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from threadpoolctl import ThreadpoolController
 
-from neurocontrast.evaluation.built_in import FittedModel, built_in_features, fit_built_in, inner_scores
 from neurocontrast.evaluation.designs import Design, FeatureDesign
-from neurocontrast.evaluation.features import FoldFeatures
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.own_estimator import EstimatorError, describe_own, gives_probabilities, shorten
+from neurocontrast.evaluation.pipelines import FittedModel, FoldFeatures, built_in_features, fit_built_in, inner_scores
 from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits.inner import Pairs, inner_folds, penalty_folds
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.thresholds import choose_threshold, needs_inner_predictions
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["Prediction", "fit_probe", "one_thread", "value_range"]
+__all__ = ["Prediction", "choose_threshold", "fit_probe", "needs_inner_predictions", "one_thread", "value_range"]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -81,19 +79,6 @@ def fit_probe(
 
     Where the training rows have one class, as a small draw of subjects can, that class is predicted, and there is no
     model.
-
-    Parameters
-    ----------
-    sites : array, optional
-        Site of each row, which inner folds leave out where the settings ask for that.
-    validation : array, optional
-        Training rows that take the place of inner folds (`penalty_folds`).
-    estimator : estimator, optional
-        The user's own; by default the built-in one that the settings name.
-    features : FoldFeatures, optional
-        As `built_in_features` returned it, where several targets of the same rows share it.
-    pairs : sequence of pair of arrays, optional
-        Inner folds, where they are not those of `penalty_folds`.
     """
     truth = target
     if isinstance(design, FeatureDesign):
@@ -120,6 +105,39 @@ def fit_probe(
         else:
             scores, decisions, threshold = _decide(scores, truth, train, settings, model, pairs)
     return Prediction(scores, decisions, threshold, model.strength, model.n_not_converged), model
+
+
+def needs_inner_predictions(rule: float | str) -> bool:
+    """Say whether a rule chooses its value by what probes of inner folds say."""
+    return isinstance(rule, str) and rule not in ("half", "prevalence")
+
+
+def choose_threshold(
+    rule: float | str, *, prevalence: float, truth: npt.NDArray[np.generic] | None = None, scores: Floats | None = None
+) -> float:
+    """Return the probability from which on a scan is called positive."""
+    if isinstance(rule, float):
+        return rule
+    if rule in ("half", "prevalence"):
+        return 0.5 if rule == "half" else prevalence
+    if truth is None or scores is None:
+        raise ValueError(f"threshold '{rule}': needs predictions of inner folds")
+    if len(np.unique(truth)) < 2:
+        return prevalence
+    values = np.unique(scores)
+    cuts = np.concatenate([values[:1], (values[1:] + values[:-1]) / 2, [np.nextafter(values[-1], np.inf)]])
+    # Rounding of a midpoint must not move a scan to the other side of it.
+    cuts[1:-1] = np.maximum(cuts[1:-1], np.nextafter(values[:-1], np.inf))
+    positive, negative = np.sort(scores[truth == 1]), np.sort(scores[truth == 0])
+    sensitivity = 1 - np.searchsorted(positive, cuts) / len(positive)
+    specificity = np.searchsorted(negative, cuts) / len(negative)
+    if rule == "youden":
+        best = np.flatnonzero(sensitivity + specificity >= (sensitivity + specificity).max() - 1e-12)
+        return float(cuts[best[np.abs(cuts[best] - prevalence).argmin()]])
+    name, aim = rule.split("=")
+    if name == "sensitivity":
+        return float(cuts[np.flatnonzero(sensitivity >= float(aim) - 1e-12)[-1]])
+    return float(cuts[np.flatnonzero(specificity >= float(aim) - 1e-12)[0]])
 
 
 def value_range(target: Target, rows: Rows) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Nobody is evaluated by an encoder that has learned from them, nor under two names."""
+"""Checks that no evaluated subject was in pretraining, and that no image stands under two names."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
 """Metrics as functions of weighted scans, so that a value and its bootstrap are one computation.
 
-Every function takes weights of shape (n resamples, n scans): how often each scan counts. Weights
-of one give the metric itself. The result has shape (n resamples,), NaN where it is not defined.
+Every function takes weights of shape (n resamples, n scans): how often each scan counts. Weights of one give the
+metric itself, as scikit-learn computes it. The result has shape (n resamples,), NaN where it is not defined.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -14,65 +16,157 @@ import numpy.typing as npt
 
 from neurocontrast.evaluation.recalibration import recalibration_intercept, recalibration_slope
 
-__all__ = [
-    "DESCRIPTIVE",
-    "LOWER_IS_BETTER",
-    "METRICS",
-    "OF_PROBABILITIES",
-    "ON_REQUEST",
-    "POOLED_ONLY",
-    "RANKED",
-    "TOP",
-    "Kind",
-    "compute_metrics",
-    "decide",
-    "explain_undefined",
-    "explain_value",
-    "finite_or_none",
-    "log_losses",
-    "metric_names",
-    "top_hits",
-]
+__all__ = ["DESCRIPTIVE", "LOWER_IS_BETTER", "METRICS", "OF_PROBABILITIES", "ON_REQUEST", "POOLED_ONLY", "RANKED",
+           "TABLE", "TOP", "Kind", "Metric", "compute_metrics", "decide", "explain_undefined", "explain_value",
+           "finite_or_none", "log_losses", "metric_names", "top_hits"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Kind = Literal["binary", "multiclass", "continuous"]
-"""Kinds of targets."""
-
-METRICS: dict[Kind, tuple[str, ...]] = {
-    "binary": (
-        "auc", "balanced_accuracy", "average_precision", "sensitivity", "specificity", "brier", "log_loss",
-        "calibration_slope", "calibration_intercept", "auc_within_fold",
-    ),
-    "multiclass": (
-        "balanced_accuracy", "auc", "average_precision", "accuracy", "top5_accuracy", "brier", "log_loss",
-        "calibration_slope",
-    ),
-    "continuous": ("mae", "r2", "rmse", "pearson", "spearman", "age_bias_slope"),
-}  # fmt: skip
-"""Names in the order in which they are written; which of them a target has says `metric_names`."""
 
 TOP = 5
-"""The true class counts as found by ``top5_accuracy`` where it is among so many likeliest; of more classes only."""
-
-LOWER_IS_BETTER = frozenset({"brier", "log_loss", "mae", "rmse"})
-"""Losses and errors."""
-
-DESCRIPTIVE = frozenset({"calibration_slope", "calibration_intercept", "age_bias_slope"})
-"""Metrics of which neither more nor less is better: no test asks whether a permutation does as well."""
-
-OF_PROBABILITIES = frozenset({"brier", "log_loss", "calibration_slope", "calibration_intercept"})
-"""Metrics that decision values do not have."""
-
-RANKED = ("auc", "average_precision", "calibration_slope")
-"""Metrics that sort, or fit, all scans anew for each class and resample."""
-
-POOLED_ONLY = ("auc_within_fold",)
-"""Metrics that a single fold or site does not have in a form of their own."""
-
-ON_REQUEST: dict[Kind, tuple[str, ...]] = {"binary": (), "multiclass": (), "continuous": ("bias",)}
-"""Metrics that are computed only where they are named: the mean error says how far a new site is off as a whole."""
-
+"""``top5_accuracy`` counts the true class as found among so many likeliest; it is for more classes only."""
 _LOG_FLOOR = float(np.finfo(float).eps)
+
+
+@dataclass
+class Scored:
+    """Scans with their truth, scores, decisions, folds, and weights (n resamples, n)."""
+
+    truth: npt.NDArray[np.generic]
+    scores: Floats
+    decisions: npt.NDArray[np.int64]
+    folds: npt.NDArray[np.intp] | None
+    weights: Floats
+
+    def mean(self, values: Floats) -> Floats:
+        """Return the weighted mean of values (n,)."""
+        return self.weights @ values / self.weights.sum(axis=1)
+
+    def share(self, of: Floats) -> Floats:
+        """Return the weighted share of right decisions among the scans that are marked by ones, in each column."""
+        hits = (self.decisions == self.truth).astype(float)
+        return (self.weights @ (hits[:, None] * of if of.ndim == 2 else hits * of)) / (self.weights @ of)
+
+    @cached_property
+    def y(self) -> Floats:
+        """Truth as floats."""
+        return self.truth.astype(float)
+
+    @cached_property
+    def members(self) -> Floats:
+        """Ones where a scan is of a class (n, n classes)."""
+        return np.eye(self.scores.shape[1])[self.truth.astype(int)]
+
+    @cached_property
+    def recalls(self) -> Floats:
+        """Recall of each class (n resamples, n classes)."""
+        return self.share(self.members)
+
+    def over_classes(self, metric: Callable[[Floats, Floats, Floats], Floats]) -> Floats:
+        """Return the mean over the classes that are present, each against the rest; NaN where one is."""
+        found = [metric(member, self.scores[:, code], self.weights) for code, member in enumerate(self.members.T)]
+        return self.of_several(_mean_of_present(found))
+
+    def of_several(self, values: Floats) -> Floats:
+        """Return values, NaN where fewer than two classes are present."""
+        return np.where(np.isfinite(self.recalls).sum(axis=1) >= 2, values, np.nan)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of one kind of target.
+
+    Parameters
+    ----------
+    name, title : str
+        Name in files, and in a sentence.
+    function : callable
+        Takes `Scored` and returns an array (n resamples,).
+    better : {1, -1, 0}
+        Whether more is better, less, or neither: no test asks whether a permutation does as well.
+    needs : {"scores", "decisions", "probabilities"}
+        What is computed from; decision values are no probabilities.
+    ranks : bool
+        Whether all scans are sorted, or fitted, anew for each class and resample.
+    pooled_only : bool
+        Whether a single fold or site does not have the metric in a form of its own.
+    on_request : bool
+        Whether the metric is computed only where it is named.
+    """
+
+    name: str
+    title: str
+    function: Callable[[Scored], Floats]
+    better: int = 1
+    needs: str = "scores"
+    ranks: bool = False
+    pooled_only: bool = False
+    on_request: bool = False
+
+
+def _binary_log_loss(on: Scored) -> Floats:
+    return on.mean(-_log(np.where(on.truth == 1, on.scores, 1 - on.scores)))
+
+
+TABLE: dict[Kind, tuple[Metric, ...]] = {
+    "binary": (
+        Metric("auc", "AUC", lambda on: _auc(on.y, on.scores, on.weights), ranks=True),
+        Metric("balanced_accuracy", "balanced accuracy", lambda on: (on.share(on.y) + on.share(1 - on.y)) / 2,
+               needs="decisions"),
+        Metric("average_precision", "average precision", lambda on: _average_precision(on.y, on.scores, on.weights),
+               ranks=True),
+        Metric("sensitivity", "sensitivity", lambda on: on.share(on.y), needs="decisions"),
+        Metric("specificity", "specificity", lambda on: on.share(1 - on.y), needs="decisions"),
+        Metric("brier", "Brier score", lambda on: on.mean((on.scores - on.y) ** 2), -1, "probabilities"),
+        Metric("log_loss", "log-loss", _binary_log_loss, -1, "probabilities"),
+        Metric("calibration_slope", "calibration slope", lambda on: recalibration_slope(on.y, on.scores, on.weights), 0,
+               "probabilities", ranks=True),
+        Metric("calibration_intercept", "calibration intercept",
+               lambda on: recalibration_intercept(on.y, on.scores, on.weights), 0, "probabilities"),
+        Metric("auc_within_fold", "AUC within folds", lambda on: _auc(on.y, on.scores, on.weights, on.folds),
+               pooled_only=True),
+    ),
+    "multiclass": (
+        Metric("balanced_accuracy", "balanced accuracy", lambda on: on.of_several(_mean_of_present(list(on.recalls.T))),
+               needs="decisions"),
+        Metric("auc", "AUC", lambda on: on.over_classes(_auc), ranks=True),
+        Metric("average_precision", "average precision", lambda on: on.over_classes(_average_precision), ranks=True),
+        Metric("accuracy", "accuracy", lambda on: on.mean((on.decisions == on.truth).astype(float)), needs="decisions"),
+        Metric("top5_accuracy", "top-5 accuracy", lambda on: on.mean(top_hits(on.truth, on.scores))),
+        Metric("brier", "Brier score", lambda on: on.mean(((on.scores - on.members) ** 2).sum(axis=1)), -1,
+               "probabilities"),
+        Metric("log_loss", "log-loss", lambda on: on.mean(-_log((on.scores * on.members).sum(axis=1))), -1,
+               "probabilities"),
+        Metric("calibration_slope", "calibration slope", lambda on: on.over_classes(recalibration_slope), 0,
+               "probabilities", ranks=True),
+    ),
+    "continuous": (
+        Metric("mae", "mean absolute error", lambda on: on.mean(np.abs(on.y - on.scores)), -1),
+        Metric("r2", "R²",
+               lambda on: 1 - on.weights @ (on.y - on.scores) ** 2 / _deviations(on.y[None], on.weights)[1]),
+        Metric("rmse", "root mean squared error", lambda on: np.sqrt(on.mean((on.y - on.scores) ** 2)), -1),
+        Metric("pearson", "Pearson's r", lambda on: _correlation(on.y[None], on.scores[None], on.weights)),
+        Metric("spearman", "Spearman's ρ",
+               lambda on: _correlation(_ranks(on.y, on.weights), _ranks(on.scores, on.weights), on.weights)),
+        Metric("age_bias_slope", "slope of the error on the truth",
+               lambda on: _error_slope(on.y[None], on.scores[None], on.weights), 0),
+        Metric("bias", "mean error", lambda on: on.mean(on.scores - on.y), 0, on_request=True),
+    ),
+}  # fmt: skip
+"""All metrics, in the order in which they are written."""
+
+_ALL = [metric for metrics in TABLE.values() for metric in metrics]
+METRICS: dict[Kind, tuple[str, ...]] = {
+    kind: tuple(metric.name for metric in metrics if not metric.on_request) for kind, metrics in TABLE.items()
+}
+ON_REQUEST: dict[Kind, tuple[str, ...]] = {
+    kind: tuple(metric.name for metric in metrics if metric.on_request) for kind, metrics in TABLE.items()
+}
+LOWER_IS_BETTER = frozenset(metric.name for metric in _ALL if metric.better < 0)
+DESCRIPTIVE = frozenset(metric.name for metric in _ALL if metric.better == 0 and not metric.on_request)
+OF_PROBABILITIES = frozenset(metric.name for metric in _ALL if metric.needs == "probabilities")
+RANKED = tuple(dict.fromkeys(metric.name for metric in _ALL if metric.ranks))
+POOLED_ONLY = tuple(metric.name for metric in _ALL if metric.pooled_only)
 
 
 def compute_metrics(
@@ -87,34 +181,21 @@ def compute_metrics(
 ) -> dict[str, Floats]:
     """Return every metric of a kind of target, or those that are named.
 
-    Parameters
-    ----------
-    kind : {"binary", "multiclass", "continuous"}
-        What is predicted.
-    truth : array (n,)
-        Class codes (binary: 1 is positive), or numbers.
-    scores : array (n,) or (n, n classes)
-        Probability of the positive class, of every class, or the predicted value.
-    decisions : array (n,), optional
-        Predicted class codes; by default of the threshold 0.5, or of the likeliest class.
-    folds : array (n,), optional
-        Fold of each scan, for ``auc_within_fold``; without it, all are one.
-    weights : array (n resamples, n), optional
-        How often each scan counts; once, by default.
-    names : collection of str, optional
-        Of `METRICS` and `ON_REQUEST`; what is not named is not computed.
+    Truth is class codes or numbers, scores are probabilities of the positive class or of each class, or predicted
+    numbers. Decisions are by default those of the threshold 0.5, or of the likeliest class.
     """
-    n_classes = scores.shape[1] if kind == "multiclass" else 0
-    wanted = [name for name in metric_names(kind, n_classes) if names is None or name in names]
-    wanted += [name for name in ON_REQUEST[kind] if names is not None and name in names]
+    usual = metric_names(kind, scores.shape[1] if kind == "multiclass" else 0)
+    wanted = [each for each in TABLE[kind] if each.name in (usual if names is None else names)
+              and each.name in (*usual, *ON_REQUEST[kind])]  # fmt: skip
     counted = np.ones((1, len(truth))) if weights is None else np.asarray(weights, dtype=float)
+    if decisions is None:
+        decisions = np.zeros(len(truth), dtype=np.int64) if kind == "continuous" else decide(kind, scores)
     with np.errstate(invalid="ignore", divide="ignore"):
-        if kind == "continuous":
-            return _continuous(truth.astype(float), scores, counted, wanted)
-        chosen = decide(kind, scores) if decisions is None else decisions
-        if kind == "binary":
-            return _binary(truth.astype(float), scores, chosen, folds, counted, wanted)
-        return _multiclass(truth, scores, chosen, counted, wanted)
+        on = Scored(truth, scores, decisions, folds, counted)
+        values = {metric.name: metric.function(on) for metric in wanted}
+    if kind != "continuous":
+        return values
+    return {name: np.where(np.isfinite(found), found, np.nan) for name, found in values.items()}
 
 
 def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
@@ -184,75 +265,6 @@ def explain_value(name: str, reason: str | None) -> str:
 def finite_or_none(value: float) -> float | None:
     """Return a number as JSON and tables hold it: None where it is not defined."""
     return float(value) if np.isfinite(value) else None
-
-
-def _binary(
-    truth: Floats,
-    scores: Floats,
-    decisions: npt.NDArray[np.int64],
-    folds: npt.NDArray[np.intp] | None,
-    weights: Floats,
-    names: list[str],
-) -> dict[str, Floats]:
-    hits = (decisions == truth).astype(float)
-    sensitivity = (weights @ (hits * truth)) / (weights @ truth)
-    specificity = (weights @ (hits * (1 - truth))) / (weights @ (1 - truth))
-    total = weights.sum(axis=1)
-    ways: dict[str, Callable[[], Floats]] = {
-        "auc": lambda: _auc(truth, scores, weights),
-        "balanced_accuracy": lambda: (sensitivity + specificity) / 2,
-        "average_precision": lambda: _average_precision(truth, scores, weights),
-        "sensitivity": lambda: sensitivity,
-        "specificity": lambda: specificity,
-        "brier": lambda: weights @ (scores - truth) ** 2 / total,
-        "log_loss": lambda: weights @ -_log(np.where(truth == 1, scores, 1 - scores)) / total,
-        "calibration_slope": lambda: recalibration_slope(truth, scores, weights),
-        "calibration_intercept": lambda: recalibration_intercept(truth, scores, weights),
-        "auc_within_fold": lambda: _auc(truth, scores, weights, folds),
-    }
-    return {name: ways[name]() for name in names}
-
-
-def _multiclass(
-    truth: npt.NDArray[np.generic], scores: Floats, decisions: npt.NDArray[np.int64], weights: Floats, names: list[str]
-) -> dict[str, Floats]:
-    one_hot = np.eye(scores.shape[1])[truth.astype(int)]
-    hits = (decisions == truth).astype(float)
-    total = weights.sum(axis=1)
-    recalls = (weights @ (hits[:, None] * one_hot)) / (weights @ one_hot)
-
-    def over_classes(metric: Callable[[Floats, Floats, Floats], Floats]) -> Floats:
-        return _mean_of_present([metric(member, scores[:, code], weights) for code, member in enumerate(one_hot.T)])
-
-    two_or_more = np.isfinite(recalls).sum(axis=1) >= 2
-    ways: dict[str, Callable[[], Floats]] = {
-        "balanced_accuracy": lambda: _mean_of_present(list(recalls.T)),
-        "auc": lambda: over_classes(_auc),
-        "average_precision": lambda: over_classes(_average_precision),
-        "accuracy": lambda: weights @ hits / total,
-        "top5_accuracy": lambda: weights @ top_hits(truth, scores) / total,
-        "brier": lambda: weights @ ((scores - one_hot) ** 2).sum(axis=1) / total,
-        "log_loss": lambda: weights @ -_log((scores * one_hot).sum(axis=1)) / total,
-        "calibration_slope": lambda: over_classes(recalibration_slope),
-    }
-    averaged = ("balanced_accuracy", "auc", "average_precision", "calibration_slope")
-    return {name: np.where(two_or_more, ways[name](), np.nan) if name in averaged else ways[name]() for name in names}
-
-
-def _continuous(truth: Floats, scores: Floats, weights: Floats, names: list[str]) -> dict[str, Floats]:
-    total = weights.sum(axis=1)
-    squared = weights @ (truth - scores) ** 2
-    ways: dict[str, Callable[[], Floats]] = {
-        "mae": lambda: weights @ np.abs(truth - scores) / total,
-        "r2": lambda: 1 - squared / _deviations(truth[None], weights)[1],
-        "rmse": lambda: np.sqrt(squared / total),
-        "pearson": lambda: _correlation(truth[None], scores[None], weights),
-        "spearman": lambda: _correlation(_ranks(truth, weights), _ranks(scores, weights), weights),
-        "age_bias_slope": lambda: _error_slope(truth[None], scores[None], weights),
-        "bias": lambda: weights @ (scores - truth) / total,
-    }
-    values = {name: ways[name]() for name in names}
-    return {name: np.where(np.isfinite(found), found, np.nan) for name, found in values.items()}
 
 
 def _auc(truth: Floats, scores: Floats, weights: Floats, folds: npt.NDArray[np.intp] | None = None) -> Floats:

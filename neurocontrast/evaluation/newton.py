@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation.built_in import N_RISES
 from neurocontrast.evaluation.designs import Design
-from neurocontrast.evaluation.features import principal_axes
 from neurocontrast.evaluation.metrics import log_losses
+from neurocontrast.evaluation.pipelines import N_RISES, principal_axes
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import Pairs
 from neurocontrast.evaluation.target import Target
@@ -120,26 +119,6 @@ def choose_c(folds: Sequence[Fold], codes: Codes, grid: Sequence[float], *, n_cl
     return np.asarray(grid)[means.argmin(axis=0)]
 
 
-def _logistic_scores(fold: Fold, codes: Codes, strengths: Floats, *, n_classes: int) -> Floats:
-    """Fit each column of `codes` (n, b) with its C, and return probabilities (n test, b, classes)."""
-    path = LogisticPath(fold.x_train, codes[fold.train], n_classes=n_classes)
-    scores = np.empty((len(fold.test), codes.shape[1], n_classes))
-    for strength in np.unique(strengths):
-        columns = np.flatnonzero(strengths == strength)
-        scores[:, columns] = predict_probabilities(fold.x_test, path.step(float(strength), columns))
-    return scores
-
-
-def _ridge_scores(fold: Fold, values: Floats, strengths: Floats) -> Floats:
-    """Fit each column of `values` (n, b) with its alpha, and return predicted values (n test, b)."""
-    scores = np.empty((len(fold.test), values.shape[1]))
-    for strength in np.unique(strengths):
-        columns = np.flatnonzero(strengths == strength)
-        path = _ridge_path(fold.x_train, values[fold.train][:, columns], fold.x_test, (strength,))
-        scores[:, columns] = next(path)
-    return scores
-
-
 def _ridge_path(x_train: Floats, y: Floats, x_test: Floats, grid: Sequence[float]) -> Iterator[Floats]:
     """Yield predicted values (n test, b) for each alpha."""
     mean = y.mean(axis=0)
@@ -150,26 +129,26 @@ def _ridge_path(x_train: Floats, y: Floats, x_test: Floats, grid: Sequence[float
 
 
 def _predict(fold: Fold, target: Target, labels: npt.NDArray[np.generic], strengths: Floats) -> Floats:
+    """Fit each column of `labels` (n, b) with its penalty, and predict the test rows."""
+    shape = (len(fold.test), labels.shape[1])
+    chosen = [(float(strength), np.flatnonzero(strengths == strength)) for strength in np.unique(strengths)]
     if target.kind == "continuous":
-        return _ridge_scores(fold, labels.astype(float), strengths)
-    classes = np.unique(target.values[fold.train])
-    found = _logistic_scores(fold, np.searchsorted(classes, labels), strengths, n_classes=len(classes))
-    scores = np.zeros((*found.shape[:2], len(target.classes)))
-    scores[:, :, classes] = found
+        scores, values = np.empty(shape), labels[fold.train].astype(float)
+        for strength, columns in chosen:
+            scores[:, columns] = next(_ridge_path(fold.x_train, values[:, columns], fold.x_test, (strength,)))
+        return scores
+    classes, scores = np.unique(target.values[fold.train]), np.zeros((*shape, len(target.classes)))
+    path = LogisticPath(fold.x_train, np.searchsorted(classes, labels[fold.train]), n_classes=len(classes))
+    for strength, columns in chosen:
+        scores[:, columns[:, None], classes] = predict_probabilities(fold.x_test, path.step(strength, columns))
     return scores[:, :, 1] if target.kind == "binary" else scores
 
 
 class LogisticPath:
-    """Fits of one training set to one or many label vectors, each started from the penalty before.
+    """Logistic regressions of one training set on label vectors (n, b), each started from the penalty before.
 
-    Parameters
-    ----------
-    x : array (n, k)
-        Training rows; columns best orthogonal.
-    y : array (n,) or (n, b)
-        Class codes, 0 to `n_classes` − 1; b label vectors side by side.
-    n_classes : int
-        Two or more.
+    They minimise what `sklearn.linear_model.LogisticRegression` minimises: the intercept is not penalised; of two
+    classes there is one coefficient vector, of more one each.
     """
 
     def __init__(self, x: Floats, y: npt.NDArray[np.integer], *, n_classes: int) -> None:
@@ -183,46 +162,54 @@ class LogisticPath:
 
     def step(self, strength: float, columns: Columns) -> Floats:
         """Return coefficients (k + 1, columns, 1 or n_classes) of some label vectors for the next C."""
-        start, truth = self._weights[:, columns], self._truth[:, columns]
-        self._weights[:, columns] = fitted = self._minimise(start, truth, 1 / strength)
-        return fitted
-
-    def _minimise(self, start: Floats, truth: Floats, penalty: float) -> Floats:
-        penalties = np.full((len(start), 1, 1), penalty)
+        penalties = np.full((len(self._weights), 1, 1), 1 / strength)
         penalties[-1] = 0.0
-        fitted, left = start, np.arange(start.shape[1])
-        at = _state(start, self._forward(start), truth, penalties)
-        for _ in range(MAX_NEWTON_STEPS):
-            gradient = self._back(at.probabilities - at.truth) + penalties * at.weights
-            change, moved = self._newton_step(gradient, at, penalties)
-            slope = _dots(gradient, change)
-            done = -slope <= TOLERANCE * TOLERANCE * len(self._x)
-            fitted[:, left[done]] = (at.weights + change)[:, done]
-            if done.any():
-                left, at, slope, change, moved = _keep(~done, left, at, slope, change, moved)
-            if not len(left):
-                return fitted
-            at, stuck = _descend(at, change, moved, slope, penalties)
-            if stuck.any():  # rounding is all that is left
-                fitted[:, left[stuck]] = at.weights[:, stuck]
-                left, at, *_ = _keep(~stuck, left, at, slope, change, moved)
-            if not len(left):
-                return fitted
-        fitted[:, left] = at.weights
+        fitted = self._minimise(self._weights[:, columns], self._truth[:, columns], penalties)
+        self._weights[:, columns] = fitted
         return fitted
 
-    def _newton_step(self, gradient: Floats, at: _State, penalties: Floats) -> tuple[Floats, Floats]:
+    def _minimise(self, weights: Floats, truth: Floats, penalties: Floats) -> Floats:
+        n, margins = len(self._x), self._forward(weights)
+        probabilities, variances, loss = _state(weights, margins, truth, penalties)
+        stuck = np.zeros(weights.shape[1], dtype=bool)
+        for _ in range(MAX_NEWTON_STEPS):
+            gradient = self._back(probabilities - truth) + penalties * weights
+            change, moved = self._newton_step(gradient, probabilities, variances, penalties)
+            slope = _dots(gradient, change)
+            open_ = (-slope > TOLERANCE * TOLERANCE * n) & ~stuck
+            if not open_.any():
+                return weights + np.where(stuck[:, None], 0.0, change)
+            # Walk along the step of each label vector, half as far until its loss falls.
+            lengths = open_.astype(float)[:, None]
+            for _ in range(MAX_HALVINGS):
+                ahead = weights + lengths * change, margins + lengths * moved
+                found = _state(*ahead, truth, penalties)
+                risen = open_ & ~(found[2] <= loss + 1e-4 * lengths[:, 0] * slope + 1e-15 * np.abs(loss))
+                if not risen.any():
+                    break
+                lengths[risen] /= 2
+            else:  # rounding is all that is left
+                stuck |= risen
+                lengths[risen] = 0.0
+                ahead = weights + lengths * change, margins + lengths * moved
+                found = _state(*ahead, truth, penalties)
+            (weights, margins), (probabilities, variances, loss) = ahead, found
+        return weights
+
+    def _newton_step(
+        self, gradient: Floats, probabilities: Floats, variances: Floats, penalties: Floats
+    ) -> tuple[Floats, Floats]:
         several = gradient.shape[2] > 1
 
         def curvature(direction: Floats) -> tuple[Floats, Floats]:
             moved = self._forward(direction)
-            inner = (at.probabilities * moved).sum(axis=2, keepdims=True) if several else 0.0
-            bent = self._back(at.probabilities * (moved - inner) if several else at.variances * moved)
+            inner = (probabilities * moved).sum(axis=2, keepdims=True) if several else 0.0
+            bent = self._back(probabilities * (moved - inner) if several else variances * moved)
             bent += penalties * direction
             # Several classes: the same added to all changes nothing, so steps keep a sum of zero over classes.
             return (bent - bent.mean(axis=2, keepdims=True) if several else bent), moved
 
-        typical = np.maximum(at.variances.mean(axis=(0, 2)), 1e-6)
+        typical = np.maximum(variances.mean(axis=(0, 2)), 1e-6)
         scale = self._squares * typical[:, None] + penalties
         if several:
             gradient = gradient - gradient.mean(axis=2, keepdims=True)
@@ -235,10 +222,8 @@ class LogisticPath:
 
     def _back(self, values: Floats) -> Floats:
         n, b, c = values.shape
-        result = np.empty((self._x.shape[1] + 1, b, c))
-        np.matmul(self._x.T, values.reshape(n, b * c), out=result[:-1].reshape(-1, b * c))
-        values.sum(axis=0, out=result[-1])
-        return result
+        slopes = (self._x.T @ values.reshape(n, b * c)).reshape(-1, b, c)
+        return np.concatenate([slopes, values.sum(axis=0, keepdims=True)])
 
 
 def predict_probabilities(x: Floats, coefficients: Floats) -> Floats:
@@ -251,48 +236,11 @@ def predict_probabilities(x: Floats, coefficients: Floats) -> Floats:
     return np.concatenate([1 - positive, positive], axis=-1)
 
 
-@dataclass(frozen=True)
-class _State:
-    """Where the fit of each label vector stands: (rows, label vectors, columns of coefficients)."""
-
-    weights: Floats
-    margins: Floats
-    truth: Floats
-    probabilities: Floats
-    variances: Floats
-    loss: Floats
-
-
-def _state(weights: Floats, margins: Floats, truth: Floats, penalties: Floats) -> _State:
+def _state(weights: Floats, margins: Floats, truth: Floats, penalties: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the probabilities, their variances, and the loss of each label vector."""
     probabilities, variances, normalisers = (_logistic if margins.shape[2] == 1 else _softmax)(margins)
     fit = normalisers.sum(axis=(0, 2)) - _dots(truth, margins)
-    loss = fit + 0.5 * _dots(penalties * weights, weights)
-    return _State(weights, margins, truth, probabilities, variances, loss)
-
-
-def _keep(
-    mask: npt.NDArray[np.bool_], left: Columns, at: _State, slope: Floats, change: Floats, moved: Floats
-) -> tuple[Columns, _State, Floats, Floats, Floats]:
-    parts = (at.weights, at.margins, at.truth, at.probabilities, at.variances)
-    weights, margins, truth, probabilities, variances = (part[:, mask] for part in parts)
-    kept = _State(weights, margins, truth, probabilities, variances, at.loss[mask])
-    return left[mask], kept, slope[mask], change[:, mask], moved[:, mask]
-
-
-def _descend(
-    at: _State, change: Floats, moved: Floats, slope: Floats, penalties: Floats
-) -> tuple[_State, npt.NDArray[np.bool_]]:
-    """Walk along the step of each label vector, half as far until its loss falls; say which cannot move."""
-    lengths = np.ones((len(slope), 1))
-    for _ in range(MAX_HALVINGS):
-        tried = _state(at.weights + lengths * change, at.margins + lengths * moved, at.truth, penalties)
-        risen = ~(tried.loss <= at.loss + 1e-4 * lengths[:, 0] * slope + 1e-15 * np.abs(at.loss))
-        if not risen.any():
-            return tried, lengths[:, 0] == 0
-        lengths[risen] /= 2
-    lengths[risen] = 0.0
-    stopped = _state(at.weights + lengths * change, at.margins + lengths * moved, at.truth, penalties)
-    return stopped, risen
+    return probabilities, variances, fit + 0.5 * _dots(penalties * weights, weights)
 
 
 def _conjugate_gradients(

@@ -8,14 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.confounding import cramers_v, standardised_difference, variance_explained
 from neurocontrast.evaluation.rows import NO_SITE, cell_texts
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import one_of
 
-__all__ = ["look_at_cohort", "look_at_covariates", "look_at_missing", "look_at_splits"]
+__all__ = ["cramers_v", "look_at_cohort", "look_at_covariates", "look_at_missing", "look_at_splits"]
 
 FEW_SUBJECTS = 20
 """A class with fewer subjects is warned about."""
@@ -48,93 +47,63 @@ def look_at_cohort(table: pd.DataFrame, target: Target, *, min_site_n: int) -> l
 
 def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[Notice]:
     """Return warnings about a baseline that lacks what it should have."""
-    lacking = {name: why for name, why in dropped.items() if why not in ("is the target", "is held out")}
     if not used:
         reasons = "; ".join(f"{name} {why}" for name, why in dropped.items())
-        return [
-            Notice(
-                "baseline_empty",
-                f"The baseline has no covariate ({reasons}): it predicts the average of its training scans.",
-                NO_BASELINE,
-            )
-        ]
-    if lacking:
-        reasons = "; ".join(f"{name} {why}" for name, why in lacking.items())
-        return [Notice("baseline_incomplete", f"The baseline uses {one_of(used)} only: {reasons}.", NO_BASELINE)]
-    return []
+        text = f"The baseline has no covariate ({reasons}): it predicts the average of its training scans."
+        return [Notice("baseline_empty", text, NO_BASELINE)]
+    expected = ("is the target", "is held out")
+    reasons = "; ".join(f"{name} {why}" for name, why in dropped.items() if why not in expected)
+    text = f"The baseline uses {one_of(used)} only: {reasons}."
+    return [Notice("baseline_incomplete", text, NO_BASELINE)] if reasons else []
 
 
 def look_at_missing(target: str, n_missing: int) -> list[Notice]:
     """Return the warning that scans without a target are left out."""
-    if not n_missing:
-        return []
-    return [
-        Notice(
-            "excluded_missing_target",
-            f"{n_missing} scans have no {target} and are left out.",
-            "They are in no figure below. If they differ from the others, the result holds for a selected group.",
-        )
-    ]
+    text = f"{n_missing} scans have no {target} and are left out."
+    explanation = "They are in no figure below. If they differ from the others, the result holds for a selected group."
+    return [Notice("excluded_missing_target", text, explanation)] if n_missing else []
 
 
-def look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]) -> list[Notice]:
-    """Return warnings about test folds without all classes, and scans that sit out."""
-    found = []
+def look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]) -> Iterable[Notice]:
+    """Yield warnings about test folds without all classes, and scans that sit out."""
     if target.kind != "continuous":
         single = [split for split in splits if len(np.unique(target.values[split.test])) < 2]
-        # A single-class site held out is told by the warning on single-class sites.
+        # The warning on single-class sites says it of a site that is held out.
         names = [f"repeat {split.repeat} fold {split.fold}" for split in single if split.held_out_site is None]
         if names:
-            found.append(
-                Notice(
-                    "single_class_fold",
-                    f"{len(names)} test folds have one class only ({', '.join(names[:5])}): no AUC there; "
-                    "they count in the pooled figures. Give fewer folds, or let splits=stratified deal them.",
-                    "The mean over folds leaves these folds out; the pooled figures hold all scans.",
+            yield Notice(
+                "single_class_fold",
+                f"{len(names)} test folds have one class only ({', '.join(names[:5])}): no AUC there; "
+                "they count in the pooled figures. Give fewer folds, or let splits=stratified deal them.",
+                "The mean over folds leaves these folds out; the pooled figures hold all scans.",
+            )
+        for split in splits:
+            unseen = np.setdiff1d(target.values[split.test], target.values[split.train])
+            if len(unseen):
+                yield Notice(
+                    "fold_unseen_class",
+                    f"When {split.named}, {one_of(target.classes[code] for code in unseen)} is in no training scan and "
+                    "cannot be predicted there.",
+                    "No model can name a class that it was never shown; what belongs to it counts as an error.",
                 )
-            )
-        found += _unseen_classes(splits, target)
-    untested = np.setdiff1d(np.arange(len(subjects)), np.concatenate([split.test for split in splits]))
+    everything = np.arange(len(subjects))
+    untested = np.setdiff1d(everything, np.concatenate([split.test for split in splits]))
     if len(untested):
-        found.append(
-            Notice(
-                "fold_untested",
-                f"{len(untested)} of {len(subjects)} scans are trained on only, as the folds say.",
-                "They are in no figure of the result, but shaped the models.",
-            )
-        )
+        text = f"{len(untested)} of {len(subjects)} scans are trained on only, as the folds say."
+        yield Notice("fold_untested", text, "They are in no figure of the result, but shaped the models.")
     sat_out = {
         owner
         for split in splits
         if split.held_out_site is not None
-        for owner in subjects[np.setdiff1d(np.arange(len(subjects)), np.concatenate([split.train, split.test]))]
+        for owner in subjects[np.setdiff1d(everything, np.concatenate([split.train, split.test]))]
     }
     if sat_out:
-        found.append(
-            Notice(
-                "site_shared_subjects",
-                f"{len(sat_out)} subjects were scanned at several sites: while one of their sites is held out, none of "
-                "their scans is trained on.",
-                "Their other scans are left out of training, so that nobody is recognised again.",
-            )
+        yield Notice(
+            "site_shared_subjects",
+            f"{len(sat_out)} subjects were scanned at several sites: while one of their sites is held out, none of "
+            "their scans is trained on.",
+            "Their other scans are left out of training, so that nobody is recognised again.",
         )
-    return found
-
-
-def _unseen_classes(splits: Sequence[Split], target: Target) -> Iterable[Notice]:
-    for split in splits:
-        unseen = np.setdiff1d(target.values[split.test], target.values[split.train])
-        if len(unseen):
-            yield Notice(
-                "fold_unseen_class",
-                f"When {_where(split)}, {one_of(target.classes[code] for code in unseen)} is in no training scan and "
-                "cannot be predicted there.",
-                "No model can name a class that it was never shown; what belongs to it counts as an error.",
-            )
-
-
-def _where(split: Split) -> str:
-    return f"site '{split.held_out_site}' is held out" if split.held_out_site else f"fold {split.fold} is tested"
 
 
 def _class_sizes(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
@@ -176,23 +145,17 @@ def _sites(table: pd.DataFrame, target: Target, min_site_n: int) -> Iterable[Not
         return
     n_missing = int(table["site"].isna().sum())
     if n_missing == len(table):
-        message = "No scan has a site: nothing can be said about differences between sites."
-        yield Notice("site_missing", message, _NO_SITES)
+        text = "No scan has a site: nothing can be said about differences between sites."
+        yield Notice("site_missing", text, _NO_SITES)
         return
     if n_missing:
-        yield Notice(
-            "site_missing",
-            f"{n_missing} of {len(table)} scans have no site; they form the group '{NO_SITE}'.",
-            _NO_SITES,
-        )
+        text = f"{n_missing} of {len(table)} scans have no site; they form the group '{NO_SITE}'."
+        yield Notice("site_missing", text, _NO_SITES)
     sites = table["site"].fillna(NO_SITE)
     sizes = table["subject_id"].groupby(sites).nunique()
     if len(sizes) == 1:
-        yield Notice(
-            "single_site",
-            f"All scans are of the site '{sizes.index[0]}': results need not hold at another.",
-            "Nothing here tells whether the result would hold at another scanner.",
-        )
+        text = f"All scans are of the site '{sizes.index[0]}': results need not hold at another."
+        yield Notice("single_site", text, "Nothing here tells whether the result would hold at another scanner.")
         return
     small = [f"'{site}' ({n})" for site, n in sizes.items() if n < min_site_n]
     if small:
@@ -244,18 +207,16 @@ def _site_association(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
 
 def _unlike_sites(target: Target, known: npt.NDArray[np.intp], sites: npt.NDArray[np.object_], n_shown: int = 3) -> str:
     """Return the sites that are least like the whole cohort, and in what."""
-    names = sorted(set(sites))
-    if target.kind == "continuous":
-        values = target.values[known].astype(float)
-        means = np.array([values[sites == name].mean() for name in names])
-        order = np.argsort(-np.abs(means - values.mean()), kind="stable")[:n_shown]
-        return ", ".join(f"'{names[at]}' mean {means[at]:.4g}" for at in order) + f"; all {values.mean():.4g}"
-    members = np.eye(len(target.classes))[target.values[known].astype(int)]
-    overall = members.mean(axis=0)
-    shares = np.array([members[sites == name].mean(axis=0) for name in names])
-    code = int(np.abs(shares - overall).max(axis=0).argmax())
-    order = np.argsort(-np.abs(shares[:, code] - overall[code]), kind="stable")[:n_shown]
-    listed = ", ".join(f"'{names[at]}' {shares[at, code]:.0%}" for at in order)
+    continuous = target.kind == "continuous"
+    values = target.values[known]
+    columns = values.astype(float)[:, None] if continuous else np.eye(len(target.classes))[values.astype(int)]
+    overall, means = columns.mean(axis=0), pd.DataFrame(columns).groupby(sites).mean()
+    apart = (means - overall).abs()
+    code = int(apart.max().to_numpy().argmax())
+    least = apart[code].sort_values(ascending=False, kind="stable").index[:n_shown]
+    if continuous:
+        return ", ".join(f"'{site}' mean {means[code][site]:.4g}" for site in least) + f"; all {overall[code]:.4g}"
+    listed = ", ".join(f"'{site}' {means[code][site]:.0%}" for site in least)
     return f"{target.classes[code]}: {listed}; all {overall[code]:.0%}"
 
 
@@ -307,3 +268,44 @@ def _one_row_a_subject(table: pd.DataFrame) -> npt.NDArray[np.intp]:
 
 def _listed(names: Sequence[str], n_shown: int = 8) -> str:
     return ", ".join(names[:n_shown]) + (f" … and {len(names) - n_shown} more" if len(names) > n_shown else "")
+
+
+def cramers_v(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
+    """Return Cramér's V of two categorical variables, corrected for bias (Bergsma, 2013).
+
+    0 is independence and 1 is identity. The plain V of two unrelated variables grows with
+    the number of categories; this one stays near 0.
+    """
+    rows, columns = (np.unique(np.asarray(values), return_inverse=True)[1] for values in (a, b))
+    n = len(rows)
+    if n < 2:
+        return 0.0
+    counts = np.zeros((rows.max() + 1, columns.max() + 1))
+    np.add.at(counts, (rows, columns), 1)
+    expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0, keepdims=True) / n
+    phi_squared = float(((counts - expected) ** 2 / expected).sum() / n)
+    r, k = counts.shape
+    corrected = max(0.0, phi_squared - (k - 1) * (r - 1) / (n - 1))
+    smallest = min(r - (r - 1) ** 2 / (n - 1), k - (k - 1) ** 2 / (n - 1)) - 1
+    return float(min(1.0, np.sqrt(corrected / smallest))) if smallest > 0 else 0.0
+
+
+def variance_explained(values: npt.NDArray[np.float64], groups: npt.ArrayLike) -> float:
+    """Return ε², the share of a variable's variance that groups explain, corrected for chance."""
+    codes = np.unique(np.asarray(groups), return_inverse=True)[1]
+    n, k = len(values), int(codes.max()) + 1
+    total = float(((values - values.mean()) ** 2).sum())
+    if n <= k or total == 0:
+        return 0.0
+    means = np.bincount(codes, weights=values) / np.bincount(codes)
+    within = float(((values - means[codes]) ** 2).sum())
+    return max(0.0, 1 - (within / (n - k)) / (total / (n - 1)))
+
+
+def standardised_difference(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+    """Return the difference of two means in pooled standard deviations; 0 where there is no spread."""
+    a, b = a[np.isfinite(a)], b[np.isfinite(b)]
+    if len(a) < 2 or len(b) < 2:
+        return 0.0
+    pooled = np.sqrt(((len(a) - 1) * a.var(ddof=1) + (len(b) - 1) * b.var(ddof=1)) / (len(a) + len(b) - 2))
+    return float((a.mean() - b.mean()) / pooled) if pooled > 0 else 0.0

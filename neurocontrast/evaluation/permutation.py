@@ -20,14 +20,13 @@ from sklearn.base import BaseEstimator
 from neurocontrast.data.parallel import map_files
 from neurocontrast.evaluation.crossval import OutOfFold, cross_validate, gather, split_seed
 from neurocontrast.evaluation.designs import Design
-from neurocontrast.evaluation.fitting import Prediction, one_thread
+from neurocontrast.evaluation.fitting import Prediction, choose_threshold, needs_inner_predictions, one_thread
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER, decide
 from neurocontrast.evaluation.newton import fit_label_vectors
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import classes_decide_inner_folds, inner_folds
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.thresholds import choose_threshold, needs_inner_predictions
 from neurocontrast.evaluation.uncertainty import pooled_metrics
 from neurocontrast.seeds import derive_generator
 
@@ -47,20 +46,7 @@ _BLOCK = (16, 250)
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """The result of a permutation test.
-
-    Attributes
-    ----------
-    p_values : dict of str to float or None
-        (1 + permutations at least as good) / (1 + permutations), so never 0; permutations that leave a metric
-        undefined count as good. None where the metric is not defined on the true labels.
-    observed : dict of str to float
-        Pooled metrics of the first repeat that have a better and a worse.
-    within_fold : bool
-        Whether labels were exchanged within site and fold, or within site and folds dealt anew.
-    share_moved : float
-        Expected share of scans whose label a permutation changes.
-    """
+    """The result of a permutation test."""
 
     p_values: dict[str, float | None]
     observed: dict[str, float]
@@ -84,19 +70,6 @@ def permutation_test(
     """Compare the pooled metrics of the first repeat with those of permuted labels.
 
     Every permutation goes through the whole nested procedure: penalties are chosen and probes fitted anew.
-
-    Parameters
-    ----------
-    splits : sequence of Split
-        The folds; those of the first repeat are used.
-    model : OutOfFold
-        Predictions on the true labels.
-    estimator : estimator, optional
-        The user's own, which is fitted plainly for every permutation.
-    redeal : callable, optional
-        Deals folds for a permuted target and the number of the permutation, where folds may change.
-    advance : callable
-        Told how many folds of permutations are done: in all, permutations × folds.
     """
     first = [split for split in splits if split.repeat == 0]
     places = _places(first, sites)

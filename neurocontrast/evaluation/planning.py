@@ -46,7 +46,7 @@ from neurocontrast.evaluation.voxels import Voxels
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["Study", "deal_folds", "plan_study"]
+__all__ = ["Study", "plan_study"]
 
 _USUAL_COVARIATES = EvaluationSettings.model_fields["covariates"].default
 _OF_FOLDS = ("site_missing", "fold_untested")
@@ -62,35 +62,25 @@ class Study:
     ----------
     settings : EvaluationSettings
         Choices of the user.
-    table, features : DataFrame, array
-        The scans that take part, in one order.
-    target : Target
-        The column that is predicted.
-    splits : list of Split
-        The folds.
+    table, features, target : DataFrame, array, Target
+        The scans that take part, in one order, and the column that is predicted.
+    splits, from_file, splitter : list of Split, bool, str or None
+        The folds; whether they were read from a file; the splitter that was given, as evaluation.json names it.
     covariates : tuple of str
         Columns of the baseline.
     units : Units
         Groups of scans that a bootstrap resamples together.
-    excluded : dict of str to int
-        Scans that do not take part, by reason.
+    excluded, flow : dict of str to int, DataFrame
+        Scans that do not take part, by reason, and all steps from the first table on.
     n_overlap : int
         Number of subjects that were in pretraining too.
-    from_file : bool
-        Whether the folds were read from a file.
-    splitter : str or None
-        The splitter that was given, as evaluation.json names it.
     notices : list of Notice
         Warnings.
-    flow : DataFrame
-        How many scans came in, which were left out and why.
-    seen : dict of str to int or None, n_twins : int
+    seen, n_twins : dict of str to int or None, int
         Of the fixed design: rows of each part that pretraining has seen, and rows of test that are fitted on too
         under another name.
-    estimator : estimator or None
-        The user's own; None for the built-in one that the settings name.
-    baseline_fits : bool
-        Whether `estimator` can be fitted to the columns of the baseline; if not, the default takes its place there.
+    estimator, baseline_fits : estimator or None, bool
+        The user's own, and whether it can be fitted to the columns of the baseline, too.
     voxels : Voxels or None
         Voxels of the scans, where these are at hand.
     """
@@ -268,19 +258,15 @@ def _with_estimator(scans: Scans, estimator: BaseEstimator, settings: Evaluation
 def _try_baseline(study: Study, estimator: BaseEstimator) -> list[Notice]:
     """Fit the baseline of one fold without the site, as new sites do; return what to say where that cannot be."""
     rows, settings = study.splits[0].train, study.settings
-    if study.target.kind != "continuous" and len(np.unique(study.target.values[rows])) < 2:
-        return []
     names = tuple(name for name in study.covariates if name != "site")
     try:
         fit_probe(CovariateDesign(study.table, names), study.target, rows, rows[:1], subjects=study.subjects,
                   settings=settings, seed=settings.seed, estimator=estimator, pairs=[])  # fmt: skip
     except EstimatorError as error:
-        text = (
-            f"The baseline has the default probe, since the estimator does not fit its {len(names)} columns: {error}."
-        )
-        return [
-            Notice("baseline_default", text, "The increment compares two kinds of probe, not only two kinds of input.")
-        ]
+        text = f"The baseline has the default probe, since the estimator does not fit its {len(names)} columns: "
+        text += f"{error}."
+        explanation = "The increment compares two kinds of probe, not only two kinds of input."
+        return [Notice("baseline_default", text, explanation)]
     return []
 
 
@@ -327,7 +313,8 @@ def _with_folds(scans: Scans, settings: EvaluationSettings, split_rows: pd.DataF
     ]
     if settings.split_column is not None:  # natural images have neither site nor age, and the columns say so
         unsaid = _OF_PEOPLE if settings.covariates in ((), _USUAL_COVARIATES) else _OF_FOLDS
-        notices = [each for each in notices if each.code not in unsaid] + look_at_fixed(splits[0], target)
+        notices = [each for each in notices if each.code not in unsaid]
+        notices += look_at_fixed(splits[0], target)
     excluded, from_file = scans.excluded, split_rows is not None
     return Study(
         settings, chosen, scans.features, target, splits, names, units, excluded, from_file=from_file,
@@ -359,13 +346,7 @@ def _make_splits(scans: Scans, settings: EvaluationSettings, split_rows: pd.Data
         splits = leave_site_out(list(table["site"]), subjects, names=row_names(table, np.arange(len(table))))
     else:
         check_class_sizes(target, subjects, settings.n_folds)
-        splits = deal_folds(table, target, settings, settings.seed)
+        how = {"n_folds": settings.n_folds, "n_repeats": settings.n_repeats, "seed": settings.seed}
+        splits = stratified(target, list(table["site"]), subjects, **how)
     check_splits(splits, target, subjects)
     return splits
-
-
-def deal_folds(table: pd.DataFrame, target: Target, settings: EvaluationSettings, seed: int) -> list[Split]:
-    """Return stratified folds of a table, as many and as often as the settings say."""
-    subjects = table["subject_id"].to_numpy(dtype=object)
-    n_folds, n_repeats = settings.n_folds, settings.n_repeats
-    return stratified(target, list(table["site"]), subjects, n_folds=n_folds, n_repeats=n_repeats, seed=seed)

@@ -1,4 +1,4 @@
-"""Are probabilities right? Logistic recalibration (Cox, 1958), for many resamples at once."""
+"""Slope and intercept of probabilities: logistic recalibration (Cox, 1958), for many resamples at once."""
 
 from __future__ import annotations
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from neurocontrast.evaluation.built_in import describe_built_in
 from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.designs import kept_columns
 from neurocontrast.evaluation.metrics import (
@@ -19,6 +18,7 @@ from neurocontrast.evaluation.metrics import (
     finite_or_none,
 )
 from neurocontrast.evaluation.own_estimator import describe_own
+from neurocontrast.evaluation.pipelines import describe_built_in
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.schema import Evaluation, Notice, compose_evaluation
@@ -38,53 +38,42 @@ FEW_MOVED = 0.1
 """A permutation test that changes the labels of a smaller share of the scans is warned about."""
 
 
-def look_at_results(figures: Mapping[str, Any], models: Models) -> list[Notice]:
-    """Return warnings about what was found."""
-    found = []
+def look_at_results(figures: Mapping[str, Any], models: Models) -> Iterable[Notice]:
+    """Yield warnings about what was found."""
     failed = sum(model.n_not_converged for model in models.values())
     if failed:
-        found.append(
-            Notice(
-                "not_converged",
-                f"{failed} fits stopped before they had converged.",
-                "Their coefficients are not the best ones; more scans, a smaller C, or more steps usually help.",
-            )
+        yield Notice(
+            "not_converged",
+            f"{failed} fits stopped before they had converged.",
+            "Their coefficients are not the best ones; more scans, a smaller C, or more steps usually help.",
         )
     for name, part in (("embedding", "metrics"), ("baseline", "baseline")):
         pooled, within = (figures[part].get(key, {}).get("pooled") for key in ("auc", "auc_within_fold"))
         if pooled is not None and within is not None and abs(pooled - within) > POOLING_GAP:
-            found.append(
-                Notice(
-                    "pooled_auc_mixes_folds",
-                    f"The pooled AUC of the {name} is {pooled:.2f}, but {within:.2f} when scans are compared within "
-                    "their fold only: the classes are spread unevenly over folds, and models of different folds have "
-                    "different base rates. Read auc_within_fold, of the increment too.",
-                    "Pooling compares scores of models that were fitted on different scans. The AUC within folds does "
-                    "not.",
-                )
+            yield Notice(
+                "pooled_auc_mixes_folds",
+                f"The pooled AUC of the {name} is {pooled:.2f}, but {within:.2f} when scans are compared within "
+                "their fold only: the classes are spread unevenly over folds, and models of different folds have "
+                "different base rates. Read auc_within_fold, of the increment too.",
+                "Pooling compares scores of models that were fitted on different scans. The AUC within folds does not.",
             )
     if figures["split"] is None and figures["metrics"].get("auc", {}).get("pooled") == 1.0:
-        found.append(
-            Notice(
-                "perfect_separation",
-                "The embedding tells the classes apart without one error (AUC 1). Scans of people rarely are: look for "
-                "what gives the class away (a scanner, a preprocessing, a label in the image) before believing it. "
-                "There is no interval, since every resample is without an error too.",
-                "Such a figure comes from a leak more often than from a disease.",
-            )
+        yield Notice(
+            "perfect_separation",
+            "The embedding tells the classes apart without one error (AUC 1). Scans of people rarely are: look for "
+            "what gives the class away (a scanner, a preprocessing, a label in the image) before believing it. "
+            "There is no interval, since every resample is without an error too.",
+            "Such a figure comes from a leak more often than from a disease.",
         )
     permutation = figures.get("permutation")
     if permutation and permutation["share_moved"] < FEW_MOVED:
-        found.append(
-            Notice(
-                "permutation_moves_few",
-                f"A permutation changes the labels of {permutation['share_moved']:.0%} of the scans only, since labels "
-                "are exchanged within site and fold, and few subjects of different labels share both: the permutation "
-                "test can find next to nothing. Larger sites, or fewer folds, give it more to exchange.",
-                "A large permutation p-value is no evidence against the model here.",
-            )
+        yield Notice(
+            "permutation_moves_few",
+            f"A permutation changes the labels of {permutation['share_moved']:.0%} of the scans only, since labels "
+            "are exchanged within site and fold, and few subjects of different labels share both: the permutation "
+            "test can find next to nothing. Larger sites, or fewer folds, give it more to exchange.",
+            "A large permutation p-value is no evidence against the model here.",
         )
-    return found
 
 
 def fold_table(study: Study, models: Models) -> pd.DataFrame:

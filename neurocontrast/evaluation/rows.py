@@ -1,8 +1,9 @@
-"""The rows of an evaluation: identifiers and metadata, checked and in one form."""
+"""The rows of an embeddings table: identifiers and metadata in one form, checked; and the encoder that made it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,8 @@ import pandas as pd
 
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
-__all__ = ["IDENTIFIERS", "NO_SITE", "cell_texts", "check_rows", "is_number", "row_names", "select_rows", "tidy_table"]
+__all__ = ["IDENTIFIERS", "NO_SITE", "cell_texts", "check_rows", "check_same_encoder", "encoder_digest", "is_number",
+           "row_names", "select_rows", "tidy_table"]  # fmt: skip
 
 NO_SITE = "(no site)"
 """How scans without a site are called in tables; they form a group of their own."""
@@ -119,6 +121,41 @@ def row_names(table: pd.DataFrame, rows: Sequence[int] | npt.NDArray[np.intp]) -
 def is_number(values: pd.Series) -> bool:
     """Say whether a column holds numbers; true and false are none."""
     return bool(pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values))
+
+
+def encoder_digest(info: Mapping[str, Any]) -> str | None:
+    """Return the digest of the weights that made an embeddings table; None where the table does not say.
+
+    What gives other features is added to it: the projection head, and a precision other than float32.
+    """
+    run = info.get("run")
+    weights = run.get("weights") if isinstance(run, Mapping) else None
+    digest = weights.get("sha256") if isinstance(weights, Mapping) else None
+    if not isinstance(digest, str):
+        return None
+    layer, precision = info.get("layer", "encoder"), info.get("precision", "32-true")
+    beside = [*([] if layer == "encoder" else [layer]), *([] if precision == "32-true" else [precision])]
+    return ", ".join([digest, *map(str, beside)])
+
+
+def check_same_encoder(
+    expected: str | None, found: str | None, *, n_expected: int, n_found: int, parameter: str, what: str
+) -> str | None:
+    """Refuse features of another encoder; return a warning where nobody says which encoder it was."""
+    if n_expected != n_found:
+        raise DataError(
+            f"{parameter}: {what} was fitted on {n_expected} features, and this table has {n_found}. "
+            "Embed the scans with the same run."
+        )
+    if expected is None and found is None:
+        return f"{parameter}: neither table says which encoder made it, so it could not be checked that it is the same."
+    if expected == found:
+        return None
+    shown = [f"'{digest[:12]}…{digest[64:]}'" if digest else "one that is not recorded" for digest in (expected, found)]
+    raise DataError(
+        f"{parameter}: {what} was fitted on features of the encoder {shown[0]}, and these are of {shown[1]}. Features "
+        "of two encoders have nothing in common, even where there are as many. Embed the scans with the same run."
+    )
 
 
 def _numbers(tidy: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:

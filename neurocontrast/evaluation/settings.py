@@ -9,12 +9,14 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from neurocontrast.evaluation.probes import get_probe, probe_names
 from neurocontrast.evaluation.target import Kind, Target
-from neurocontrast.evaluation.thresholds import parse_threshold
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings
 
 __all__ = ["EvaluationSettings", "SgdSettings", "check_probe", "probe_name"]
 
+_RULES = ("half", "prevalence", "youden", "sensitivity=0.9", "specificity=0.9")
+"""What a threshold can be, besides a probability; the numbers are examples."""
+_AIM = re.compile(r"(sensitivity|specificity)\s*=\s*(\S+)")
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -62,104 +64,79 @@ class EvaluationSettings(Settings):
     target : str
         Column to predict.
     kind : {"auto", "categorical", "continuous"}
-        ``auto``: text is categorical, a number with two distinct values too, other numbers are
-        continuous.
+        ``auto``: text is categorical, a number with two distinct values too, other numbers are continuous.
     positive : str or None
-        Positive class of a two-class target. None: the class that is not called control, healthy,
-        HC, CN …; else the last by alphabet.
-    where : dict
-        Rows to keep before anything else: column → allowed values.
+        Positive one of two classes. None: the one not called control, healthy, HC, CN …; else the last by alphabet.
+    where, test_where : dict
+        Rows to keep of the table, and of `test` (None: as `where` says): column → allowed values.
     splits : {"stratified", "leave-site-out"}
         How folds are made.
     split_file : str or None
         Folds to use instead: the ``splits.tsv`` of another evaluation of the same scans.
     split_column : str or None
-        A column of train, validation and test to use instead of folds: the penalty is chosen on validation rows, the
+        Column of train, validation and test to use instead of folds: the penalty is chosen on validation rows, the
         probe is then fitted on train and validation, and every figure is of test rows.
-    n_folds, n_repeats : int
-        Folds of ``stratified``, and how often they are drawn anew.
+    n_folds, n_repeats, n_inner_folds : int
+        Folds of ``stratified``, how often they are drawn anew, and folds inside each training fold.
     test : str or None
-        An embeddings table of other people, of the same encoder: the probe fitted on all scans is
-        applied to it.
-    test_where : dict or None
-        Rows of `test` to keep; None: as `where` says.
-    n_inner_folds : int
-        Folds inside each training fold by which the penalty is chosen.
+        Embeddings table of other people, of the same encoder, to which the probe fitted on all scans is applied.
     inner_splits : {"stratified", "leave-site-out"}
-        How these are made: dealt by subject, or each leaving training sites out, so that the penalty is chosen for
-        sites that a probe has not seen (in up to ten groups of sites; dealt where a training fold has too few).
+        How inner folds are made: dealt by subject, or each leaving training sites out (in up to ten groups of sites;
+        dealt where a training fold has too few), so that the penalty is chosen for unseen sites.
     seed : int
-        Of folds and bootstrap.
+        Seed of folds and bootstrap.
     probe : {"auto", "logistic", "ridge", "svm", "knn", "sgd"} or "package.module:Object"
-        What is fitted on the features. ``auto``: ``logistic`` for classes, ``ridge`` for numbers. An import path names
-        an estimator of one's own, which `neurocontrast.evaluate` imports, and nothing else does.
+        Model of the features. ``auto``: ``logistic`` for classes, ``ridge`` for numbers. An import path names an
+        estimator of one's own, which `neurocontrast.evaluate` imports, and nothing else does.
     sgd : SgdSettings
         How ``sgd``, a linear classifier by stochastic gradient descent, is fitted.
-    C, alpha : tuple of float
-        Grids of the inverse penalty of logistic regression and the SVM, and of the penalty of ridge.
-    k : tuple of int
-        Grid of the number of neighbours of ``knn``.
+    C, alpha, k : tuple
+        Grids: inverse penalty of logistic regression and the SVM, penalty of ridge, number of neighbours.
     clip : bool
         Whether predicted numbers are kept within the range of the training scans' own.
     threshold : {"half", "prevalence", "youden", "sensitivity=…", "specificity=…"} or float
-        When a scan is called positive: at 0.5, at the share of positives in the training fold, or
-        at a probability of one's own. ``youden`` (largest sensitivity + specificity), and a
-        sensitivity or specificity to reach, are chosen on inner folds of the training fold. Of
-        several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest against its share.
-    train_sizes : tuple of int
-        Numbers of training subjects of a learning curve; none by default.
-    n_draws : int
-        How often the subjects of each size are drawn in each fold.
+        When a scan is called positive: at 0.5, at the share of positives in the training fold, or at a probability of
+        one's own. ``youden`` (largest sensitivity + specificity), and a sensitivity or specificity to reach, are chosen
+        on inner folds. Of several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest against its
+        share.
+    train_sizes, n_draws : tuple of int, int
+        Numbers of training subjects of a learning curve, and how often the subjects of each size are drawn in a fold.
     covariates : tuple of str
-        Columns of the baseline; those that are absent, the target, and the site where sites are
-        left out, are dropped. Total intracranial volume (``tiv``) is used where it is given.
+        Columns of the baseline; those that are absent, the target, and the site where sites are left out, are dropped.
     voxels : {"auto", "on", "off"}
-        Whether principal components of the scans' voxels are a second baseline. ``auto``: where the scans are at hand,
-        by `scans` or by the paths in the embeddings table.
+        Whether principal components of the scans' voxels are a second baseline. ``auto``: where the scans are at hand.
     scans : str or None
         Table of the same scans, where the paths in the embeddings table do not lead to them.
     sensitive : tuple of str
-        Columns of numbers that a fair embedding should not tell (``background_*`` names several): they are predicted
-        from the features by ridge regression on the same rows, and their error is reported.
-    confounds : bool
-        Whether to ask how well the covariates can be read from the embedding.
-    new_site : bool
-        Whether every site is left out once besides, where there are two or more: its people's error while the
-        site is known, beside their error while it is not.
-    outlyingness : bool
-        Whether to say how far each scan lies from those that a probe was fitted on.
+        Columns of numbers that a fair embedding should not tell (``background_*`` names several), predicted from the
+        features by ridge regression.
+    confounds, new_site, outlyingness, similarity : bool
+        Whether to ask how well covariates can be read from the embedding; to leave every site out once besides; to say
+        how far each scan lies from the training scans; to compare classes by the cosine of their features.
     outside_percentile : float
-        Beyond which percentile of the training scans' own distances a scan is called outside.
+        Percentile of the training scans' own distances beyond which a scan is called outside.
     recentre : {"none", "site"}
-        Whether every site's features are moved to a common centre: training sites by their training scans, a site
-        that these do not have by its own unlabelled scans at hand. That is transductive: a prediction then depends
-        on which other scans of its site there are. True differences between sites in what is predicted go too.
-    recentre_preserve : tuple of str
-        Columns in which recentred sites may go on to differ; never the target.
+        Whether every site's features are moved to a common centre: training sites by their training scans, an unseen
+        site by its own unlabelled scans. That is transductive: a prediction then depends on the other scans of its
+        site. True differences between sites in what is predicted go too.
     harmonise : {"none", "combat"}
-        Whether site differences are taken out of the features, by what the training folds say of them.
-    harmonise_preserve : tuple of str
-        Columns whose effect on the features ComBat keeps; never the target.
+        Whether site differences are taken out of the features, as estimated in the training folds.
+    recentre_preserve, harmonise_preserve : tuple of str
+        Columns in which recentred sites may go on to differ, and whose effect ComBat keeps; never the target.
     residualise : tuple of str
         Columns whose linear effect is taken out of the features, as the training folds have it.
     n_permutations : int
         Repetitions of the whole procedure on labels permuted within site; 0 for no permutation test.
     n_jobs : int
         Processes that fit probes; results are the same for any number.
-    n_bootstraps : int
-        Resamples behind every interval; 0 for none.
+    n_bootstraps, confidence_level : int, float
+        Resamples behind every interval (0 for none), and its level.
     bootstrap_unit : {"auto", "subject", "site"}
-        What is resampled. ``auto``: whole sites where there are 20 or more and every scan has one,
-        else subjects.
-    confidence_level : float
-        Of every interval.
+        What is resampled. ``auto``: whole sites where there are 20 or more and every scan has one, else subjects.
     min_site_n : int
         Sites with fewer subjects are warned about, and have no interval, as have smaller groups.
     age_bands : tuple of float
         Edges, in years, of the groups of ``groups.tsv``; a band holds its lower edge. None: no bands.
-    similarity : bool
-        Whether to compare the classes by the cosine of their features: every tested scan or image with the
-        training ones of its fold.
     umap : bool
         Whether the map has UMAP coordinates too, if umap-learn is installed.
     allow_overlap : bool
@@ -253,7 +230,7 @@ class EvaluationSettings(Settings):
     @field_validator("threshold")
     @classmethod
     def _check_threshold(cls, threshold: float | str) -> float | str:
-        return parse_threshold(threshold)
+        return _parse_threshold(threshold)
 
     @model_validator(mode="after")
     def _check_design(self) -> EvaluationSettings:
@@ -317,3 +294,25 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
         raise ConfigError(
             f"threshold: '{settings.threshold}' is for two classes, and '{target.name}' is {what}. {hint}"
         )
+
+
+def _parse_threshold(given: float | str) -> float | str:
+    """Return a threshold in one form: a probability as a number, a rule as text."""
+    text = str(given).strip()
+    aim = _AIM.fullmatch(text)
+    number = _number(aim[2] if aim else text)
+    if number is not None and 0 < number < 1:
+        return f"{aim[1]}={number:g}" if aim else number
+    if text in ("half", "prevalence", "youden"):
+        return text
+    raise ValueError(
+        "must be half, prevalence, youden, sensitivity=… or specificity=… (a share between 0 and 1, for instance "
+        f"sensitivity=0.9), or a probability between 0 and 1; got '{text}'.{suggestion(text, _RULES)}"
+    )
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -17,10 +17,10 @@ from scipy.special import expit, softmax
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 
-from neurocontrast.evaluation.built_in import tempered
 from neurocontrast.evaluation.distribution import LEVELS, TrainingDistribution
 from neurocontrast.evaluation.fitting import Prediction, fit_probe, value_range
 from neurocontrast.evaluation.metrics import decide
+from neurocontrast.evaluation.pipelines import tempered
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.schema import FILE, read_evaluation
 from neurocontrast.evaluation.target import Kind
@@ -55,16 +55,10 @@ class FittedProbe:
 
     Attributes
     ----------
-    name, target : str
-        Kind of probe, and column that it predicts.
-    kind : {"binary", "multiclass", "continuous"}
-        Kind of target.
-    classes : tuple of str
-        Class names, of two the positive one last.
-    strength : float
-        Chosen by inner folds of all scans.
-    threshold : float, "half" or "prevalence"
-        Probability from which a scan is positive; of several classes, the rule of the decision.
+    name, target, kind, classes : str, str, str, tuple of str
+        Kind of probe; column that it predicts, its kind, and its classes, of two the positive one last.
+    strength, threshold : float, float or str
+        Chosen by inner folds; probability from which a scan is positive, or rule of the decision.
     mean, scale : array (p,)
         Standardisation of the features.
     coefficients, intercept : array (p, k), (k,)
@@ -75,16 +69,12 @@ class FittedProbe:
         Slope and biases that make decision values into probabilities; biases are zeros in probes of this version.
     encoder : str or None
         Digest of the encoder's weights; None where the embeddings do not say.
-    trained_on : frozenset of str
-        Digests of the subjects that the probe was fitted on.
-    n_scans : int
-        Number of scans that the probe was fitted on.
+    trained_on, n_scans : frozenset of str, int
+        Digests of the subjects, and number of the scans that the probe was fitted on.
     limits : pair of float or None
         Range in which predicted numbers are kept.
-    recentring : SiteRecentring or None
-        Step that features need first.
-    distribution : TrainingDistribution or None
-        Distribution of the training scans, in features as the probe gets them.
+    recentring, distribution : SiteRecentring, TrainingDistribution, or None
+        Step that features need first; distribution of the training scans after it.
     """
 
     name: str

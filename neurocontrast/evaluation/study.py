@@ -16,10 +16,10 @@ from neurocontrast.evaluation.panels import PanelInputs, run_panels
 from neurocontrast.evaluation.panels.external import External
 from neurocontrast.evaluation.panels.outlyingness import training_distribution
 from neurocontrast.evaluation.permutation import permutation_test
-from neurocontrast.evaluation.planning import Study, deal_folds, plan_study
+from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.results import compose, describe_split, fold_table, look_at_results, metric_summary
 from neurocontrast.evaluation.schema import Evaluation
-from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.splits import Split, stratified
 from neurocontrast.evaluation.splits.by_file import split_table
 from neurocontrast.evaluation.stored_probe import FittedProbe, fit_on_all
 from neurocontrast.evaluation.tables import (
@@ -125,10 +125,11 @@ def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> d
     n = settings.n_permutations
     if not n:
         return None
-    once = settings.model_copy(update={"n_repeats": 1})
 
     def redeal(target: Target, permutation: int) -> list[Split]:
-        return deal_folds(study.table, target, once, derive_seed("permuted-folds", settings.seed, permutation))
+        seed = derive_seed("permuted-folds", settings.seed, permutation)
+        places = list(study.table["site"])
+        return stratified(target, places, study.subjects, n_folds=settings.n_folds, n_repeats=1, seed=seed)
 
     n_folds, started = sum(split.repeat == 0 for split in study.splits), time.perf_counter()
     with progress.task("Permuting labels", n * n_folds, "fold") as task:

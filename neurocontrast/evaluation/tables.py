@@ -67,7 +67,7 @@ def prediction_table(
 
     On request also its file, without the folder: the table travels, and folders can name people.
     """
-    embedding, beside = models["embedding"], {name: model for name, model in models.items() if name != "embedding"}
+    embedding = models["embedding"]
     labels = np.array(target.classes, dtype=object)
     parts = []
     for repeat, folds in enumerate(embedding.folds):
@@ -78,20 +78,17 @@ def prediction_table(
             part["path"] = part["path"].map(os.path.basename, na_action="ignore")
         part["repeat"], part["fold"] = repeat, folds[rows]
         part["y_true"] = target.labels()[rows]
-        if target.kind == "multiclass":
-            part["y_score"] = _score_of_truth(embedding, target, repeat, rows)
-            for name, model in beside.items():
-                part[f"{name}_score"] = _score_of_truth(model, target, repeat, rows)
-        else:
-            part["y_score"] = embedding.scores[repeat, rows]
-            for name, model in beside.items():
-                part[f"{name}_score"] = model.scores[repeat, rows]
+        for name, model in models.items():
+            scores = model.scores[repeat, rows]
+            column = "y_score" if name == "embedding" else f"{name}_score"
+            of_truth = target.kind == "multiclass"
+            part[column] = scores[np.arange(len(rows)), target.values[rows]] if of_truth else scores
         if target.kind != "continuous":
             part["y_pred"] = labels[embedding.decisions[repeat, rows]]
         if target.kind == "multiclass":
             names = [f"score_{name}" for name in target.classes]
-            scores = pd.DataFrame(embedding.scores[repeat, rows], columns=names, index=part.index)
-            part = pd.concat([part, scores], axis=1)
+            several = pd.DataFrame(embedding.scores[repeat, rows], columns=names, index=part.index)
+            part = pd.concat([part, several], axis=1)
         parts.append(part)
     return pd.concat(parts, ignore_index=True)
 
@@ -137,12 +134,6 @@ def example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> p
         costs = [used[0].count(sites[row]) + used[1].count(groups[row]) for row in left]
         chosen.append(left.pop(int(np.argmin(costs))))
     return table.loc[sorted(chosen), ["participant_id", "session", "site", "path"]]
-
-
-def _score_of_truth(
-    model: OutOfFold, target: Target, repeat: int, rows: npt.NDArray[np.intp]
-) -> npt.NDArray[np.float64]:
-    return model.scores[repeat, rows, target.values[rows]]
 
 
 def _umap(standard: npt.NDArray[np.float64], seed: int) -> npt.NDArray[np.float64]:
@@ -216,17 +207,6 @@ def class_table(target: Target, model: OutOfFold, *, split: Split | None, level:
     """Return one row a class: counts, recall and precision with Wilson's intervals, and the commonest wrong answer.
 
     Each scan counts once: of repeated folds the first repeat does.
-
-    Parameters
-    ----------
-    target : Target
-        Several classes.
-    model : OutOfFold
-        What was predicted.
-    split : Split or None
-        Of the fixed design, for the numbers of train and validation.
-    level : float
-        Of the intervals.
     """
     tested = np.flatnonzero(model.folds[0] >= 0)
     n_classes = len(target.classes)

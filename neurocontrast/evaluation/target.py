@@ -82,14 +82,6 @@ def read_target(
 
     A text column is categorical; so is a numeric one with two distinct values; any other
     numeric column is continuous. `kind` overrides this. More text values than `max_classes` are no classes.
-
-    Raises
-    ------
-    ConfigError
-        For a column that does not exist, is an identifier or a feature, or a positive class
-        that is none.
-    DataError
-        For a target that is constant, has one value a scan, or is no number where one is needed.
     """
     _check_column(table, name)
     texts = cell_texts(table[name])
@@ -104,22 +96,7 @@ def read_target(
 
 
 def encode_target(table: pd.DataFrame, like: Target, *, parameter: str) -> tuple[Target, npt.NDArray[np.bool_]]:
-    """Return the target of another table in the classes of one that was read, and which rows have it.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The other table.
-    like : Target
-        What was read of the first.
-    parameter : str
-        What gave the table, for messages.
-
-    Raises
-    ------
-    DataError
-        If the column is absent or empty, or holds a class, or a text, that `like` does not know.
-    """
+    """Return the target of another table in the classes of one that was read, and which rows have it."""
     if like.name not in table:
         raise DataError(
             f"{parameter}: the table has no column '{like.name}', the target.{suggestion(like.name, table.columns)}"

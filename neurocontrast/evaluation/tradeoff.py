@@ -1,4 +1,4 @@
-"""What a weight of the objective buys: how well the site can be told, against how well the target can."""
+"""Models of a comparison by two scores: how well the site can be predicted, and how well the target."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def tradeoff_table(evaluations: Sequence[Evaluated], models: pd.DataFrame, *, me
 
 def _site(evaluated: Evaluated) -> dict[str, float | None]:
     new_site = evaluated.evaluation.new_site
-    told = None if new_site is None else new_site.site_predictability
-    found = evaluated.site if told is None else told.model_dump()
+    predictability = None if new_site is None else new_site.site_predictability
+    found = evaluated.site if predictability is None else predictability.model_dump()
     names = {"site_balanced_accuracy": "balanced_accuracy", "site_low": "low", "site_high": "high"}
     return {name: found.get(key) for name, key in (names | {"site_chance": "chance"}).items()}
 

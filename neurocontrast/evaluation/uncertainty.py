@@ -45,15 +45,6 @@ class Resamples:
 
     Two figures of the same resamples can be put together by `combine`: the result
     has a paired interval.
-
-    Attributes
-    ----------
-    value : float
-        Of all units.
-    left_out : array
-        Without each unit, or without each of many groups of units (the jackknife).
-    drawn : array (n resamples,)
-        Of each resample.
     """
 
     value: float

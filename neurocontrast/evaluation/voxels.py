@@ -31,15 +31,7 @@ _MAX_DENSE = 1000
 
 @dataclass(frozen=True)
 class Voxels:
-    """Voxels of all scans, as far as their principal components need them.
-
-    Attributes
-    ----------
-    products : array (n, n)
-        Inner products of the scans' voxels, as `voxel_products` returns them.
-    about : dict
-        How the voxels were read, for evaluation.json.
-    """
+    """Voxels of all scans, as far as their principal components need them."""
 
     products: Floats
     about: dict[str, Any] = field(default_factory=dict)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
+from itertools import groupby, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -14,17 +14,13 @@ from scipy import ndimage
 from neurocontrast.collectives import Processes
 from neurocontrast.data.batches import Images
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.explanation.gradient import differentiate
-from neurocontrast.explanation.occlusion import occlude, offset_of, patches_of
-from neurocontrast.explanation.score import LinearScore
+from neurocontrast.explanation.score import LinearScore, Map, Size, differentiate, occlude, offset_of, patches_of
 from neurocontrast.explanation.settings import ExplanationSettings
 from neurocontrast.machine import usable_accelerator
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["SUBJECTS_A_LATTICE", "AverageMaps", "SubjectMap", "brain_of", "explain_scans", "find_peaks", "smooth"]
-
-Map = npt.NDArray[np.float32]
+__all__ = ["SUBJECTS_A_LATTICE", "AverageMaps", "SubjectMap", "brain_of", "explain_scans", "find_peaks"]
 
 SUBJECTS_A_LATTICE = 4
 """At least so many subjects in a row have their patches in the same places, and are compared with one another."""
@@ -38,19 +34,7 @@ _FWHM_PER_SIGMA = 2.3548200450309493
 
 @dataclass(frozen=True)
 class SubjectMap:
-    """One subject's part of the average.
-
-    Parameters
-    ----------
-    score : float
-        Of the scan as it is.
-    largest : float
-        The map's value of largest size.
-    place : tuple of int
-        The voxel where it is.
-    mean_absolute : float
-        Over the voxels of the brain.
-    """
+    """One subject's part of the average: the score, and the map's largest value, its voxel, and the brain's mean."""
 
     score: float
     largest: float
@@ -58,25 +42,19 @@ class SubjectMap:
     mean_absolute: float
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class AverageMaps:
-    """Maps of all subjects together, smoothed.
+    """Maps (D, H, W) of all subjects together, smoothed.
 
-    Parameters
-    ----------
-    share : ndarray (D, H, W)
-        Which part of the differences in score between subjects comes with what is there: the regression of the
-        subjects' maps on their scores.
-    signed, absolute : ndarray (D, H, W)
-        Averages over subjects: what is there speaks for a higher score (or against it), and how much it matters.
-    subjects : list of SubjectMap
-        In the order of the scans.
+    `share` is the regression of the subjects' maps on their scores: which part of the differences in score between
+    subjects comes with what is there. `signed` and `absolute` are averages over subjects: what is there speaks for a
+    higher score (or against), and how much it matters.
     """
 
     share: Map
     signed: Map
     absolute: Map
-    subjects: list[SubjectMap] = field(default_factory=list)
+    subjects: list[SubjectMap]
 
 
 def explain_scans(
@@ -92,10 +70,8 @@ def explain_scans(
 ) -> AverageMaps:
     """Map what the scores of scans depend on, and what their differences come from.
 
-    A network looks at every brain's edge, whoever it is of; an average over subjects shows that
-    first. What tells subjects apart is where their maps go along with their scores.
-
-    Memory holds `batch_size` volumes with what the encoder makes of them, and a few sums; one scan is read at a time.
+    A network looks at every brain's edge, whoever it is of; an average over subjects shows that first. What tells
+    subjects apart is where their maps go along with their scores.
 
     Parameters
     ----------
@@ -110,7 +86,7 @@ def explain_scans(
     spacing_mm : sequence of float
         Of the grid, along each axis.
     progress : Progress
-        Told about every batch.
+        Shows every batch.
     device : torch.device, optional
         What to compute on; by default as `settings` say.
     processes : Processes, optional
@@ -125,33 +101,35 @@ def explain_scans(
     """
     size = _patch_size(settings.patch_mm, spacing_mm)
     score = score.to(device or torch.device(usable_accelerator(settings.accelerator, section="explanation")))
+    subjects: list[SubjectMap] = []
+    products, signed, absolute, squares = np.zeros(()), np.zeros(()), np.zeros(()), 0.0
     with progress.task("Explaining", len(rows), "subjects") as task:
-        sums, subjects = _add_up(score, images, rows, settings, size, task, processes or Processes())
+        explained = _explain_all(score, images, rows, settings, size, task, processes or Processes())
+        for _, group in groupby(explained, key=lambda _: _lattice_of(len(subjects), len(rows))):
+            maps, scores = [], []
+            for own, own_absolute, subject in group:
+                _check_finite(len(subjects) + 1, subject, own)
+                maps.append(own)
+                scores.append(subject.score)
+                signed, absolute = signed + own, absolute + own_absolute
+                subjects.append(subject)
+                task.advance(1, score=subject.score)
+            # The subjects of a lattice are compared with one another.
+            away = np.array(scores) - np.mean(scores) if np.ptp(scores) > 0 else np.zeros(len(scores))
+            products, squares = products + np.tensordot(away, np.stack(maps), axes=1), squares + float(away @ away)
+    if not squares > 0:
+        raise DataError("all chosen scans have the same score: there is no difference to explain.")
     sigma = [settings.smooth_mm / _FWHM_PER_SIGMA / step for step in spacing_mm]
-    share, signed, absolute = (smooth(found, sigma) for found in sums.finish())
-    return AverageMaps(share, signed, absolute, subjects)
+    averages = products / squares, signed / len(subjects), absolute / len(subjects)
+    made = [ndimage.gaussian_filter(each, sigma, mode="constant").astype(np.float32) for each in averages]
+    return AverageMaps(made[0], made[1], made[2], subjects)
 
 
-def _add_up(
-    score: LinearScore,
-    images: Images,
-    rows: Sequence[int],
-    settings: ExplanationSettings,
-    size: tuple[int, int, int],
-    task: Task,
-    processes: Processes,
-) -> tuple[_Sums, list[SubjectMap]]:
-    sums, subjects = _Sums(), []
-    explained = _explain_all(score, images, rows, settings, size, task, processes)
-    for number, (signed, absolute, subject) in enumerate(explained):
-        if not (np.isfinite(subject.score) and np.isfinite(signed).all()):
-            raise DataError(
-                f"the score of scan {number + 1} of those chosen is not finite. Look at it with `neurocontrast check`."
-            )
-        sums.add(signed, absolute, subject.score, _lattice_of(number, len(rows)))
-        subjects.append(subject)
-        task.advance(1, score=subject.score)
-    return sums, subjects
+def _check_finite(number: int, subject: SubjectMap, signed: Map) -> None:
+    if not (np.isfinite(subject.score) and np.isfinite(signed).all()):
+        raise DataError(
+            f"the score of scan {number} of those chosen is not finite. Look at it with `neurocontrast check`."
+        )
 
 
 def _lattice_of(number: int, n_subjects: int) -> int:
@@ -163,7 +141,7 @@ def _explain_all(
     images: Images,
     rows: Sequence[int],
     settings: ExplanationSettings,
-    size: tuple[int, int, int],
+    size: Size,
     task: Task,
     processes: Processes,
 ) -> Iterator[tuple[Map, Map, SubjectMap]]:
@@ -178,80 +156,38 @@ def _explain_all(
     for start in range(0, len(rows), processes.size):
         number = min(start + processes.rank, len(rows) - 1)  # who has none left repeats the last, which is dropped
         volume = torch.as_tensor(images[rows[number]]["image"])
-        seed, lattice = derive_seed("explanation", settings.seed, number), _lattice_of(number, len(rows))
-        signed, absolute, subject = _explain(score, volume, settings, size, lattice=lattice, seed=seed, advance=advance)
-        maps = processes.gather(np.stack([signed, absolute]))
-        figures = processes.gather(np.array([subject.score, subject.largest, *subject.place, subject.mean_absolute]))
-        for pair, (whole, largest, x, y, z, mean) in islice(zip(maps, figures, strict=True), len(rows) - start):
+        seed, offset = derive_seed("explanation", settings.seed, number), _lattice_of(number, len(rows))
+        patches = size, offset_of(offset, size)
+        signed, absolute, figures = _explain(score, volume, settings, patches, seed=seed, advance=advance)
+        maps, of_all = processes.gather(np.stack([signed, absolute])), processes.gather(figures)
+        for pair, (whole, largest, x, y, z, mean) in islice(zip(maps, of_all, strict=True), len(rows) - start):
             yield *pair, SubjectMap(float(whole), float(largest), (int(x), int(y), int(z)), float(mean))
-
-
-class _Sums:
-    """Sums over subjects, and over those of each lattice, in double precision."""
-
-    def __init__(self) -> None:
-        self._n, self._signed, self._absolute = 0, np.zeros(()), np.zeros(())
-        self._lattice = -1
-        self._n_here, self._maps, self._scores = 0, np.zeros(()), 0.0
-        self._products, self._squares = np.zeros(()), 0.0
-
-    def add(self, signed: Map, absolute: Map, score: float, lattice: int) -> None:
-        """Add a subject; those of a lattice come together."""
-        if lattice != self._lattice:
-            self._close()
-            self._lattice = lattice
-        self._n, self._n_here = self._n + 1, self._n_here + 1
-        self._signed, self._absolute = self._signed + signed, self._absolute + absolute
-        self._maps, self._scores = self._maps + signed, self._scores + score
-        self._products, self._squares = self._products + signed * np.float64(score), self._squares + score**2
-
-    def finish(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return the share of differences in score, and both averages."""
-        self._close()
-        if not self._squares > 0:
-            raise DataError("all chosen scans have the same score: there is no difference to explain.")
-        return self._products / self._squares, self._signed / self._n, self._absolute / self._n
-
-    def _close(self) -> None:
-        """Take the means of the lattice out of products and squares: its subjects are compared with one another."""
-        if self._n_here:
-            self._products = self._products - self._maps * (self._scores / self._n_here)
-            self._squares -= self._scores**2 / self._n_here
-        self._n_here, self._maps, self._scores = 0, np.zeros(()), 0.0
 
 
 def _explain(
     score: LinearScore,
     volume: torch.Tensor,
     settings: ExplanationSettings,
-    size: tuple[int, int, int],
+    patches: tuple[Size, Size],
     *,
-    lattice: int,
     seed: int,
     advance: Callable[[int], None],
-) -> tuple[Map, Map, SubjectMap]:
+) -> tuple[Map, Map, npt.NDArray[np.float64]]:
+    """Return a scan's signed and absolute map, and the numbers of its `SubjectMap`."""
     voxels = volume[0].numpy()
     background, brain = brain_of(voxels)
     fill = float(voxels[brain].mean()) if settings.fill == "mean" else background
-    there = volume.to(score.weights.device)  # type: ignore[arg-type]
+    there, batch_size = volume.to(score.weights.device), settings.batch_size
     if settings.method == "occlusion":
-        patches = patches_of(brain, size, offset_of(lattice, size))
-        signed, whole = occlude(score, there, patches, fill=fill, batch_size=settings.batch_size, advance=advance)
+        boxes = patches_of(brain, *patches)
+        signed, whole = occlude(score, there, boxes, fill=fill, batch_size=batch_size, advance=advance)
         absolute = np.abs(signed)
     else:
-        signed, absolute, whole = differentiate(
-            score,
-            there,
-            fill=fill,
-            noise_sd=settings.noise * float(voxels[brain].std()),
-            n_noisy=settings.n_noisy,
-            batch_size=settings.batch_size,
-            seed=seed,
-            advance=advance,
-        )
-    first, second, third = np.unravel_index(int(np.abs(signed).argmax()), signed.shape)
-    place = (int(first), int(second), int(third))
-    return signed, absolute, SubjectMap(whole, float(signed[place]), place, float(np.abs(signed)[brain].mean()))
+        noise_sd = settings.noise * float(voxels[brain].std())
+        options = {"n_noisy": settings.n_noisy, "batch_size": batch_size, "seed": seed}
+        signed, absolute, whole = differentiate(score, there, fill=fill, noise_sd=noise_sd, advance=advance, **options)
+    place = np.unravel_index(int(np.abs(signed).argmax()), signed.shape)
+    return signed, absolute, np.array([whole, signed[place], *place, np.abs(signed)[brain].mean()])
 
 
 def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:
@@ -269,11 +205,6 @@ def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:
     return background, brain if brain.any() else np.ones_like(brain)
 
 
-def smooth(values: npt.NDArray[np.float64], sigma: Sequence[float]) -> Map:
-    """Return a map under a Gaussian of the given standard deviations in voxels."""
-    return ndimage.gaussian_filter(values, sigma, mode="constant").astype(np.float32)
-
-
 def find_peaks(values: Map, *, distance: Sequence[int], n_most: int = 5) -> list[tuple[int, int, int]]:
     """Return the voxels where a map's size is largest within `distance` of them, the largest first."""
     size = np.abs(values)
@@ -284,7 +215,7 @@ def find_peaks(values: Map, *, distance: Sequence[int], n_most: int = 5) -> list
     return [(int(x), int(y), int(z)) for x, y, z in places[order]]
 
 
-def _patch_size(patch_mm: float, spacing_mm: Sequence[float]) -> tuple[int, int, int]:
+def _patch_size(patch_mm: float, spacing_mm: Sequence[float]) -> Size:
     if patch_mm < max(spacing_mm):
         raise ConfigError(
             f"explanation.patch_mm: a patch of {patch_mm:g} mm is smaller than a voxel of {max(spacing_mm):g} mm. "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from neurocontrast.settings import Settings
 
@@ -17,12 +17,12 @@ class ExplanationSettings(Settings):
     Parameters
     ----------
     method : {'occlusion', 'gradient'}
-        ``occlusion`` replaces patch after patch and notes how the score changes; ``gradient`` is
-        many times faster, and tells only of small changes.
+        ``occlusion`` replaces patch after patch and notes how the score changes; ``gradient`` is many times faster,
+        and tells only of small changes.
     n_subjects : int
         Subjects to average over, at most: as many of each class, or spread over the predicted number.
     positive : str or None
-        Of several classes, the one that is explained; of two it is the evaluation's.
+        Of several classes, the one that is explained; of two, the evaluation's.
     patch_mm : float
         Side of the cubes that are replaced.
     fill : {'mean', 'background'}
@@ -44,14 +44,14 @@ class ExplanationSettings(Settings):
     """
 
     method: Literal["occlusion", "gradient"] = "occlusion"
-    n_subjects: Annotated[int, Field(ge=2)] = 20
+    n_subjects: int = Field(20, ge=2)
     positive: str | None = None
-    patch_mm: Annotated[float, Field(gt=0, le=100)] = 20.0
+    patch_mm: float = Field(20.0, gt=0, le=100)
     fill: Literal["mean", "background"] = "mean"
-    n_noisy: Annotated[int, Field(ge=1)] = 8
-    noise: Annotated[float, Field(ge=0, le=1)] = 0.1
-    smooth_mm: Annotated[float, Field(ge=0, le=50)] = 8.0
-    batch_size: Annotated[int, Field(ge=1)] = 16
+    n_noisy: int = Field(8, ge=1)
+    noise: float = Field(0.1, ge=0, le=1)
+    smooth_mm: float = Field(8.0, ge=0, le=50)
+    batch_size: int = Field(16, ge=1)
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
-    devices: PositiveInt = 1
-    seed: Annotated[int, Field(ge=0)] = 0
+    devices: int = Field(1, ge=1)
+    seed: int = Field(0, ge=0)

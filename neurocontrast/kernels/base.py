@@ -34,34 +34,18 @@ class Kernel(nn.Module):
     """
 
     missing: Literal["error", "marginal"]
+    columns: dict[str, Kind]
+    """The metadata columns that are read, and how."""
+    supremum: float
+    """‖w‖∞ over all possible metadata: infinite where only a batch has a maximum."""
+    nonnegative: bool
+    """Whether w ≥ 0 whatever the metadata."""
+    positive_semidefinite: bool = True
+    """Whether every matrix of weights without missing values is positive semi-definite."""
 
-    @property
-    @abstractmethod
-    def columns(self) -> dict[str, Kind]:
-        """The metadata columns that are read, and how."""
-
-    @property
-    @abstractmethod
-    def supremum(self) -> float:
-        """‖w‖∞ over all possible metadata: infinite where only a batch has a maximum."""
-
-    @property
-    @abstractmethod
-    def nonnegative(self) -> bool:
-        """Whether w ≥ 0 whatever the metadata."""
-
-    @property
-    def positive_semidefinite(self) -> bool:
-        """Whether every matrix of weights without missing values is positive semi-definite."""
-        return True
-
-    def features(self, metadata: Metadata) -> Tensor | None:  # noqa: ARG002
-        """F of shape (n, r) with w = F Fᵀ where the kernel has such explicit features, else None."""
-        return None
-
-    @abstractmethod
-    def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:
+    def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:  # noqa: ARG002
         """‖w‖∞ of a batch: ``supremum`` where that is finite, else the maximum over the batch."""
+        return self.supremum
 
     @abstractmethod
     def bind(
@@ -89,9 +73,9 @@ class Kernel(nn.Module):
             default 0 where ``cols`` is ``rows``, and otherwise no scan is in both.
         """
 
-    @abstractmethod
-    def fit(self, metadata: Metadata) -> Kernel:
+    def fit(self, metadata: Metadata) -> Kernel:  # noqa: ARG002
         """Fit bandwidths that are given by a rule on the training cohort; returns itself."""
+        return self
 
     @abstractmethod
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False) -> None:
@@ -138,7 +122,16 @@ class _Composite(Kernel):
         super().__init__()
         self.parts = nn.ModuleList(kernels)
         self.missing = "marginal" if any(kernel.missing == "marginal" for kernel in kernels) else "error"
-        _ = self.columns
+        self.nonnegative = all(kernel.nonnegative for kernel in kernels)
+        self.positive_semidefinite = all(kernel.positive_semidefinite for kernel in kernels)
+        self.supremum = float(self.combine(kernel.supremum for kernel in kernels))
+        self.columns = {}
+        for kernel in kernels:
+            for column, kind in kernel.columns.items():
+                if self.columns.setdefault(column, kind) != kind:
+                    raise ConfigError(
+                        f"Column '{column}' is read both as {self.columns[column]} and as {kind}; choose one."
+                    )
 
     @abstractmethod
     def combine(self, values: Iterable[Any]) -> Any:
@@ -148,31 +141,6 @@ class _Composite(Kernel):
     def kernels(self) -> list[Kernel]:
         """The kernels it is made of."""
         return [part for part in self.parts if isinstance(part, Kernel)]
-
-    @property
-    def columns(self) -> dict[str, Kind]:
-        """The columns of all parts."""
-        found: dict[str, Kind] = {}
-        for kernel in self.kernels:
-            for column, kind in kernel.columns.items():
-                if found.setdefault(column, kind) != kind:
-                    raise ConfigError(f"Column '{column}' is read both as {found[column]} and as {kind}; choose one.")
-        return found
-
-    @property
-    def supremum(self) -> float:
-        """‖w‖∞, combined from those of the parts."""
-        return float(self.combine(kernel.supremum for kernel in self.kernels))
-
-    @property
-    def nonnegative(self) -> bool:
-        """True when every part is."""
-        return all(kernel.nonnegative for kernel in self.kernels)
-
-    @property
-    def positive_semidefinite(self) -> bool:
-        """True when every part is."""
-        return all(kernel.positive_semidefinite for kernel in self.kernels)
 
     def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:
         """‖w‖∞ over the batch, combined from those of the parts."""
@@ -214,15 +182,12 @@ class Product(_Composite):
     """
 
     def __init__(self, *kernels: Kernel) -> None:
-        super().__init__([part for kernel in kernels for part in _factors(kernel)])
+        nested = [kernel.kernels if isinstance(kernel, Product) else [kernel] for kernel in kernels]
+        super().__init__([kernel for part in nested for kernel in part])
 
     def combine(self, values: Iterable[Any]) -> Any:
         """Return the product."""
         return math.prod(values)
-
-
-def _factors(kernel: Kernel) -> list[Kernel]:
-    return kernel.kernels if isinstance(kernel, Product) else [kernel]
 
 
 class WeightedSum(_Composite):
@@ -247,8 +212,8 @@ class WeightedSum(_Composite):
 
     def __init__(self, *terms: Kernel | tuple[float, Kernel]) -> None:
         flat = [part for term in terms for part in _weighted(*((1.0, term) if isinstance(term, Kernel) else term))]
-        super().__init__([kernel for _, kernel in flat])
         self.factors = tuple(float(factor) for factor, _ in flat)
+        super().__init__([kernel for _, kernel in flat])
 
     def combine(self, values: Iterable[Any]) -> Any:
         """Return the weighted sum."""

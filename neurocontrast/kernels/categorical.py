@@ -23,10 +23,6 @@ class _Codes(ColumnKernel):
         """Codes of at least 0; NaN and negative codes are missing."""
         return (values >= 0).all(dim=1)
 
-    def scaled(self, values: Tensor) -> Tensor:
-        """The codes; a missing one, where the device could not be asked, becomes NaN in the weights."""
-        return values
-
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
         """1 where equal."""
         equal = rows[:, 0].unsqueeze(1) == cols[:, 0]
@@ -90,14 +86,11 @@ class Different(_Codes):
     """
 
     class Settings(FactorSettings):
-        """Adds the weight within a category."""
-
         within: Annotated[float, Field(ge=0, le=1)] = 0.0
 
-    @property
-    def positive_semidefinite(self) -> bool:
-        """Only where the category does not matter."""
-        return self.within == 1
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.positive_semidefinite = self.within == 1
 
     def of_equality(self, equal: Tensor, dtype: torch.dtype) -> Tensor:
         """1 where different, ``within`` where equal."""

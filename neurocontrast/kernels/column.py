@@ -41,38 +41,16 @@ class ColumnKernel(Configurable, Kernel):
         or as two views); without any observed scan it takes 1.
     """
 
-    class Settings(FactorSettings):
-        """The keys of a kernel that has no others."""
-
+    Settings = FactorSettings
     tag = "type"
     kind: Kind = "continuous"
+    supremum = 1.0
+    nonnegative = True
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__()
         self.configure(*arguments, **keywords)
-
-    @property
-    def columns(self) -> dict[str, Kind]:
-        """The one column, and how it is read."""
-        return {self.column: self.kind}
-
-    @property
-    def supremum(self) -> float:
-        """‖w‖∞ = 1."""
-        return 1.0
-
-    @property
-    def nonnegative(self) -> bool:
-        """True: w ≥ 0."""
-        return True
-
-    def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:  # noqa: ARG002
-        """‖w‖∞, here the same for every batch."""
-        return self.supremum
-
-    def fit(self, metadata: Metadata) -> Kernel:  # noqa: ARG002
-        """Nothing to fit; returns itself."""
-        return self
+        self.columns = {self.column: self.kind}
 
     def values(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
         """The column as (n, p), or an error that names it."""
@@ -96,9 +74,9 @@ class ColumnKernel(Configurable, Kernel):
         """Which rows of (n, p) values have nothing missing."""
         return ~values.isnan().any(dim=1)
 
-    @abstractmethod
     def scaled(self, values: Tensor) -> Tensor:
-        """What of the (n, p) values is computed once a batch, such as y/σ."""
+        """What of the (n, p) values is computed once a batch, such as y/σ; by default the values."""
+        return values
 
     @abstractmethod
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:

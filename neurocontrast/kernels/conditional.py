@@ -3,91 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.kernels.base import Block, Kernel, Metadata, Product, WeightedSum
+from neurocontrast.kernels.base import Kernel, Metadata, Product
 from neurocontrast.kernels.categorical import Categorical, Different
 
-__all__ = ["ConditionalEmbedding", "ConditionalOperator", "check_condition", "check_ridge", "conditional_operator"]
-
-_ROWS_AT_ONCE = 1024
-
-
-class ConditionalOperator(Protocol):
-    """A symmetric (n, n) operator that is read a block of rows at a time."""
-
-    def rows(self, start: int, stop: int) -> Tensor:
-        """Return the rows ``start`` to ``stop`` of the operator, (stop - start, n)."""
-        ...
-
-
-@dataclass(frozen=True)
-class _Dense:
-    """The operator as the matrix it is."""
-
-    matrix: Tensor
-
-    def rows(self, start: int, stop: int) -> Tensor:
-        return self.matrix[start:stop]
-
-
-@dataclass(frozen=True)
-class _LowRank:
-    """F (λI + FᵀF)⁻¹ Fᵀ, which equals (FFᵀ + λI)⁻¹ FFᵀ (Woodbury); nothing (n, n) is stored."""
-
-    solved: Tensor
-    features: Tensor
-
-    def rows(self, start: int, stop: int) -> Tensor:
-        return self.solved[start:stop] @ self.features.T
-
-
-@dataclass(frozen=True)
-class _Classes:
-    """The low-rank operator of one-hot features, where FᵀF is the diagonal of class sizes: no solve at all."""
-
-    block: Block
-    scale: Tensor
-
-    def rows(self, start: int, stop: int) -> Tensor:
-        return self.block(slice(start, stop), slice(None)) * self.scale
+__all__ = ["ConditionalEmbedding", "check_condition", "check_ridge", "conditional_operator"]
 
 
 def conditional_operator(
     kernel: Kernel, metadata: Metadata, *, ridge: float, dtype: torch.dtype | None = None
-) -> ConditionalOperator:
-    """Return (K + λI)⁻¹ K as an operator that is read by rows, by the cheapest exact route.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Kernel on metadata, positive semi-definite.
-    metadata : dict of Tensor
-        The columns the kernel reads, one row a sample.
-    ridge : float
-        λ > 0; see `ConditionalEmbedding`.
-    dtype : torch.dtype, optional
-        Type to solve in; by default the kernel's own.
-    """
-    with _exactly(metadata):
-        block = kernel.bind(metadata, metadata, dtype=dtype)
-        n_samples = _n_samples(kernel, metadata)
-        if _is_partition(kernel):
-            return _Classes(block, 1 / (_row_sums(block, n_samples) + ridge))
-        features = _low_rank_features(kernel, _cast(metadata, dtype))
-        if features is not None and features.shape[1] < n_samples:
-            return _LowRank(_solve(features.T @ features, features.T, ridge).T, features)
-        matrix = block(slice(None), slice(None))
-        if any(getattr(part, "missing", "error") == "marginal" for part in kernel.modules()):
-            return _Dense(_spectral(matrix, ridge))
-        return _Dense(_solve(matrix, matrix, ridge))
+) -> Tensor:
+    """Return (K + λI)⁻¹ K of a batch, (n, n), without gradient and without autocast; `dtype` is that to solve in."""
+    device = next(iter(metadata.values())).device.type
+    with torch.no_grad(), torch.autocast(device, enabled=False):
+        matrix = kernel.bind(metadata, metadata, dtype=dtype)(slice(None), slice(None))
+        if _is_partition(kernel):  # one-hot features: no solve, and no rounding of one
+            return matrix * (1 / (matrix.sum(1) + ridge))
+        is_filled = any(getattr(part, "missing", "error") == "marginal" for part in kernel.modules())
+        return _spectral(matrix, ridge) if is_filled else _solve(matrix, ridge)
 
 
 class ConditionalEmbedding(nn.Module):
@@ -98,11 +35,9 @@ class ConditionalEmbedding(nn.Module):
     the mean of exp(similarity) given the condition of sample i (Tsai et al. 2022, eq. 6). W carries no
     gradient.
 
-    Three routes give the same numbers. A kernel of low rank with explicit features (linear, cosine)
-    solves an (r, r) system in place of the (n, n) one; a categorical kernel needs no solve, W_ij being
-    1 / (class size + λ) within a class and 0 elsewhere; every other kernel takes an (n, n) Cholesky
-    solve. A kernel that fills missing values with ``missing="marginal"`` may give a matrix that is not
-    positive semi-definite; it is then replaced by the nearest one that is.
+    A categorical kernel needs no solve: W_ij is 1 / (class size + λ) within a class and 0 elsewhere. A
+    kernel that fills missing values with ``missing="marginal"`` may give a matrix that is not positive
+    semi-definite; it is then replaced by the nearest one that is.
 
     Parameters
     ----------
@@ -131,9 +66,7 @@ class ConditionalEmbedding(nn.Module):
 
     def forward(self, metadata: Metadata) -> Tensor:
         """Return W, (n, n), for the conditions of a batch."""
-        operator = conditional_operator(self.kernel, metadata, ridge=self.ridge)
-        with _exactly(metadata):
-            return operator.rows(0, _n_samples(self.kernel, metadata))
+        return conditional_operator(self.kernel, metadata, ridge=self.ridge)
 
     def extra_repr(self) -> str:
         """Show the ridge."""
@@ -160,25 +93,6 @@ def check_ridge(ridge: float) -> float:
     return float(ridge)
 
 
-@contextmanager
-def _exactly(metadata: Metadata) -> Iterator[None]:
-    """Compute without gradient and without autocast's half precision."""
-    device = next(iter(metadata.values())).device.type
-    with torch.no_grad(), torch.autocast(device, enabled=False):
-        yield
-
-
-def _n_samples(kernel: Kernel, metadata: Metadata) -> int:
-    """Return the number of samples in the metadata a kernel reads."""
-    return metadata[next(iter(kernel.columns))].shape[0]
-
-
-def _row_sums(block: Block, n_samples: int) -> Tensor:
-    """Return the sum of each row of the kernel, without the whole matrix."""
-    starts = range(0, n_samples, _ROWS_AT_ONCE)
-    return torch.cat([block(slice(start, start + _ROWS_AT_ONCE), slice(None)).sum(1) for start in starts])
-
-
 def _is_partition(kernel: Kernel) -> bool:
     """Say whether the kernel is 1 within a class and 0 between classes, whatever the batch."""
     if isinstance(kernel, Product):
@@ -186,38 +100,18 @@ def _is_partition(kernel: Kernel) -> bool:
     return isinstance(kernel, Categorical) and kernel.missing == "error"
 
 
-def _cast(metadata: Metadata, dtype: torch.dtype | None) -> Metadata:
-    """Return the metadata with its continuous columns in the given type, if one is given."""
-    if dtype is None:
-        return metadata
-    return {name: column.to(dtype) if column.is_floating_point() else column for name, column in metadata.items()}
-
-
-def _low_rank_features(kernel: Kernel, metadata: Metadata) -> Tensor | None:
-    """Return F with K = FFᵀ where the kernel has such features of its own, else None."""
-    if not isinstance(kernel, WeightedSum):
-        return kernel.features(metadata)
-    parts = [_low_rank_features(part, metadata) for part in kernel.kernels]
-    found = [part * factor**0.5 for part, factor in zip(parts, kernel.factors, strict=True) if part is not None]
-    return torch.cat(found, dim=1) if len(found) == len(parts) else None
-
-
-def _level(matrix: Tensor, ridge: float) -> Tensor:
-    """Return the ridge, or the rounding level of the matrix where that is larger."""
-    return (10 * torch.finfo(matrix.dtype).eps * torch.trace(matrix)).clamp_min(ridge)
-
-
-def _solve(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
-    """Return (matrix + ridge I)⁻¹ right by Cholesky, without a host transfer on an accelerator."""
+def _solve(matrix: Tensor, ridge: float) -> Tensor:
+    """Return (matrix + ridge I)⁻¹ matrix by Cholesky, without a host transfer on an accelerator."""
     identity = torch.eye(matrix.shape[0], dtype=matrix.dtype, device=matrix.device)
-    factor, failed = torch.linalg.cholesky_ex(matrix + _level(matrix, ridge) * identity)
+    rounding = 10 * torch.finfo(matrix.dtype).eps * torch.trace(matrix)
+    factor, failed = torch.linalg.cholesky_ex(matrix + rounding.clamp_min(ridge) * identity)
     if matrix.device.type == "cpu" and not torch.compiler.is_compiling() and bool(failed):
         raise DataError(
             "kernel must give a positive semi-definite matrix for a conditional embedding, and on this batch it does "
             "not, or holds a value that is not finite. Standardise the column, give a larger ridge, or use another "
             "kernel."
         )
-    return torch.where(failed > 0, torch.nan, torch.cholesky_solve(right, factor))
+    return torch.where(failed > 0, torch.nan, torch.cholesky_solve(matrix, factor))
 
 
 def _spectral(matrix: Tensor, ridge: float) -> Tensor:

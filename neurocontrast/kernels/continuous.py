@@ -34,8 +34,6 @@ class _Bandwidth(ColumnKernel):
     sigma: Tensor
 
     class Settings(FactorSettings):
-        """Adds σ."""
-
         sigma: Annotated[Any, AfterValidator(_bandwidth)]
 
     def accept(self, name: str, value: Any) -> None:
@@ -170,18 +168,11 @@ class Cosine(ColumnKernel):
     tensor([ 1.0000,  0.7071, -1.0000])
     """
 
-    @property
-    def nonnegative(self) -> bool:
-        """False: vectors more than 90 degrees apart have w < 0."""
-        return False
+    nonnegative = False
 
     def scaled(self, values: Tensor) -> Tensor:
         """y/‖y‖."""
         return torch.nn.functional.normalize(values, dim=1)
-
-    def features(self, metadata: Metadata) -> Tensor | None:
-        """y/‖y‖, unless missing values are replaced by a mean weight."""
-        return self._complete(self.values(metadata)) if self.missing == "error" else None
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
         """<a, b>."""
@@ -206,15 +197,9 @@ class Linear(ColumnKernel):
             [ 5., 10.]])
     """
 
-    @property
-    def supremum(self) -> float:
-        """Infinite: see ``supremum_over`` for a batch's."""
-        return math.inf
+    supremum = math.inf
 
-    @property
-    def nonnegative(self) -> bool:
-        """False."""
-        return False
+    nonnegative = False
 
     def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:
         """Maximum over the batch; by Cauchy–Schwarz it is that of a scan with itself, found in O(n)."""
@@ -226,14 +211,6 @@ class Linear(ColumnKernel):
 
     def _of_product(self, product: Tensor) -> Tensor:
         return product
-
-    def scaled(self, values: Tensor) -> Tensor:
-        """The values as they are."""
-        return values
-
-    def features(self, metadata: Metadata) -> Tensor | None:
-        """The column itself, unless missing values are replaced by a mean weight."""
-        return self._complete(self.values(metadata)) if self.missing == "error" else None
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
         """<y, y'>."""
@@ -263,20 +240,13 @@ class Polynomial(Linear):
     """
 
     class Settings(FactorSettings):
-        """Adds the numbers of the polynomial."""
-
         degree: Annotated[int, Field(ge=1)] = 3
         gamma: Positive = 1.0
         coef0: NonNegative = 1.0
 
-    def features(self, metadata: Metadata) -> Tensor | None:  # noqa: ARG002
-        """None: the explicit features of a polynomial are too many to be of use."""
-        return None
-
-    @property
-    def nonnegative(self) -> bool:
-        """True for an even degree."""
-        return self.degree % 2 == 0
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.nonnegative = self.degree % 2 == 0
 
     def _of_product(self, product: Tensor) -> Tensor:
         return (self.gamma * product + self.coef0) ** self.degree

@@ -43,8 +43,6 @@ class AlignmentUniformity(Objective):
     )
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         alpha: Positive = 2.0
         t: Positive = 2.0
         uniformity_weight: NonNegative = 1.0

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels import Kernel
-from neurocontrast.kernels.conditional import ConditionalOperator, check_condition, conditional_operator
+from neurocontrast.kernels.conditional import check_condition, conditional_operator
 from neurocontrast.kernels.factors import KernelSettings
 from neurocontrast.losses.core import Pool, by_anchors
 from neurocontrast.losses.objective import LossSettings, Objective
@@ -52,8 +52,6 @@ class _CCLK(Objective):
     needs_nonnegative = False
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         kernel: Annotated[KernelSettings, AfterValidator(_refuse_different)]
         temperature: Positive = 0.1
         ridge: Positive = 0.01
@@ -62,14 +60,6 @@ class _CCLK(Objective):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         check_condition(self.kernel)
-
-    def diagnostics(self, z1: Tensor, z2: Tensor, metadata: Any = None) -> dict[str, Tensor]:
-        """Return ``clamped_fraction``: the share of anchors whose M_i was clamped, and so has no gradient.
-
-        Where the share is not near 0 the operator is too wild for the batch: give a larger ridge or bandwidth.
-        """
-        with torch.no_grad():
-            return self._with_pool(self._clamped_fraction, z1, z2, metadata)
 
     def value(self, pool: Pool) -> Tensor:
         """−log(a / (a + b)) in one piece, which keeps its digits where the loss is close to 0."""
@@ -87,11 +77,15 @@ class _CCLK(Objective):
         """Return log a and log b of −log(a / (a + b))."""
         raise NotImplementedError
 
-    def _operator(self, pool: Pool, view: int) -> ConditionalOperator:  # noqa: ARG002
+    def _operator(self, pool: Pool, view: int) -> Tensor:  # noqa: ARG002
         """Return W for the condition of the anchors of a view."""
         return conditional_operator(self.kernel, pool.col_metadata, ridge=self.ridge, dtype=pool.cols.dtype)
 
-    def _clamped_fraction(self, pool: Pool) -> dict[str, Tensor]:
+    def pool_bounds(self, pool: Pool) -> dict[str, Tensor]:
+        """``clamped_fraction``: the share of anchors whose M_i was clamped, and so has no gradient.
+
+        Where the share is not near 0 the operator is too wild for the batch: give a larger ridge or bandwidth.
+        """
         return {"clamped_fraction": pool.mean(torch.stack([each.clamped for each in self._directions(pool)]))}
 
     def _directions(self, pool: Pool) -> list[_Anchors]:
@@ -103,7 +97,7 @@ class _CCLK(Objective):
         return [_read_anchors(pool.between(v, 1 - v), operator, scale) for v, operator in enumerate(operators)]
 
 
-def _read_anchors(pool: Pool, operator: ConditionalOperator, scale: float) -> _Anchors:
+def _read_anchors(pool: Pool, operator: Tensor, scale: float) -> _Anchors:
     """Read the anchors of one view against the candidates of the other.
 
     M_i has terms of both signs. They are scaled by the largest of |W_ji K_ij|, not of K_ij, so that a condition whose
@@ -114,7 +108,7 @@ def _read_anchors(pool: Pool, operator: ConditionalOperator, scale: float) -> _A
     def of_block(rows: Tensor, cols: Tensor, i: slice) -> tuple[Tensor, ...]:
         first, last = pool.offset + i.start, pool.offset + i.stop
         scores = (rows[0] * scale) @ cols[0].T
-        weights = operator.rows(first, last)
+        weights = operator[first:last]
         weighed = scores + weights.abs().log().clamp_min(lowest)
         largest = weighed.detach().amax(1)
         summed = ((weighed - largest.unsqueeze(1)).exp() * weights.sign()).sum(1)
@@ -137,7 +131,7 @@ class WeaklySupervisedCCLK(_CCLK):
     M_i stands for the similarity to a sample drawn under the condition of i, so the loss works where no two
     samples share a condition. Choose it over `YAwareInfoNCE` when the condition is noisy or of many
     dimensions; y-Aware is cheaper and its weights are never negative. W can be negative, so M_i can fall to
-    0 or below: it is clamped at the dtype's tiny, and ``diagnostics`` reports the fraction clamped.
+    0 or below: it is clamped at the dtype's tiny, and ``bounds`` reports the fraction clamped.
 
     Parameters
     ----------
@@ -156,7 +150,7 @@ class WeaklySupervisedCCLK(_CCLK):
     >>> from neurocontrast.kernels import Gaussian
     >>> loss = WeaklySupervisedCCLK(Gaussian("age", sigma=5.0), temperature=1.0)
     >>> loss(torch.eye(2), torch.eye(2), {"age": torch.tensor([20.0, 60.0])})
-    tensor(0.)
+    tensor(0.3159)
     """
 
     title = "weakly supervised CCL-K"
@@ -196,7 +190,7 @@ class FairCCLK(_CCLK):
     >>> from neurocontrast.kernels import Categorical
     >>> loss = FairCCLK(Categorical("site"), temperature=1.0)
     >>> loss(torch.eye(2), torch.eye(2), {"site": torch.tensor([0, 0])})
-    tensor(0.)
+    tensor(0.5191)
     """
 
     title = "fair CCL-K"
@@ -229,7 +223,7 @@ class HardNegativeCCLK(FairCCLK):
     >>> import torch
     >>> from neurocontrast.kernels import Cosine
     >>> HardNegativeCCLK(Cosine("embedding"), temperature=1.0)(torch.eye(2), torch.eye(2))
-    tensor(0.)
+    tensor(0.6882)
     """
 
     title = "CCL-K with hard negatives"
@@ -248,6 +242,6 @@ class HardNegativeCCLK(FairCCLK):
             )
         self.kernel, self.embedding_kernel = None, kernel
 
-    def _operator(self, pool: Pool, view: int) -> ConditionalOperator:
+    def _operator(self, pool: Pool, view: int) -> Tensor:
         condition = {"embedding": pool.cols[view].detach()}
         return conditional_operator(self.embedding_kernel, condition, ridge=self.ridge, dtype=pool.cols.dtype)

@@ -62,8 +62,6 @@ class ConditionalAlignment(Objective):
     citation = _PAPER
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         kernel: KernelSettings
         temperature: Positive = 0.1
 
@@ -112,8 +110,6 @@ class ConditionalUniformity(Objective):
     citation = _PAPER
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         kernel: KernelSettings
         temperature: Positive = 0.1
         negatives: KernelSettings | None = None
@@ -157,8 +153,6 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
     title = "conditional alignment + uniformity"
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         kernel: KernelSettings
         temperature: Positive = 0.1
         uniformity_weight: NonNegative = 1.0

@@ -53,20 +53,8 @@ _ALL = slice(None)
 class Pool:
     """The anchors of this process, and all their candidates.
 
-    Attributes
-    ----------
-    rows : Tensor (V, n_rows, d)
-        Anchors.
-    cols : Tensor (V, n, d)
-        Candidates of all processes; the same object as ``rows`` in a single process.
-    row_metadata, col_metadata : dict of Tensor
-        Of the samples.
-    offset : int
-        Place of the first anchor's sample among the candidates' samples.
-    distributed : bool
-        Whether means are taken over several processes.
-    bound : dict
-        Kernels bound to the samples, so that two parts of a loss bind them once.
+    ``rows`` are (V, n_rows, d), ``cols`` (V, n, d) or the same object; ``offset`` is the place of the first anchor's
+    sample among the candidates' samples, ``bound`` holds kernels bound already, for two parts of a loss.
     """
 
     rows: Tensor
@@ -262,7 +250,8 @@ def by_anchors(pool: Pool, function: OfBlock) -> tuple[Tensor, ...]:
 
     A block is computed, reduced and dropped, and computed again for the gradient, which autograd derives.
     """
-    step = max(1, AT_ONCE // (pool.rows.shape[0] * pool.cols.shape[0] * pool.n_samples))
+    # A quarter of what may be held: autograd keeps several tensors of a block.
+    step = max(1, AT_ONCE // (4 * pool.rows.shape[0] * pool.cols.shape[0] * pool.n_samples))
     joined: tuple[Tensor, ...] = _ByAnchors.apply(function, step, pool.rows, pool.cols)
     return joined
 

@@ -49,8 +49,6 @@ class InfoNCE(Objective):
     )
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         temperature: Positive = 0.1
         symmetric: bool = True
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from neurocontrast.kernels import Categorical
 from neurocontrast.losses.core import LINEAR_FROM, Pool, log_sum_exp, similar_to
 from neurocontrast.losses.objective import LossSettings, Objective
 from neurocontrast.settings import Column, NonNegative, Positive
@@ -38,15 +37,13 @@ class DebiasedInfoNCE(Objective):
     --------
     >>> import torch
     >>> DebiasedInfoNCE()(torch.eye(2), torch.eye(2))
-    tensor(0.)
+    tensor(0.0756)
     """
 
     title = "debiased InfoNCE"
     citation = "Chuang C-Y, Robinson J, Lin Y-C, Torralba A, Jegelka S. Debiased contrastive learning. NeurIPS 2020."
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         temperature: Positive = 0.5
         positive_prior: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
@@ -98,15 +95,13 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
     --------
     >>> import torch
     >>> HardNegativeInfoNCE()(torch.eye(2), torch.eye(2))
-    tensor(0.)
+    tensor(0.0756)
     """
 
     title = "InfoNCE with hard negatives"
     citation = "Robinson J, Chuang C-Y, Sra S, Jegelka S. Contrastive learning with hard negative samples. ICLR 2021."
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         temperature: Positive = 0.5
         positive_prior: Annotated[float, Field(ge=0, lt=1)] = 0.1
         concentration: NonNegative = 1.0
@@ -137,8 +132,8 @@ class FairInfoNCE(Objective):
     Examples
     --------
     >>> import torch
-    >>> FairInfoNCE("site")(torch.eye(2), torch.eye(2), {"site": torch.tensor([0, 0])})
-    tensor(0.)
+    >>> FairInfoNCE("site", temperature=1.0)(torch.eye(2), torch.eye(2), {"site": torch.tensor([0, 0])})
+    tensor(0.5514)
     """
 
     title = "fair InfoNCE"
@@ -148,14 +143,8 @@ class FairInfoNCE(Objective):
     )
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         cluster: Column
         temperature: Positive = 0.1
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self.kernel: Categorical = Categorical(self.cluster)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """Alignment of twins, and the log-sum-exp over the cluster."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from neurocontrast.collectives import gather_samples, gather_sizes, is_distributed
 from neurocontrast.exceptions import DataError, one_of, suggestion
-from neurocontrast.kernels import Kernel, Kind, Metadata, Product
+from neurocontrast.kernels import Categorical, Kernel, Kind, Metadata, Product
 from neurocontrast.kernels.factors import build_kernel
 from neurocontrast.losses.core import Pool
 from neurocontrast.settings import Configurable, Positive, Settings
@@ -57,8 +57,6 @@ class Objective(Configurable, nn.Module):
     needs_nonnegative = True
 
     class Settings(LossSettings):
-        """The keys of a loss that has no others."""
-
         temperature: Positive = 0.1
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -68,8 +66,10 @@ class Objective(Configurable, nn.Module):
         _ = self.columns
 
     def accept(self, name: str, value: Any) -> None:
-        """Keep a value of the settings; factors become a kernel."""
-        setattr(self, name, build_kernel(value) if name in _KERNELS and value is not None else value)
+        """Keep a value of the settings; factors become a kernel, a column of labels the kernel of equal labels."""
+        if name in ("label", "cluster"):
+            self.kernel = Categorical(value)
+        super().accept(name, build_kernel(value) if name in _KERNELS and value is not None else value)
 
     @property
     def columns(self) -> dict[str, Kind]:

@@ -24,6 +24,15 @@ def _single(given: Any, info: ValidationInfo) -> Any:
     return read_objective(given, from_json=info.mode == "json", sums=False)
 
 
+def _unknown(weights: Mapping[str, float], objectives: Mapping[str, Any]) -> str:
+    """Return what is wrong with the names of weights, if anything is."""
+    names = [name for name in weights if name not in objectives]
+    if not names:
+        return ""
+    near = suggestion(names[0], objectives)
+    return f"weights must be by the objectives' names, {one_of(objectives)}, got '{names[0]}'.{near}"
+
+
 class SumOfObjectives(nn.Module):
     """Weighted sum of objectives on the same two views, each with its own kernel.
 
@@ -53,19 +62,13 @@ class SumOfObjectives(nn.Module):
     """
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         objectives: Annotated[dict[_Name, Annotated[Any, PlainValidator(_single)]], Field(min_length=1)]
         weights: dict[str, NonNegative] = Field(default_factory=dict)
 
         @model_validator(mode="after")
         def _known(self) -> Self:
-            for name in self.weights:
-                if name not in self.objectives:
-                    raise ValueError(
-                        f"weights must be by the objectives' names, {one_of(self.objectives)}, got '{name}'."
-                        f"{suggestion(name, self.objectives)}"
-                    )
+            if problem := _unknown(self.weights, self.objectives):
+                raise ValueError(problem)
             return self
 
     def __init__(self, objectives: Mapping[str, Objective], *, weights: Mapping[str, float] | None = None) -> None:
@@ -78,17 +81,13 @@ class SumOfObjectives(nn.Module):
                 raise ConfigError(f"An objective's name must be letters, digits and underscores, got {name!r}.")
             if not isinstance(objective, Objective):
                 raise ConfigError(f"objectives['{name}'] must be a loss of neurocontrast.losses, got {objective!r}.")
-        for name in weights:
-            if name not in objectives:
-                raise ConfigError(
-                    f"weights must be by the names of the objectives, {one_of(objectives)}, got '{name}'."
-                    f"{suggestion(name, objectives)}"
-                )
+        if problem := _unknown(weights, objectives):
+            raise ConfigError(problem)
         self.objectives = nn.ModuleDict(objectives)
-        self.weights = {name: float(weights.get(name, 1.0)) for name in objectives}
-        for name, weight in self.weights.items():
-            if not 0 <= weight < math.inf:
+        for name, weight in weights.items():
+            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
                 raise ConfigError(f"weights['{name}'] must be a number of at least 0, got {weight!r}.")
+        self.weights = {name: float(weights.get(name, 1.0)) for name in objectives}
         _ = self.columns
 
     @property

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from neurocontrast.kernels import Categorical, Kernel
+from neurocontrast.kernels import Kernel
 from neurocontrast.losses.core import Pool, positives_against_negatives
 from neurocontrast.losses.objective import LossSettings, Objective
 from neurocontrast.losses.yaware import YAwareInfoNCE
@@ -35,21 +33,15 @@ class SupCon(YAwareInfoNCE):
     --------
     >>> import torch
     >>> SupCon("label", temperature=1.0)(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
-    tensor(0.)
+    tensor(0.5514)
     """
 
     title = "SupCon"
     citation = "Khosla P, Teterwak P, Wang C, et al. Supervised contrastive learning. NeurIPS 2020."
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         label: Column
         temperature: Positive = 0.1
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self.kernel: Categorical = Categorical(self.label)
 
 
 class EpsilonSupInfoNCE(Objective):
@@ -72,7 +64,7 @@ class EpsilonSupInfoNCE(Objective):
     --------
     >>> import torch
     >>> EpsilonSupInfoNCE("label", temperature=1.0)(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
-    tensor(0.)
+    tensor(0.4151)
     """
 
     title = "ε-SupInfoNCE"
@@ -83,15 +75,9 @@ class EpsilonSupInfoNCE(Objective):
     epsilon: float = 0.0
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         label: Column
         temperature: Positive = 0.1
         epsilon: NonNegative = 0.25
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self.kernel: Categorical = Categorical(self.label)
 
     @property
     def positives(self) -> list[Kernel]:
@@ -127,7 +113,7 @@ class SINCERE(EpsilonSupInfoNCE):
     --------
     >>> import torch
     >>> SINCERE("label", temperature=1.0)(torch.eye(2), torch.eye(2), {"label": torch.tensor([0, 1])})
-    tensor(0.)
+    tensor(0.5514)
     """
 
     title = "SINCERE"
@@ -137,8 +123,6 @@ class SINCERE(EpsilonSupInfoNCE):
     )
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         label: Column
         temperature: Positive = 0.1
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from neurocontrast.kernels import Categorical, Kernel
+from neurocontrast.kernels import Kernel
 from neurocontrast.losses.core import Pool, by_anchors, similar_to
 from neurocontrast.losses.objective import LossSettings, Objective
 from neurocontrast.settings import Column, NonNegative
@@ -39,7 +37,7 @@ class Triplet(Objective):
     --------
     >>> import torch
     >>> Triplet("label")(torch.eye(2), torch.ones(2, 2), {"label": torch.tensor([0, 1])})
-    tensor(0.)
+    tensor(0.4551)
     """
 
     title = "triplet loss"
@@ -49,14 +47,8 @@ class Triplet(Objective):
     )
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         label: Column
         margin: NonNegative = 0.2
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self.kernel: Categorical = Categorical(self.label)
 
     @property
     def positives(self) -> list[Kernel]:

@@ -31,7 +31,7 @@ class GlobalUniformity(Objective):
     --------
     >>> import torch
     >>> GlobalUniformity(temperature=1.0)(torch.eye(2), -torch.eye(2))
-    tensor(-0.2399)
+    tensor(-0.2366)
     """
 
     title = "uniformity"
@@ -89,8 +89,6 @@ class YAwareInfoNCE(ConditionalAlignment):
     )
 
     class Settings(LossSettings):
-        """The keys of a configuration."""
-
         kernel: KernelSettings
         temperature: Positive = 0.1
         negatives: KernelSettings | None = None

@@ -10,8 +10,6 @@ import pandas as pd
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.predictions import decisions, tested_rows
 
-__all__ = ["given_answers"]
-
 
 def given_answers(files: EvaluationFiles) -> pd.DataFrame:
     """Return each tested item once, with the class it was given; of several repeats, the first.

@@ -12,22 +12,6 @@ from typing import ClassVar
 from neurocontrast.reporting.metrics import DASH
 from neurocontrast.reporting.style import Picture
 
-__all__ = [
-    "Block",
-    "Card",
-    "Cards",
-    "Cell",
-    "Code",
-    "Columns",
-    "Facts",
-    "Items",
-    "Numbered",
-    "Paragraph",
-    "Pictures",
-    "Section",
-    "Table",
-]
-
 
 @dataclass(frozen=True)
 class Paragraph:

@@ -12,11 +12,11 @@ import pandas as pd
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.reporting.blocks import Section
+from neurocontrast.reporting.folder import FORMAT, KINDS, read_json
 from neurocontrast.reporting.html import render_sections
 from neurocontrast.reporting.metrics import leading_metrics
 from neurocontrast.reporting.naming import join_words, split_name
 from neurocontrast.reporting.reading import read_table
-from neurocontrast.reporting.summary import FORMAT, KINDS, read_json
 from neurocontrast.reporting.words import IMAGES, Words, words_of
 
 __all__ = ["ComparisonFiles", "read_comparison", "render_comparison"]

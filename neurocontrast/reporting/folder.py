@@ -13,14 +13,25 @@ from typing import Any
 import pandas as pd
 
 from neurocontrast.data.store import is_image_path, split_image_path
+from neurocontrast.evaluation import schema
+from neurocontrast.evaluation.schema import FORMAT, Evaluation, Metric
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
 from neurocontrast.reporting.reading import read_table
-from neurocontrast.reporting.summary import FORMAT, KINDS, read_json, read_summary
 from neurocontrast.reporting.words import IMAGES, Words, words_of
 
-__all__ = ["FORMAT", "KINDS", "EvaluationFiles", "Explanation", "external_part", "read_evaluation", "store_of"]
+__all__ = [
+    "FORMAT",
+    "KINDS",
+    "EvaluationFiles",
+    "Explanation",
+    "external_part",
+    "read_evaluation",
+    "read_json",
+    "store_of",
+]
 
+KINDS = ("binary", "multiclass", "continuous")
 _REQUIRED_FILES = ("evaluation.json", "predictions.tsv", "folds.tsv", "sites.tsv")
 _LARGEST = 4_000_000
 """Bytes up to which images.json is read."""
@@ -47,7 +58,7 @@ class EvaluationFiles:
     ----------
     folder : Path
         The evaluation folder.
-    summary : mapping
+    summary : Evaluation
         ``evaluation.json``.
     predictions, folds, sites : DataFrame
         The tables that every evaluation has; each other table is None where absent or empty.
@@ -62,7 +73,7 @@ class EvaluationFiles:
     """
 
     folder: Path
-    summary: Mapping[str, Any]
+    summary: Evaluation
     predictions: pd.DataFrame = _table("predictions.tsv", "repeat", "fold", "y_true", "y_score")
     folds: pd.DataFrame = _table("folds.tsv", "repeat", "fold", "n_train", "n_test")
     sites: pd.DataFrame = _table("sites.tsv", "site", "n")
@@ -92,43 +103,42 @@ class EvaluationFiles:
     @property
     def target(self) -> str:
         """Name of the column that was predicted."""
-        return str(self.summary["target"])
+        return self.summary.target
 
     @property
     def kind(self) -> str:
         """One of ``binary``, ``multiclass`` and ``continuous``."""
-        return str(self.summary["kind"])
+        return self.summary.kind
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What the embeddings say of the pretraining run; empty where they say nothing."""
+        return self.summary.run or {}
 
     @property
     def words(self) -> Words:
         """How what was evaluated is called: scans, or images."""
-        return words_of(self.summary.get("run"))
-
-    @property
-    def run(self) -> Mapping[str, Any]:
-        """What the embeddings say of the pretraining run; empty where they say nothing."""
-        run = self.summary.get("run")
-        return run if isinstance(run, Mapping) else {}
+        return words_of(self.run)
 
     @property
     def fixed(self) -> bool:
         """Whether there is one test set, given beforehand, and not cross-validation."""
-        return self.summary["splits"] == "fixed" or isinstance(self.summary.get("split"), Mapping)
+        return self.summary.splits == "fixed" or self.summary.split is not None
 
     @property
     def parts(self) -> dict[str, int]:
         """Number of scans in each part of a fixed split; empty with cross-validation."""
-        return {name: int(count) for name, count in ((self.summary.get("split") or {}).get("n") or {}).items()}
+        return self.summary.split.n if self.summary.split else {}
 
     @property
     def classes(self) -> list[str]:
         """Class names; empty for a continuous target."""
-        return [str(name) for name in self.summary.get("classes") or []]
+        return self.summary.classes
 
     @property
     def positive(self) -> str:
         """Name of the positive class; empty where there is none."""
-        return str(self.summary.get("positive") or "")
+        return self.summary.positive or ""
 
     @property
     def negative(self) -> str:
@@ -136,44 +146,14 @@ class EvaluationFiles:
         return next((name for name in self.classes if name != self.positive), "")
 
     @property
-    def metrics(self) -> Mapping[str, Any]:
-        """Metrics of the embedding."""
-        return self.summary.get("metrics") or {}
-
-    @property
-    def baseline(self) -> Mapping[str, Any]:
-        """Metrics of the covariates alone; empty where they were not computed."""
-        return self.summary.get("baseline") or {}
-
-    @property
-    def increment(self) -> Mapping[str, Any]:
-        """What the embedding adds to the baseline, by metric."""
-        return self.summary.get("increment") or {}
-
-    @property
-    def voxels(self) -> Mapping[str, Any]:
-        """Metrics of the voxels' principal components; empty where the scans were not at hand."""
-        return self.summary.get("voxels") or {}
-
-    @property
-    def voxels_increment(self) -> Mapping[str, Any]:
-        """What the embedding adds to the voxels' principal components, by metric."""
-        return self.summary.get("voxels_increment") or {}
-
-    @property
-    def covariates(self) -> list[str]:
-        """Columns of the baseline."""
-        return [str(name) for name in self.summary.get("baseline_covariates") or []]
-
-    @property
-    def simulated(self) -> bool:
-        """Whether the scans are simulated."""
-        return bool(self.summary.get("simulated"))
+    def metrics(self) -> dict[str, Metric]:
+        """Metrics of the embedding; those of covariates and voxels are in `summary`."""
+        return self.summary.metrics
 
     @property
     def level(self) -> float:
         """Share that intervals hold."""
-        return float((self.summary.get("bootstrap") or {}).get("level") or 0.95)
+        return self.summary.bootstrap.level or 0.95
 
     @property
     def key(self) -> str:
@@ -198,14 +178,14 @@ def read_evaluation(folder: str | os.PathLike[str]) -> EvaluationFiles:
     """
     root = Path(folder)
     _check_is_evaluation(root)
-    summary = read_summary(root / "evaluation.json")
+    summary = schema.read_evaluation(root / "evaluation.json")
     missing = [name for name in _REQUIRED_FILES if not (root / name).is_file()]
     if missing:
         raise DataError(
             f"{root}: incomplete evaluation folder; missing: {one_of(missing)}. "
             "Run 'neurocontrast evaluate' again; its files belong together."
         )
-    continuous = summary["kind"] == "continuous"
+    continuous = summary.kind == "continuous"
     tables: dict[str, Any] = {
         table.name: read_table(root / table.metadata["file"], table.metadata["columns"], continuous=continuous)
         for table in fields(EvaluationFiles)
@@ -224,6 +204,17 @@ def read_evaluation(folder: str | os.PathLike[str]) -> EvaluationFiles:
         config_text=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else None,
     )
     return replace(files, origin=_read_origin(files)) if files.words is IMAGES else files
+
+
+def read_json(path: Path, *, remedy: str = "Run 'neurocontrast evaluate' again.") -> dict[str, Any]:
+    """Return the object that a JSON file holds; a file that holds none is named, with what to do."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(f"{path}: not readable as JSON ({error}). {remedy}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: must be a JSON object, found {type(content).__name__}. {remedy}")
+    return content
 
 
 def store_of(path: object, *, folder: Path) -> tuple[Path, int] | None:
@@ -254,26 +245,25 @@ def _read_origin(files: EvaluationFiles) -> Mapping[str, Any]:
 
 def external_part(files: EvaluationFiles) -> EvaluationFiles | None:
     """Return the external test set as an evaluation of its own, for the same figures; None where there is none."""
-    external, predictions = files.summary.get("external"), files.external_predictions
-    if not external:
+    external = files.summary.external
+    if external is None:
         return None
     metrics, baseline = (
-        {name: {**values, "pooled": values.get("value")} for name, values in (external.get(part) or {}).items()}
-        for part in ("metrics", "baseline")
+        {name: Metric(pooled=found.value, interval=found.interval, reason=found.reason) for name, found in part.items()}
+        for part in (external.metrics, external.baseline)
     )
-    tested = files.predictions.iloc[:0] if predictions is None else predictions
-    rows = tested.assign(**{name: 0.0 for name in ("repeat", "fold") if name not in tested})
+    threshold = files.summary.threshold.model_copy(update={"rule": external.threshold, "values": []})
+    changes = {"n": external.n, "metrics": metrics, "baseline": baseline, "increment": external.increment, "voxels": {},
+               "voxels_increment": {}, "outlyingness": external.outlyingness, "threshold": threshold}  # fmt: skip
+    tested = files.predictions.iloc[:0] if files.external_predictions is None else files.external_predictions
     return replace(
         files,
-        summary={**files.summary, "n": external.get("n") or {}, "metrics": metrics, "baseline": baseline,
-                 "increment": external.get("increment") or {}, "voxels": None, "voxels_increment": None,
-                 "outlyingness": external.get("outlyingness"),
-                 "threshold": {"rule": external.get("threshold"), "values": []}},
-        predictions=rows,
+        summary=files.summary.model_copy(update=changes),
+        predictions=tested.assign(**{name: 0.0 for name in ("repeat", "fold") if name not in tested}),
         sites=pd.DataFrame() if files.external_sites is None else files.external_sites,
         cohort=None,
         outlyingness=files.external_outlyingness,
-    )  # fmt: skip
+    )
 
 
 def _read_explanation(folder: Path) -> Explanation | None:

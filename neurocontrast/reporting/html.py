@@ -27,15 +27,14 @@ def render_page(files: EvaluationFiles, sections: Sequence[Section]) -> str:
     sections : sequence of Section
         What is shown, in this order.
     """
-    planted = files.summary.get("simulation")
     return render_sections(
         sections,
         kicker="neurocontrast evaluation report",
         title=target_text(files),
         facts=head_facts(files),
-        simulated=files.simulated,
-        simulation="What was planted in them is listed under Provenance." if isinstance(planted, dict) else "",
-        environment=files.summary.get("environment"),
+        simulated=files.summary.simulated,
+        simulation="What was planted in them is listed under Provenance." if files.summary.simulation else "",
+        environment=files.summary.environment,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -127,10 +127,9 @@ def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None
     return describe_metric(key).chance
 
 
-def point_estimate(values: Mapping[str, Any] | None) -> float | None:
-    """Return the pooled out-of-fold value, else the mean over folds, else None."""
-    for key in ("pooled", "mean"):
-        value = (values or {}).get(key)
+def point_estimate(values: Any) -> float | None:
+    """Return the pooled out-of-fold value of a metric, else its mean over folds; None without the metric or a value."""
+    for value in (getattr(values, "pooled", None), getattr(values, "mean", None)):
         if value is not None and math.isfinite(value):
             return float(value)
     return None

@@ -10,31 +10,6 @@ from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH
 from neurocontrast.reporting.words import IMAGES
 
-__all__ = [
-    "PARTS",
-    "bare_text",
-    "capitalise",
-    "covariates_text",
-    "dataset_name",
-    "encoder_text",
-    "flatten",
-    "head_facts",
-    "image_size",
-    "interval_phrase",
-    "join_words",
-    "kernel_text",
-    "loss_citations",
-    "objective_text",
-    "probe_details",
-    "probe_text",
-    "shorten_paths",
-    "split_name",
-    "splits_text",
-    "target_text",
-    "threshold_text",
-    "value_text",
-]
-
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
 """What the parts of a fixed split are called."""
 DATASETS = {
@@ -97,8 +72,9 @@ def target_text(files: EvaluationFiles) -> str:
 
 def head_facts(files: EvaluationFiles) -> list[tuple[str, str]]:
     """Return what a reader wants to know first: encoder, objective, folds and data."""
-    n = files.summary.get("n") or {}
-    sizes = [f"{n[key]:,} {key}" for key in ("scans", "subjects", "sites") if n.get(key) is not None]
+    n = files.summary.n
+    counts = {"scans": n.scans, "subjects": n.subjects, "sites": n.sites}
+    sizes = [f"{count:,} {key}" for key, count in counts.items() if count is not None]
     labels = ("Embedding", "Cross-validation", "Data")
     if files.words is IMAGES:
         labels = ("Encoder", "Evaluation", "Images")
@@ -106,7 +82,7 @@ def head_facts(files: EvaluationFiles) -> list[tuple[str, str]]:
         sizes = [part for part in (dataset_name(files), classes, image_size(files)) if part]
     return [
         (labels[0], encoder_text(files)),
-        ("Pretraining", objective_text(files.summary.get("objective"))),
+        ("Pretraining", objective_text(files.summary.objective)),
         (labels[1], splits_text(files)),
         (labels[2], ", ".join(sizes) or "not recorded"),
     ]
@@ -125,7 +101,7 @@ def image_size(files: EvaluationFiles) -> str:
 
 def covariates_text(files: EvaluationFiles) -> str:
     """Name the covariates of the baseline."""
-    return join_words(files.covariates) if files.covariates else "the covariates"
+    return join_words(files.summary.baseline_covariates) or "the covariates"
 
 
 def kernel_text(kernel: Any) -> str:
@@ -176,8 +152,7 @@ def encoder_text(files: EvaluationFiles) -> str:
         text += " (3D)"
     if about.get("stem") and "ResNet" in text:
         text += f", {_STEMS.get(str(about['stem']), about['stem'])}"
-    n_features = (files.summary.get("n") or {}).get("features")
-    return f"{text}, {n_features} features" if n_features else text
+    return f"{text}, {files.summary.n.features} features" if files.summary.n.features else text
 
 
 def split_name(name: str) -> str:
@@ -191,19 +166,17 @@ def splits_text(files: EvaluationFiles) -> str:
         return "fixed split: " + (
             join_words([f"{count:,} {PARTS[name]}" for name, count in files.parts.items()]) or "?"
         )
-    name = str(files.summary["splits"])
-    n_folds = files.summary.get("n_folds") or files.folds.get("fold", files.predictions["fold"]).nunique()
-    n_repeats = files.summary.get("n_repeats") or 1
-    repeats = f" × {n_repeats} repeats" if n_repeats > 1 else ""
-    how = f"made by {files.summary.get('splitter')}" if name == "custom" else split_name(name)
+    s, name = files.summary, files.summary.splits
+    repeats = f" × {s.n_repeats} repeats" if s.n_repeats > 1 else ""
+    how = f"made by {s.splitter}" if name == "custom" else split_name(name)
     how = "stratified by the target" if files.words is IMAGES and name == "stratified" else how
-    return f"{n_folds} folds{repeats}, {how}"
+    return f"{s.n_folds} folds{repeats}, {how}"
 
 
 def probe_text(files: EvaluationFiles) -> str:
     """Name the model that was put on the frozen features."""
     default = "ridge" if files.kind == "continuous" else "logistic"
-    name = str((files.summary.get("probe") or {}).get("name") or default)
+    name = files.summary.probe.name or default
     if name == "logistic" and files.kind == "multiclass":
         return "multinomial logistic regression"
     return _PROBES.get(name, name)
@@ -211,30 +184,29 @@ def probe_text(files: EvaluationFiles) -> str:
 
 def probe_details(files: EvaluationFiles, by: str = "") -> str:
     """Name the probe, `by` what it is fitted, on which images, and how its strength was chosen."""
-    probe, split = files.summary.get("probe") or {}, files.summary.get("split") or {}
+    probe, split = files.summary.probe, files.summary.split
     name = probe_text(files) + by
-    if probe.get("sgd"):
-        settings = [f"{key.replace('_', ' ')} {value}" for key, value in probe["sgd"].items() if value is not None]
+    if probe.sgd:
+        settings = [f"{key.replace('_', ' ')} {value}" for key, value in probe.sgd.items() if value is not None]
         name += f", by stochastic gradient descent ({', '.join(settings)})"
     strength = ""
-    if probe.get("strength") is not None and probe.get("strength_name"):
-        strength = f"{probe['strength_name'].replace('_', ' ')} = {value_text(probe['strength'])}"
-    if not files.fixed:
+    if probe.strength is not None and probe.strength_name:
+        strength = f"{probe.strength_name.replace('_', ' ')} = {value_text(probe.strength)}"
+    if split is None:
         inside = ", inside" if by else " fitted inside"
         return f"{name}{inside} each training fold, {strength or 'its penalty'} chosen there"
     if strength:
-        chosen = split.get("chosen_on")
-        on = "the validation images" if chosen == "validation" else chosen
+        on = "the validation images" if split.chosen_on == "validation" else split.chosen_on
         strength = f", {strength}" + (f" chosen on {on}" if on else "")
-    fitted = join_words([PARTS.get(part, part) for part in split.get("refit_on") or []])
-    on = f", fitted on the {split['n_fitted']:,} images of {fitted}" if split.get("n_fitted") else ""
+    fitted = join_words([PARTS.get(part, part) for part in split.refit_on])
+    on = f", fitted on the {split.n_fitted:,} images of {fitted}" if split.n_fitted else ""
     return f"{name}{strength}{on}"
 
 
 def threshold_text(files: EvaluationFiles) -> str:
     """Say by which rule a scan was given to a class: "at the threshold 0.5"."""
-    threshold = files.summary.get("threshold") or {}
-    rule, values = threshold.get("rule"), [v for v in threshold.get("values") or [] if v is not None]
+    rule = files.summary.threshold.rule
+    values = [value for value in files.summary.threshold.values if value is not None]
     if files.kind != "binary":
         against = " beside each class's share of the training fold" if rule == "prevalence" else ""
         return f"by the highest probability{against}"

@@ -11,21 +11,6 @@ import pandas as pd
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH, choose_headline, describe_metric, interval_text, number_text
 
-__all__ = [
-    "CONSTANT",
-    "MODELS",
-    "Estimate",
-    "constant_estimate",
-    "estimate",
-    "is_error",
-    "judge_constant",
-    "new_site_metric",
-    "new_site_metrics",
-    "ratio",
-    "recentred",
-    "site_rows",
-]
-
 MODELS: Mapping[str, str] = {
     "embedding": "Embedding",
     "recentred": "Embedding, recentred (transductive)",
@@ -76,14 +61,15 @@ def is_error(metric: str) -> bool:
 
 def new_site_metric(files: EvaluationFiles) -> str | None:
     """Return the metric that the panel leads with; None where there is none."""
-    named = (files.summary.get("new_site") or {}).get("metric")
+    named = files.summary.new_site.metric if files.summary.new_site else None
     metrics = new_site_metrics(files)
-    return str(named) if named in metrics else choose_headline(files.kind, metrics)
+    return named if named in metrics else choose_headline(files.kind, metrics)
 
 
 def new_site_metrics(files: EvaluationFiles) -> list[str]:
     """Return the metrics that the panel has, in the order of the files."""
-    unseen = ((files.summary.get("new_site") or {}).get("unseen") or {}).get("embedding") or {}
+    block = files.summary.new_site
+    unseen = block.unseen.get("embedding", {}) if block else {}
     columns = [] if files.new_sites is None else list(files.new_sites.columns)
     in_table = [name for name in columns if f"home_{name}" in columns]
     return list(dict.fromkeys([*unseen, *in_table]))
@@ -91,10 +77,9 @@ def new_site_metrics(files: EvaluationFiles) -> list[str]:
 
 def estimate(files: EvaluationFiles, part: str, model: str, metric: str) -> Estimate | None:
     """Return a pooled value of evaluation.json: `part` is ``home``, ``unseen``, ``ratio`` …; None where absent."""
-    section = ((files.summary.get("new_site") or {}).get(part) or {}).get(model) or {}
-    figures = section.get(metric) or {}
-    value = figures.get("value", figures.get("difference"))
-    return None if value is None else Estimate(value, figures.get("low"), figures.get("high"), figures.get("n"))
+    block = files.summary.new_site
+    found = getattr(block, part).get(model, {}).get(metric) if block else None
+    return None if found is None or found.value is None else Estimate(found.value, found.low, found.high, found.n)
 
 
 def ratio(files: EvaluationFiles, metric: str, *, model: str = "embedding") -> Estimate | None:
@@ -104,9 +89,7 @@ def ratio(files: EvaluationFiles, metric: str, *, model: str = "embedding") -> E
 
 def recentred(files: EvaluationFiles) -> bool:
     """Return whether features were recentred by site, with unlabelled scans of the unseen site."""
-    table = files.new_sites
-    in_table = table is not None and bool((table["model"] == "recentred").any())
-    return in_table or bool(((files.summary.get("new_site") or {}).get("unseen") or {}).get("recentred"))
+    return files.summary.new_site is not None and "recentred" in files.summary.new_site.unseen
 
 
 def constant_estimate(files: EvaluationFiles, metric: str) -> Estimate | None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 from scipy.stats import binom
 
+from neurocontrast.evaluation.schema import Outlyingness
+from neurocontrast.evaluation.schema.sections import SiteOutside
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.predictions import name_scans
-
-__all__ = ["SCORES", "Outside", "Score", "SiteOutside", "count_outside", "furthest_outside", "scores_to_draw"]
 
 _SURPRISING = 0.01
 _REFERENCES = {
@@ -40,89 +39,32 @@ SCORES = (
 """Columns of percentiles; whether a scan is outside is decided by the Mahalanobis distance."""
 
 
-@dataclass(frozen=True)
-class SiteOutside:
-    """One site: its scans, those outside, and the median percentile."""
-
-    site: str
-    n: int
-    n_outside: int
-    median: float | None
+def expected_outside(block: Outlyingness) -> float | None:
+    """Return how many scans would be called outside though nothing is different about them."""
+    if block.threshold_percentile is None:
+        return None
+    return (block.n or 0) * (1 - block.threshold_percentile / 100)
 
 
-@dataclass(frozen=True)
-class Outside:
-    """How many scans lie outside.
+def stand_out(block: Outlyingness, sites: Sequence[SiteOutside]) -> list[SiteOutside]:
+    """Return the sites where more scans are outside than chance would rarely give."""
+    found = [site for site in sites if site.n and site.n_outside]
+    if block.threshold_percentile is None:
+        return found
+    share = 1 - block.threshold_percentile / 100
+    p_values = [binom.sf((site.n_outside or 0) - 1, site.n or 0, share) for site in found]
+    return [site for site, p_value in zip(found, p_values, strict=True) if p_value < _SURPRISING / len(sites)]
 
-    Attributes
-    ----------
-    n, n_outside : int
-        Scans that have a score, and those outside.
-    threshold : float or None
-        Percentile beyond which a scan is called outside.
-    reference : str
-        What the scans were compared with, for running text.
-    sites, unseen : list of SiteOutside
-        By site: as the scans are used, and while the site of each is left out; the second may be empty.
-    note : str
-        What the evaluation adds.
-    """
 
-    n: int
-    n_outside: int
-    threshold: float | None
-    reference: str
-    sites: list[SiteOutside]
-    unseen: list[SiteOutside]
-    note: str
-
-    @property
-    def expected(self) -> float | None:
-        """Scans that would be called outside though nothing is different about them."""
-        return None if self.threshold is None else self.n * (1 - self.threshold / 100)
-
-    def stand_out(self, sites: Sequence[SiteOutside]) -> list[SiteOutside]:
-        """Return the sites where more scans are outside than chance would rarely give, largest share first."""
-        found = [site for site in sites if self._exceeds(site.n, site.n_outside, looks=len(sites))]
-        return sorted(found, key=lambda site: (-site.n_outside / site.n, site.site))
-
-    def _exceeds(self, n: int, n_outside: int, *, looks: int) -> bool:
-        if self.threshold is None:
-            return n_outside > 0
-        return bool(n_outside > 0 and binom.sf(n_outside - 1, n, 1 - self.threshold / 100) < _SURPRISING / looks)
+def reference_text(block: Outlyingness) -> str:
+    """Name what the scans were compared with."""
+    return _REFERENCES.get(str(block.reference), block.reference or "a reference that is not recorded")
 
 
 def scores_to_draw(table: pd.DataFrame) -> list[Score]:
     """Return two scores to draw: as used, and with the site left out; nearest neighbours where there is no second."""
     there = [score for score in SCORES if score.column in table and table[score.column].notna().any()]
     return [score for score in there if score.flag in table][:2]
-
-
-def count_outside(files: EvaluationFiles) -> Outside | None:
-    """Return how many scans lie outside, as evaluation.json says; None without."""
-    block = files.summary.get("outlyingness")
-    if not block:
-        return None
-    named = str(block.get("reference") or "a reference that is not recorded")
-    return Outside(
-        n=int(block.get("n") or 0),
-        n_outside=int(block.get("n_outside") or 0),
-        threshold=block.get("threshold_percentile"),
-        reference=_REFERENCES.get(named, named),
-        sites=_read_sites(block.get("by_site")),
-        unseen=_read_sites(block.get("unseen_by_site")),
-        note=str(block.get("note") or ""),
-    )
-
-
-def _read_sites(by_site: Sequence[dict[str, Any]] | None) -> list[SiteOutside]:
-    return [
-        SiteOutside(
-            str(each["site"] or "not stated"), each["n"], each.get("n_outside") or 0, each.get("median_percentile")
-        )
-        for each in by_site or []
-        if each.get("n")
-    ]
 
 
 def furthest_outside(files: EvaluationFiles, *, n: int = 10, show_ids: bool = False) -> pd.DataFrame:

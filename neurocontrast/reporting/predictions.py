@@ -50,7 +50,7 @@ def decisions(files: EvaluationFiles, tested: pd.DataFrame) -> npt.NDArray[np.ob
 def name_rule(files: EvaluationFiles) -> str:
     """Say by which rule a scan was given to a class: "at the threshold 0.5"."""
     tested = tested_rows(files)
-    if not (files.summary.get("threshold") or {}).get("rule"):
+    if not files.summary.threshold.rule:
         plain = decisions(files, tested.drop(columns="y_pred", errors="ignore"))
         if (decisions(files, tested) != plain).any():
             return "at the threshold set in the evaluation"

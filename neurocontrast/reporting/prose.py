@@ -67,7 +67,7 @@ def write_paragraphs(text: str, files: EvaluationFiles | ComparisonFiles, **name
 
 
 def _fill(text: str, files: EvaluationFiles | ComparisonFiles, names: dict[str, Any]) -> str:
-    run = files.summary.get("run") or {}
+    run = getattr(files, "run", {})
     return template_of(text).render(files=files, words=files.words, s=files.summary, run=run, **names)
 
 

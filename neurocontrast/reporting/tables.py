@@ -8,6 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from neurocontrast.evaluation.schema import External, Increment, Metric
+from neurocontrast.evaluation.schema.sections import ExternalMetric
 from neurocontrast.reporting.blocks import Cell, Table
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import (
@@ -29,7 +31,6 @@ from neurocontrast.reporting.new_sites import (
     recentred,
     site_rows,
 )
-from neurocontrast.reporting.outlyingness import count_outside
 from neurocontrast.reporting.strata import Strata
 from neurocontrast.reporting.testing import permutation_result
 
@@ -121,20 +122,24 @@ def table_metrics(files: EvaluationFiles) -> Table:
         Column("Folds", "n_folds", "count"),
     ]
     for key, beside, gain in (("baseline", "Covariates only", "Difference"), ("voxels", "Voxels only", "Minus voxels")):
-        if key == "voxels" and not files.voxels:
+        if key == "voxels" and not files.summary.voxels:
             continue
-        absent = "no baseline" if key == "baseline" and not files.baseline else "not defined"
+        absent = "no baseline" if key == "baseline" and not files.summary.baseline else "not defined"
         columns += [
             Column(beside, key, reason=absent),
             Column(gain, f"{key}_gain", signed=True, reason=absent),
             Column("Its interval", f"{key}_gain", "interval", signed=True, reason="not computed"),
         ]
-        if key == "baseline" and files.summary.get("permutation"):
+        if key == "baseline" and files.summary.permutation:
             columns.append(Column("Perm. p", "p", "p", reason="not tested"))
-    if files.voxels:
+    if files.summary.voxels:
         reason = "not tested: no better or worse, too few folds, or sites held out"
         columns.append(Column("p", "voxels_p", "p", reason=reason))
-    about = "p beside voxels: corrected resampled t-test of embedding and voxels over folds." if files.voxels else ""
+    about = (
+        "p beside voxels: corrected resampled t-test of embedding and voxels over folds."
+        if files.summary.voxels
+        else ""
+    )
     meanings = [describe_metric(key) for key in files.metrics]
     texts = [*(f"{each.short}: {each.meaning}" for each in meanings if each.meaning), about, _about_p(files)]
     return make_table(
@@ -145,54 +150,54 @@ def table_metrics(files: EvaluationFiles) -> Table:
     )
 
 
-def _metric_row(files: EvaluationFiles, key: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    n_defined, about = values.get("n_folds_defined"), describe_metric(key)
+def _metric_row(files: EvaluationFiles, key: str, values: Metric) -> dict[str, Any]:
+    n_defined, about = values.n_folds_defined, describe_metric(key)
     undefined = f"defined in {n_defined} folds only" if n_defined else "no fold has a value of its own"
-    tested = permutation_result(files, key) if files.summary.get("permutation") else None
-    row = {"metric": about.label, "pooled": values.get("pooled"), **_ends("pooled", values.get("interval"))}
-    row |= {"pooled_reason": values.get("reason") or "not defined on pooled predictions", "n_folds": n_defined}
-    row |= {"mean": values.get("mean"), "mean_reason": undefined, "sd": values.get("sd"), "sd_reason": undefined}
-    row |= {"p": tested and tested.p_value}
+    tested = permutation_result(files, key) if files.summary.permutation else None
+    row = {"metric": about.label, "pooled": values.pooled, **_ends("pooled", values.interval)}
+    row |= {"pooled_reason": values.reason or "not defined on pooled predictions", "n_folds": n_defined}
+    row |= {"mean": values.mean, "mean_reason": undefined, "sd": values.sd, "sd_reason": undefined}
+    row |= {"p": tested.p_value if tested else None}
     if about.ideal is not None:
         row["p_reason"] = "not tested: neither more nor less of it is better"
     for name, values_beside, gains in (
-        ("baseline", files.baseline, files.increment),
-        ("voxels", files.voxels, files.voxels_increment),
+        ("baseline", files.summary.baseline, files.summary.increment),
+        ("voxels", files.summary.voxels, files.summary.voxels_increment),
     ):
-        gain = gains.get(key) or {}
-        row |= {name: point_estimate(values_beside.get(key)), f"{name}_gain": gain.get("difference")}
-        row |= {f"{name}_p": gain.get("p_value"), **_ends(f"{name}_gain", gain.get("interval"))}
+        gain = gains.get(key) or Increment()
+        row |= {name: point_estimate(values_beside.get(key)), f"{name}_gain": gain.difference}
+        row |= {f"{name}_p": gain.p_value, **_ends(f"{name}_gain", gain.interval)}
     return row
 
 
 def _about_p(files: EvaluationFiles) -> str:
-    permutation = files.summary.get("permutation")
+    permutation = files.summary.permutation
     if not permutation:
         return ""
     headline = choose_headline(files.kind, files.metrics)
     name = describe_metric(headline).label if headline else ""
     primary = f" {name} is the primary metric; p-values are not adjusted for the others." if name else ""
-    held = [unit for unit in ("site", "fold") if permutation.get(f"within_{unit}")]
+    held = [unit for unit, within in (("site", permutation.within_site), ("fold", permutation.within_fold)) if within]
     where = f" within {' and '.join(held)}" if held else ""
     return (
-        f"Perm. p: permutation p-value (1 + k)/(1 + n), one-sided, from n = {permutation.get('n') or 0:,} permutations "
-        f"of labels between {permutation.get('unit', 'subject')}s{where}; k of them did at least as well.{primary}"
+        f"Perm. p: permutation p-value (1 + k)/(1 + n), one-sided, from n = {permutation.n or 0:,} permutations "
+        f"of labels between {permutation.unit or 'subject'}s{where}; k of them did at least as well.{primary}"
     )
 
 
-def table_external(files: EvaluationFiles, external: Mapping[str, Any]) -> Table:
+def table_external(files: EvaluationFiles, external: External) -> Table:
     """Return the metrics of the external test set beside those of cross-validation."""
     rows = []
-    for key, values in (external.get("metrics") or {}).items():
-        beside = (external.get("baseline") or {}).get(key) or {}
-        method = str(values.get("interval_method") or "")
+    for key, values in external.metrics.items():
+        beside = external.baseline.get(key) or ExternalMetric()
+        method = values.interval_method or ""
         row = {
             "metric": describe_metric(key).label,
-            "value": values.get("value"),
-            **_ends("value", values.get("interval")),
+            "value": values.value,
+            **_ends("value", values.interval),
         }
-        row |= {"value_reason": values.get("reason"), "method": "DeLong" if method == "delong" else method}
-        row |= {"baseline": beside.get("value"), **_ends("baseline", beside.get("interval"))}
+        row |= {"value_reason": values.reason, "method": "DeLong" if method == "delong" else method}
+        row |= {"baseline": beside.value, **_ends("baseline", beside.interval)}
         rows.append(row | {"inner": point_estimate(files.metrics.get(key))})
     columns = (
         Column("Metric", "metric", "heading"),
@@ -265,7 +270,7 @@ def table_folds(files: EvaluationFiles) -> Table | None:
     if "n_positive_test" in folds and files.kind == "binary":
         columns.append(Column("Positive in test", "n_positive_test", "count"))
     metrics = leading_metrics(files.kind, [key for key in files.metrics if key in folds])
-    models = {"": "", "baseline_": "Cov. only", **({"voxels_": "Voxels"} if files.voxels else {})}
+    models = {"": "", "baseline_": "Cov. only", **({"voxels_": "Voxels"} if files.summary.voxels else {})}
     undefined: Any = {"digits": 2, "reason": "not defined in this fold"}
     for key in metrics:
         columns += [
@@ -330,8 +335,8 @@ def table_new_sites(files: EvaluationFiles, metric: str) -> Table | None:
         for end in ("", "_low", "_high"):
             rows[f"{key}{end}"] = rows["site"].map(other[f"embedding_unseen{end}"])
     known = rows["embedding_home"].where(rows["embedding_home"] > 0)
-    counted = count_outside(files)
-    outside = {site.site: site.n_outside / site.n for site in counted.unseen} if counted else {}
+    sites = files.summary.outlyingness.unseen_by_site if files.summary.outlyingness else []
+    outside = {site.site: (site.n_outside or 0) / site.n for site in sites if site.n}
     trained = [f"trained on {n:,.0f}" if pd.notna(n) else "" for n in rows["n_train"]]
     rows = rows.assign(ratio=rows["embedding_unseen"] / known, outside=rows["site"].map(outside), n_detail=trained)
     error = is_error(metric)

@@ -11,16 +11,9 @@ __all__ = ["IMAGES", "SCANS", "Words", "words_of"]
 
 @dataclass(frozen=True)
 class Words:
-    """The nouns of a report.
+    """The nouns of a report: of a row of the predictions, and of what is kept together in a fold and resampled.
 
-    Attributes
-    ----------
-    kind : str
-        Which list of sections is read: ``scans`` or ``images``.
-    item, items : str
-        What has one row in the predictions.
-    unit, units : str
-        What is kept together in a fold and resampled: a person, or, of images, the image itself.
+    `kind` says which sections are read: those of ``scans``, or those of ``images``.
     """
 
     kind: str

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from neurocontrast.stages.images import prepare_images
     from neurocontrast.stages.index import index
     from neurocontrast.stages.predict import predict
+    from neurocontrast.stages.prepare import prepare
     from neurocontrast.stages.pretrain import pretrain
     from neurocontrast.stages.report import report
     from neurocontrast.stages.simulate import simulate
@@ -34,6 +35,7 @@ __all__ = [
     "explain",
     "index",
     "predict",
+    "prepare",
     "prepare_images",
     "pretrain",
     "report",
@@ -47,7 +49,7 @@ __getattr__ = lazy_exports(__name__, {_MODULE_OF.get(name, name): [name] for nam
 
 
 class _Stages(ModuleType):
-    """Keeps ``stages.embed`` the function: importing the module of that name would put the module there."""
+    """Keeps functions such as ``stages.embed`` when the module of the same name is imported."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in __all__ and isinstance(value, ModuleType)):

@@ -20,13 +20,12 @@ from neurocontrast.progress import Progress
 from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.transforms import AugmentSettings, brain_views
 from neurocontrast.transforms.compose import apply
-from neurocontrast.transforms.described import DescribedTransforms
+from neurocontrast.transforms.described import DescribedTransforms, build_transforms
 from neurocontrast.transforms.description import GIVEN, Description
 from neurocontrast.transforms.grids import Grid, preprocessed_grid
 from neurocontrast.transforms.images import spacing_of
 from neurocontrast.transforms.loading import read_scan_header
 from neurocontrast.transforms.preprocessing import Preprocessing
-from neurocontrast.transforms.targets import build_transforms
 
 __all__ = ["BrainVolumes"]
 

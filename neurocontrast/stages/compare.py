@@ -59,7 +59,7 @@ def compare(
     overwrite : bool, default=False
         Whether a comparison already at `out` is replaced.
     progress : Progress
-        Told how far the work is.
+        Receives progress messages.
 
     Returns
     -------

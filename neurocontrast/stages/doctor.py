@@ -1,4 +1,4 @@
-"""What this machine has, and what a configuration would cost on it."""
+"""Describe the machine, and estimate the cost of a configured run."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ from neurocontrast.provenance import describe_environment
 from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.stages.preparation import prepare
 from neurocontrast.stages.sources import source_of
-from neurocontrast.training import TrainingSettings, accelerator_of, check_loggers, check_split
+from neurocontrast.training import TrainingSettings
+from neurocontrast.training.distributed import accelerator_of
 from neurocontrast.training.estimate import MeasuredStep, measure_step
+from neurocontrast.training.loggers import check_loggers
+from neurocontrast.training.session import check_split
 from neurocontrast.training.validation import MOST_SCANS_OF_STATISTICS
 
 __all__ = ["Diagnosis", "doctor"]

@@ -48,11 +48,11 @@ def embed(
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     config : Config, mapping or path of a YAML file, optional
-        Its section `embedding`, and of `data` where images and cache are.
+        Section `embedding`; and section `data`, for the places of images and cache.
     transforms : Compose or sequence of Transform, optional
-        Those that `pretrain` was given, for a run that was given any from Python; nothing else is applied instead.
+        Transforms that `pretrain` was given from Python, where it was.
     overwrite, progress : bool, Progress
-        Whether an `out` that exists is replaced; told how far the work is.
+        Whether an `out` that exists is replaced; receives progress messages.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def _prepare(
     transforms: Compose | Sequence[Transform] | None,
     progress: Progress,
 ) -> tuple[Encoder | ContrastiveModel, Images, pd.DataFrame, dict[str, Any]]:
-    """Return the network, its images, ready to be read, their table, and what a reader of the features must know."""
+    """Return the network, its prepared images, their table, and the description stored with the features."""
     layer = settings.embedding.layer
     network, contract = load_encoder(run) if layer == "encoder" else load_model(run)
     given = None if transforms is None else Compose(transforms)
@@ -121,7 +121,7 @@ def _flow_step(step: str, table: pd.DataFrame, reason: str | None) -> dict[str, 
 
 
 def _describe(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress) -> dict[str, Any]:
-    """Return what a reader of the table must know, first of all who was in pretraining."""
+    """Return the description stored with the features, such as the subjects of pretraining."""
     if run.resolve().parent.name == "checkpoints":  # weights of a run that is not finished: the run above knows
         run = run.resolve().parent.parent
     provenance = read_provenance(run) if (run / "provenance.json").is_file() else None

@@ -23,9 +23,9 @@ from neurocontrast.evaluation import (
     run_study,
     save_probe,
 )
-from neurocontrast.evaluation.encoders import encoder_digest
 from neurocontrast.evaluation.own_estimator import import_estimator
 from neurocontrast.evaluation.probes import probe_names
+from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.evaluation.schema import FILE, EmbeddingsOrigin
 from neurocontrast.evaluation.stored_probe import FOLDER as PROBE_FOLDER
 from neurocontrast.files import atomic_folder, check_output_folder, digest_of_file, write_json, write_table, write_text
@@ -68,7 +68,8 @@ def evaluate(
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
     on_plan, progress : callable, Progress
-        Given the plan, and that of the external test set, before anything is computed; told how far the work is.
+        Called with the plan, and that of the external test set, before anything is computed; receives progress
+        messages.
     **options
         Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` …
 

@@ -70,7 +70,7 @@ def explain(
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Path:
-    """Map where in the brain the differences in what the probe says come from.
+    """Map where in the brain the differences in the probe's score come from.
 
     Parameters
     ----------
@@ -80,9 +80,9 @@ def explain(
         Folder to write, whole or not at all (default: ``explanation`` in the evaluation, where `report` looks
         for it); folder that relative image paths start from (default: the table's own).
     config : Config, mapping or path of a YAML file, optional
-        Its section `explanation`, and of `data` where images and cache are.
+        Section `explanation`; and section `data`, for the places of images and cache.
     overwrite, progress : bool, Progress
-        Whether an earlier explanation in `out` is replaced; told how far the work is.
+        Whether an earlier explanation in `out` is replaced; receives progress messages.
 
     Returns
     -------
@@ -243,7 +243,7 @@ def _choose(
 
 
 def _common_grid(grids: list[Grid], shape: Sequence[int]) -> tuple[Grid, list[str]]:
-    """Return the grid that the average lies on, and what is to be doubted about it."""
+    """Return the grid of the average, and warnings about scans that lie elsewhere."""
     corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(shape) - 1, 1]
     places = np.array([(corners @ grid.affine.T)[:, :3] for grid in grids])
     apart = float(np.linalg.norm(places - places[0], axis=-1).max())

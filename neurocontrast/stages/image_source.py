@@ -22,9 +22,8 @@ from neurocontrast.files import digest_of_file
 from neurocontrast.progress import Progress
 from neurocontrast.training import Views
 from neurocontrast.transforms import TwoViews
-from neurocontrast.transforms.described import describe
+from neurocontrast.transforms.described import build_transforms, describe
 from neurocontrast.transforms.description import GIVEN
-from neurocontrast.transforms.targets import build_transforms
 
 __all__ = ["ImageSource", "check_kind"]
 

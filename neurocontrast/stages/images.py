@@ -27,8 +27,8 @@ def prepare_images(
     Parameters
     ----------
     out : path
-        Folder to make, whole or not at all. One that is not empty is refused unless `overwrite`, and even then unless
-        it is a prepared data set.
+        Folder to make, whole or not at all. A folder that is not empty is refused unless `overwrite`, and even then
+        unless it is a prepared data set.
     settings : ImagesSettings, optional
         What to prepare; by default scikit-learn's digits.
     overwrite : bool

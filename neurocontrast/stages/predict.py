@@ -14,9 +14,8 @@ import pandas as pd
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.evaluation.adjustment import FEW_SUBJECTS
-from neurocontrast.evaluation.encoders import check_same_encoder, encoder_digest
 from neurocontrast.evaluation.panels.outlyingness import outside_by_site, outside_message
-from neurocontrast.evaluation.rows import check_rows, tidy_table
+from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table
 from neurocontrast.evaluation.transformers.recentring import recentre_table
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file, digest_of_file, write_json, write_table
@@ -54,7 +53,7 @@ def predict(
     outside_percentile : float, default=97.5
         Beyond which percentile of the training scans' own distances a scan is called outside.
     overwrite, progress : bool, Progress
-        Whether an `out` that exists is replaced; told of warnings.
+        Whether an `out` that exists is replaced; receives warnings.
 
     Returns
     -------
@@ -95,7 +94,7 @@ def _doubts(
     recentred: list[dict[str, Any]] | None,
     outside: dict[str, Any] | None,
 ) -> Iterator[str | None]:
-    """Yield warnings about scans that the predictions are no test of, or not to be trusted for."""
+    """Yield warnings about scans whose predictions are no test of the probe, or not to be trusted."""
     n_known = int(table["trained_on"].sum())
     if n_known:
         yield (
@@ -116,7 +115,7 @@ def _doubts(
 
 
 def _recentred(fitted: FittedProbe, tidy: pd.DataFrame) -> list[dict[str, Any]] | None:
-    """Return by what each site is recentred; None where the probe does not need that."""
+    """Return the origin of each site's mean; None for a probe of features that are not recentred."""
     if fitted.recentring is None:
         return None
     missing = int(tidy["site"].isna().sum())

@@ -1,4 +1,4 @@
-"""What a run is made of, built from a configuration and a table before an image is read."""
+"""Build a run from a configuration and a table, before an image is read."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from neurocontrast.encoders import ContrastiveModel, build_model, check_shape
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.stages.sources import source_of
-from neurocontrast.training import AnyObjective, TrainingData, check_split
+from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 
 __all__ = ["Parts", "prepare"]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run is made of, before it has read an image."""
+    """The parts of a run: data, network and loss."""
 
     cohort: Cohort
     model: ContrastiveModel
@@ -37,7 +37,7 @@ class Parts:
 
 
 def prepare(settings: Config, cohort: Cohort, source: ImageSource | None = None) -> Parts:
-    """Build everything from the configuration and the table; no image is read but by transforms of a user's.
+    """Build everything from the configuration and the table; only a user's own transforms read an image.
 
     `source` is that of the configuration where transforms came from Python.
     """
@@ -47,7 +47,7 @@ def prepare(settings: Config, cohort: Cohort, source: ImageSource | None = None)
     objective.check(metadata, names=cohort.names())
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
     check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
-    # Fitted again in training; here, so that a rule that cannot be used is told first.
+    # Fitted again in training; here, so that a rule that cannot be used is an error first.
     objective.fit({name: column[training_rows] for name, column in metadata.items()})
     model = build_model(settings.encoder, seed=settings.seed)
     source = source.prepared(cohort)
@@ -68,7 +68,7 @@ def prepare(settings: Config, cohort: Cohort, source: ImageSource | None = None)
 
 
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return what batches may be balanced by, and the site where it is known."""
+    """Return the columns that batches are balanced by, and the site where it is known."""
     training = settings.training
     names = training.columns_of_strata if training.sampling == "metadata-balanced" else ()
     key = (

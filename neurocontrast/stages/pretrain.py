@@ -33,11 +33,12 @@ from neurocontrast.stages.run_folder import (
 )
 from neurocontrast.stages.run_lock import hold
 from neurocontrast.stages.sources import source_of
-from neurocontrast.training import accelerator_of, check_loggers, fit, launch
-from neurocontrast.training.distributed import leave
+from neurocontrast.training import fit
+from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.interruption import suspending
 from neurocontrast.training.launched import launched
-from neurocontrast.training.positives import count_cross_site_positives, cross_site_sentence
+from neurocontrast.training.loggers import check_loggers
+from neurocontrast.training.sampling import count_cross_site_positives, cross_site_sentence
 
 __all__ = ["pretrain"]
 
@@ -98,10 +99,10 @@ def pretrain(
     with suspending():
         if is_run_elsewhere("pretrain", arguments, n_processes=n_processes, progress=progress):
             return folder
-        joined = launch(settings.training)
-        with speaking_once(joined[1]):
-            _run(settings, source, folder, joined, resume=resume, progress=progress if joined[1].is_first else SILENT)
-            leave(joined[1])
+        engine = launch(settings.training)
+        with speaking_once(engine[1]):
+            _run(settings, source, folder, engine, resume=resume, progress=progress if engine[1].is_first else SILENT)
+            leave(engine[1])
     return folder
 
 
@@ -141,7 +142,7 @@ def _run(
     settings: Config,
     source: ImageSource,
     folder: Path,
-    joined: tuple[Fabric, Processes],
+    engine: tuple[Fabric, Processes],
     *,
     resume: bool,
     progress: Progress,
@@ -149,7 +150,7 @@ def _run(
     """Open the run in the first process and then in the others, train, and save the encoder."""
     with ExitStack() as stack:
         is_new, parts = after_first(
-            joined[1],
+            engine[1],
             lambda: _open(settings, source, folder, stack, resume=resume, progress=progress),
             lambda known: _follow(settings, source, known),
         )
@@ -181,9 +182,9 @@ def _run(
             facts=facts,
             progress=progress,
             contract=contract,
-            joined=joined,
+            engine=engine,
         )
-        if joined[1].is_first:
+        if engine[1].is_first:
             final = {**contract, "batchnorm": result.batchnorm}
             save_encoder(folder, parts.model.encoder, final, head=parts.model.head)
             progress.message(f"{folder}: finished.")

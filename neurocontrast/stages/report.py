@@ -49,7 +49,7 @@ def report(
     figures : bool, default=True
         Whether the figures are written as files too.
     progress : Progress
-        Told how far the work is.
+        Receives progress messages.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""A run directory: what may be written into it, what it says, and whether a run can continue in it."""
+"""Check, write and read a run directory."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def _number(cell: str) -> float | None:
 
 
 def is_finished(folder: Path, config: Config | None = None) -> bool:
-    """Say whether a run has come to its encoder, and to that of as many epochs as a configuration asks for."""
+    """Return whether a run has its final encoder, trained for as many epochs as a configuration asks for."""
     path = folder / CONTRACT
     there = path.is_file() and (folder / WEIGHTS).is_file()
     return there and (config is None or _read_json(path).get("epochs") == config.training.epochs)

@@ -29,6 +29,7 @@ from neurocontrast.stages.sources import brains_of_run
 __all__ = ["ScanEmbedder"]
 
 _WHAT = "ScanEmbedder embeds scans of brains"
+_Scan = str | os.PathLike | SpatialImage
 
 
 class ScanEmbedder(TransformerMixin, BaseEstimator):
@@ -78,21 +79,11 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         batch_size: int = 16,
         n_jobs: int | None = 1,
     ) -> None:
-        self.run = run
-        self.images_root = images_root
-        self.cache_dir = cache_dir
-        self.layer = layer
-        self.batch_size = batch_size
-        self.n_jobs = n_jobs
+        self.run, self.images_root, self.cache_dir = run, images_root, cache_dir
+        self.layer, self.batch_size, self.n_jobs = layer, batch_size, n_jobs
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Check that the run can be loaded and is one of brain scans; neither argument is looked at.
-
-        Raises
-        ------
-        CheckpointError, ConfigError
-            For a run that is damaged, absent or of natural images.
-        """
+        """Check that the run can be loaded and is one of brain scans; neither argument is looked at."""
         del X, y
         network, contract = self._load()
         brains_of_run(Path(self.run), contract, DataSettings(), what=_WHAT)
@@ -165,16 +156,16 @@ def _scans_of(X: Any) -> list[Any]:
         if "path" not in X:
             raise DataError(f"X: a DataFrame needs a column 'path'; it has: {', '.join(map(str, X.columns))}.")
         X = X["path"]
-    if isinstance(X, str | os.PathLike | SpatialImage) or not isinstance(X, Iterable):
+    if isinstance(X, _Scan) or not isinstance(X, Iterable):
         raise DataError(f"X: must be a list of scans, got {type(X).__name__}. For one scan give a list of one.")
     scans = list(np.ravel(X)) if isinstance(X, np.ndarray) else list(X)
     if not scans:
         raise DataError("X: there is no scan to embed.")
-    wrong = [row for row, scan in enumerate(scans) if not isinstance(scan, str | os.PathLike | SpatialImage)]
+    wrong = [(row, type(scan).__name__) for row, scan in enumerate(scans) if not isinstance(scan, _Scan)]
     if wrong:
         raise DataError(
             f"X: every scan must be a path or a nibabel image; {len(wrong)} of {len(scans)} are not (first: row "
-            f"{wrong[0]}, {type(scans[wrong[0]]).__name__})."
+            f"{wrong[0][0]}, {wrong[0][1]})."
         )
     return scans
 

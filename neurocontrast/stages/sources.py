@@ -1,4 +1,4 @@
-"""The source of images that a configuration, or a run, is about."""
+"""Find the source of images of a configuration or a run."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
 
 
 def _find_scans(study: Study, *, asked: bool) -> list[str]:
-    """Return the file of each scan; none where no scan is where the table says, and nobody asked for them."""
+    """Return the file of each scan; an empty list where the table's scans are absent and were not asked for."""
     table = study.table
     if study.settings.scans is not None:
         listed = read_cohort(study.settings.scans).table
@@ -122,7 +122,7 @@ def _read(paths: list[str], study: Study, spacing: tuple[float, ...] | None, pro
 
 
 def _read_header(path: str) -> int:
-    """Return the code of a scan's space; 0 for an array, and for what cannot be read, which is said later."""
+    """Return the code of a scan's space, 0 for an array; an unreadable scan is reported when its voxels are read."""
     if path.lower().endswith(".npy"):
         return 0
     try:
@@ -186,7 +186,7 @@ def _load(path: str, spacing: tuple[float, ...] | None) -> tuple[npt.NDArray[np.
 def _averaged(
     data: npt.NDArray[np.float32], affine: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
-    """Return the means of blocks of whole voxels as large as fit into one of the grid, so that nothing is aliased."""
+    """Return means over blocks of voxels that fit into one voxel of the grid, against aliasing."""
     factors = np.maximum(1, np.floor(SPACING_MM / nib.affines.voxel_sizes(affine) + 1e-6).astype(int))
     if (factors == 1).all():
         return data, affine
@@ -200,7 +200,7 @@ def _averaged(
 
 @cache
 def _masker(in_mni: bool) -> Any:
-    """Return nilearn's masker of a mask that no scan has a part in: the template's brain, or all of a box."""
+    """Return nilearn's masker of the template's brain, or of a whole box; neither depends on the scans."""
     from nilearn.datasets import load_mni152_brain_mask
     from nilearn.maskers import NiftiMasker
 

@@ -1,4 +1,4 @@
-"""When a run's state is saved, what lies beside it, and from which of its checkpoints it continues."""
+"""Save a run's checkpoints, and continue from the newest that can be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the processes of a run find one another, by Lightning Fabric."""
+"""Join the processes of a run by Lightning Fabric."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _replicas() -> DDPStrategy:
 
 
 def leave(processes: Processes) -> None:
-    """Take leave of the other processes, at the end of a run that has gone well."""
+    """Leave the process group at the end of a successful run."""
     if processes.group is not None:
         processes.wait_for_all()
         dist.destroy_process_group()
@@ -123,7 +123,7 @@ def _tasks_per_node() -> int:
 
 
 def is_lost_connection(error: RuntimeError) -> bool:
-    """Tell a collective that another process has ended from other errors; gloo says it in words only."""
+    """Return whether a collective failed because another process has ended."""
     return isinstance(error, dist.DistError) or "gloo" in str(error) or "closed by peer" in str(error)
 
 

@@ -27,7 +27,7 @@ class Stopped(Exception):
 
 
 class StopRequest:
-    """While entered, the first SIGINT, SIGTERM or SIGUSR1 is noted and acted on by `check`; a second one acts at once.
+    """Notes the first SIGINT, SIGTERM or SIGUSR1 for `check` to act on; a second one acts at once.
 
     Given this process's signal, or 0, `agree` returns the one that all processes act on. Outside the main thread
     signals stay as they are.

@@ -140,7 +140,7 @@ class _EventFile(Logger):
         self._records = RecordWriter(self._stream)
         self._write(file_version="brain.Event:2")
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        # Readers drop what an earlier, killed process logged from this epoch on. The last one is told again: that
+        # Readers drop what an earlier, killed process logged from this epoch on. The last one is written again: that
         # process may have ended between its checkpoint and its figures.
         last = history[-1:]
         self._write(step=len(history) + 1 - len(last), session_log=start)

@@ -62,7 +62,7 @@ def fit(
     facts: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
     contract: Mapping[str, Any] | None = None,
-    joined: tuple[Fabric, Processes] | None = None,
+    engine: tuple[Fabric, Processes] | None = None,
 ) -> FitResult:
     """Train a model in place, with a checkpoint after every epoch, and within one every `checkpoint_minutes`.
 
@@ -87,7 +87,7 @@ def fit(
         Whether to continue.
     facts, progress : mapping, Progress
         What loggers note of the run; receives progress messages.
-    contract, joined : optional
+    contract, engine : optional
         What must travel with an encoder, for weights beside the checkpoints; what `launch` returned.
 
     Raises
@@ -97,7 +97,7 @@ def fit(
     TrainingError
         On a loss, gradient or embedding that is not finite; the last checkpoint stays.
     """
-    session = start_session(model, objective, views, data, settings=settings, seed=seed, joined=joined)
+    session = start_session(model, objective, views, data, settings=settings, seed=seed, engine=engine)
     progress = progress if session.processes.is_first else SILENT
     checkpoints = Checkpoints(session, folder, contract=contract, progress=progress)
     position = checkpoints.restore() if resume else Position()
@@ -107,7 +107,7 @@ def fit(
 
 @contextlib.contextmanager
 def _saved_when_stopped(session: Session, position: Position, checkpoints: Checkpoints) -> Iterator[None]:
-    """Save where training stands when it is asked to stop.
+    """Save the position of training when a stop is requested.
 
     Within the `StopRequest`: a scheduler signals every process, and a second signal may come during the save.
     """

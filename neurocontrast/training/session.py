@@ -75,7 +75,7 @@ class TrainingData:
     n_readers: int = 1
 
     def sampler(self, settings: TrainingSettings, seed: int) -> Sampler:
-        """Return what makes the batches of these training rows."""
+        """Return the sampler of the training rows."""
         return build_sampler(self.training_rows, self.traits, settings=settings, seed=seed, names=self.names)
 
 
@@ -123,7 +123,7 @@ class Session:
         return micro is not None and -(-len(batch) // self.processes.size) > micro
 
     def occasion(self, position: Position) -> int:
-        """Return what the views of the batch under way are keyed by, besides the sample."""
+        """Return the key, besides the sample, of the views of the current batch."""
         return self.sampler.occasion(position.epoch, position.batch)
 
     def encode_views(self, images: torch.Tensor, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
@@ -139,7 +139,7 @@ class Session:
         return z1, z2
 
     def names_of(self, rows: torch.Tensor) -> list[str]:
-        """Return who the samples of a batch are."""
+        """Return the names of the samples of a batch."""
         return [self.data.names[row] for row in rows.tolist()]
 
     def metadata_of(self, rows: torch.Tensor) -> dict[str, torch.Tensor] | None:
@@ -168,7 +168,7 @@ class Session:
             self.average.load_state_dict(tensors["average"])
 
     def software(self) -> dict[str, Any]:
-        """Return what the bits of a result also depend on."""
+        """Return versions and counts that the bits of a result depend on."""
         return {
             "torch": str(torch.__version__),
             "device": self.fabric.device.type,
@@ -185,14 +185,14 @@ def start_session(
     *,
     settings: TrainingSettings,
     seed: int,
-    joined: tuple[Fabric, Processes] | None = None,
+    engine: tuple[Fabric, Processes] | None = None,
 ) -> Session:
     """Check the data, fit the objective's kernel on the training rows, and move all to the device; see `fit`."""
     check_split(data.training_rows, data.validation_rows, settings)
     objective.check(data.metadata, names=data.names)
     training = torch.as_tensor(data.training_rows)
     objective.fit({name: column[training] for name, column in data.metadata.items()})
-    fabric, processes = joined or launch(settings)
+    fabric, processes = engine or launch(settings)
     if processes.size > 1 and settings.sync_batchnorm:
         synchronise(model if settings.micro_batch_size is None else model.head, on_gpu=fabric.device.type == "cuda")
     average = None if settings.ema_decay is None else start_average(fabric.to_device(model), settings.ema_decay)
@@ -224,7 +224,7 @@ def start_session(
 
 
 def _lay_buckets_out(session: Session) -> None:
-    """Pass one sample backwards, and forget the gradient.
+    """Pass one sample backwards without a step.
 
     DDP keeps all gradients in one bucket until its first backward pass has shown their order. The sum over three or
     more processes depends on the layout, so without this pass the first step of a resumed run would round otherwise.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -13,6 +12,17 @@ __all__ = ["TrainingSettings"]
 
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveInt = Annotated[int, Field(ge=1)]
+
+# Not the keys of `schedule: step`: recipes give them, and another schedule may be tried on top.
+_OWNERS = {
+    "optimizer": {"momentum": ("sgd", "lars"), "nesterov": ("sgd",), "trust_coefficient": ("lars",)},
+    "sampling": {
+        "sampling_columns": ("metadata-balanced",),
+        "sampling_bins": ("metadata-balanced",),
+        "sampling_repeats": ("site-balanced", "metadata-balanced"),
+    },
+}
+"""Keys that only some choices of another key read."""
 
 
 class TrainingSettings(Settings):
@@ -125,18 +135,16 @@ class TrainingSettings(Settings):
     loggers: tuple[Literal["csv", "tensorboard", "mlflow", "wandb"], ...] = ("csv", "tensorboard")
 
     @model_validator(mode="after")
-    def _read_keys_only(self) -> TrainingSettings:
-        # Not the keys of `schedule: step`: recipes give them, and another schedule may be tried on top.
-        unread = [
-            (name, owners)
-            for name, given, owners in (
-                ("momentum", self.momentum is not None, ("sgd", "lars")),
-                ("nesterov", self.nesterov, ("sgd",)),
-                ("trust_coefficient", self.trust_coefficient is not None, ("lars",)),
-            )
-            if given and self.optimizer not in owners
-        ]
-        _refuse_unread(unread, f"optimizer: {self.optimizer}")
+    def _check_keys(self) -> TrainingSettings:
+        for key, names in _OWNERS.items():
+            chosen = getattr(self, key)
+            unread = [
+                f"{name} belongs to {' and '.join(owners)}"
+                for name, owners in names.items()
+                if getattr(self, name) is not None and getattr(self, name) is not False and chosen not in owners
+            ]
+            if unread:
+                raise ValueError(f"{'; '.join(unread)}, and nothing reads it with {key}: {chosen}; remove it")
         if self.nesterov and self.momentum == 0:
             raise ValueError("nesterov needs a momentum above 0, got 0; raise it, or set nesterov to false")
         if self.epochs and self.warmup_epochs >= self.epochs:
@@ -144,20 +152,6 @@ class TrainingSettings(Settings):
                 f"warmup_epochs must be less than epochs, got {self.warmup_epochs:g} of {self.epochs}; "
                 "lower it, or train longer"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _read_keys_of_sampling_only(self) -> TrainingSettings:
-        unread = [
-            (name, owners)
-            for name, owners in (
-                ("sampling_columns", ("metadata-balanced",)),
-                ("sampling_bins", ("metadata-balanced",)),
-                ("sampling_repeats", ("site-balanced", "metadata-balanced")),
-            )
-            if getattr(self, name) is not None and self.sampling not in owners
-        ]
-        _refuse_unread(unread, f"sampling: {self.sampling}")
         if self.sampling == "metadata-balanced" and "site" in self.columns_of_strata:
             raise ValueError("sampling_columns must not hold 'site', which is balanced within each combination anyway")
         return self
@@ -171,9 +165,3 @@ class TrainingSettings(Settings):
     def most_repeats(self) -> int:
         """How often balanced sampling draws a scan in an epoch, at most."""
         return 4 if self.sampling_repeats is None else self.sampling_repeats
-
-
-def _refuse_unread(unread: Sequence[tuple[str, tuple[str, ...]]], chosen: str) -> None:
-    if unread:
-        told = "; ".join(f"{name} belongs to {' and '.join(owners)}" for name, owners in unread)
-        raise ValueError(f"{told}, and nothing reads it with {chosen}; remove it")

@@ -1,4 +1,4 @@
-"""Where a run stands, on disk: checkpoints that appear whole or not at all."""
+"""Checkpoints on disk, each written whole or not at all."""
 
 from __future__ import annotations
 

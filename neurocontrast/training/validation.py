@@ -1,4 +1,4 @@
-"""What is measured between epochs: on validation scans, or where there are none on a batch of training scans."""
+"""Measure validation scans between epochs, or a batch of training scans where there are none."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _reestimate(session: Session, module: nn.Module, *, after_batch: Callable[[]
 
 
 def _n_together(session: Session) -> int:
-    """Return how many samples pass the encoder at a time: no more than the views of training's."""
+    """Return how many samples pass the encoder at a time: at most as many as views in training."""
     micro = session.settings.micro_batch_size
     return session.settings.batch_size if micro is None else min(session.settings.batch_size, 2 * micro)
 

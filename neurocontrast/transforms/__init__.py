@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.brain import KeepBraind, MarkBraind
     from neurocontrast.transforms.checks import CheckFieldOfViewd, CheckVariesd
     from neurocontrast.transforms.compose import brain_transforms, load_volume
-    from neurocontrast.transforms.loading import IsalNibabelReader, LoadScand
+    from neurocontrast.transforms.described import build_transforms
+    from neurocontrast.transforms.loading import LoadScand
     from neurocontrast.transforms.natural.settings import ImageAugmentSettings
     from neurocontrast.transforms.natural.views import RandImageViewd
     from neurocontrast.transforms.normalising import (
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.rand_volume import as_transform, brain_views
     from neurocontrast.transforms.resampling import ResampleByAread
     from neurocontrast.transforms.signal import FromSignald, ToSignald
-    from neurocontrast.transforms.targets import build_transforms
     from neurocontrast.transforms.views import BatchTransform, TwoViews
 
 # MONAI's transforms of the operations in `operation.OPERATIONS`; `rand_volume` makes them.
@@ -41,7 +41,7 @@ _PLACES = {
     "brain": ["KeepBraind", "MarkBraind"],
     "checks": ["CheckFieldOfViewd", "CheckVariesd"],
     "compose": ["brain_transforms", "load_volume"],
-    "loading": ["IsalNibabelReader", "LoadScand"],
+    "loading": ["LoadScand"],
     "natural.settings": ["ImageAugmentSettings"],
     "natural.views": ["RandImageViewd"],
     "normalising": [
@@ -56,7 +56,7 @@ _PLACES = {
     "rand_volume": ["as_transform", "brain_views", *_RANDOM],
     "resampling": ["ResampleByAread"],
     "signal": ["FromSignald", "ToSignald"],
-    "targets": ["build_transforms"],
+    "described": ["build_transforms"],
     "views": ["BatchTransform", "TwoViews"],
 }
 __all__ = sorted(name for names in _PLACES.values() for name in names)

@@ -29,12 +29,10 @@ class MarkBraind(MapTransform):
 
     Parameters
     ----------
-    keys : str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         The item that is a skull-stripped image (C, D, H, W); its first channel decides.
     mask_key : str
         Item to add: 1 where the image is not 0, float32.
-    allow_missing_keys : bool
-        Whether an item may lack the image.
 
     Raises
     ------
@@ -82,7 +80,7 @@ class KeepBraind(MapTransform):
 
     Parameters
     ----------
-    keys : str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         The item that is an image (C, D, H, W).
     mask_key : str
         Item that is its mask (`MarkBraind`), resampled with it; becomes the mask of what is kept, of 0 and 1.
@@ -90,8 +88,6 @@ class KeepBraind(MapTransform):
         How much of the brain's edge is taken away, from 0 to 30; 0 for none.
     view : str or None
         The common view: a mask of the image's shape as `neurocontrast.transforms.masks.pack` writes it.
-    allow_missing_keys : bool
-        Whether an item may lack the image.
 
     Raises
     ------

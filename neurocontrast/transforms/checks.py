@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import nibabel as nib
 import numpy as np
 import numpy.typing as npt
 from monai.config import KeysCollection
-from monai.transforms import MapTransform
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.transforms.images import affine_of, in_memory_order, name_of, spacing_of, times, voxels_of
+from neurocontrast.transforms.images import EachImage, affine_of, in_memory_order, name_of, spacing_of, times, voxels_of
 from neurocontrast.transforms.intensity import mean_of
 
 __all__ = ["CheckFieldOfViewd", "CheckVariesd", "nothing_varies"]
@@ -21,7 +20,7 @@ _FOREGROUND_LOST_MAX = {"brain": 0.10, "head": 0.20}
 _EXTENT_FILLED_MIN = 0.5
 
 
-class CheckFieldOfViewd(MapTransform):
+class CheckFieldOfViewd(EachImage):
     """Refuse an image whose field of view differs too much from the box it is to fill.
 
     An image is refused where less than half of the box would be filled along an axis, or where cropping would take
@@ -30,14 +29,12 @@ class CheckFieldOfViewd(MapTransform):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are images (C, D, H, W).
     shape : sequence of 3 int
         Voxels of the box along the axes to the right, to the front and upwards.
     spacing_mm : float or None
         Voxel size of the box; None for the image's own.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     Raises
     ------
@@ -64,18 +61,16 @@ class CheckFieldOfViewd(MapTransform):
         self.shape = tuple(shape)
         self.spacing_mm = spacing_mm
 
-    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the item as it is."""
-        item = dict(data)
-        for key in self.key_iterator(item):
-            affine = affine_of(item[key])
-            # Box and axes are compared along the axes of the patient.
-            axes = np.argsort(nib.io_orientation(affine)[:, 0])
-            own = np.array(spacing_of(affine))[axes]
-            box = np.array(self.shape) * (own if self.spacing_mm is None else self.spacing_mm)
-            for channel in voxels_of(item[key]):
-                self._check_channel(channel.transpose(axes), own, box, name_of(item[key]))
-        return item
+    def made_of(self, image: Any) -> Any:
+        """Return the image as it is."""
+        affine = affine_of(image)
+        # Box and axes are compared along the axes of the patient.
+        axes = np.argsort(nib.io_orientation(affine)[:, 0])
+        own = np.array(spacing_of(affine))[axes]
+        box = np.array(self.shape) * (own if self.spacing_mm is None else self.spacing_mm)
+        for channel in voxels_of(image):
+            self._check_channel(channel.transpose(axes), own, box, name_of(image))
+        return image
 
     def _check_channel(
         self, voxels: npt.NDArray[Any], own_mm: npt.NDArray[Any], box_mm: npt.NDArray[Any], name: str
@@ -110,15 +105,13 @@ class CheckFieldOfViewd(MapTransform):
             )
 
 
-class CheckVariesd(MapTransform):
+class CheckVariesd(EachImage):
     """Refuse an image in which nothing varies, which `monai.transforms.NormalizeIntensityd` would turn into zeros.
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are images (C, D, H, W).
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     Raises
     ------
@@ -133,17 +126,12 @@ class CheckVariesd(MapTransform):
     >>> same = CheckVariesd("image")({"image": image})["image"] is image
     """
 
-    def __init__(self, keys: KeysCollection, *, allow_missing_keys: bool = False) -> None:
-        super().__init__(keys, allow_missing_keys)
-
-    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the item as it is."""
-        item = dict(data)
-        for key in self.key_iterator(item):
-            voxels = voxels_of(item[key])
-            if voxels.min() == voxels.max():
-                raise nothing_varies(item[key])
-        return item
+    def made_of(self, image: Any) -> Any:
+        """Return the image as it is."""
+        voxels = voxels_of(image)
+        if voxels.min() == voxels.max():
+            raise nothing_varies(image)
+        return image
 
 
 def nothing_varies(image: Any) -> DataError:

@@ -82,22 +82,7 @@ def boxing(preprocessing: Preprocessing) -> Compose:
 
 
 def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0, end: int | None = None) -> dict[str, Any]:
-    """Apply a part of a `Compose`, and raise the package's own error where `Compose` wraps one.
-
-    Parameters
-    ----------
-    compose : Compose
-        The transforms.
-    item : mapping
-        What they are applied to.
-    start, end : int
-        The first transform that is applied, and the first that is not any more.
-
-    Raises
-    ------
-    DataError
-        Naming the scan, for whatever a transform raises.
-    """
+    """Apply transforms `start` to `end` of a `Compose`; raise a DataError that names the scan where one fails."""
     try:
         made: dict[str, Any] = compose(item, start=start, end=end)
         return made
@@ -113,12 +98,7 @@ def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0, end
 
 
 def load_volume(path: str | os.PathLike[str], preprocessing: Preprocessing) -> npt.NDArray[np.float32]:
-    """Read a scan and preprocess it.
-
-    Returns
-    -------
-    ndarray
-        float32, ``(1, *preprocessing.shape)``, axes to the right, to the front, upwards.
+    """Read a scan and preprocess it, as float32 of shape ``(1, *preprocessing.shape)``.
 
     Raises
     ------

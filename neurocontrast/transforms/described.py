@@ -1,51 +1,156 @@
-"""Any MONAI transforms as plain text, so that a cache knows which it keeps the results of."""
+"""Transforms as plain text: built from a description without running code that a file chooses, and compared.
+
+A description is a list of ``{"_target_": "monai.transforms.RandFlipd", "keys": ["image"], "prob": 0.5}``, as
+`monai.bundle.ConfigParser` reads them. A run folder may come from a stranger, so only classes of ``monai.transforms``
+and ``neurocontrast.transforms`` are built, and of those none that calls what its arguments name or that writes files.
+"""
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePath
-from typing import Any
+from typing import Any, ClassVar
 
 import monai
 import numpy as np
 import torch
-from monai.transforms import Compose, Randomizable
+from monai.transforms import Compose, Randomizable, Transform
 
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import ConfigError, DataError, suggestion
 from neurocontrast.files import digest_of
-from neurocontrast.transforms.description import Description
-from neurocontrast.transforms.preprocessing import TRANSFORM_VERSION
-from neurocontrast.transforms.targets import build_transforms
+from neurocontrast.transforms.description import TARGET, Description, problems_of
+from neurocontrast.transforms.preprocessing import TRANSFORM_VERSION, check_version
 
-__all__ = ["DescribedTransforms", "describe"]
+__all__ = ["REFUSED", "DescribedTransforms", "build_transforms", "describe"]
+
+_MODULES = ("monai.transforms", "neurocontrast.transforms")
+_READERS = ("NibabelReader", "NumpyReader", "ITKReader", "NrrdReader", "PydicomReader")
+REFUSED = {
+    **dict.fromkeys(
+        ("Lambda", "Lambdad", "RandLambda", "RandLambdad", "Ensembled", "Transform", "MapTransform"),
+        "runs a function of its own",
+    ),
+    **dict.fromkeys(
+        (
+            *("TorchVision", "TorchVisiond", "RandTorchVision", "RandTorchVisiond", "TorchIO", "TorchIOd"),
+            *("RandTorchIO", "RandTorchIOd", "CuCIM", "CuCIMd", "RandCuCIM", "RandCuCIMd"),
+        ),
+        "calls whatever its argument `name` names in another package",
+    ),
+    **dict.fromkeys(
+        ("SaveImage", "SaveImaged", "SaveClassificationd", "WriteFileMapping", "WriteFileMappingd"), "writes files"
+    ),
+}
+"""Transforms that no file may ask for, by name, and why; from Python they can be used."""
+
+
+def build_transforms(description: Description, *, source: str) -> Compose:
+    """Build a `monai.transforms.Compose` from a description.
+
+    Parameters
+    ----------
+    description : list of mapping
+        One mapping a transform: the class as ``_target_``, its arguments as the other keys. Values are plain data;
+        a nested mapping with a ``_target_`` is a transform too.
+    source : str
+        Where the description comes from, for messages: a file or a key.
+
+    Returns
+    -------
+    monai.transforms.Compose
+
+    Raises
+    ------
+    ConfigError
+        Naming the place: for a class outside ``monai.transforms`` and ``neurocontrast.transforms``, for one of
+        `REFUSED`, for text that MONAI's parser would evaluate, and for arguments that the class does not take.
+
+    Examples
+    --------
+    >>> flips = [{"_target_": "monai.transforms.RandFlipd", "keys": ["image"], "prob": 0.5, "spatial_axis": 0}]
+    >>> len(build_transforms(flips, source="augment.transforms"))
+    1
+    """
+    steps = [dict(step) for step in description]
+    # Names are resolved only in a description of sound form.
+    problems = problems_of(steps) or [
+        each for number, step in enumerate(steps) for each in _refusals(step, f"[{number}]")
+    ]
+    if problems:
+        raise ConfigError("\n".join(f"{source}{problem}." for problem in problems))
+    made = []
+    for number, step in enumerate(steps):
+        try:
+            made.append(_built(step))
+        except Exception as error:  # a class may refuse its arguments with any exception
+            raise ConfigError(f"{source}[{number}]: {step[TARGET]} cannot be built: {error}") from error
+    return Compose(made)
+
+
+def _refusals(value: Any, place: str) -> Iterator[str]:
+    """Yield which transforms of a description are refused or do not exist, at any depth."""
+    if isinstance(value, Mapping):
+        if TARGET in value:
+            yield from _refusal(value, place)
+        for key, each in value.items():
+            yield from _refusals(each, f"{place}.{key}")
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            yield from _refusals(each, f"{place}[{number}]")
+
+
+def _refusal(step: Mapping[str, Any], place: str) -> Iterator[str]:
+    target = str(step[TARGET])
+    module, _, name = target.rpartition(".")
+    if module not in _MODULES:
+        yield (
+            f"{place}.{TARGET}: '{target}' is refused: a file may ask only for classes of {' and '.join(_MODULES)}, "
+            "written in full. Anything else can be given from Python (transforms=…, augment=…)"
+        )
+    elif name not in (known := _classes_of(module)):
+        yield f"{place}.{TARGET}: {module} has no transform '{name}'.{suggestion(name, known)}".rstrip(".")
+    elif known[name].__name__ in REFUSED:
+        reason = REFUSED[known[name].__name__]
+        yield f"{place}.{TARGET}: '{target}' is refused: it {reason}. From Python it can be used"
+    elif step.get("reader") not in (None, *_READERS):
+        yield f"{place}.reader: {step['reader']!r} is refused; leave it out, or use one of {', '.join(_READERS)}"
+
+
+def _classes_of(module: str) -> dict[str, type]:
+    """Return the transforms that a module exports, by every name they have there."""
+    found = importlib.import_module(module)
+    names = getattr(found, "__all__", None) or [name for name in dir(found) if not name.startswith("_")]
+    exported = {name: getattr(found, name, None) for name in names}
+    return {name: each for name, each in exported.items() if inspect.isclass(each) and issubclass(each, Transform)}
+
+
+def _built(value: Any) -> Any:
+    """Return a description with transforms in the place of mappings that name one; tuples become lists."""
+    if isinstance(value, Mapping):
+        made = {key: _built(each) for key, each in value.items() if key != TARGET}
+        if TARGET not in value:
+            return made
+        module, _, name = str(value[TARGET]).rpartition(".")
+        return _classes_of(module)[name](**made)
+    return [_built(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass(frozen=True, eq=False)
 class DescribedTransforms:
     """Transforms of a user, which a cache keeps apart by the description of each.
 
-    Parameters
-    ----------
-    transforms : Compose
-        From ``{"image": path}`` to ``{"image": MetaTensor (C, D, H, W)}``; none of them random.
-    image_shape : tuple of int
-        The shape of every image they make, (C, D, H, W).
-    targets : list of mapping, optional
-        The description that they were built from (`build_transforms`). Without one they are described by their
-        attributes, and whoever loads the contract must have the same transforms at hand.
+    Transforms without the `targets` that they were built from (`build_transforms`) are described by their attributes,
+    and whoever loads the contract must have the same transforms at hand.
     """
 
-    transforms: Compose
-    image_shape: tuple[int, ...]
+    transforms: Compose  # from {"image": path} to {"image": MetaTensor (C, D, H, W)}; none of them random
+    image_shape: tuple[int, ...]  # of every image they make, (C, D, H, W)
     targets: Description | None = None
-
-    @property
-    def unfitted(self) -> tuple[str, ...]:
-        """Nothing: such transforms are complete."""
-        return ()
+    unfitted: ClassVar[tuple[str, ...]] = ()
 
     def contract(self) -> dict[str, Any]:
         """Return the transforms, one description each, with the versions of what they are made of."""
@@ -58,37 +163,20 @@ class DescribedTransforms:
 
     @classmethod
     def from_contract(cls, contract: Mapping[str, Any], given: Compose | None = None) -> DescribedTransforms:
-        """Return the transforms of a contract.
+        """Return the transforms of what `contract` returned, perhaps from a file of a stranger.
 
-        Parameters
-        ----------
-        contract : mapping
-            What `contract` returned, perhaps from a file of a stranger.
-        given : Compose, optional
-            The transforms themselves, where the contract has no targets to build them from.
-
-        Raises
-        ------
-        DataError
-            For another version of the transforms of this package, a damaged contract, transforms that must be given
-            and are not, or are others than the contract describes.
-        ConfigError
-            For targets that `build_transforms` refuses.
+        The transforms themselves must be `given` where the contract has no targets to build them from. A DataError
+        refuses a damaged contract, another version, and other transforms than the contract describes.
         """
-        version, shape = contract.get("transform_version"), contract.get("image_shape")
-        if version != TRANSFORM_VERSION:
-            raise DataError(
-                f"preprocessing contract: transform_version is {version!r} and this neurocontrast has "
-                f"{TRANSFORM_VERSION}; install the version the encoder was trained with."
-            )
+        check_version(contract)
+        shape, targets = contract.get("image_shape"), contract.get("targets")
         if not (isinstance(shape, list) and len(shape) == 4 and all(type(n) is int and n > 0 for n in shape)):
             raise DataError(f"preprocessing contract: image_shape must be four whole numbers, found {shape!r}.")
-        targets = contract.get("targets")
-        if targets is not None:
-            if not (isinstance(targets, list) and targets and all(isinstance(each, dict) for each in targets)):
-                raise DataError(f"preprocessing contract: targets must be a list of mappings, found {targets!r}.")
-            return cls(build_transforms(targets, source="preprocessing.targets"), tuple(shape), targets)
-        return cls(_as_described(contract.get("transforms"), given), tuple(shape))
+        if targets is None:
+            return cls(_as_described(contract.get("transforms"), given), tuple(shape))
+        if not (isinstance(targets, list) and targets and all(isinstance(each, dict) for each in targets)):
+            raise DataError(f"preprocessing contract: targets must be a list of mappings, found {targets!r}.")
+        return cls(build_transforms(targets, source="preprocessing.targets"), tuple(shape), targets)
 
     def digest(self) -> str:
         """Return a digest of the contract."""
@@ -120,7 +208,7 @@ def _as_described(described: Any, given: Compose | None) -> Compose:
     return given
 
 
-def describe(what: Any) -> Any:
+def describe(what: Any, _around: tuple[int, ...] = ()) -> Any:
     """Return an object as JSON: its class and its attributes, down to numbers and text.
 
     Two transforms have the same description when they are of one class and were made with the same settings. What a
@@ -137,41 +225,36 @@ def describe(what: Any) -> Any:
     >>> describe(RandFlip(prob=0.5))["prob"]
     0.5
     """
-    return _describe(what, ())
-
-
-def _describe(what: Any, around: tuple[int, ...]) -> Any:
     if what is None or isinstance(what, bool | int | str):
         return what
     if isinstance(what, float | complex | np.generic | torch.dtype | torch.device | np.dtype | PurePath | range):
         return f"{type(what).__name__}: {what!r}" if not isinstance(what, float) or what != what else what
     if isinstance(what, Enum):
         return f"{type(what).__qualname__}.{what.name}"
-    if id(what) in around:
+    if id(what) in _around:
         return "itself"
-    around = (*around, id(what))
+    around = (*_around, id(what))
     if isinstance(what, torch.Tensor | np.ndarray):
         array = np.ascontiguousarray(what.detach().cpu().numpy() if isinstance(what, torch.Tensor) else what)
         return {"array": digest_of("array", str(array.dtype), str(array.shape), array.tobytes().hex())}
     if isinstance(what, Compose):
-        return [_describe(each, around) for each in what.flatten().transforms]
+        return [describe(each, around) for each in what.flatten().transforms]
     if isinstance(what, Mapping):
-        return {str(key): _describe(value, around) for key, value in what.items()}
+        return {str(key): describe(value, around) for key, value in what.items()}
     if isinstance(what, list | tuple | set | frozenset):
-        found = [_describe(value, around) for value in what]
+        found = [describe(value, around) for value in what]
         return sorted(found, key=str) if isinstance(what, set | frozenset) else found
     if inspect.isroutine(what) or inspect.isclass(what):
         return _name(what)
-    return {"class": _name(type(what)), **{key: _describe(value, around) for key, value in _state(what).items()}}
+    return {"class": _name(type(what)), **{key: describe(value, around) for key, value in _state(what).items()}}
 
 
 def _state(what: Any) -> Mapping[str, Any]:
     if not hasattr(what, "__dict__"):
         raise DataError(f"a {type(what).__name__} has no description, so that a cache could not tell it from another.")
-    found = dict(sorted(vars(what).items()))
-    if isinstance(what, Randomizable):  # what was drawn last is no setting
-        found = {name: value for name, value in found.items() if name not in ("R", "_do_transform")}
-    return found
+    # What was drawn last is no setting.
+    drawn = ("R", "_do_transform") if isinstance(what, Randomizable) else ()
+    return {name: value for name, value in sorted(vars(what).items()) if name not in drawn}
 
 
 def _name(what: Any) -> str:

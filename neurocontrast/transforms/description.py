@@ -11,11 +11,8 @@ from neurocontrast.settings import Settings
 
 __all__ = ["GIVEN", "TARGET", "Description", "Replaceable", "TargetList", "problems_of"]
 
-TARGET = "_target_"
-"""The key of a description that names the class of a transform."""
-
-_EVALUATED = ("$", "@", "%")
-"""MONAI's parser runs a text that begins with ``$``, and follows references that begin with the other two."""
+TARGET = "_target_"  # the key of a description that names the class of a transform
+_EVALUATED = ("$", "@", "%")  # MONAI's parser runs a text that begins with $, and follows references of @ and %
 
 Description: TypeAlias = Sequence[Mapping[str, Any]]
 """One mapping a transform: its class as ``_target_``, its arguments as the other keys."""

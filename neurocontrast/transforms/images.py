@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from monai.data import MetaTensor
+from monai.transforms import MapTransform
 from nibabel.affines import voxel_sizes
 
-__all__ = ["affine_of", "centred", "image_like", "in_memory_order", "name_of", "spacing_of", "to_image", "voxels_of"]
+__all__ = [
+    "EachImage",
+    "affine_of",
+    "centred",
+    "image_like",
+    "in_memory_order",
+    "name_of",
+    "spacing_of",
+    "to_image",
+    "voxels_of",
+]
 
 _NAME = "filename_or_obj"
+
+
+class EachImage(MapTransform):
+    """Base of transforms that make something of each image of a dictionary by itself."""
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """Return the item with what is made of its images."""
+        item = dict(data)
+        for key in self.key_iterator(item):
+            item[key] = self.made_of(item[key])
+        return item
+
+    def made_of(self, image: Any) -> Any:
+        """Return what takes the place of an image."""
+        raise NotImplementedError
 
 
 def to_image(voxels: npt.NDArray[Any], affine: npt.ArrayLike, *, name: str = "image") -> MetaTensor:

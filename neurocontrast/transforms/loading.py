@@ -1,4 +1,4 @@
-"""Scans from files: one reader, which refuses by name what is no usable volume, for MONAI's loader and for ours."""
+"""Scans from files: one reader, which refuses by name what is no usable volume."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 import math
 import os
 import zlib
-from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,13 @@ import numpy as np
 import numpy.typing as npt
 from isal import igzip, isal_zlib
 from monai.config import KeysCollection
-from monai.data import NibabelReader
-from monai.transforms import MapTransform
-from monai.utils import ensure_tuple
 from nibabel.affines import voxel_sizes
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.transforms.images import centred, in_memory_order, times, to_image
+from neurocontrast.transforms.images import EachImage, centred, in_memory_order, times, to_image
 from neurocontrast.transforms.preprocessing import N_VOXELS_MIN, SPACING_LIMITS_MM
 
-__all__ = ["IsalNibabelReader", "LoadScand", "Scan", "ScanHeader", "read_scan", "read_scan_header"]
+__all__ = ["LoadScand", "Scan", "ScanHeader", "read_scan", "read_scan_header"]
 
 _GZIP = b"\x1f\x8b"
 _TILT_WARNED_DEGREES = 20.0
@@ -40,36 +36,7 @@ _NIFTI = {
 }
 
 
-class IsalNibabelReader(NibabelReader):
-    """Read NIfTI files as MONAI's `NibabelReader` does, decompressing ``.nii.gz`` with ISA-L.
-
-    Voxels, metadata and parameters are those of `NibabelReader`. The whole file is decompressed at once, so that its
-    checksum is verified.
-
-    Raises
-    ------
-    DataError
-        Where a file is empty or not a NIfTI image.
-
-    Examples
-    --------
-    >>> from monai.transforms import LoadImaged
-    >>> load = LoadImaged("image", reader=IsalNibabelReader, ensure_channel_first=True)
-    """
-
-    def read(self, data: Any, **kwargs: Any) -> Any:
-        """Return the nibabel image of a file, or a list of those of several files."""
-        self.filenames: Sequence[Any] = ensure_tuple(data)
-        images = [self._read_one(str(name), **{**self.kwargs, **kwargs}) for name in self.filenames]
-        return images if len(images) > 1 else images[0]
-
-    def _read_one(self, name: str, **kwargs: Any) -> Any:
-        with open(name, "rb") as stream:
-            is_compressed = stream.read(len(_GZIP)) == _GZIP
-        return _nifti(name) if is_compressed and not kwargs and not self.to_gpu else nib.load(name, **kwargs)
-
-
-class LoadScand(MapTransform):
+class LoadScand(EachImage):
     """Load scans, and refuse by name what is no usable volume.
 
     A ``.nii``, ``.nii.gz``, ``.mgz`` or ``.npy`` file becomes a `monai.data.MetaTensor` of shape (1, D, H, W),
@@ -78,13 +45,11 @@ class LoadScand(MapTransform):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are paths.
     spacing_mm : float
         Voxel size of a ``.npy`` array, which has no header; its axes are taken to be in RAS order, and its centre to
         be the origin.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     Raises
     ------
@@ -111,14 +76,11 @@ class LoadScand(MapTransform):
             raise ConfigError(f"LoadScand: spacing_mm must be between {low:g} and {high:g}, got {spacing_mm!r}.")
         self.spacing_mm = spacing_mm
 
-    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the item with images in place of paths."""
-        item = dict(data)
-        for key in self.key_iterator(item):
-            scan = read_scan(item[key])
-            affine = centred(scan.voxels.shape, (self.spacing_mm,) * 3) if scan.affine is None else scan.affine
-            item[key] = to_image(scan.voxels[np.newaxis], affine, name=str(item[key]))
-        return item
+    def made_of(self, image: str | os.PathLike[str]) -> Any:
+        """Return the image of a path."""
+        scan = read_scan(image)
+        affine = centred(scan.voxels.shape, (self.spacing_mm,) * 3) if scan.affine is None else scan.affine
+        return to_image(scan.voxels[np.newaxis], affine, name=str(image))
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,8 +39,7 @@ class _InsideBraind(MapTransform):
         """Return the item with its images normalised."""
         item = dict(data)
         for key in self.key_iterator(item):
-            image = item[key]
-            voxels = np.array(voxels_of(image), dtype=np.float32)
+            image, voxels = item[key], np.array(voxels_of(item[key]), dtype=np.float32)
             given = None if self.mask_key is None else voxels_of(item[self.mask_key])[0] != 0
             for channel in voxels:
                 inside = channel != 0 if given is None else given
@@ -63,10 +62,8 @@ class ZScored(NormalizeIntensityd):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are images (C, D, H, W); the channels are taken together.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     Raises
     ------
@@ -108,12 +105,10 @@ class ZScoreBraind(_InsideBraind):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
     mask_key : str or None
         Item that is the brain's mask; None takes the voxels that are not 0.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     Examples
     --------
@@ -135,12 +130,10 @@ class ScaleByWhiteMatterd(_InsideBraind):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are skull-stripped T1-weighted images (C, D, H, W); each channel is treated by itself.
     mask_key : str or None
         Item that is the brain's mask; None takes the voxels that are not 0.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     Raises
     ------
@@ -163,14 +156,12 @@ class ScaleByBrainPercentilesd(_InsideBraind):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
     percentiles : tuple of float
         The two.
     mask_key : str or None
         Item that is the brain's mask; None takes the voxels that are not 0.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     Examples
     --------
@@ -205,7 +196,7 @@ class MatchHistogramd(ScaleByBrainPercentilesd):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
     landmarks : sequence of float
         Eleven intensities that do not fall: the cohort's, as `standard_landmarks` fits them.
@@ -213,8 +204,6 @@ class MatchHistogramd(ScaleByBrainPercentilesd):
         The outer two landmarks; the others are each tenth percentile.
     mask_key : str or None
         Item that is the brain's mask; None takes the voxels that are not 0.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     References
     ----------

@@ -52,20 +52,7 @@ Random = np.random.RandomState
 
 
 class Span:
-    """Annotation of a range [lowest, highest] of finite numbers.
-
-    Parameters
-    ----------
-    **limits
-        Of both numbers, as pydantic calls them: `ge`, `gt`, `le`, `lt`.
-
-    Examples
-    --------
-    >>> from typing import Annotated
-    >>> from pydantic import TypeAdapter
-    >>> TypeAdapter(Annotated[tuple[float, float], Span(ge=0, le=2)]).validate_python([0.5, 1])
-    (0.5, 1.0)
-    """
+    """Annotation of a range [lowest, highest] of finite numbers within limits: pydantic's `ge`, `gt`, `le`, `lt`."""
 
     def __init__(self, **limits: float) -> None:
         self.limits = limits

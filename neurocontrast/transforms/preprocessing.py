@@ -31,22 +31,16 @@ __all__ = [
     "Shape",
     "SpacingMm",
     "check_erosion",
+    "check_version",
 ]
 
 TRANSFORM_VERSION = 1
 """Raised whenever the same settings would give other voxels: old caches and encoders then do not match."""
 
-SPACING_LIMITS_MM = (0.1, 20.0)
-"""Voxel sizes outside these are taken for a damaged header."""
-
-SAME_SPACING = 1e-3
-"""Spacings that differ by less than this part are the same."""
-
-N_VOXELS_MIN = 8
-"""A scan with fewer voxels along an axis is a slice or a thumbnail, not a volume."""
-
-N_LANDMARKS = 11
-"""Of a histogram: the lower percentile, each tenth, the upper percentile."""
+SPACING_LIMITS_MM = (0.1, 20.0)  # voxel sizes outside these are taken for a damaged header
+SAME_SPACING = 1e-3  # spacings that differ by less than this part are the same
+N_VOXELS_MIN = 8  # a scan with fewer voxels along an axis is a slice or a thumbnail, not a volume
+N_LANDMARKS = 11  # of a histogram: the lower percentile, each tenth, the upper percentile
 
 _Length = Annotated[int, Field(ge=N_VOXELS_MIN, le=1024)]
 
@@ -60,17 +54,21 @@ CommonFraction = Annotated[float, Field(gt=0, le=1)]
 
 
 def check_erosion(erode_mm: float, spacing_mm: float | None) -> None:
-    """Refuse an erosion that would take no voxel.
-
-    Raises
-    ------
-    ValueError
-        Naming both settings.
-    """
+    """Raise a ValueError for an erosion that would take no voxel."""
     if spacing_mm is not None and 0 < erode_mm < spacing_mm * (1 - SAME_SPACING):
         raise ValueError(
             f"data.erode_mm must be 0 or at least the spacing ({spacing_mm:g} mm), got {erode_mm:g}, "
             "which takes no voxel away"
+        )
+
+
+def check_version(contract: Mapping[str, Any]) -> None:
+    """Raise a DataError for the contract of a transform version that this installation does not have."""
+    version = contract.get("transform_version")
+    if version != TRANSFORM_VERSION:
+        raise DataError(
+            f"preprocessing contract: transform_version is {version!r} and this neurocontrast has "
+            f"{TRANSFORM_VERSION}; install the version the encoder was trained with."
         )
 
 
@@ -171,31 +169,14 @@ class Preprocessing(Settings):
 
     @classmethod
     def from_contract(cls, contract: Mapping[str, Any]) -> Preprocessing:
-        """Return the settings of a contract.
-
-        Raises
-        ------
-        DataError
-            For a transform version that this installation does not have, or settings it does not know.
-        """
-        version = contract.get("transform_version")
-        if version != TRANSFORM_VERSION:
-            raise DataError(
-                f"preprocessing contract: transform_version is {version!r} and this neurocontrast has "
-                f"{TRANSFORM_VERSION}; install the version the encoder was trained with."
-            )
+        """Return the settings of a contract; a DataError names what this installation does not know."""
+        check_version(contract)
         settings = {key: value for key, value in contract.items() if key != "transform_version"}
         return cls.from_settings(settings, "preprocessing contract")
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], where: str) -> Preprocessing:
-        """Return the settings of a mapping; `where` is what an error calls the mapping.
-
-        Raises
-        ------
-        DataError
-            Naming all settings that are unknown or have a value that is not allowed.
-        """
+        """Return the settings of a mapping; a DataError calls the mapping `where`, and names all that is wrong."""
         try:
             return cls.model_validate(dict(settings))
         except ValidationError as error:
@@ -211,13 +192,7 @@ class Preprocessing(Settings):
         return digest_of("preprocessing", *(f"{key}={value}" for key, value in sorted(self.contract().items())))
 
     def compose(self) -> Compose:
-        """Return the transforms that these settings describe (`neurocontrast.transforms.brain_transforms`).
-
-        Raises
-        ------
-        DataError
-            Where something must be fitted first.
-        """
+        """Return the transforms that these settings describe (`neurocontrast.transforms.brain_transforms`)."""
         # Asked of the lazy package: settings must load without MONAI and torch.
         from neurocontrast.transforms import brain_transforms
 

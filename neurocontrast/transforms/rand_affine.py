@@ -17,28 +17,7 @@ from neurocontrast.transforms.operation import Operation, Pair, Random, Span
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["BrainAffine", "move"]
-
-
-def move(
-    s_CDHW: Tensor, brain_CDHW: Tensor, *, matrix: NDArray[np.float64], translation: Sequence[float]
-) -> tuple[Tensor, Tensor]:
-    """Return the volume at ``matrix · (voxel − centre) + centre + translation``, and the brain's mask there.
-
-    `matrix` (3, 3) and `translation` (3) are in voxels and lead from the new volume's places to the old one's,
-    as in ``scipy.ndimage.affine_transform``. Beyond the border there is nothing. A voxel is of the brain where at
-    least half of what it is made of is, so that no dim rim makes the brain larger.
-    """
-    import torch
-    from monai.transforms import Affine
-
-    affine = np.eye(4)
-    affine[:3, :3], affine[:3, 3] = matrix, translation
-    resample = Affine(affine=affine, padding_mode="zeros", device=s_CDHW.device, image_only=True)
-    # Interpolated together: one grid, and one pass over it.
-    moved = resample(torch.cat([s_CDHW, brain_CDHW.to(s_CDHW.dtype)])).as_tensor()
-    n_channels = s_CDHW.shape[0]
-    return moved[:n_channels], moved[n_channels:] >= 0.5
+__all__ = ["BrainAffine"]
 
 
 class BrainAffine(Operation):
@@ -81,6 +60,22 @@ class BrainAffine(Operation):
             scales[:] = scales[0]
         return {"matrix": create_rotate(3, angles)[:3, :3] / scales, "translation": translation.tolist()}
 
-    def change_brain(self, s_CDHW: Tensor, brain_CDHW: Tensor, **drawn: Any) -> tuple[Tensor, Tensor]:
-        """Return signal and brain where they come to lie."""
-        return move(s_CDHW, brain_CDHW, **drawn)
+    def change_brain(
+        self, s_CDHW: Tensor, brain_CDHW: Tensor, *, matrix: NDArray[np.float64], translation: Sequence[float]
+    ) -> tuple[Tensor, Tensor]:
+        """Return signal and brain at ``matrix · (voxel − centre) + centre + translation``.
+
+        `matrix` (3, 3) and `translation` (3) are in voxels and lead from the new volume's places to the old one's,
+        as in ``scipy.ndimage.affine_transform``. Beyond the border there is nothing. A voxel is of the brain where at
+        least half of what it is made of is, so that no dim rim makes the brain larger.
+        """
+        import torch
+        from monai.transforms import Affine
+
+        affine = np.eye(4)
+        affine[:3, :3], affine[:3, 3] = matrix, translation
+        resample = Affine(affine=affine, padding_mode="zeros", device=s_CDHW.device, image_only=True)
+        # Interpolated together: one grid, and one pass over it.
+        moved = resample(torch.cat([s_CDHW, brain_CDHW.to(s_CDHW.dtype)])).as_tensor()
+        n_channels = s_CDHW.shape[0]
+        return moved[:n_channels], moved[n_channels:] >= 0.5

@@ -18,7 +18,7 @@ from neurocontrast.transforms.operation import Operation, Pair, Random, Span, un
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Blur", "BrainSharpness", "blur", "sharpen", "widest_sigma"]
+__all__ = ["Blur", "BrainSharpness", "blur", "widest_sigma"]
 
 _TRUNCATE = 4.0
 
@@ -53,15 +53,6 @@ def _blur_axis(x_CDHW: Tensor, weights: Sequence[float], axis: int) -> Tensor:
         blurred.narrow(axis, 0, offset).add_(x_CDHW.narrow(axis, 0, offset).flip(axis), alpha=weight)
         blurred.narrow(axis, kept, offset).add_(x_CDHW.narrow(axis, kept, offset).flip(axis), alpha=weight)
     return blurred
-
-
-def sharpen(s_CDHW: Tensor, *, amount: float, sigma_voxels: float) -> Tensor:
-    """Return the volume plus `amount` times what a Gaussian takes from it.
-
-    No voxel falls below a quarter of what it was: the dim edge of a brain stays part of the brain.
-    """
-    smooth = blur(s_CDHW, sigma_voxels=min(sigma_voxels, widest_sigma(s_CDHW)))
-    return s_CDHW.lerp(smooth, -amount).maximum(0.25 * s_CDHW)
 
 
 def widest_sigma(s_CDHW: Tensor) -> float:
@@ -127,5 +118,6 @@ class BrainSharpness(Operation):
         return {"amount": uniform(random, self.amount)}
 
     def change(self, s_CDHW: Tensor, *, amount: float) -> Tensor:
-        """Return the signal, sharper or smoother."""
-        return sharpen(s_CDHW, amount=amount, sigma_voxels=self.sigma_voxels)
+        """Return the signal, sharper or smoother, and nowhere below a quarter: a dim edge stays part of the brain."""
+        smooth = blur(s_CDHW, sigma_voxels=min(self.sigma_voxels, widest_sigma(s_CDHW)))
+        return s_CDHW.lerp(smooth, -amount).maximum(0.25 * s_CDHW)

@@ -48,7 +48,15 @@ def crop_resize(x_CDHW: Tensor, *, box: Sequence[slice]) -> Tensor:
     return functional.interpolate(x_CDHW[None, :, *box], size=shape, mode="trilinear", align_corners=False)[0]
 
 
-class Cutout(Operation):
+class _Box(Operation):
+    fraction: Annotated[Pair, Span(gt=0.0, le=1.0)]
+
+    def draw(self, random: Random) -> dict[str, Any]:
+        """Draw size and place of the box."""
+        return {"fraction": uniform(random, self.fraction), "place": random.random_sample(3)}
+
+
+class Cutout(_Box):
     """Set one box, wholly inside the volume, to a constant.
 
     Parameters
@@ -71,16 +79,12 @@ class Cutout(Operation):
     fraction: Annotated[Pair, Span(gt=0.0, le=1.0)] = (0.25, 0.25)
     value: float = Field(0.0, allow_inf_nan=False)
 
-    def draw(self, random: Random) -> dict[str, Any]:
-        """Draw size and place of the box."""
-        return {"fraction": uniform(random, self.fraction), "place": random.random_sample(3)}
-
     def change(self, x_CDHW: Tensor, *, fraction: float, place: Sequence[float]) -> Tensor:
         """Return the volume without the box."""
         return cut_out(x_CDHW, box=box_of(x_CDHW.shape[1:], fraction=fraction, place=place), value=self.value)
 
 
-class ResizedCrop(Operation):
+class ResizedCrop(_Box):
     """Crop a box and resize it back to the volume's shape, by trilinear interpolation.
 
     Parameters
@@ -99,10 +103,6 @@ class ResizedCrop(Operation):
     """
 
     fraction: Annotated[Pair, Span(gt=0.0, le=1.0)] = (0.75, 0.75)
-
-    def draw(self, random: Random) -> dict[str, Any]:
-        """Draw size and place of the box."""
-        return {"fraction": uniform(random, self.fraction), "place": random.random_sample(3)}
 
     def change(self, x_CDHW: Tensor, *, fraction: float, place: Sequence[float]) -> Tensor:
         """Return the box in the volume's shape."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = ["Array", "BrainBiasField", "bias_field", "random_polynomial", "smooth_field"]
+__all__ = ["Array", "BrainBiasField", "random_polynomial", "smooth_field"]
 
 Array = NDArray[np.float64]
 
@@ -42,11 +42,6 @@ def _legendre(side: int, n: int) -> Tensor:
 
     places = (2.0 * np.arange(side) + 1.0) / side - 1.0
     return torch.from_numpy(np.polynomial.legendre.legvander(places, n - 1).astype(np.float32))
-
-
-def bias_field(s_CDHW: Tensor, *, coefficients: Array) -> Tensor:
-    """Return the volume times the exponential of a `smooth_field`."""
-    return smooth_field(coefficients, s_CDHW.shape[1:], device=s_CDHW.device).exp_() * s_CDHW
 
 
 def random_polynomial(order: int, random: Random) -> Array:
@@ -88,5 +83,5 @@ class BrainBiasField(Operation):
         return {"coefficients": uniform(random, self.strength) * random_polynomial(self.order, random)}
 
     def change(self, s_CDHW: Tensor, *, coefficients: Array) -> Tensor:
-        """Return the signal times the field."""
-        return bias_field(s_CDHW, coefficients=coefficients)
+        """Return the signal times the exponential of a `smooth_field`."""
+        return smooth_field(coefficients, s_CDHW.shape[1:], device=s_CDHW.device).exp_() * s_CDHW

@@ -18,24 +18,7 @@ from neurocontrast.transforms.operation import Operation, Pair, Random, Span, un
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["BrainContrast", "BrainHistogram", "adjust_gamma", "remap_histogram"]
-
-
-def adjust_gamma(s_CDHW: Tensor, *, gamma: float) -> Tensor:
-    """Return the volume to a power; nothing is below 0."""
-    return s_CDHW.clamp(min=0.0).pow_(gamma)
-
-
-def remap_histogram(s_CDHW: Tensor, *, slopes: Sequence[float]) -> Tensor:
-    """Return the volume under a piecewise linear map from 0 to 0 and 1 to 1, whose pieces are equally wide.
-
-    Slopes count relative to one another; above 1 the last one goes on.
-    """
-    relative = [slope * len(slopes) / math.fsum(slopes) for slope in slopes]
-    mapped = s_CDHW * relative[0]
-    for i in range(1, len(relative)):
-        mapped.add_((s_CDHW - i / len(relative)).relu(), alpha=relative[i] - relative[i - 1])
-    return mapped
+__all__ = ["BrainContrast", "BrainHistogram"]
 
 
 class BrainContrast(Operation):
@@ -64,8 +47,8 @@ class BrainContrast(Operation):
         return {"gamma": math.exp(uniform(random, np.log(self.gamma)))}
 
     def change(self, s_CDHW: Tensor, *, gamma: float) -> Tensor:
-        """Return the signal to the power."""
-        return adjust_gamma(s_CDHW, gamma=gamma)
+        """Return the signal to the power; nothing is below 0."""
+        return s_CDHW.clamp(min=0.0).pow_(gamma)
 
 
 class BrainHistogram(Operation):
@@ -98,5 +81,12 @@ class BrainHistogram(Operation):
         return {"slopes": np.exp(strength * random.standard_normal(self.n_pieces)).tolist()}
 
     def change(self, s_CDHW: Tensor, *, slopes: Sequence[float]) -> Tensor:
-        """Return the mapped signal."""
-        return remap_histogram(s_CDHW, slopes=slopes)
+        """Return the signal under a map from 0 to 0 and 1 to 1 whose pieces are equally wide.
+
+        Slopes count relative to one another; above 1 the last one goes on.
+        """
+        relative = [slope * len(slopes) / math.fsum(slopes) for slope in slopes]
+        mapped = s_CDHW * relative[0]
+        for i in range(1, len(relative)):
+            mapped.add_((s_CDHW - i / len(relative)).relu(), alpha=relative[i] - relative[i - 1])
+        return mapped

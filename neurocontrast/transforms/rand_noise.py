@@ -14,18 +14,7 @@ from neurocontrast.transforms.operation import Operation, Pair, Random, Span, un
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["BrainRician", "Noise", "add_noise", "rician_noise"]
-
-
-def add_noise(x_CDHW: Tensor, *, sigma: float, seed: int) -> Tensor:
-    """Return the volume with Gaussian noise, drawn on the volume's device by a generator seeded with `seed`."""
-    return x_CDHW.add(_noise(x_CDHW.shape, x_CDHW, seed), alpha=sigma)
-
-
-def rician_noise(s_CDHW: Tensor, *, sigma: float, seed: int) -> Tensor:
-    """Return the magnitude of the volume with Gaussian noise in both parts of a complex signal."""
-    noise = _noise((2, *s_CDHW.shape), s_CDHW, seed).mul_(sigma)
-    return noise[0].add_(s_CDHW).hypot(noise[1])
+__all__ = ["BrainRician", "Noise"]
 
 
 def _noise(shape: tuple[int, ...], x_CDHW: Tensor, seed: int) -> Tensor:
@@ -65,8 +54,8 @@ class Noise(Operation):
         return _draw_noise(random, self.sigma)
 
     def change(self, x_CDHW: Tensor, *, sigma: float, seed: int) -> Tensor:
-        """Return the noisy volume."""
-        return add_noise(x_CDHW, sigma=sigma, seed=seed)
+        """Return the volume with noise drawn on its device by a generator seeded with `seed`."""
+        return x_CDHW.add(_noise(x_CDHW.shape, x_CDHW, seed), alpha=sigma)
 
 
 class BrainRician(Operation):
@@ -95,5 +84,6 @@ class BrainRician(Operation):
         return _draw_noise(random, self.sigma)
 
     def change(self, s_CDHW: Tensor, *, sigma: float, seed: int) -> Tensor:
-        """Return the noisy signal."""
-        return rician_noise(s_CDHW, sigma=sigma, seed=seed)
+        """Return the magnitude of the signal with noise in both parts."""
+        noise = _noise((2, *s_CDHW.shape), s_CDHW, seed).mul_(sigma)
+        return noise[0].add_(s_CDHW).hypot(noise[1])

@@ -17,7 +17,7 @@ from neurocontrast.transforms.operation import Axes, Operation, Pair, Probabilit
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["BrainResolution", "lower_resolution", "slice_matrix"]
+__all__ = ["BrainResolution", "slice_matrix"]
 
 
 def slice_matrix(side: int, *, factor: float, phase: float) -> NDArray[np.float64]:
@@ -34,22 +34,6 @@ def slice_matrix(side: int, *, factor: float, phase: float) -> NDArray[np.float6
     distance = np.abs(voxels[:, None] + 0.5 - (starts + factor / 2.0)) / factor
     interpolated = np.clip(1.0 - distance, 0.0, None)
     return interpolated / interpolated.sum(1, keepdims=True) @ acquired
-
-
-def lower_resolution(s_CDHW: Tensor, *, axes: Sequence[int], factor: float, phase: float) -> Tensor:
-    """Return the volume as slices along each of `axes` would show it; see `slice_matrix`."""
-    import torch
-
-    for axis in axes:
-        side = s_CDHW.shape[axis + 1]
-        matrix = torch.from_numpy(slice_matrix(side, factor=factor, phase=phase).astype(np.float32)).to(s_CDHW.device)
-        if axis == 0:
-            s_CDHW = (matrix @ s_CDHW.flatten(2)).reshape(s_CDHW.shape)
-        elif axis == 1:
-            s_CDHW = matrix @ s_CDHW
-        else:
-            s_CDHW = s_CDHW @ matrix.T
-    return s_CDHW
 
 
 class BrainResolution(Operation):
@@ -87,5 +71,16 @@ class BrainResolution(Operation):
         return {"axes": axes, "factor": uniform(random, self.factor), "phase": random.random_sample()}
 
     def change(self, s_CDHW: Tensor, *, axes: Sequence[int], factor: float, phase: float) -> Tensor:
-        """Return the signal in slices."""
-        return lower_resolution(s_CDHW, axes=axes, factor=factor, phase=phase)
+        """Return the signal as slices along each of `axes` would show it; see `slice_matrix`."""
+        import torch
+
+        for axis in axes:
+            weights = slice_matrix(s_CDHW.shape[axis + 1], factor=factor, phase=phase).astype(np.float32)
+            matrix = torch.from_numpy(weights).to(s_CDHW.device)
+            if axis == 0:
+                s_CDHW = (matrix @ s_CDHW.flatten(2)).reshape(s_CDHW.shape)
+            elif axis == 1:
+                s_CDHW = matrix @ s_CDHW
+            else:
+                s_CDHW = s_CDHW @ matrix.T
+        return s_CDHW

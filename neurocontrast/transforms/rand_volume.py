@@ -29,19 +29,16 @@ __all__ = ["RandVolumeTransform", "as_transform", "brain_views"]
 class RandVolumeTransform(RandomizableTransform, MapTransform):
     """Apply a random operation to volumes (channels, D, H, W); `as_transform` makes a class for each operation.
 
-    After a call, `drawn` holds what the change was given; nothing where the operation was not applied. All volumes
-    of one dictionary are changed alike, come back in float32, and none is changed in place. An operation on the
-    brain's signal finds brain and signal by itself; between `ToSignald` and `FromSignald` they are found once for all.
-    A volume in which nothing stands out of the background is left as it is.
+    All volumes of one dictionary are changed alike, come back in float32, and none is changed in place. After a call,
+    `drawn` holds what the change was given. An operation on the brain's signal finds the signal by itself; between
+    `ToSignald` and `FromSignald` it is found once for all.
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         The volumes.
     prob : float, optional
         How often; by default as often as the operation's settings say.
-    allow_missing_keys : bool
-        Whether a key that the dictionary lacks is passed over.
     **ranges
         The fields of the operation's settings.
 

@@ -51,14 +51,9 @@ def resample(
 ) -> Volume:
     """Interpolate linearly onto a grid with the same centre and directions; `background` outside the field of view.
 
-    Where the target is coarser each of its voxels averages over its own width, so that every voxel of the scan counts
-    and noise is averaged instead of sampled.
-
-    Notes
-    -----
-    The grids share their axes, so the interpolation is one sparse matrix for each axis: several times faster than
-    sampling every point in three dimensions, and equal to it. The axes are taken in the order they lie in memory,
-    which for a file is the reverse of RAS or nearly.
+    Where the target is coarser each of its voxels averages over its own width. The grids share their axes, so the
+    interpolation is one sparse matrix for each axis, taken in the order in which they lie in memory: several times
+    faster than sampling every point in three dimensions, and equal to it.
     """
     stored, axes, flips = in_memory_order(voxels)
     weights = [
@@ -123,7 +118,7 @@ class ResampleByAread(MapTransform):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Items that are images (C, D, H, W); one without an affine has voxels of 1 mm.
     spacing_mm : float or None
         Voxel size of the new grid, the same along each axis; None keeps each image's own.
@@ -133,15 +128,11 @@ class ResampleByAread(MapTransform):
         Where the axes go, for instance "RAS": they are exchanged and flipped, never rotated. None keeps their order.
     background : float, "corners", or a sequence of these, one a key
         What lies outside the image's field of view; "corners" is the median of the image's eight corner voxels.
-    allow_missing_keys : bool
-        Whether an item may lack a key.
 
     Notes
     -----
-    MONAI's `Spacingd` skips voxels on a coarser grid, and `ResizeWithPadOrCropd` pads all images by one number. One
-    sparse matrix an axis is several times faster, and turning the axes takes no pass over the voxels of its own, as
-    in `Orientationd` (``benchmarks/data.py``). `monai.transforms.Invertd` cannot undo the transform, nor what was
-    applied before it.
+    MONAI's `Spacingd` skips voxels on a coarser grid, `ResizeWithPadOrCropd` pads all images by one number, and both
+    are slower (``benchmarks/data.py``). `Invertd` cannot undo the transform, nor what was applied before it.
 
     Examples
     --------

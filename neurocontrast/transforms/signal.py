@@ -90,10 +90,8 @@ class ToSignald(MapTransform):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         The volumes (channels, D, H, W), as in every dictionary transform of MONAI.
-    allow_missing_keys : bool
-        Whether a key that the dictionary lacks is passed over.
     at_once : bool
         Whether the signal is made here, as transforms of MONAI need it; otherwise by the first of this package's
         transforms that is applied, so that a volume which none of them changes stays as it was, bit for bit.
@@ -128,10 +126,8 @@ class FromSignald(MapTransform):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         The signals, each of which `ToSignald` made.
-    allow_missing_keys : bool
-        Whether a key that the dictionary lacks is passed over.
 
     Examples
     --------
@@ -142,9 +138,6 @@ class FromSignald(MapTransform):
     >>> torch.allclose(there_and_back["image"], volume, atol=1e-3)
     True
     """
-
-    def __init__(self, keys: str | Sequence[str], *, allow_missing_keys: bool = False) -> None:
-        super().__init__(keys, allow_missing_keys)
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         """Return the dictionary with volumes in the signals' places, and without what was noted beside them."""

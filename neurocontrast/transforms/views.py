@@ -23,8 +23,7 @@ __all__ = ["BatchTransform", "TwoViews"]
 
 _KEY = "image"
 _N_TRIED = 4
-_EQUAL = 1e-3
-"""What may differ between two computations of a view on a GPU, over its largest value; on a CPU nothing may."""
+_EQUAL = 1e-3  # what may differ between two computations of a view on a GPU, over its largest value
 
 Sample = dict[str, Any]
 
@@ -81,7 +80,6 @@ class TwoViews:
             ) from error
         self.seed = seed
         self._batch = self.transform.batch if isinstance(self.transform, BatchTransform) else None
-        self._state = np.random.RandomState()
         self._tried = False
 
     def __call__(self, images: Tensor, names: Sequence[str], *, epoch: int) -> tuple[Tensor, Tensor]:
@@ -97,8 +95,8 @@ class TwoViews:
         DataError
             For images of another shape, or not one name for each.
         ConfigError
-            Where the transform fails, does not return an image of the same shape with finite values, or draws from
-            elsewhere than its own random state; the message names the transform, where it is one of a `Compose`.
+            Naming the transform of a `Compose` that fails, does not return an image of the same shape with finite
+            values, or draws from elsewhere than its own random state.
         """
         if images.ndim not in (4, 5) or len(names) != len(images):
             raise DataError(
@@ -157,11 +155,8 @@ class TwoViews:
             made.copy_(found.clone() if shared else found)
 
     def _seeded(self, seed: int) -> Any:
-        """Return the transform in the state that ``set_random_state(seed=seed)`` leaves."""
-        if isinstance(self.transform, Compose):
-            self._state.seed(seed % MAX_SEED)  # a new one, which `seed` would make, takes sixty times as long
-            self.transform.set_random_state(state=self._state)
-        elif hasattr(self.transform, "set_random_state"):
+        """Return the transform, seeded where it has any randomness."""
+        if hasattr(self.transform, "set_random_state"):
             self.transform.set_random_state(seed=seed % MAX_SEED)
         return self.transform
 
@@ -188,7 +183,7 @@ class TwoViews:
                 return
 
     def _trace(self, image: Tensor, seed: int) -> list[tuple[str, Tensor | None]]:
-        """Return what each step of the transform makes of an image, up to the one that fails."""
+        """Return the name of each step of the transform and what it makes of an image, up to a step that fails."""
         if self._batch is not None:
             return [(_name(self.transform), self._batch(image[None], [seed])[0])]
         data: Any = {_KEY: _plain(image)}

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from neurocontrast.config.workflow import Name
 from neurocontrast.config.yaml_file import parse_value, read_yaml
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings, settings_from
 from pipelines.natural.annotation import AnnotationSettings
+from pipelines.workflow import Name
 
 __all__ = ["MEASURES", "Experiment", "Measure", "NaturalSettings", "Variant", "load_experiment", "load_natural"]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats.contingency import association
 
-from neurocontrast.evaluation.confounding import cramers_v, standardised_difference, variance_explained
+from neurocontrast.evaluation.notices import cramers_v, standardised_difference, variance_explained
 
 generator = np.random.default_rng(0)
 

@@ -9,9 +9,8 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.built_in import inner_scores
-from neurocontrast.evaluation.features import PrincipalAxes
 from neurocontrast.evaluation.fitting import fit_probe
+from neurocontrast.evaluation.pipelines import PrincipalAxes, inner_scores
 from neurocontrast.evaluation.probes.knn import SmoothedNeighbours
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from sklearn.metrics import roc_curve
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.thresholds import choose_threshold, parse_threshold
+from neurocontrast.evaluation.fitting import choose_threshold
 
 FAST = {
     "n_bootstraps": 0,
@@ -54,8 +54,8 @@ def test_rules_that_look_at_no_prediction():
 
 
 def test_thresholds_are_read_in_one_form():
-    assert parse_threshold("0.3") == 0.3
-    assert parse_threshold("sensitivity = .90") == "sensitivity=0.9"
+    assert EvaluationSettings(threshold="0.3").threshold == 0.3
+    assert EvaluationSettings(threshold="sensitivity = .90").threshold == "sensitivity=0.9"
     assert EvaluationSettings(threshold="specificity=0.8").threshold == "specificity=0.8"
 
 

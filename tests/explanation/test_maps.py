@@ -7,9 +7,8 @@ from pydantic import ValidationError
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
-from neurocontrast.explanation.gradient import differentiate
 from neurocontrast.explanation.maps import brain_of, find_peaks
-from neurocontrast.explanation.occlusion import occlude, offset_of, patches_of
+from neurocontrast.explanation.score import differentiate, occlude, offset_of, patches_of
 
 SHAPE = (12, 14, 10)
 PLACE = (4, 9, 6)

@@ -52,22 +52,14 @@ def test_every_route_equals_the_definition(metadata, name, ridge):
     embedding = ConditionalEmbedding(KERNELS[name], ridge=ridge)
     torch.testing.assert_close(embedding(metadata).double(), expected, rtol=1e-6, atol=1e-6)
     operator = conditional_operator(KERNELS[name], metadata, ridge=ridge, dtype=torch.float64)
-    torch.testing.assert_close(operator.rows(0, N), expected, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_rows_are_read_a_block_at_a_time(metadata, name):
-    operator = conditional_operator(KERNELS[name], metadata, ridge=0.1, dtype=torch.float64)
-    blocks = torch.cat([operator.rows(start, min(start + 5, N)) for start in range(0, N, 5)])
-    torch.testing.assert_close(blocks, operator.rows(0, N), rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(blocks, blocks.T, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(operator, expected, rtol=1e-10, atol=1e-10)
 
 
 def test_a_double_result_from_single_precision_metadata_is_exact(metadata):
     single = {"scores": metadata["scores"].float()}
     double = {"scores": single["scores"].double()}
     embedding = ConditionalEmbedding(Cosine("scores"), ridge=0.01)
-    got = conditional_operator(Cosine("scores"), single, ridge=0.01, dtype=torch.float64).rows(0, N)
+    got = conditional_operator(Cosine("scores"), single, ridge=0.01, dtype=torch.float64)
     torch.testing.assert_close(got, embedding(double), rtol=1e-12, atol=1e-12)
 
 
@@ -100,7 +92,7 @@ def test_missing_values_filled_with_the_marginal_stay_a_projection(metadata, n_m
     """The filled matrix can have negative eigenvalues; the operator's stay between 0 and 1."""
     metadata["partial"][:n_missing] = torch.nan
     kernel = Gaussian("partial", sigma=5.0, missing="marginal")
-    operator = conditional_operator(kernel, metadata, ridge=0.01, dtype=torch.float64).rows(0, N)
+    operator = conditional_operator(kernel, metadata, ridge=0.01, dtype=torch.float64)
     eigenvalues = torch.linalg.eigvalsh(operator)
     assert eigenvalues.min() > -1e-10
     assert eigenvalues.max() < 1

@@ -24,8 +24,6 @@ class Attraction(Objective):
     citation = "Doe J. Attraction is all there is. 2026."
 
     class Settings(LossSettings):
-        """Its keys."""
-
         kernel: KernelSettings
         power: Positive = 1.0
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from neurocontrast.config.workflow import load_workflow
 from neurocontrast.exceptions import ConfigError
+from pipelines.workflow import load_workflow
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "configs" / "brain" / "yaware.yaml"

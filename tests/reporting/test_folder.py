@@ -25,7 +25,7 @@ def test_reads_what_is_there(folder):
     assert files.kind == "binary"
     assert files.positive == "patient"
     assert files.negative == "control"
-    assert files.simulated
+    assert files.summary.simulated
     assert len(files.predictions) == 120
     assert files.scans is None
 

@@ -61,14 +61,14 @@ def test_confusion_counts_agree_with_the_metrics(binary_folder):
     files = read_evaluation(binary_folder)
     counts = count_confusion(files)
     recalls = counts.diagonal() / counts.sum(axis=1)
-    assert recalls.mean() == pytest.approx(files.metrics["balanced_accuracy"]["pooled"])
-    assert counts.sum() == files.summary["n"]["scans"]
+    assert recalls.mean() == pytest.approx(files.metrics["balanced_accuracy"].pooled)
+    assert counts.sum() == files.summary.n.scans
     assert name_rule(files) == "at the threshold 0.5"
 
 
 def test_confusion_over_repeats_is_a_mean(tmp_path, make):
     files = read_evaluation(make.make_binary(tmp_path / "e", n_repeats=3, n_boot=5))
-    assert count_confusion(files).sum() == pytest.approx(files.summary["n"]["scans"])
+    assert count_confusion(files).sum() == pytest.approx(files.summary.n.scans)
 
 
 def test_confusion_follows_the_decisions_of_the_evaluation(tmp_path, make):
@@ -86,7 +86,7 @@ def test_classes_that_look_like_numbers(tmp_path, make, render, parse):
     table["y_pred"] = (table["y_score"].astype(float) >= 0.5).astype(int).astype(str)
     table.to_csv(folder / "predictions.tsv", sep="\t", index=False)
     files = read_evaluation(folder)
-    assert count_confusion(files).sum() == files.summary["n"]["scans"]
+    assert count_confusion(files).sum() == files.summary.n.scans
     assert name_rule(files) == "at the threshold 0.5"
     assert "“1” against “0”" in parse.Page(render(folder)).text
 

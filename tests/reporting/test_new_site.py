@@ -102,7 +102,7 @@ def test_the_sentence_claims_what_intervals_allow(folder, unseen, ratio, says):
 def test_a_paired_difference_decides(folder):
     unseen = {"value": 10.5, "low": 9.5, "high": 11.5, "n": 90}
     for ends, word in (((-1.0, -0.1), "better"), ((-1.0, 0.3), "not shown")):
-        paired = {"embedding": {"mae": {"difference": -0.5, "low": ends[0], "high": ends[1]}}}
+        paired = {"embedding": {"mae": {"value": -0.5, "low": ends[0], "high": ends[1]}}}
         files = change(folder, unseen__embedding__mae=unseen, unseen_minus_constant=paired)
         assert judge_constant(files, "mae") == word
 

@@ -128,7 +128,7 @@ def test_flow_counts_and_tells(full_folder, binary_folder):
 
 def test_the_external_set_is_read_as_one_of_its_own(full_folder):
     part = external_part(read_evaluation(full_folder))
-    assert part.metrics["auc"]["pooled"] == 0.7
+    assert part.metrics["auc"].pooled == 0.7
     assert part.sites["site"].tolist() == ["elsewhere"]
     assert count_confusion(part).sum() == len(part.predictions)
 

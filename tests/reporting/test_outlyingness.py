@@ -9,10 +9,12 @@ import shutil
 import pandas as pd
 import pytest
 
+from neurocontrast.evaluation.schema import Outlyingness
+from neurocontrast.evaluation.schema.sections import SiteOutside
 from neurocontrast.exceptions import DataError
 from neurocontrast.reporting import SECTIONS, ReportOptions, list_pictures, read_evaluation, render_page
 from neurocontrast.reporting.folder import external_part
-from neurocontrast.reporting.outlyingness import Outside, SiteOutside, count_outside, furthest_outside
+from neurocontrast.reporting.outlyingness import expected_outside, furthest_outside, stand_out
 from neurocontrast.reporting.predictions import worst_errors
 from neurocontrast.reporting.sections.warnings import list_warnings
 
@@ -43,7 +45,12 @@ def counted(table, **about):
 
     def by_site(flag):
         return [
-            {"site": site or None, "n": len(part), "n_outside": int(part[flag].sum()), "median_percentile": 50.0}
+            {
+                "site": site or "not stated",
+                "n": len(part),
+                "n_outside": int(part[flag].sum()),
+                "median_percentile": 50.0,
+            }
             for site, part in flags.groupby("site")
         ]
 
@@ -106,10 +113,11 @@ def test_as_many_as_chance_gives_are_no_warning(folder):
 
 
 def test_one_site_far_out_is_seen_among_many():
-    sites = [SiteOutside(f"site {number}", 100, 1, 50.0) for number in range(40)] + [SiteOutside("far", 6, 5, 100.0)]
-    counted = Outside(4006, 45, 99.0, "training folds", sites, [], "")
-    assert counted.n_outside < 1.2 * counted.expected
-    assert [site.site for site in counted.stand_out(sites)] == ["far"]
+    sites = [SiteOutside(site=f"site {number}", n=100, n_outside=1) for number in range(40)]
+    sites.append(SiteOutside(site="far", n=6, n_outside=5))
+    counted = Outlyingness(n=4006, n_outside=45, threshold_percentile=99.0, by_site=sites)
+    assert counted.n_outside < 1.2 * expected_outside(counted)
+    assert [site.site for site in stand_out(counted, sites)] == ["far"]
 
 
 def test_warnings_of_the_evaluation_name_nobody(folder):
@@ -130,7 +138,7 @@ def test_external_people_are_not_named_either(folder):
 
 def test_the_external_part_has_its_own(folder, parse):
     files = read_evaluation(folder)
-    counted = count_outside(external_part(files))
+    counted = external_part(files).summary.outlyingness
     section = build(files, "external")
     text = parse.Page(render_page(files, [section])).text
     assert f"{counted.n_outside} of {counted.n} scans" in text

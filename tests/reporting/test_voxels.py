@@ -111,7 +111,7 @@ def test_without_voxels_nothing_is_said_of_them(full_folder):
 def test_the_external_test_set_has_none(with_voxels):
     part = external_part(with_voxels())
     assert part is not None
-    assert not part.voxels
+    assert not part.summary.voxels
 
 
 def test_nilearn_is_named_only_where_it_ran(changed, binary_folder, tmp_path):

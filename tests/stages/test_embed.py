@@ -12,7 +12,7 @@ import neurocontrast
 from neurocontrast.data import read_cohort
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder, load_model
-from neurocontrast.evaluation.encoders import encoder_digest
+from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.progress import SILENT
 from neurocontrast.transforms import Preprocessing, load_volume

@@ -14,6 +14,8 @@ from neurocontrast.cli import run
 from neurocontrast.config import as_config
 from neurocontrast.data import read_cohort
 from neurocontrast.data.natural import ImageDataset, ImagesSettings
+from neurocontrast.data.natural.pictures import Pictures
+from neurocontrast.data.natural.sources import SOURCES
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.seeds import derive_generator
 
@@ -119,28 +121,6 @@ def test_attributes_reach_the_table(tmp_path, source):
         prepare_images(tmp_path / "x", **chosen)
 
 
-def test_a_table_gives_class_and_split_where_folders_do_not(tmp_path):
-    rows = []
-    for seed in range(12):
-        write_picture(tmp_path / "flat" / f"{seed:02d}.png", seed)
-        rows.append({"name": f"{seed:02d}.png", "shoe": seed % 2, "part": ("train", "val", "test")[seed % 3]})
-    pd.DataFrame(rows).to_csv(tmp_path / "t.tsv", sep="\t", index=False)
-    chosen = {
-        "dataset": "folder",
-        "source": tmp_path / "flat",
-        "attributes": tmp_path / "t.tsv",
-        "attributes_key": "name",
-    }
-    table = table_of(prepare_images(tmp_path / "out", **chosen, label_column="shoe", split_column="part"))
-    assert sorted(set(table["label"])) == ["class 0", "class 1"]
-    assert table["split"].tolist() == ["train"] * 4 + ["validation"] * 4 + ["test"] * 4
-    assert "shoe" not in table
-    with pytest.raises(DataError, match=r"no column 'sho'\. Did you mean 'shoe'"):
-        prepare_images(tmp_path / "x", **chosen, label_column="sho")
-    with pytest.raises(DataError, match="split_column: 'shoe' must hold 'train'"):
-        prepare_images(tmp_path / "x", **chosen, label_column="part", split_column="shoe")
-
-
 def test_cifar_may_be_class_folders_of_its_ten_classes(tmp_path, source):
     for seed in range(10):
         for n in range(5):
@@ -152,8 +132,26 @@ def test_cifar_may_be_class_folders_of_its_ten_classes(tmp_path, source):
         prepare_images(tmp_path / "x", dataset="cifar10", source=source)
 
 
+def squares(settings, open_wanted):
+    """A source from outside the package: grey squares of the brightness that a file says."""
+    files = open_wanted(lambda name: name.endswith(".txt"))
+    levels = [int(files.read(name)) for name in files.names]
+    read = lambda number: np.full((3, 4, 4), levels[number], np.uint8)  # noqa: E731
+    return Pictures(files.names, ["bright" if level > 9 else "dark" for level in levels], None, read, origin={})
+
+
+def test_a_source_from_outside_the_package_is_prepared(tmp_path, monkeypatch):
+    monkeypatch.setitem(SOURCES, "squares", f"{__name__}:squares")
+    (tmp_path / "in").mkdir()
+    for n in range(20):
+        (tmp_path / "in" / f"{n:02d}.txt").write_text(str(n))
+    cohort = read_cohort(prepare_images(tmp_path / "out", dataset="squares", source=tmp_path / "in"))
+    assert dict(cohort.table["label"].value_counts()) == {"bright": 10, "dark": 10}
+    assert ImageDataset(cohort).image_shape == (3, 4, 4)
+
+
 def test_settings_of_earlier_versions_are_read_where_they_did_nothing():
-    old = {"vectors": {}, "unmatched": "error", "classes": None, "clusters": {"columns": ["a"], "vector": None}}
+    old = {"vectors": {}, "unmatched": "error", "split_column": None, "clusters": {"columns": ["a"], "vector": None}}
     assert as_config({"images": old}).images == ImagesSettings(clusters={"columns": ("a",)})
     with pytest.raises(ConfigError, match=r"images\.unmatched: unknown key"):
         as_config({"images": {"unmatched": "drop"}})

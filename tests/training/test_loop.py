@@ -11,7 +11,8 @@ from neurocontrast.collectives import Processes
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingInterrupted, TrainingSuspended
 from neurocontrast.progress import SILENT
-from neurocontrast.training import fit, launch
+from neurocontrast.training import fit
+from neurocontrast.training.distributed import launch
 from neurocontrast.training.interruption import suspending
 from neurocontrast.training.state import newest_checkpoint, save_checkpoint
 
@@ -310,6 +311,6 @@ def test_own_signal_after_another_process_was_heard_does_not_break_off_the_save(
             settings=given,
             seed=7,
             folder=tmp_path,
-            joined=(launch(given)[0], Told()),
+            engine=(launch(given)[0], Told()),
         )
     assert newest_checkpoint(tmp_path / "checkpoints").name == "epoch-0000-batch-000002.pt"

@@ -16,8 +16,16 @@ from neurocontrast.exceptions import ConfigError, DataError, TrainingInterrupted
 from neurocontrast.kernels import Categorical, Different, Gaussian
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training import TrainingSettings
-from neurocontrast.training.positives import count_cross_site_positives, cross_site_sentence
-from neurocontrast.training.sampling import Sampler, bins_for, build_sampler, deal, equal_shares, strata_of
+from neurocontrast.training.sampling import (
+    Sampler,
+    bins_for,
+    build_sampler,
+    count_cross_site_positives,
+    cross_site_sentence,
+    deal,
+    equal_shares,
+    strata_of,
+)
 
 
 def text(values):

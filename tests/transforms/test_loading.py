@@ -1,42 +1,15 @@
-"""The reader and the loader, alone and among MONAI's own transforms."""
+"""The loader, alone and among MONAI's own transforms."""
 
 from __future__ import annotations
 
 import nibabel as nib
 import numpy as np
 import pytest
-from monai.data import MetaTensor, NibabelReader
+from monai.data import MetaTensor
 from monai.transforms import Compose, LoadImaged, NormalizeIntensityd, Orientationd, SaveImaged
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.transforms import IsalNibabelReader, LoadScand
-
-
-@pytest.mark.parametrize("name", ["scan.nii.gz", "scan.nii", "two.nii.gz"])
-@pytest.mark.parametrize("scale", [None, (0.5, 3.0)])
-def test_the_reader_gives_what_monais_gives(brain, tmp_path, name, scale):
-    image = (nib.Nifti2Image if name == "two.nii.gz" else nib.Nifti1Image)(
-        brain.round().astype(np.int16), np.diag([-2.0, 1.5, 1.0, 1.0])
-    )
-    if scale is not None:
-        image.header.set_slope_inter(*scale)
-    nib.save(image, tmp_path / name)
-    made = [
-        LoadImaged("image", reader=reader, ensure_channel_first=True)({"image": tmp_path / name})["image"]
-        for reader in (IsalNibabelReader, NibabelReader)
-    ]
-    np.testing.assert_array_equal(*made)
-    np.testing.assert_array_equal(made[0].numpy()[0], nib.load(tmp_path / name).get_fdata(dtype=np.float32))
-    assert made[0].meta.keys() == made[1].meta.keys()
-    np.testing.assert_array_equal(made[0].affine, made[1].affine)
-
-
-def test_the_reader_stacks_several_files_and_takes_monais_options(brain, write_nifti):
-    paths = [write_nifti(brain, "a.nii.gz", axes="LAS"), write_nifti(2 * brain, "b.nii.gz", axes="LAS")]
-    stacked = LoadImaged("image", reader=IsalNibabelReader)({"image": paths})["image"]
-    np.testing.assert_array_equal(stacked[1], 2 * stacked[0])
-    reader = IsalNibabelReader(as_closest_canonical=True)
-    np.testing.assert_array_equal(LoadImaged("image", reader=reader)({"image": paths[0]})["image"], brain)
+from neurocontrast.transforms import LoadScand
 
 
 def test_the_loader_gives_what_monais_gives_and_keeps_the_rest_of_the_item(brain, write_nifti):
@@ -73,8 +46,6 @@ def test_missing_keys_and_wrong_settings(brain, write_nifti):
     with pytest.raises(DataError, match="no such image"):
         LoadScand("image")({"image": path.with_name("absent.nii.gz")})
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(EOFError):
-        IsalNibabelReader().read(path)
     with pytest.raises(DataError, match="truncated"):
         LoadScand("image")({"image": path})
 

@@ -6,7 +6,7 @@ import torch
 from scipy import ndimage
 from scipy.spatial.transform import Rotation
 
-from neurocontrast.transforms.rand_affine import move
+from neurocontrast.transforms.rand_affine import BrainAffine
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_move_is_scipys_affine_transform(volume, angles, translation, scales):
     matrix = Rotation.from_euler("xyz", angles, degrees=True).as_matrix() / np.array(scales)
     centre = (np.array(volume.shape[1:]) - 1) / 2
     offset = centre - matrix @ centre + translation
-    moved, _ = move(volume, volume > 0.0, matrix=matrix, translation=translation)
+    moved, _ = BrainAffine().change_brain(volume, volume > 0.0, matrix=matrix, translation=translation)
     expected = ndimage.affine_transform(array(volume), matrix, offset, order=1, mode="grid-constant")
     np.testing.assert_allclose(array(moved), expected, atol=2e-5)
 
@@ -40,5 +40,5 @@ def test_move_keeps_the_size_of_the_brain():
     brain = ball()
     matrix = Rotation.from_euler("xyz", (5, -8, 3), degrees=True).as_matrix()
     for shift in (0.0, 0.25, 0.5):
-        _, moved = move(brain.float(), brain, matrix=matrix, translation=(shift, -shift, shift))
+        _, moved = BrainAffine().change_brain(brain.float(), brain, matrix=matrix, translation=(shift, -shift, shift))
         assert moved.sum() == pytest.approx(int(brain.sum()), rel=0.01)

@@ -6,7 +6,7 @@ import torch
 from scipy import ndimage
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.transforms.rand_blur import blur, sharpen
+from neurocontrast.transforms.rand_blur import BrainSharpness, blur
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def array(x: torch.Tensor) -> np.ndarray:
 def test_sharpen_is_an_unsharp_mask_that_leaves_a_quarter(volume, amount):
     smooth = ndimage.gaussian_filter(array(volume), 0.8)
     expected = np.maximum(array(volume) + amount * (array(volume) - smooth), 0.25 * array(volume))
-    sharp = sharpen(volume, amount=amount, sigma_voxels=0.8)
+    sharp = BrainSharpness(sigma_voxels=0.8).change(volume, amount=amount)
     np.testing.assert_allclose(array(sharp), expected, atol=5e-6)
 
 
 def test_sharpen_fits_its_gaussian_into_a_small_volume(volume):
-    assert sharpen(volume[:, :7], amount=1.0, sigma_voxels=3.0).isfinite().all()
+    assert BrainSharpness(sigma_voxels=3.0).change(volume[:, :7], amount=1.0).isfinite().all()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from neurocontrast.transforms.rand_resolution import lower_resolution, slice_matrix
+from neurocontrast.transforms.rand_resolution import BrainResolution, slice_matrix
 
 
 @pytest.fixture
@@ -44,5 +44,5 @@ def test_resolution_falls_along_the_axes_asked(volume, axes):
     for axis in axes:
         matrix = slice_matrix(expected.shape[axis], factor=1.8, phase=0.3)
         expected = np.moveaxis(np.tensordot(matrix, expected, (1, axis)), 0, axis)
-    lowered = lower_resolution(volume, axes=axes, factor=1.8, phase=0.3)
+    lowered = BrainResolution().change(volume, axes=axes, factor=1.8, phase=0.3)
     np.testing.assert_allclose(array(lowered), expected, atol=2e-6)

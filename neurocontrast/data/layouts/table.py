@@ -34,12 +34,6 @@ def read_text_table(path: str | Path) -> Listing:
     """Read a ``.tsv`` (tabs) or ``.csv`` (commas or semicolons) file as text.
 
     A byte order mark, Windows line ends, blank lines and spaces around a cell are taken away.
-
-    Raises
-    ------
-    DataError
-        For a file that is absent, not text, empty, without rows, with a header that is repeated or unnamed, or with
-        rows of another number of cells; all such rows together.
     """
     source = Path(path).expanduser()
     rows = [(line, cells) for line, cells in _split(source, _decode(source)) if any(cells)]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import is_missing, text_of
+from neurocontrast.data.columns import is_missing
 from neurocontrast.data.layouts.table import read_text_table
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
@@ -20,61 +20,25 @@ _RESERVED = ("participant_id", "subject_id", "session", "path", "split", "label"
 _FLAGS = {"true": "1", "false": "0"}
 
 
-def join_attributes(
-    files: Sequence[str], table: Path, *, key: str, taken: Sequence[str] = (), used_up: Sequence[str] = ()
-) -> dict[str, list[str]]:
-    """Return the attributes of every picture as cells of text, by column.
+def join_attributes(files: Sequence[str], table: Path, *, key: str, taken: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Return the attributes of every picture as text, by column: "n/a" where missing, 1 and 0 for true and false.
 
-    Parameters
-    ----------
-    files : sequence of str
-        Name of each picture in its source.
-    table : Path
-        ``.tsv``, ``.csv`` or ``.parquet``.
-    key : str
-        Column that holds those names: whole, or, where no whole name is found, the last part of each if these are
-        unique.
-    taken, used_up : sequence of str
-        Names of other columns of the result; columns that become the label or the split, and may have any name.
-
-    Returns
-    -------
-    dict of str to list of str
-        Cells of each column, "n/a" where missing; true and false as 1 and 0.
-
-    Raises
-    ------
-    DataError
-        For a table or key column that is absent, names that stand twice or are taken, pictures without a row; all
-        such pictures together.
+    The column `key` of the table holds the names in `files`: whole, or, where no whole name is found, the last part of
+    each if these are unique. Names that are `taken` by other columns, and pictures without a row, are refused.
     """
-    cells = _cells(table)
+    cells = pd.DataFrame(read_text_table(table).columns).map(_plain)
     if key not in cells:
         raise DataError(
             f"attributes_key: {table.name} has no column '{key}'.{suggestion(key, cells.columns)} "
             f"It has: {one_of(list(cells.columns)[:30])}."
         )
     rows = _rows_of(files, cells.pop(key), table, key)
-    _check_names(cells, table, taken, used_up)
+    _check_names(cells, table, taken)
     return {str(name): column.iloc[rows].tolist() for name, column in cells.items()}
 
 
-def _cells(table: Path) -> pd.DataFrame:
-    is_parquet = table.suffix.lower() == ".parquet"
-    frame = _read_parquet(table) if is_parquet else pd.DataFrame(read_text_table(table).columns)
-    return frame.map(lambda cell: "n/a" if is_missing(text_of(cell)) else _FLAGS.get(str(cell).lower(), text_of(cell)))
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    if not path.is_file():
-        raise DataError(f"attributes: there is no file {shown(path, 200)}.")
-    try:
-        frame = pd.read_parquet(path)
-    except Exception as error:
-        raise DataError(f"attributes: {path.name} cannot be read as a parquet table ({error}).") from None
-    if frame.empty:
-        raise DataError(f"attributes: {path.name} has no rows or no columns.")
-    return frame.rename(columns=str)
+def _plain(cell: str) -> str:
+    return "n/a" if is_missing(cell) else _FLAGS.get(cell.lower(), cell)
 
 
 def _rows_of(files: Sequence[str], cells: pd.Series, table: Path, key: str) -> npt.NDArray[np.int64]:
@@ -97,10 +61,9 @@ def _rows_of(files: Sequence[str], cells: pd.Series, table: Path, key: str) -> n
     return rows
 
 
-def _check_names(cells: pd.DataFrame, table: Path, taken: Sequence[str], used_up: Sequence[str]) -> None:
+def _check_names(cells: pd.DataFrame, table: Path, taken: Sequence[str]) -> None:
     for name, column in cells.items():
         if any(set(cell) & set("\t\r\n") for cell in (str(name), *column)):
             raise DataError(f"attributes: {table.name}, column {shown(name)}, holds tabs or line ends; take them out.")
-        clash = str(name).lower() in _RESERVED or name in taken or str(name).startswith("cluster_")
-        if clash and name not in used_up:
+        if str(name).lower() in _RESERVED or name in taken or str(name).startswith("cluster_"):
             raise DataError(f"attributes: {table.name} has a column '{name}', a name that is used here; rename it.")

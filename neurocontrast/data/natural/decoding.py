@@ -25,11 +25,6 @@ def decode(content: bytes) -> npt.NDArray[np.uint8]:
 
     Grey is repeated, transparency is laid on white, palettes and CMYK are converted, 16 bits become 8. Colour
     profiles are not applied.
-
-    Raises
-    ------
-    DataError
-        Where the picture is cut, damaged or none, an animation, of more than 64 megapixels, or of 32 bits a channel.
     """
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:

@@ -63,12 +63,6 @@ def open_files(source: Path, wanted: Callable[[str], bool], *, scratch: Path | N
     """Open the files of a folder or archive whose name is wanted.
 
     An archive is unpacked into a temporary folder in `scratch`, by Python's filter ``data`` for archives of strangers.
-
-    Raises
-    ------
-    DataError
-        Where the source is absent, damaged or hostile: members that lead out of the archive, devices, more content
-        than an honest archive of that size holds.
     """
     if source.is_dir():
         yield _files_of(source, source, wanted)

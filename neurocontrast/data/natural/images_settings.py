@@ -83,11 +83,9 @@ class ImagesSettings(Settings):
     background_sd : float
         Standard deviation of that noise, in values of 0 to 255.
     attributes : path or None
-        Table (``.tsv``, ``.csv``, ``.parquet``) of further columns, with a row for every image.
+        Table (``.tsv`` or ``.csv``) of further columns, with a row for every image.
     attributes_key : str or None
         Column of that table with the file of each image; ``participant_id`` for identifiers in place of files.
-    label_column, split_column : str or None
-        Columns of that table with the class and the split, where folders name neither.
     clusters : ClusterSettings or None
         Groups by k-means.
     """
@@ -106,17 +104,14 @@ class ImagesSettings(Settings):
     background_sd: Annotated[float, Field(ge=0.0, le=255.0, allow_inf_nan=False)] = 40.0
     attributes: Path | None = None
     attributes_key: str | None = None
-    label_column: str | None = None
-    split_column: str | None = None
     clusters: ClusterSettings | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.dataset == "digits" and self.source is not None:
             raise ValueError("source is not used by dataset 'digits', which comes with scikit-learn; name the dataset.")
-        for key in ("attributes_key", "label_column", "split_column"):
-            if getattr(self, key) is not None and self.attributes is None:
-                raise ValueError(f"{key} names a column of attributes, and no attributes are given.")
+        if self.attributes_key is not None and self.attributes is None:
+            raise ValueError("attributes_key names a column of attributes, and no attributes are given.")
         if self.attributes is not None and self.attributes_key is None:
             raise ValueError("attributes_key is missing: the column of attributes that names the file of each image.")
         return self

@@ -17,24 +17,13 @@ __all__ = ["Pictures", "class_names", "grey_to_rgb"]
 class Pictures:
     """Pictures of a source, none of them decoded yet.
 
-    Parameters
-    ----------
-    files : sequence of str
-        Unique name of each picture; a number where the source has no names.
-    labels, splits : sequence of str or None
-        Class of each picture, and ``train``, ``validation`` or ``test``; None where the source does not say.
-    read : callable
-        Returns picture number i as (3, H, W) uint8: red, green, blue.
-    columns : dict of str to sequence of str
-        Further columns.
-    has_file_names : bool
-        Whether `files` are names of files, worth a column in the table.
-    origin : dict
-        JSON-ready description of the source.
+    Each picture has a unique name in `files` (a number, unless `has_file_names`), a class in `labels`, and ``train``,
+    ``validation`` or ``test`` in `splits` where the source is divided. ``read(i)`` returns picture i, (3, H, W) uint8:
+    red, green, blue. `origin` describes the source, JSON-ready.
     """
 
     files: Sequence[str]
-    labels: Sequence[str] | None
+    labels: Sequence[str]
     splits: Sequence[str] | None
     read: Callable[[int], npt.NDArray[np.uint8]]
     origin: dict[str, object]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.natural.background import BACKGROUND_COLUMNS, paint
-from neurocontrast.data.natural.checking import RECORD_NAME, Repeated, repeated_images
+from neurocontrast.data.natural.checking import RECORD_NAME, repeated_images
 from neurocontrast.data.natural.decoding import scale
 from neurocontrast.data.natural.files import ARCHIVE_ENDINGS, FileSet, open_files
 from neurocontrast.data.natural.images_settings import ImagesSettings
@@ -43,11 +43,6 @@ def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress =
 
     Pictures are decoded one after another, and never all of them are in memory. The store and the table are the same
     bytes for the same settings, source, and version of the library that decodes JPEG.
-
-    Raises
-    ------
-    DataError
-        Where the source cannot be used; all pictures that cannot be decoded, or have another size, together.
     """
     name = _name(settings)
     with ExitStack() as stack:
@@ -58,7 +53,7 @@ def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress =
     repeated = repeated_images(iter(store.array), list(plan.table["participant_id"]), list(plan.table["split"]))
     if repeated.n_across:
         progress.warning(repeated.sentence())
-    write_json(folder / RECORD_NAME, _record(settings, name, store, plan.table, pictures.origin, repeated))
+    write_json(folder / RECORD_NAME, _record(settings, name, store, plan.table, pictures.origin))
 
 
 def _open_pictures(settings: ImagesSettings, stack: ExitStack, *, scratch: Path) -> Pictures:
@@ -149,12 +144,7 @@ def _first_shape(read: Callable[[int], Pixels], names: list[str]) -> tuple[int, 
 
 
 def _record(
-    settings: ImagesSettings,
-    name: str,
-    store: ImageStore,
-    table: pd.DataFrame,
-    origin: Mapping[str, Any],
-    repeated: Repeated,
+    settings: ImagesSettings, name: str, store: ImageStore, table: pd.DataFrame, origin: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the content of ``images.json``, without a path of this machine."""
     from PIL import features
@@ -179,7 +169,6 @@ def _record(
         "statement": _statements(settings),
         "source": {"name": chosen["source"], **origin},
         "settings": chosen,
-        "repeated_images": {"n": repeated.n_images, "n_across_splits": repeated.n_across},
         "images_sha256": digest_of_file(store.path),
         "libraries": {name: features.version(name) for name in ("libjpeg_turbo", "jpg")},
         "environment": environment,

@@ -47,19 +47,8 @@ def divide(
 ) -> list[str]:
     """Return the split of each image, "" for one that is left out.
 
-    Parameters
-    ----------
-    names, labels : sequence of str
-        Identifier and class of each image.
-    splits : sequence of str or None
-        Splits of the source, which are kept.
-    seed : int
-        Seed of the order in which images are taken.
-    fractions : mapping of str to float
-        Part of ``train`` that becomes ``test``, then part of the rest that becomes ``validation``, where the source has
-        no such split.
-    counts : mapping of str to int or None
-        Number of images of each split to keep; None for all.
+    Splits of the source are kept. Where there is no ``test``, that fraction of ``train`` becomes it; where there is no
+    ``validation``, that fraction of the rest. `counts` says how many images of each split are kept; None for all.
     """
     chosen = np.array(["train"] * len(names) if splits is None else list(splits), dtype=object)
 

@@ -2,7 +2,7 @@
 
 from neurocontrast.data.simulation.population import Person, Scanner, draw_person, draw_scanner
 from neurocontrast.data.simulation.rendering import render_scan
-from neurocontrast.data.simulation.settings import SimulationSettings
+from neurocontrast.data.simulation.simulation_settings import SimulationSettings
 from neurocontrast.data.simulation.writing import describe_simulation, write_cohort
 
 __all__ = [

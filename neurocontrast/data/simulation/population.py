@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from neurocontrast.data.simulation.settings import SimulationSettings
+from neurocontrast.data.simulation.simulation_settings import SimulationSettings
 from neurocontrast.seeds import derive_generator
 
 __all__ = ["Person", "Scanner", "Site", "draw_person", "draw_scanner", "draw_sites"]

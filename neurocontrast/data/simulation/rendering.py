@@ -8,7 +8,7 @@ from scipy import ndimage
 
 from neurocontrast.data.simulation.anatomy import ORIGIN_MM, Anatomy, load_anatomy
 from neurocontrast.data.simulation.population import Person, Scanner, draw_scanner
-from neurocontrast.data.simulation.settings import SimulationSettings
+from neurocontrast.data.simulation.simulation_settings import SimulationSettings
 from neurocontrast.seeds import derive_generator
 
 __all__ = ["render_scan"]

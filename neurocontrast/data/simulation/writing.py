@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from neurocontrast.data.simulation.anatomy import load_anatomy
 from neurocontrast.data.simulation.population import Person, draw_person, draw_sites
 from neurocontrast.data.simulation.rendering import render_scan
-from neurocontrast.data.simulation.settings import SimulationSettings
+from neurocontrast.data.simulation.simulation_settings import SimulationSettings
 from neurocontrast.files import write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
@@ -41,11 +41,6 @@ def write_cohort(
     """Write images, ``participants.tsv``, ``participants.json`` and ``simulation.json`` into `folder`.
 
     The files are the same for any `n_workers`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The table of participants as written.
     """
     people = [draw_person(settings, index) for index in range(settings.n_subjects)]
     (folder / "images").mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What else the embedding knows: site, age, sex and head size, read from it like the target is."""
+"""Site, age, sex and head size, predicted from the embedding like the target, and the OpenBHB score."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.confounding import cramers_v
 from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
 from neurocontrast.evaluation.designs import choose_covariates, kept_columns
-from neurocontrast.evaluation.draws import draw_subjects
-from neurocontrast.evaluation.notices import SITE_ASSOCIATION
+from neurocontrast.evaluation.notices import SITE_ASSOCIATION, cramers_v
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
+from neurocontrast.evaluation.panels.draws import draw_subjects, group_sites
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import cell_texts, is_number
 from neurocontrast.evaluation.schema import Notice
@@ -55,7 +54,7 @@ class Reading:
 
 
 def measure_confounds(inputs: PanelInputs) -> Findings:
-    """Say what the features that the probe gets know besides the target; only how they were adjusted, if so asked."""
+    """Read covariates from the features of the probe; with ``confounds=false`` only say how these were adjusted."""
     study, settings = inputs.study, inputs.study.settings
     summary: dict[str, Any] = {
         "harmonise": settings.harmonise,
@@ -103,8 +102,8 @@ def _read_columns(
 ) -> tuple[dict[str, Reading | str], pd.DataFrame]:
     """Return the readings from all scans, and how well each column is predicted in all scans and in each class.
 
-    Categories: balanced accuracy, against 1 / number of levels; a scan is called what is likeliest against
-    its share. Numbers: mean absolute error, against that of the training folds' median, and R².
+    Categories are scored by balanced accuracy at the thresholds of their shares, beside 1 / number of levels; numbers
+    by mean absolute error, beside that of the median of the training folds, and by R².
     """
     whole, found = {}, []
     for column in columns:
@@ -261,12 +260,8 @@ def site_folds(sites: npt.NDArray[np.object_], subjects: npt.NDArray[np.object_]
 
     A subject who was scanned at several sites is not trained on while one of them is tested.
     """
-    sizes = pd.Series(sites).value_counts(sort=False).sort_index().sort_values(ascending=False, kind="stable")
-    filled = np.zeros(min(MAX_SITE_FOLDS, len(sizes)))
-    fold_of = {}
-    for site, size in sizes.items():
-        fold_of[site] = int(filled.argmin())
-        filled[fold_of[site]] += size
+    groups = group_sites(sites, sorted(set(sites)), MAX_SITE_FOLDS)
+    fold_of = {site: fold for fold, group in enumerate(groups) for site in group}
     return leave_site_out([str(fold_of[site]) for site in sites], subjects, names=list(subjects))
 
 

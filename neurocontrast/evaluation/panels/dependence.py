@@ -1,4 +1,4 @@
-"""How strongly a whole embedding depends on a column, linearly or not: HSIC, with a permutation test.
+"""Dependence of the whole embedding on a column, linear or not: HSIC, with a permutation test.
 
 The Hilbert–Schmidt independence criterion (Gretton et al., 2005) in its unbiased form (Song et al., 2012), normalised
 to 1 for identity (centred kernel alignment): about 0 means independence, whatever the number of features.

@@ -12,7 +12,6 @@ import pandas as pd
 from scipy import stats
 
 from neurocontrast.evaluation.crossval import OutOfFold, gather
-from neurocontrast.evaluation.encoders import check_same_encoder, encoder_digest
 from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
@@ -21,7 +20,15 @@ from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.groups import site_table
 from neurocontrast.evaluation.panels.outlyingness import measure_external
 from neurocontrast.evaluation.planning import Study
-from neurocontrast.evaluation.rows import check_rows, is_number, row_names, select_rows, tidy_table
+from neurocontrast.evaluation.rows import (
+    check_rows,
+    check_same_encoder,
+    encoder_digest,
+    is_number,
+    row_names,
+    select_rows,
+    tidy_table,
+)
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.significance import delong_interval, delong_test
 from neurocontrast.evaluation.splits import Split

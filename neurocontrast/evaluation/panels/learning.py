@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.draws import draw_of_split
 from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, POOLED_ONLY, compute_metrics, finite_or_none
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
+from neurocontrast.evaluation.panels.draws import draw_of_split
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.splits import Split, subject_values
 from neurocontrast.exceptions import ConfigError

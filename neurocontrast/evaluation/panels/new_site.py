@@ -1,4 +1,4 @@
-"""What a probe does at a site it has never seen, beside what it does for the same people when the site is known."""
+"""Errors of a probe at sites that it has never seen, beside its errors for the same people at known sites."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from neurocontrast.evaluation.metrics import (
 )
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.confounds import site_reading
+from neurocontrast.evaluation.panels.draws import group_sites
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split
@@ -35,6 +36,7 @@ __all__ = ["MAX_GROUPS", "PANEL", "SitesLeftOut", "plan_sites_left_out"]
 Models = dict[str, OutOfFold]
 Drawn = dict[str, dict[str, Resamples]]
 Rows = npt.NDArray[np.intp]
+Texts = npt.NDArray[np.object_]
 
 NOTABLE_RATIO = 1.3
 """An error that grows more than this at unseen sites, its interval above 1, is warned about."""
@@ -87,15 +89,17 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
     names = sorted({site for site in sites if site is not None})
     why = {site: _why_skipped(study, np.flatnonzero(home & (sites == site))) for site in names}
     splits: list[Split] = []
-    for group in _groups([site for site in names if why[site] is None], sites):
+    chosen = [site for site in names if why[site] is None]
+    many = len(chosen) > MAX_GROUPS
+    for group in group_sites(sites, chosen, MAX_GROUPS) if many else [[site] for site in chosen]:
         split = _split(study, home, group, fold=len(splits))
         reason = _why_untrainable(study, split)
         why |= dict.fromkeys(group, reason)
         splits += [] if reason else [split]
     skipped = [{"site": site, "why": reason} for site, reason in why.items() if reason is not None]
-    chosen = tuple(site for site in names if why[site] is None)
+    chosen = [site for site in names if why[site] is None]
     why_not = None if splits else f"no site can be left out: {_listed(skipped)}"
-    return SitesLeftOut(splits, chosen, skipped, why_not)
+    return SitesLeftOut(splits, tuple(chosen), skipped, why_not)
 
 
 def _why_not(study: Study) -> str | None:
@@ -134,20 +138,6 @@ def _why_skipped(study: Study, rows: Rows) -> str | None:
     return f"single class ({study.target.classes[int(present[0])]})" if len(present) < 2 else None
 
 
-def _groups(chosen: Sequence[str], sites: npt.NDArray[np.object_]) -> list[list[str]]:
-    """Return one group a site, or of many sites `MAX_GROUPS` groups, filled from the largest site down."""
-    if len(chosen) <= MAX_GROUPS:
-        return [[site] for site in chosen]
-    groups: list[list[str]] = [[] for _ in range(MAX_GROUPS)]
-    filled = np.zeros(MAX_GROUPS)
-    sizes = {site: int((sites == site).sum()) for site in chosen}
-    for site in sorted(chosen, key=lambda name: (-sizes[name], name)):
-        least = int(filled.argmin())
-        groups[least].append(site)
-        filled[least] += sizes[site]
-    return groups
-
-
 def _split(study: Study, home: npt.NDArray[np.bool_], group: Sequence[str], *, fold: int) -> Split:
     """Train on scans of other, known sites; a subject that was at a site of the group too is not trained on."""
     known = np.array([site is not None for site in study.sites])
@@ -180,12 +170,13 @@ def measure_new_sites(inputs: PanelInputs) -> Findings:
     if plan.why_not is not None:
         return Findings({"new_site": None, "new_site_note": plan.why_not})
     home, unseen = _predict(study, plan, inputs.models, inputs.progress)
-    figures = _Figures(study, plan, home, unseen)
+    models = {f"home {name}": model for name, model in home.items()}
+    models |= {f"unseen {name}": model for name, model in unseen.items()}
     summary = {
         "design": plan.design,
         "metric": study.target.metric_names[0],
         "models": [name for name in unseen if name != "constant"],
-        **figures.pooled(),
+        **_pooled(study, models, plan.rows),
         "n": {"scans": len(plan.rows), "subjects": len(set(study.subjects[plan.rows]))},
         "bootstrap_unit": study.units.name,
         "n_sites": len(plan.sites),
@@ -195,7 +186,9 @@ def measure_new_sites(inputs: PanelInputs) -> Findings:
         "recentred": "recentred" in unseen,
     }
     notices = [Notice(code, text, _EXPLANATIONS[code]) for code, text in _warnings(summary).items()]
-    return Findings({"new_site": summary, "new_site_note": None}, {"new_sites": figures.table()}, notices)
+    return Findings(
+        {"new_site": summary, "new_site_note": None}, {"new_sites": _site_table(study, plan, models)}, notices
+    )
 
 
 def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> tuple[Models, Models]:
@@ -224,78 +217,65 @@ def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progres
     return home, unseen
 
 
-@dataclass(frozen=True)
-class _Figures:
-    """Metrics of the same people, at home and unseen, from the same resamples of them."""
+def _draw(study: Study, models: Models, rows: Rows, names: list[str], units: Texts, n: int, *key: str) -> Drawn:
+    """Return every metric of every model with `n` resamples that all share."""
+    seed = derive_seed("new-site-intervals", study.settings.seed, *key)
+    return bootstrap_metrics(study.target, models, units, n_bootstraps=n, seed=seed, rows=rows, names=names)
 
-    study: Study
-    plan: SitesLeftOut
-    home: Models
-    unseen: Models
 
-    def pooled(self) -> dict[str, Any]:
-        """Return ``home``, ``unseen``, and how these compare with one another and with the constant."""
-        rows, kind = self.plan.rows, self.study.target.kind
-        names = [*self.study.target.metric_names, *ON_REQUEST[kind]]
-        level, n = self.study.settings.confidence_level, self.study.settings.n_bootstraps
-        drawn = self._draw(rows, names, self.study.units.labels, n)
-        parts: dict[str, Any] = {
-            where: {
-                model: {name: {**drawn[f"{where} {model}"][name].figure(level=level), "n": len(rows)} for name in names}
-                for model in self.unseen
-            }
-            for where in ("home", "unseen")
-        }
-        errors = [name for name in names if name in LOWER_IS_BETTER]
-        parts |= {"ratio": {}, "difference": {}, "unseen_minus_constant": {}}
-        for model in (model for model in self.unseen if model != "constant"):
-            unseen, home, constant = (drawn[key] for key in (f"unseen {model}", f"home {model}", "unseen constant"))
-            parts["ratio"][model] = {name: self._combined(unseen[name], home[name], np.divide) for name in errors}
-            for part, other in (("difference", home), ("unseen_minus_constant", constant)):
-                found = {name: self._combined(unseen[name], other[name], np.subtract) for name in names}
-                parts[part][model] = found
-        return parts
+def _pooled(study: Study, models: Models, rows: Rows) -> dict[str, Any]:
+    """Return ``home``, ``unseen``, and how these compare with one another and with the constant."""
+    names = [*study.target.metric_names, *ON_REQUEST[study.target.kind]]
+    level, found = study.settings.confidence_level, dict[str, Any]()
+    drawn = _draw(study, models, rows, names, study.units.labels, study.settings.n_bootstraps)
 
-    def table(self) -> pd.DataFrame:
-        """Return one row a site that was left out and model: figures when it is unseen, and when it is known."""
-        target = self.study.target
-        names = [name for name in target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE]
-        names += ON_REQUEST[target.kind]
-        found = []
-        for split in self.plan.splits:
-            for site in self.plan.sites:
-                rows = split.test[self.study.sites[split.test] == site]
-                if len(rows):
-                    found += self._rows(site, rows, len(split.train), names)
-        return pd.DataFrame(found)
-
-    def _rows(self, site: str, rows: Rows, n_train: int, names: list[str]) -> list[dict[str, Any]]:
-        study = self.study
-        n, least = len(set(study.subjects[rows])), study.settings.min_site_n
-        few = f"fewer than {least} subjects ({n}): no interval" if n < least else None
-        reason = explain_undefined(study.target.kind, study.target.values[rows], study.target.classes)
-        drawn = self._draw(rows, names, study.subjects, 0 if few else study.settings.n_bootstraps, site)
-        found = []
-        for model in self.unseen:
-            row: dict[str, Any] = {"site": site, "model": model, "n": len(rows), "n_train": n_train}
-            for prefix, where in (("", "unseen"), ("home_", "home")):
-                for name in names:
-                    figure = drawn[f"{where} {model}"][name].figure(level=study.settings.confidence_level)
-                    row |= {f"{prefix}{name}{end}": figure[key] for end, key in _ENDS.items()}
-            row["note"] = "; ".join(text for text in (reason, few) if text) or None
-            found.append(row)
-        return found
-
-    def _draw(self, rows: Rows, names: list[str], units: npt.NDArray[np.object_], n: int, *key: str) -> Drawn:
-        """Return every metric of every model with `n` resamples that all share."""
-        models = {f"home {name}": model for name, model in self.home.items()}
-        models |= {f"unseen {name}": model for name, model in self.unseen.items()}
-        seed = derive_seed("new-site-intervals", self.study.settings.seed, *key)
-        return bootstrap_metrics(self.study.target, models, units, n_bootstraps=n, seed=seed, rows=rows, names=names)
-
-    def _combined(self, one: Resamples, other: Resamples, function: np.ufunc) -> dict[str, float | None]:
+    def compare(one: str, other: str, function: np.ufunc, names: list[str]) -> dict[str, Any]:
         with np.errstate(divide="ignore", invalid="ignore"):
-            return one.combine(other, function).figure(level=self.study.settings.confidence_level)
+            return {name: drawn[one][name].combine(drawn[other][name], function).figure(level=level) for name in names}
+
+    for key, figures in drawn.items():
+        where, model = key.split(" ", 1)
+        described = {name: {**figure.figure(level=level), "n": len(rows)} for name, figure in figures.items()}
+        found.setdefault(where, {})[model] = described
+    kept = [model for model in found["unseen"] if model != "constant"]
+    errors = [name for name in names if name in LOWER_IS_BETTER]
+    found["ratio"] = {each: compare(f"unseen {each}", f"home {each}", np.divide, errors) for each in kept}
+    found["difference"] = {each: compare(f"unseen {each}", f"home {each}", np.subtract, names) for each in kept}
+    against = {each: compare(f"unseen {each}", "unseen constant", np.subtract, names) for each in kept}
+    return found | {"unseen_minus_constant": against}
+
+
+def _site_table(study: Study, plan: SitesLeftOut, models: Models) -> pd.DataFrame:
+    """Return one row a site that was left out and model: figures when it is unseen, and when it is known."""
+    target = study.target
+    names = [name for name in target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE]
+    names += ON_REQUEST[target.kind]
+    found = []
+    for split in plan.splits:
+        for site in plan.sites:
+            rows = split.test[study.sites[split.test] == site]
+            if len(rows):
+                found += _site_rows(study, models, site, rows, len(split.train), names)
+    return pd.DataFrame(found)
+
+
+def _site_rows(
+    study: Study, models: Models, site: str, rows: Rows, n_train: int, names: list[str]
+) -> list[dict[str, Any]]:
+    settings, n = study.settings, len(set(study.subjects[rows]))
+    few = f"fewer than {settings.min_site_n} subjects ({n}): no interval" if n < settings.min_site_n else None
+    reason = explain_undefined(study.target.kind, study.target.values[rows], study.target.classes)
+    drawn = _draw(study, models, rows, names, study.subjects, 0 if few else settings.n_bootstraps, site)
+    found = []
+    for model in (key.removeprefix("unseen ") for key in models if key.startswith("unseen ")):
+        row: dict[str, Any] = {"site": site, "model": model, "n": len(rows), "n_train": n_train}
+        for prefix, where in (("", "unseen"), ("home_", "home")):
+            for name in names:
+                figure = drawn[f"{where} {model}"][name].figure(level=settings.confidence_level)
+                row |= {f"{prefix}{name}{end}": figure[key] for end, key in _ENDS.items()}
+        row["note"] = "; ".join(text for text in (reason, few) if text) or None
+        found.append(row)
+    return found
 
 
 _ENDS = {"": "value", "_low": "low", "_high": "high"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from neurocontrast.evaluation.distribution import (
     fit_distribution,
     neighbour_percentiles,
 )
-from neurocontrast.evaluation.draws import draw_subjects
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
+from neurocontrast.evaluation.panels.draws import draw_subjects
 from neurocontrast.evaluation.panels.new_site import plan_sites_left_out
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import NO_SITE, cell_texts
@@ -71,7 +72,7 @@ def measure_external(study: Study, split: Split, distribution: TrainingDistribut
         return Findings({"outlyingness": None})
     scores = pd.DataFrame(np.nan, index=study.table.index, columns=list(_SCORES))
     if not isinstance(distribution, str):
-        scores.iloc[split.test] = _score(study, split, *_matrices(study, split), distribution)
+        scores.iloc[split.test] = _reference(study, split).score(distribution)
     table = _table(study, scores.iloc[split.test], "probe")
     summary = _summary(table, study, "probe", [distribution] if isinstance(distribution, str) else [])
     found = _outside(summary)
@@ -84,16 +85,15 @@ def training_distribution(study: Study) -> TrainingDistribution | str | None:
     if not study.settings.outlyingness:
         return None
     rows = study.fitted_rows
-    split = Split(0, -1, rows, rows[:1])
-    return _fit(study, split, _matrices(study, split)[0])
+    return _reference(study, Split(0, -1, rows, rows[:1])).fit()
 
 
 def outside_by_site(
     sites: pd.Series, subjects: pd.Series, percentiles: npt.ArrayLike, *, threshold: float
 ) -> list[dict[str, Any]]:
-    """Return, for each site, how many scans lie outside, the median percentile, and whether it is further out at all.
+    """Return for each site the number of scans outside, the median percentile, and a p-value.
 
-    ``p_value``: of a sign test that more than half of its subjects lie further out than half of the training scans.
+    The sign test asks whether more than half of the site's subjects lie further out than half of the training scans.
     """
     named = [NO_SITE if text is None else text for text in cell_texts(sites)]
     values = np.asarray(percentiles, dtype=float)
@@ -125,42 +125,45 @@ def _score_splits(study: Study, splits: Sequence[Split], advance: Callable[[], N
     """Return the scores of all scans, NaN where they have none, and why."""
     scores, why_not = pd.DataFrame(np.nan, index=study.table.index, columns=list(_SCORES)), set[str]()
     for split in splits:
-        x_train, x_test = _matrices(study, split)
-        distribution = _fit(study, split, x_train)
+        reference = _reference(study, split)
+        distribution = reference.fit()
         if isinstance(distribution, str):
             why_not.add(distribution)
         else:
-            scores.iloc[split.test] = _score(study, split, x_train, x_test, distribution)
+            scores.iloc[split.test] = reference.score(distribution)
         advance()
     return scores, why_not
 
 
-def _reference(study: Study, split: Split) -> tuple[npt.NDArray[np.intp], int]:
-    """Return which training scans are drawn to say where all lie, and the seed of the draw."""
+@dataclass(frozen=True)
+class _Reference:
+    """Features of the training scans that are drawn to say where all lie, their sites and people, and test scans."""
+
+    x: Floats
+    sites: list[str | None]
+    subjects: npt.NDArray[np.object_]
+    x_test: Floats
+    seed: int
+
+    def fit(self) -> TrainingDistribution | str:
+        return fit_distribution(self.x, self.sites, self.subjects, seed=self.seed)
+
+    def score(self, distribution: TrainingDistribution) -> Floats:
+        """Return the `_SCORES` of the test scans, one column each."""
+        near = neighbour_percentiles(distribution, self.x, self.subjects, self.x_test, seed=self.seed)
+        return np.column_stack([*distribution.percentiles(self.x_test), *near])
+
+
+def _reference(study: Study, split: Split) -> _Reference:
     seed = derive_seed("outlyingness", study.settings.seed, split.fold, split.held_out_site or "")
-    return draw_subjects(study.subjects[split.train], seed=seed, n_scans=MAX_REFERENCE)[0], seed
-
-
-def _matrices(study: Study, split: Split) -> tuple[Floats, Floats]:
-    """Return the features of the drawn training scans, and of the test scans."""
-    kept, design = _reference(study, split)[0], study.design()
-    if not design.steps:  # it estimates nothing, so the other training scans need not be copied
-        return design(split.train[kept], split.test)
-    x_train, x_test = design(split.train, split.test)
-    return x_train[kept], x_test
-
-
-def _fit(study: Study, split: Split, x_train: Floats) -> TrainingDistribution | str:
-    kept, seed = _reference(study, split)
-    rows = split.train[kept]
-    return fit_distribution(x_train, list(study.sites[rows]), study.subjects[rows], seed=seed)
-
-
-def _score(study: Study, split: Split, x_train: Floats, x_test: Floats, distribution: TrainingDistribution) -> Floats:
-    """Return the `_SCORES` of the test scans, one column each."""
-    kept, seed = _reference(study, split)
-    near = neighbour_percentiles(distribution, x_train, study.subjects[split.train[kept]], x_test, seed=seed)
-    return np.column_stack([*distribution.percentiles(x_test), *near])
+    kept = draw_subjects(study.subjects[split.train], seed=seed, n_scans=MAX_REFERENCE)[0]
+    rows, design = split.train[kept], study.design()
+    if design.steps:
+        x_train, x_test = design(split.train, split.test)
+        x_train = x_train[kept]
+    else:  # nothing is estimated, so the other training scans need not be copied
+        x_train, x_test = design(rows, split.test)
+    return _Reference(x_train, list(study.sites[rows]), study.subjects[rows], x_test, seed)
 
 
 def _table(study: Study, scores: pd.DataFrame, reference: str) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""How much of sensitive variables an embedding tells: the error of numbers predicted from it, larger is fairer."""
+"""Errors of sensitive numbers that are predicted from an embedding; a larger error is fairer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.built_in import built_in_features
 from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
+from neurocontrast.evaluation.pipelines import built_in_features
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number, row_names

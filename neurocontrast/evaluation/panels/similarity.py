@@ -1,4 +1,4 @@
-"""How alike the classes are in the embedding: mean cosines of pairs of classes, and of nearest neighbours."""
+"""Similarity of classes in the embedding: mean cosines of pairs of classes, and of nearest neighbours."""
 
 from __future__ import annotations
 

@@ -50,30 +50,6 @@ class MomentumSGDClassifier(ClassifierMixin, BaseEstimator):
     With weight decay the optimum is that of logistic regression with C = 1 / (weight decay · n); without, how long it
     runs is its regularisation. Features are best standardised.
 
-    Parameters
-    ----------
-    learning_rate : float, default=0.03
-        Of the first step.
-    epochs : int, default=100
-        Passes over the training rows, each in a new order.
-    batch_size : int, default=256
-        Rows a step.
-    momentum : float, default=0.9
-        Of the gradient, in [0, 1).
-    nesterov : bool, default=False
-        Whether the gradient is looked at ahead of the step.
-    weight_decay : float, default=0.0
-        Of the coefficients; intercepts are free.
-    random_state : int, RandomState or None, default=None
-        Of the order of the rows.
-
-    Attributes
-    ----------
-    classes_ : array (k,)
-        Class labels.
-    coef_, intercept_ : array (1 or k, p), (1 or k,)
-        One row for two classes, else one a class.
-
     Examples
     --------
     >>> x = np.array([[-2.0], [-1.0], [1.0], [2.0]])

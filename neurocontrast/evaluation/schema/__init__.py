@@ -38,26 +38,8 @@ from neurocontrast.evaluation.schema.sections import (
 )  # fmt: skip
 from neurocontrast.exceptions import DataError, one_of
 
-__all__ = [
-    "FILE",
-    "FORMAT",
-    "EmbeddingsOrigin",
-    "Estimate",
-    "Evaluation",
-    "External",
-    "Increment",
-    "LearningCurve",
-    "Metric",
-    "NewSite",
-    "Notice",
-    "Outlyingness",
-    "Permutation",
-    "Section",
-    "Sensitive",
-    "Similarity",
-    "compose_evaluation",
-    "read_evaluation",
-]  # fmt: skip
+__all__ = ["FILE", "FORMAT", "EmbeddingsOrigin", "Estimate", "Evaluation", "LearningCurve", "NewSite", "Notice",
+           "compose_evaluation", "read_evaluation"]  # fmt: skip
 
 FILE = "evaluation.json"
 FORMAT = 1

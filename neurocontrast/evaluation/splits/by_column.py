@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,13 +30,6 @@ def fixed_split(table: pd.DataFrame, column: str) -> Split:
 
     ``train`` of it holds the rows of train and validation, on which the final probe is fitted; ``validation`` those
     of them on which its penalty is chosen.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such column.
-    DataError
-        If a row has another value or none, or train or test has no row.
     """
     if column not in table:
         raise ConfigError(
@@ -56,15 +49,7 @@ def fixed_split(table: pd.DataFrame, column: str) -> Split:
 
 
 def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_]) -> None:
-    """Refuse parts that share a subject, and parts from which the target cannot be learned or measured.
-
-    Raises
-    ------
-    LeakageError
-        If a subject stands in two parts.
-    DataError
-        If train or test has one class (or value) only, or a class has no row in train.
-    """
+    """Refuse parts that share a subject, and parts from which the target cannot be learned or measured."""
     parts = parts_of(split)
     _check_subjects(parts, subjects)
     if target.kind == "continuous":
@@ -93,30 +78,21 @@ def check_fixed(split: Split, target: Target, subjects: npt.NDArray[np.object_])
         )
 
 
-def look_at_fixed(split: Split, target: Target) -> list[Notice]:
-    """Return warnings about parts: classes that are not tested, no validation."""
-    found, parts = [], parts_of(split)
-    if target.kind != "continuous":
-        lacking = sorted(set(range(len(target.classes))) - set(target.values[parts["test"]].tolist()))
-        if lacking:
-            names = one_of(target.classes[code] for code in lacking[:10]) + (" …" if len(lacking) > 10 else "")
-            found.append(
-                Notice(
-                    "class_untested",
-                    f"No row of test has {names}: nothing is known of how well it is told.",
-                    "Nothing is known of these classes; balanced accuracy is of the others.",
-                )
-            )
-    if not len(parts["validation"]):
-        found.append(
-            Notice(
-                "no_validation",
-                "There are no validation rows: a fifth of the rows of train, drawn at random, takes their place to "
-                "choose the penalty.",
-                "The strength of the probe's penalty was chosen within the training images instead.",
-            )
+def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
+    """Yield warnings about classes that are not tested, and about no validation."""
+    tested = set(target.values[split.test].tolist())
+    lacking = [name for code, name in enumerate(target.classes) if code not in tested]
+    if lacking:
+        names = one_of(lacking[:10]) + (" …" if len(lacking) > 10 else "")
+        text = f"No row of test has {names}: nothing is known of how well it is told."
+        yield Notice("class_untested", text, "Nothing is known of these classes; balanced accuracy is of the others.")
+    if split.validation is None or not len(split.validation):
+        yield Notice(
+            "no_validation",
+            "There are no validation rows: a fifth of the rows of train, drawn at random, takes their place to "
+            "choose the penalty.",
+            "The strength of the probe's penalty was chosen within the training images instead.",
         )
-    return found
 
 
 def check_seen(
@@ -127,11 +103,6 @@ def check_seen(
     Only rows of test must be new to the encoder. To fit a probe on what the encoder was trained on is what linear
     evaluation does. Validation rows that it has seen flatter no figure of test: they are told less well apart by
     what they say of the penalty, which is chosen too weak then; so that is said, and not refused.
-
-    Raises
-    ------
-    LeakageError
-        If pretraining has seen a row of test and `allow_overlap` is False.
     """
     digests = info.get("pretraining_subjects")
     parts = parts_of(split)

@@ -78,17 +78,7 @@ def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
-    """Return the folds of a split file for the scans of a table.
-
-    Raises
-    ------
-    DataError
-        If the file and the table do not hold the same scans, a fold tests nobody, or ``held_out_site`` is not the
-        site of the scans.
-    LeakageError
-        If scans of one subject are tested in different folds, or are trained on while another is tested, or
-        scans of a site that is said to be held out are trained on.
-    """
+    """Return the folds of a split file for the scans of a table."""
     splits: list[Split] = []
     for repeat in range(int(frame["repeat"].max()) + 1):
         part = frame[frame["repeat"] == repeat]

@@ -37,15 +37,6 @@ def splits_from_cv(
     A splitter is called with X, y and, where it takes them, `groups` (the subject of each scan) and `sites`. A repeat
     ends where a scan would be tested in it for the second time. Where every split tests all scans of one site that it
     does not train on, the sites are held out, as by `LeaveSiteOut`.
-
-    Raises
-    ------
-    ConfigError
-        If `cv` is no splitter and no iterable of pairs.
-    DataError
-        If a pair does not hold rows of the table, or lacks rows to train on or to test.
-    LeakageError
-        If a row is trained on and tested in one split.
     """
     given = _pairs(cv, features, target, subjects, sites)
     pairs = [_checked(number, pair, len(subjects)) for number, pair in enumerate(given)]

@@ -10,8 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.utils._param_validation import StrOptions
 
-from neurocontrast.evaluation.transformers.covariates import CovariateEncoder
-from neurocontrast.evaluation.transformers.side_columns import Column, SideColumnTransformer, group_names, select
+from neurocontrast.evaluation.transformers.side_columns import Column, SideColumnTransformer, group_names
 
 __all__ = ["MIN_SITE_SCANS", "ComBat"]
 
@@ -97,10 +96,8 @@ class ComBat(SideColumnTransformer):
         """Return the site of each row and the preserved covariates as numbers; nothing without a site."""
         if self.site is None:
             return ()
-        kept = select(side, self.preserve)
-        if learn:
-            self.encoder_ = CovariateEncoder().fit(kept)
-        return group_names(side, self.site, owner=self), self.encoder_.transform(kept)
+        covariates = self._encode_covariates(side, self.preserve, learn=learn)
+        return group_names(side, self.site, owner=self), covariates
 
     def estimate(self, x: Floats, *encoded: Any) -> None:
         """Estimate shift and spread of each site in every feature, drawn towards the site's average over features."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.transformers.covariates import CovariateEncoder
-from neurocontrast.evaluation.transformers.side_columns import Column, SideColumnTransformer, group_names, select
+from neurocontrast.evaluation.transformers.side_columns import Column, SideColumnTransformer, group_names
 
 __all__ = ["ARRAYS", "SiteRecentring", "describe_recentring", "recentre_table", "restore_recentring"]
 
@@ -99,12 +99,10 @@ class SiteRecentring(SideColumnTransformer):
         """Return site and person of each row, and the preserved covariates as numbers; nothing without a site."""
         if self.site is None:
             return ()
-        kept = select(side, self.preserve)
-        if learn:
-            self.encoder_ = CovariateEncoder(add_indicator=False).fit(kept)
+        covariates = self._encode_covariates(side, self.preserve, learn=learn, add_indicator=False)
         rows = np.arange(len(side)).astype(str)
         people = rows if self.subject is None else group_names(side, self.subject, owner=self)
-        return group_names(side, self.site, owner=self), people, self.encoder_.transform(kept)
+        return group_names(side, self.site, owner=self), people, covariates
 
     def estimate(self, x: Floats, *encoded: Any) -> None:
         """Learn the shift of each site, other things being equal.

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.transformers.covariates import CovariateEncoder
-from neurocontrast.evaluation.transformers.side_columns import Column, SideColumnTransformer, select
+from neurocontrast.evaluation.transformers.side_columns import Column, SideColumnTransformer
 
 __all__ = ["Residualiser"]
 
@@ -61,11 +60,7 @@ class Residualiser(SideColumnTransformer):
 
     def encode(self, side: pd.DataFrame, *, learn: bool) -> tuple[Any, ...]:
         """Return the covariates as numbers; nothing without covariates."""
-        if not len(self.covariates):
-            return ()
-        if learn:
-            self.encoder_ = CovariateEncoder().fit(select(side, self.covariates))
-        return (self.encoder_.transform(select(side, self.covariates)),)
+        return (self._encode_covariates(side, self.covariates, learn=learn),) if len(self.covariates) else ()
 
     def estimate(self, x: Floats, *encoded: Any) -> None:
         """Fit the features on the covariates by least squares."""

@@ -12,9 +12,10 @@ from pandas.api.types import is_string_dtype
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
 
+from neurocontrast.evaluation.transformers.covariates import CovariateEncoder
 from neurocontrast.exceptions import suggestion
 
-__all__ = ["Column", "SideColumnTransformer", "group_names", "select"]
+__all__ = ["Column", "SideColumnTransformer", "group_names"]
 
 Floats = npt.NDArray[np.float64]
 Column = str | int
@@ -100,6 +101,15 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         chosen = [*np.flatnonzero(self._are_features(keys)), *keys.get_indexer(pd.Index(list(self.passthrough)))]
         return np.asarray(names[chosen], dtype=object)
 
+    def _encode_covariates(
+        self, side: pd.DataFrame, columns: Sequence[Column], *, learn: bool, add_indicator: bool = True
+    ) -> Floats:
+        """Return some of the side columns as numbers, by an encoder that `learn` fits first."""
+        kept = side[[str(column) for column in columns]]
+        if learn:
+            self.encoder_ = CovariateEncoder(add_indicator=add_indicator).fit(kept)
+        return self.encoder_.transform(kept)
+
     def _are_features(self, columns: pd.Index) -> npt.NDArray[np.bool_]:
         return ~columns.isin([*self.side_columns(), *self.passthrough])
 
@@ -133,11 +143,6 @@ class SideColumnTransformer(TransformerMixin, BaseEstimator):
         x = check_array(numbers, order="C", estimator=self, input_name="X")
         side = table[list(dict.fromkeys(self.side_columns()))]
         return x, side.set_axis(side.columns.astype(str), axis=1)
-
-
-def select(side: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
-    """Return some of the side columns."""
-    return side[[str(column) for column in columns]]
 
 
 def group_names(side: pd.DataFrame, column: Column, *, owner: object) -> npt.NDArray[np.str_]:

@@ -150,14 +150,18 @@ def draw_curve(files: EvaluationFiles, curve: str) -> style.Picture | None:
 def _models(files: EvaluationFiles, curve: str) -> list[_Line]:
     """Return the curves of a binary target: of the baseline, and of the embedding over it."""
     (metric, area), lines = _AREAS[curve], []
-    covariates = f" ({style.plain_label(' + '.join(files.covariates))})" if files.covariates else ""
+    covariates = (
+        f" ({style.plain_label(' + '.join(files.summary.baseline_covariates))})"
+        if files.summary.baseline_covariates
+        else ""
+    )
     for name, column, found, color, dashes in (
-        (f"Baseline{covariates}", "baseline_score", files.baseline, style.BASELINE, "--"),
+        (f"Baseline{covariates}", "baseline_score", files.summary.baseline, style.BASELINE, "--"),
         ("Embedding", "y_score", files.metrics, style.MAIN, "-"),
     ):
-        values = found.get(metric) or {}
+        values = found.get(metric)
         label = f"{name}: {area} {number_text(point_estimate(values), digits=2)}"
-        label += f" [{interval_text(values['interval'], digits=2)}]" if values.get("interval") else ""
+        label += f" [{interval_text(values.interval, digits=2)}]" if values and values.interval else ""
         lines.append(_Line(name, label, column, files.positive, color, dashes))
     return lines
 
@@ -205,8 +209,8 @@ def _draw_chance(axes: Axes, files: EvaluationFiles, tested: pd.DataFrame, curve
 
 
 def _resampling(files: EvaluationFiles) -> dict:
-    unit = "site" if (files.summary.get("bootstrap") or {}).get("unit") == "site" else "subject"
-    return {"unit": unit, "level": files.level, "seed": int(files.summary.get("seed") or 0)}
+    unit = "site" if files.summary.bootstrap.unit == "site" else "subject"
+    return {"unit": unit, "level": files.level, "seed": files.summary.seed or 0}
 
 
 def _about_lines(files: EvaluationFiles, banded: bool) -> str:

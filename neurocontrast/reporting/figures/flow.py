@@ -42,15 +42,15 @@ def list_steps(files: EvaluationFiles) -> list[Step]:
         table = files.flow.reindex(columns=["step", "n_scans", "n_subjects", "reason"])
         table = table.fillna({"step": "", "reason": ""})
         return [_read_step(*row) for row in table.itertuples(index=False)]
-    n = files.summary.get("n") or {}
-    if n.get("scans") is None or n.get("excluded") is None:
+    n = files.summary.n
+    if n.scans is None:
         return []
-    gone = {reason: count for reason, count in n["excluded"].items() if count}
-    evaluated = Step("Evaluated", n["scans"], n.get("subjects") or np.nan, left_out=False)
+    gone = {reason: count for reason, count in n.excluded.items() if count}
+    evaluated = Step("Evaluated", n.scans, n.subjects or np.nan, left_out=False)
     if not gone:
         return [evaluated]
     items = files.words.items
-    came = Step(f"{items[:1].upper()}{items[1:]} in the embeddings", n["scans"] + sum(gone.values()), np.nan, False)
+    came = Step(f"{items[:1].upper()}{items[1:]} in the embeddings", n.scans + sum(gone.values()), np.nan, False)
     return [came, *(Step(_label(reason), count, np.nan, left_out=True) for reason, count in gone.items()), evaluated]
 
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from neurocontrast.reporting import style
 from neurocontrast.reporting.figures.points import MAX_VECTORS, about_thinning, thin_rows
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.outlyingness import Score, count_outside, scores_to_draw
+from neurocontrast.reporting.outlyingness import Score, reference_text, scores_to_draw
 
 __all__ = ["draw_outlyingness"]
 
@@ -17,7 +17,7 @@ __all__ = ["draw_outlyingness"]
 @style.styled
 def draw_outlyingness(files: EvaluationFiles, score: Score) -> style.Picture | None:
     """Draw the percentiles of one score, site by site; None where no scan has the score."""
-    table, counted = files.outlyingness, count_outside(files)
+    table, counted = files.outlyingness, files.summary.outlyingness
     if table is None or counted is None or score not in scores_to_draw(table):
         return None
     rows = table.assign(site=table["site"].fillna("not stated"), flag=table[score.flag], percentile=table[score.column])
@@ -29,16 +29,16 @@ def draw_outlyingness(files: EvaluationFiles, score: Score) -> style.Picture | N
     shown = thin_rows(rows)
     figure, axes = style.new_figure(height=2.3 + (0.42 if len(numbers) < 16 else 0.3) * len(numbers))
     axes.axvspan(25, 75, color="#eef1f4", zorder=0, label="Middle half, were nothing different")
-    if counted.threshold is not None:
-        axes.axvline(counted.threshold, color=style.CHANCE, linestyle=":", linewidth=1.3,
-                     label=f"Threshold: percentile {counted.threshold:g}")  # fmt: skip
+    if counted.threshold_percentile is not None:
+        axes.axvline(counted.threshold_percentile, color=style.CHANCE, linestyle=":", linewidth=1.3,
+                     label=f"Threshold: percentile {counted.threshold_percentile:g}")  # fmt: skip
     _draw_sites(axes, shown, numbers)
     names = zip(style.distinct_labels(numbers["site"], length=24), numbers["n"], strict=True)
     axes.set_yticks(range(len(numbers)), [f"{name} (n={n})" for name, n in names])
     axes.set(ylim=(len(numbers) - 0.4, -0.6), xlim=(-2, 102), xlabel=f"Percentile of {score.name}", title=score.title)
     axes.grid(axis="y", visible=False)
     style.legend_below(figure, axes, n_columns=1)
-    against = "the scans of the other sites" if score.flag == "unseen_outside" else counted.reference
+    against = "the scans of the other sites" if score.flag == "unseen_outside" else reference_text(counted)
     parts = [
         f"{row['site']}: median {row['median']:.0f}, quartiles {row['quartile_1']:.0f} and {row['quartile_3']:.0f}, "
         f"{row['n_outside']} of {row['n']} outside"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 
+from neurocontrast.evaluation.schema import Increment, Metric, Sensitive
 from neurocontrast.reporting import metrics, style
 from neurocontrast.reporting.figures.intervals import Series, draw_intervals, draw_rows, list_values
 from neurocontrast.reporting.folder import EvaluationFiles
@@ -19,13 +19,13 @@ _CONFOUND_METRICS = ("balanced_accuracy", "auc", "r2", "mae")
 _N_EXTREME_CLASSES = 12
 
 
-def _estimates(named: Iterable[tuple[str, Mapping[str, Any] | None]], name: str = "model") -> pd.DataFrame:
+def _estimates(named: Iterable[tuple[str, Metric | Increment | None]], name: str = "model") -> pd.DataFrame:
     """Return metrics or differences of evaluation.json as rows: their name, value, low and high."""
     rows = []
     for label, values in named:
-        value = (values or {}).get("difference", metrics.point_estimate(values))
+        value = values.difference if isinstance(values, Increment) else metrics.point_estimate(values)
         if value is not None:
-            low, high = (values or {}).get("interval") or (np.nan, np.nan)
+            low, high = (values.interval if values else None) or (np.nan, np.nan)
             rows.append({name: label, "value": float(value), "low": low, "high": high})
     return pd.DataFrame(rows, columns=[name, "value", "low", "high"]).astype({"low": float, "high": float})
 
@@ -36,10 +36,10 @@ def _chance(metric: str, n_classes: int, words: Words = SCANS) -> tuple[float, s
 
 
 def _about_bars(files: EvaluationFiles) -> str:
-    bootstrap = files.summary.get("bootstrap") or {}
-    if not bootstrap.get("n"):
+    n_draws = files.summary.bootstrap.n
+    if not n_draws:
         return "No interval was computed."
-    return f"Bars: {files.level:.0%} bootstrap interval ({bootstrap['n']:,} draws of {files.words.unit}s)."
+    return f"Bars: {files.level:.0%} bootstrap interval ({n_draws:,} draws of {files.words.unit}s)."
 
 
 @style.styled
@@ -48,12 +48,14 @@ def draw_headline(files: EvaluationFiles) -> style.Picture | None:
     key = metrics.choose_headline(files.kind, files.metrics)
     if key is None or metrics.point_estimate(files.metrics[key]) is None:
         return None
-    covariates = f"Only {' + '.join(files.covariates) or 'covariates'}"
+    covariates = f"Only {' + '.join(files.summary.baseline_covariates) or 'covariates'}"
     looks = {"Embedding": style.MAIN, covariates: style.BASELINE, "Only voxels (PCA)": style.VOXELS}
-    parts = (files.metrics, files.baseline, files.voxels)
+    parts = (files.metrics, files.summary.baseline, files.summary.voxels)
     models = _estimates([(name, part.get(key)) for name, part in zip(looks, parts, strict=True)])
-    names = ("Minus covariates", "Minus voxels (PCA)") if files.voxels_increment else ("Difference", "")
-    gains = _estimates([(names[0], files.increment.get(key)), (names[1], files.voxels_increment.get(key))])
+    names = ("Minus covariates", "Minus voxels (PCA)") if files.summary.voxels_increment else ("Difference", "")
+    gains = _estimates(
+        [(names[0], files.summary.increment.get(key)), (names[1], files.summary.voxels_increment.get(key))]
+    )
     heights = [len(models), *([len(gains)] if len(gains) else [])]
     figure = style.blank_figure(height=1.1 + 0.3 * sum(heights) + 0.5 * len(heights))
     panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
@@ -103,7 +105,8 @@ def draw_forest(files: EvaluationFiles, strata: Strata, metric: str) -> style.Pi
     )
     rows[strata.column] = rows[strata.column].fillna("not stated")
     total = _estimates([("", files.metrics.get(metric))])
-    total = total.assign(baseline=metrics.point_estimate(files.baseline.get(metric))).set_axis(total.index + len(rows))
+    baseline = metrics.point_estimate(files.summary.baseline.get(metric))
+    total = total.assign(baseline=baseline).set_axis(total.index + len(rows))
     about, names = metrics.describe_metric(metric), style.distinct_labels(rows[strata.column], length=24)
     return draw_intervals(
         f"{strata.name}_{metric}",
@@ -199,20 +202,20 @@ def draw_dependence(files: EvaluationFiles) -> style.Picture | None:
     )
 
 
-def tabulate_sensitive(block: Mapping[str, Any]) -> pd.DataFrame:
+def tabulate_sensitive(block: Sensitive) -> pd.DataFrame:
     """Return the error of each sensitive column, of a constant, and R², with their ends; then their means."""
-    rows = [{"column": str(name), **values} for name, values in (block.get("columns") or {}).items()]
+    rows = [{"column": str(name), **vars(values)} for name, values in block.columns.items()]
     if len(rows) != 1:
-        mse, r2 = block.get("mse") or {}, block.get("r2") or {}
-        mean = {"mse": mse.get("value"), "r2": r2.get("value"), "constant_mse": block.get("constant_mse")}
-        ends = {"low": mse.get("low"), "high": mse.get("high"), "r2_low": r2.get("low"), "r2_high": r2.get("high")}
+        mse, r2 = block.mse, block.r2
+        mean = {"mse": mse.value, "r2": r2.value, "constant_mse": block.constant_mse}
+        ends = {"low": mse.low, "high": mse.high, "r2_low": r2.low, "r2_high": r2.high}
         rows.append({"column": "mean of the columns", **mean, **ends})
     names = ["mse", "low", "high", "constant_mse", "r2", "r2_low", "r2_high"]
     return pd.DataFrame(rows).reindex(columns=["column", *names]).astype(dict.fromkeys(names, "float64"))
 
 
 @style.styled
-def draw_sensitive(block: Mapping[str, Any], *, level: float) -> style.Picture | None:
+def draw_sensitive(block: Sensitive, *, level: float) -> style.Picture | None:
     """Draw the mean squared error of each sensitive column beside that of a constant."""
     rows = tabulate_sensitive(block).dropna(subset=["mse"]).reset_index(drop=True)
     if rows.empty:

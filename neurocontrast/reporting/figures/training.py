@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
+from neurocontrast.evaluation.schema import LearningCurve
 from neurocontrast.reporting import style
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import chance_level, describe_metric, leading_metrics, number_text
@@ -29,15 +29,16 @@ _MAX_TERMS = 8
 
 def learning_metrics(files: EvaluationFiles) -> list[str]:
     """Return the metrics that have a learning curve, the leading ones first, two of them at most."""
-    curve = files.summary.get("learning_curve") or {}
-    return leading_metrics(files.kind, curve.get("metrics") or {}, files.words)[:2]
+    curve = files.summary.learning_curve
+    return leading_metrics(files.kind, curve.metrics if curve else {}, files.words)[:2]
 
 
-def tabulate_learning(curve: Mapping[str, Any], metric: str) -> pd.DataFrame:
+def tabulate_learning(curve: LearningCurve | None, metric: str) -> pd.DataFrame:
     """Return the means over draws and folds of embedding and baseline: ``model, metric, n_train, mean, sd, n``."""
     parts = []
-    for model, section in (("Embedding", "metrics"), ("Covariates only", "baseline")):
-        points = (curve.get(section) or {}).get(metric) or []
+    found = {"Embedding": curve.metrics, "Covariates only": curve.baseline} if curve else {"Embedding": {}}
+    for model, metrics in found.items():
+        points = [vars(point) for point in metrics.get(metric, [])]
         table = pd.DataFrame(points, columns=["n_train", "mean", "sd", "n"])
         parts.append(table.astype(float).assign(model=model, metric=metric))
     return pd.concat(parts, ignore_index=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from nibabel.filebasedimages import ImageFileError
 
-from neurocontrast.reporting.blocks import Block, Cell, Facts, Items, Paragraph, Pictures, Section, Table
+from neurocontrast.reporting.blocks import Block, Facts, Items, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.figures.volumes import draw_brain, read_map, share_outside
 from neurocontrast.reporting.folder import EvaluationFiles, Explanation
 from neurocontrast.reporting.naming import value_text
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.section import Input, SectionBuilder
-from neurocontrast.reporting.tables import cell, count_cell
+from neurocontrast.reporting.tables import Column, make_table
 
 __all__ = ["BRAIN"]
 
@@ -92,19 +92,16 @@ def _say_outside(share: float) -> str:
 
 def _regions(explanation: Explanation) -> Table | None:
     regions = [each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)][:10]
-    named = any(region.get("label") for region in regions)
-    rows = []
-    for number, region in enumerate(regions, start=1):
-        millimetres = [region.get(axis) for axis in "xyz"]
-        cells = [Cell(str(number), heading=True)]
-        cells += [count_cell(None) if mm is None else Cell(f"{mm:.0f}".replace("-", "−")) for mm in millimetres]
-        cells.append(cell(region.get("value"), digits=4, signed=True))
-        rows.append((*cells, Cell(str(region.get("label") or ""))) if named else tuple(cells))
-    if not rows:
+    if not regions:
         return None
-    header = ["Peak", "x", "y", "z", "Value", *(["Region"] if named else [])]
+    columns = [Column("Peak", "number", "heading"), *(Column(axis, axis, digits=0) for axis in "xyz")]
+    columns.append(Column("Value", "value", digits=4, signed=True))
+    columns += (
+        [Column("Region", "label", "text", reason="not named")] if any("label" in each for each in regions) else []
+    )
+    rows = [{"number": number, **region} for number, region in enumerate(regions, start=1)]
     caption = "Largest values of the map, at MNI coordinates in mm (x: right, y: front, z: up)."
-    return Table(caption, header, rows, text_columns=(0, 5) if named else (0,))
+    return make_table(caption, rows, columns)
 
 
 BRAIN = SectionBuilder(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from neurocontrast.reporting.blocks import Block, Cell, Paragraph, Pictures, Section, Table
+from neurocontrast.reporting.blocks import Block, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.figures.scores import draw_recalls
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import DASH
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.predictions import count_confusion, count_text
 from neurocontrast.reporting.section import Input, SectionBuilder
-from neurocontrast.reporting.tables import count_cell
+from neurocontrast.reporting.tables import Column, make_table
 
 __all__ = ["CLASSES", "confused_pairs"]
 
@@ -36,57 +35,44 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
 
 
 def _class_table(by_class: pd.DataFrame) -> Table:
-    ordered = by_class.sort_values("recall", kind="stable", na_position="last")
+    rows = by_class.sort_values("recall", kind="stable", na_position="last")
+    for name in ("recall", "precision"):
+        low, high = (rows.get(f"{name}_{end}", pd.Series(np.nan, rows.index)) for end in ("low", "high"))
+        rows[f"{name}_detail"] = [f"{a:.1%} to {b:.1%}" if a == a else "" for a, b in zip(low, high, strict=True)]
+    if "confused_with" in rows:
+        n = rows["n_confused"].map("{:,.0f}".format)
+        rows["confused_with"] = (rows["confused_with"] + " (" + n + ")").where(rows["n_confused"].notna())
     names = {"n_train": "Training", "n_validation": "Validation"}
-    trained = [name for name in names if name in ordered and ordered[name].notna().any()]
-    rows = [
-        (
-            Cell(str(row["class"]), heading=True),
-            *(count_cell(row[name]) for name in trained),
-            count_cell(row["n"]),
-            _share(row, "recall", "none of it was tested"),
-            _share(row, "precision", "nothing was given this class"),
-            _commonest(row),
-        )
-        for row in ordered.to_dict("records")
-    ]
-    header = ("Class", *(names[name] for name in trained), "Tested", "Recall", "Precision", "Most often taken for")
-    return Table(
-        "Each class, the lowest recall first (classes.tsv).",
-        header,
-        rows,
-        text_columns=(0, len(header) - 1),
-        folded=len(rows) > _OPEN_ROWS,
-        note="Recall: share of the class that is given it. Precision: share of what is given it that is of it.",
+    trained = [name for name in names if name in rows and rows[name].notna().any()]
+    columns = (
+        Column("Class", "class", "heading"),
+        *(Column(names[name], name, "count") for name in trained),
+        Column("Tested", "n", "count"),
+        Column("Recall", "recall", "share", 1, reason="none of it was tested"),
+        Column("Precision", "precision", "share", 1, reason="nothing was given this class"),
+        Column("Most often taken for", "confused_with", "text", reason="all of it was given it"),
     )
-
-
-def _share(row: dict, name: str, reason: str) -> Cell:
-    if pd.isna(row.get(name)):
-        return Cell(DASH, reason=reason)
-    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
-    return Cell(f"{row[name]:.1%}", detail="" if pd.isna(low) or pd.isna(high) else f"{low:.1%} to {high:.1%}")
-
-
-def _commonest(row: dict) -> Cell:
-    name, n = row.get("confused_with"), row.get("n_confused")
-    return Cell(DASH, reason="all of it was given it") if pd.isna(name) or pd.isna(n) else Cell(f"{name} ({n:,.0f})")
+    note = "Recall: share of the class that is given it. Precision: share of what is given it that is of it."
+    caption = "Each class, the lowest recall first (classes.tsv)."
+    return make_table(caption, rows, columns, folded=len(rows) > _OPEN_ROWS, note=note)
 
 
 def _pair_table(files: EvaluationFiles) -> Table | Paragraph:
-    rows = [
-        (
-            Cell(str(row["true"]), heading=True),
-            Cell(str(row["given"])),
-            Cell(count_text(row["n"]), detail=f"{row['share']:.1%} of the class"),
-            Cell(count_text(row["n_back"])),
-        )
-        for row in confused_pairs(files).to_dict("records")
-    ]
-    if not rows:
+    rows = confused_pairs(files)
+    if rows.empty:
         return Paragraph(f"No {files.words.item} was given a wrong class.", role="note")
-    header = ("Of class", "given", files.words.items.capitalize(), "The other way")
-    return Table("The commonest mistakes.", header, rows, text_columns=(0, 1))
+    rows = rows.assign(
+        n_text=rows["n"].map(count_text),
+        n_text_detail=rows["share"].map("{:.1%} of the class".format),
+        n_back=rows["n_back"].map(count_text),
+    )
+    columns = (
+        Column("Of class", "true", "heading"),
+        Column("given", "given", "text"),
+        Column(files.words.items.capitalize(), "n_text", "text"),
+        Column("The other way", "n_back", "text"),
+    )
+    return make_table("The commonest mistakes.", rows, columns)
 
 
 def confused_pairs(files: EvaluationFiles, *, limit: int = 12) -> pd.DataFrame:

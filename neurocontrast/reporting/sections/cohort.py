@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from neurocontrast.reporting.blocks import Block, Cell, Facts, Paragraph, Pictures, Section, Table
+from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.figures.flow import draw_flow, list_steps
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.naming import PARTS, dataset_name, flatten, image_size, shorten_paths
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.section import Input, SectionBuilder
-from neurocontrast.reporting.tables import count_cell, table_cohort
+from neurocontrast.reporting.tables import Column, make_table, table_cohort
 from neurocontrast.reporting.words import IMAGES
 
 __all__ = ["COHORT"]
@@ -21,18 +21,16 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
     del options
     if files.words is IMAGES:
         return _build_images(files)
-    n = files.summary.get("n") or {}
-    names = {"scans": "Scans evaluated", "subjects": "Subjects", "sites": "Sites"}
-    facts = [(label, f"{n[key]:,}" if n.get(key) is not None else "not recorded") for key, label in names.items()]
+    n = files.summary.n
+    counts = {"Scans evaluated": n.scans, "Subjects": n.subjects, "Sites": n.sites}
+    facts = [(label, "not recorded" if count is None else f"{count:,}") for label, count in counts.items()]
     table = table_cohort(files) or Paragraph("cohort.tsv is absent: no counts by site can be shown.", role="note")
-    return Section("cohort", "Cohort", [Facts(facts), *_flow(files, n), table])
+    return Section("cohort", "Cohort", [Facts(facts), *_flow(files), table])
 
 
-def _flow(files: EvaluationFiles, n: dict) -> list[Block]:
+def _flow(files: EvaluationFiles) -> list[Block]:
     notes = []
-    if n.get("excluded") is None and files.flow is None:
-        notes.append("Whether scans were excluded is not recorded.")
-    elif files.flow is None and not any((n.get("excluded") or {}).values()):
+    if files.flow is None and not any(files.summary.n.excluded.values()):
         notes.append("No scan was excluded.")
     picture = draw_flow(files)
     if files.flow is None:
@@ -42,15 +40,13 @@ def _flow(files: EvaluationFiles, n: dict) -> list[Block]:
 
 
 def _flow_table(files: EvaluationFiles) -> Table:
-    rows = [
-        (
-            Cell(("Left out: " if step.left_out else "") + step.name, heading=True),
-            count_cell(step.n_scans),
-            count_cell(step.n_subjects, reason="subjects not counted at this step"),
-        )
-        for step in list_steps(files)
-    ]
-    return Table("The flow of scans in numbers.", ("Step", "Scans", "Subjects"), rows, folded=True)
+    rows = [{**vars(step), "name": ("Left out: " if step.left_out else "") + step.name} for step in list_steps(files)]
+    columns = (
+        Column("Step", "name", "heading"),
+        Column("Scans", "n_scans", "count"),
+        Column("Subjects", "n_subjects", "count", reason="subjects not counted at this step"),
+    )
+    return make_table("The flow of scans in numbers.", rows, columns, folded=True)
 
 
 def _build_images(files: EvaluationFiles) -> Section:
@@ -66,21 +62,23 @@ def _build_images(files: EvaluationFiles) -> Section:
 
 
 def _image_facts(files: EvaluationFiles) -> list[tuple[str, str]]:
-    n, split = files.summary.get("n") or {}, files.summary.get("split") or {}
-    seen, copies = split.get("n_pretrained") or {}, split.get("n_duplicates") or {}
+    sizes, split = files.summary.n, files.summary.split
+    seen, copies = (split.n_pretrained, split.n_duplicates) if split else ({}, {})
     facts = [("Data set", dataset_name(files) or "not recorded")]
     for name, count in files.parts.items():
         also = f" ({seen[name]:,} of them seen in pretraining)" if seen.get(name) is not None else ""
         facts.append((f"{PARTS[name].capitalize()} images", f"{count:,}{also}"))
     if not files.parts:
-        facts.append(("Images evaluated", f"{n['scans']:,}" if n.get("scans") is not None else "not recorded"))
-    if n.get("subjects") != n.get("scans") and n.get("subjects") is not None:
-        facts.append(("Groups of images kept together (subject_id)", f"{n['subjects']:,}"))
+        facts.append(("Images evaluated", "not recorded" if sizes.scans is None else f"{sizes.scans:,}"))
+    if sizes.subjects not in (None, sizes.scans):
+        facts.append(("Groups of images kept together (subject_id)", f"{sizes.subjects:,}"))
     if files.classes:
         facts.append(("Classes", f"{len(files.classes)}"))
     if image_size(files):
         facts.append(("Channels × height × width", image_size(files)))
-    facts += [(f"{PARTS[name].capitalize()} images with a copy elsewhere", f"{n:,}") for name, n in copies.items()]
+    facts += [
+        (f"{PARTS[name].capitalize()} images with a copy elsewhere", f"{count:,}") for name, count in copies.items()
+    ]
     chosen = {key: value for key, value in (files.origin.get("settings") or {}).items() if key in _CHOICES}
     leaves = flatten({key: value for key, value in chosen.items() if value is not None})
     return facts + [(f"Prepared with {name.replace('_', ' ')}", shorten_paths(text)) for name, text in leaves]

@@ -16,7 +16,6 @@ from neurocontrast.reporting.naming import flatten, join_words, objective_text, 
 from neurocontrast.reporting.prose import write
 from neurocontrast.reporting.section import Citations
 from neurocontrast.reporting.sections.tradeoff import build_fairness, build_tradeoff
-from neurocontrast.reporting.sections.warnings import explain_warning
 from neurocontrast.reporting.tables import Column, make_table
 from neurocontrast.reporting.words import IMAGES
 
@@ -67,7 +66,7 @@ def _build_warnings(files: ComparisonFiles) -> Section:
         for warning in model.get("warnings") or []:
             code = warning.get("code", "") if isinstance(warning, dict) else str(warning)
             found.setdefault(str(code), []).append(str(model.get("name")))
-            explained[str(code)] = explain_warning(warning) if isinstance(warning, dict) else ""
+            explained[str(code)] = str(warning.get("explanation") or "") if isinstance(warning, dict) else ""
     if not found:
         text = "None of the evaluations raised a warning."
         return Section("warnings", "Read this first", [Paragraph(text, role="note")])

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pandas as pd
 
-from neurocontrast.reporting.blocks import Block, Cell, Facts, Paragraph, Pictures, Section, Table
+from neurocontrast.evaluation.schema.sections import Confounds
+from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.figures.scores import confound_metrics, draw_confounds, draw_dependence
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH, describe_metric, interval_text, number_text
 from neurocontrast.reporting.naming import value_text
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.section import Input, SectionBuilder, missing_note
-from neurocontrast.reporting.tables import cell, count_cell
+from neurocontrast.reporting.tables import Column, make_table
 
 __all__ = ["CONFOUNDS"]
 
@@ -57,8 +56,8 @@ Dependence of any form between the embedding and each column was measured by the
 def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
     """Build how well site, age and sex are predicted from the embedding, the OpenBHB score and HSIC."""
     del options
-    about = files.summary.get("confounds") or {}
-    blocks: list[Block] = [Facts(_treatment(about))] if about.get("harmonise") else []
+    about = files.summary.confounds
+    blocks: list[Block] = [Facts(_treatment(about))]
     drawn = [*(draw_confounds(files, metric) for metric in confound_metrics(files)), draw_dependence(files)]
     pictures = [picture for picture in drawn if picture is not None]
     blocks += [Pictures(pictures)] if pictures else []
@@ -75,36 +74,36 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
 
 
 def _table(confounds: pd.DataFrame) -> Table:
-    rows = []
-    for row in confounds.reindex(columns=[*confounds, *({"within", "note"} - set(confounds))]).to_dict("records"):
-        within = "all" if pd.isna(row["within"]) else row["within"]
-        note = "" if pd.isna(row["note"]) else str(row["note"])
-        rows.append(
-            (
-                Cell(str(row["column"]), heading=True),
-                Cell("all scans" if within == "all" else f"within {within}"),
-                Cell(describe_metric(str(row["metric"])).label),
-                cell(row["value"], digits=2, reason=note or "not defined"),
-                Cell(interval_text((row.get("low"), row.get("high")), digits=2), reason="not computed"),
-                cell(row.get("chance"), digits=2, reason="not defined"),
-                count_cell(row.get("n")),
-                count_cell(row.get("n_levels"), reason="not a column of classes"),
-                Cell(note),
-            )
-        )
-    header = ("Column", "Among", "Metric", "Value", "Interval", "Chance", "n", "Levels", "Note")
-    return Table("Columns predicted from the embedding.", header, rows, text_columns=(0, 1, 2, 8))
+    rows = confounds.reindex(columns=[*confounds, *({"within", "note", "n", "n_levels"} - set(confounds))])
+    within, note = rows["within"].fillna("all"), rows["note"].fillna("")
+    rows = rows.rename(columns={"low": "value_low", "high": "value_high"}).assign(
+        within=("within " + within).where(within != "all", "all scans"),
+        metric=[describe_metric(str(key)).label for key in rows["metric"]],
+        note=note,
+        value_reason=note.where(note != "", "not defined"),
+    )
+    columns = (
+        Column("Column", "column", "heading"),
+        Column("Among", "within", "text"),
+        Column("Metric", "metric", "text"),
+        Column("Value", "value", digits=2),
+        Column("Interval", "value", "interval", digits=2),
+        Column("Chance", "chance", digits=2, reason="not defined"),
+        Column("n", "n", "count"),
+        Column("Levels", "n_levels", "count", reason="not a column of classes"),
+        Column("Note", "note", "text"),
+    )
+    return make_table("Columns predicted from the embedding.", rows, columns)
 
 
-def _openbhb(about: Mapping) -> list[Block]:
-    score = about.get("openbhb")
-    if not score:
-        reason = about.get("openbhb_reason") or "it needs age and two sites or more"
-        return [Paragraph(f"The OpenBHB score was not computed: {reason}.", role="note")] if about else []
-    facts = [
-        (label, number_text(score[key], digits=2)) for key, label in _OPENBHB.items() if score.get(key) is not None
-    ]
-    interval = interval_text(score.get("interval"), digits=2)
+def _openbhb(about: Confounds) -> list[Block]:
+    score = about.openbhb
+    if score is None:
+        reason = about.openbhb_reason or "it needs age and two sites or more"
+        return [Paragraph(f"The OpenBHB score was not computed: {reason}.", role="note")]
+    values = {label: getattr(score, key) for key, label in _OPENBHB.items()}
+    facts = [(label, number_text(value, digits=2)) for label, value in values.items() if value is not None]
+    interval = interval_text(score.interval, digits=2)
     if facts and interval != DASH:
         facts[0] = (facts[0][0], f"{facts[0][1]} [{interval}]")
     text = (
@@ -115,11 +114,10 @@ def _openbhb(about: Mapping) -> list[Block]:
     return [Facts(facts, title="OpenBHB score"), Paragraph(text, role="note")]
 
 
-def _treatment(about: Mapping) -> list[tuple[str, str]]:
-    how = str(about["harmonise"])
-    facts = [("Harmonisation across sites", _HARMONISE.get(how, how))]
-    names = {"harmonise_preserve": "Kept by ComBat", "residualise": "Regressed out, inside each fold"}
-    return facts + [(label, value_text(about[key])) for key, label in names.items() if about.get(key)]
+def _treatment(about: Confounds) -> list[tuple[str, str]]:
+    facts = [("Harmonisation across sites", _HARMONISE.get(about.harmonise, about.harmonise))]
+    facts += [("Kept by ComBat", value_text(about.harmonise_preserve))] if about.harmonise_preserve else []
+    return facts + ([("Regressed out, inside each fold", value_text(about.residualise))] if about.residualise else [])
 
 
 CONFOUNDS = SectionBuilder(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from neurocontrast.evaluation.schema import External
 from neurocontrast.reporting.blocks import Block, Facts, Items, Paragraph, Pictures, Section
 from neurocontrast.reporting.figures.matrices import draw_confusion
 from neurocontrast.reporting.figures.points import draw_predicted
@@ -45,7 +46,8 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
     part = external_part(files)
     if part is None:
         return Section("external", title, [Paragraph(missing_note(_PREDICTIONS), role="note")])
-    about = files.summary["external"]
+    about = files.summary.external
+    assert about is not None, "of which `part` is made"
     blocks: list[Block] = [Facts(_facts(about)), table_external(files, about)]
     if recentred(files):
         text = (
@@ -66,16 +68,15 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
     return Section("external", title, [_renamed(block) for block in blocks], lead=lead)
 
 
-def _facts(about: dict) -> list[tuple[str, str]]:
-    n = about.get("n") or {}
-    sizes = ", ".join(f"{n[key]:,} {key}" for key in ("scans", "subjects", "sites") if n.get(key) is not None)
-    facts = [("Embeddings", str(about.get("file") or "not recorded")), ("Size", sizes or "not recorded")]
-    if isinstance(about.get("threshold"), int | float) and about["threshold"]:
-        facts.append(("Called positive from", f"{about['threshold']:.3f}"))
-    if about.get("digest"):
-        facts.append(("Digest", str(about["digest"])[:16] + "…"))
-    if about.get("n_overlap") is not None:
-        facts.append(("Subjects seen before (pretraining, cross-validation)", f"{about['n_overlap']:,}"))
+def _facts(about: External) -> list[tuple[str, str]]:
+    counts = {"scans": about.n.scans, "subjects": about.n.subjects, "sites": about.n.sites}
+    sizes = ", ".join(f"{count:,} {key}" for key, count in counts.items() if count is not None)
+    facts = [("Embeddings", about.file or "not recorded"), ("Size", sizes or "not recorded")]
+    if about.threshold:
+        facts.append(("Called positive from", f"{about.threshold:.3f}"))
+    if about.digest:
+        facts.append(("Digest", about.digest[:16] + "…"))
+    facts.append(("Subjects seen before (pretraining, cross-validation)", f"{about.n_overlap:,}"))
     return facts
 
 

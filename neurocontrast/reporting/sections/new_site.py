@@ -154,12 +154,12 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
 
 
 def _why_not(files: EvaluationFiles) -> str:
-    note = files.summary.get("new_site_note")
-    if files.summary["splits"] == "leave-site-out":
+    note = files.summary.new_site_note
+    if files.summary.splits == "leave-site-out":
         text = "The result above is that of unseen sites already: each was left out in turn. See Site by site."
         return f"{text} {note}" if note else text
     if note:
-        return f"Not shown: how the model does at a site that it has not seen. {capitalise(str(note))}"
+        return f"Not shown: how the model does at a site that it has not seen. {capitalise(note)}"
     return missing_note(_INPUT)
 
 
@@ -185,7 +185,7 @@ def say_new_site(files: EvaluationFiles) -> str | None:
     unseen = estimate(files, "unseen", "embedding", key) if key else None
     if key is None or unseen is None:
         return None
-    errors = ((files.summary.get("new_site") or {}).get("ratio") or {}).get("embedding") or {}
+    errors = files.summary.new_site.ratio.get("embedding", {}) if files.summary.new_site else {}
     names: dict[str, Any] = {
         "key": key,
         "unseen": unseen,
@@ -225,14 +225,14 @@ def say_spread(files: EvaluationFiles) -> str | None:
 
 def _say_details(files: EvaluationFiles) -> str:
     """Say for a methods reviewer how the sites were left out, what the rank and the level do, and who is missing."""
-    block = files.summary.get("new_site") or {}
+    block = files.summary.new_site
     pooled, shift = [], None
     if files.kind == "continuous":
         names = {"spearman": describe_metric("spearman").name, "r2": describe_metric("r2").name, "bias": "mean error"}
         values = {key: estimate(files, "unseen", "embedding", key) for key in names}
         pooled = [f"{names[key]} {value.text(signed=key == 'bias')}" for key, value in values.items() if value]
         shift = _largest_shift(files)
-    n_sites = block.get("n_sites") or len(block.get("left_out") or []) or len(new_sites.site_rows(files, "n"))
+    n_sites = (block.n_sites or len(block.left_out)) if block else len(new_sites.site_rows(files, "n"))
     constant = new_sites.CONSTANT[files.kind]
     return write(_DETAILS, files, n_sites=n_sites, constant_words=constant, pooled=pooled, shift=shift)
 
@@ -280,14 +280,14 @@ def _card(files: EvaluationFiles, label: str, value: Estimate | None, *, strong:
 
 def _site_card(files: EvaluationFiles) -> list[Card]:
     """Return how well the site can be told from the embedding, where the evaluation says so."""
-    site = (files.summary.get("new_site") or {}).get("site_predictability") or {}
-    if site.get("balanced_accuracy") is None:
+    site = files.summary.new_site.site_predictability if files.summary.new_site else None
+    if site is None or site.balanced_accuracy is None:
         return []
-    interval = interval_text((site.get("low"), site.get("high")), digits=2)
+    interval = interval_text((site.low, site.high), digits=2)
     parts = [interval] if interval != DASH else []
-    parts += [f"chance {number_text(site['chance'], digits=2)}"] if site.get("chance") is not None else []
-    parts += [f"{site['n_sites']} sites"] if site.get("n_sites") else []
-    return [Card("Site told, bal. accuracy", number_text(site["balanced_accuracy"], digits=2), "; ".join(parts))]
+    parts += [f"chance {number_text(site.chance, digits=2)}"] if site.chance is not None else []
+    parts += [f"{site.n_sites} sites"] if site.n_sites else []
+    return [Card("Site told, bal. accuracy", number_text(site.balanced_accuracy, digits=2), "; ".join(parts))]
 
 
 NEW_SITE = SectionBuilder(

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
-from neurocontrast.reporting.blocks import Block, Cell, Facts, Paragraph, Pictures, Section, Table
+from neurocontrast.evaluation.schema import Outlyingness
+from neurocontrast.evaluation.schema.sections import SiteOutside
+from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.figures.outlyingness import draw_outlyingness
 from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import DASH, number_text
+from neurocontrast.reporting.metrics import number_text
 from neurocontrast.reporting.naming import join_words
 from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.outlyingness import Outside, SiteOutside, count_outside, furthest_outside, scores_to_draw
+from neurocontrast.reporting.outlyingness import (
+    expected_outside,
+    furthest_outside,
+    reference_text,
+    scores_to_draw,
+    stand_out,
+)
 from neurocontrast.reporting.section import Input, SectionBuilder
 from neurocontrast.reporting.style import Picture
-from neurocontrast.reporting.tables import cell, count_cell
+from neurocontrast.reporting.tables import Column, make_table
 
 __all__ = ["OUTLYINGNESS", "outlyingness_blocks"]
 
@@ -66,18 +75,18 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section | None:
 
 def outlyingness_blocks(files: EvaluationFiles, options: ReportOptions, *, title: str = "") -> list[Block]:
     """Return counts, the percentiles of each site, the table of sites, and the scans furthest outside."""
-    counted = count_outside(files)
-    if counted is None:
+    block = files.summary.outlyingness
+    if block is None:
         return []
-    blocks: list[Block] = [Facts(_facts(counted), title=title)]
+    blocks: list[Block] = [Facts(_facts(block), title=title)]
     pictures = _pictures(files)
     blocks += [Pictures(pictures)] if pictures else []
-    if counted.unseen:
-        blocks.append(Paragraph(_say_check(counted), role="quote"))
-    if counted.note:
-        blocks.append(Paragraph(counted.note, role="note"))
-    if counted.sites:
-        blocks.append(_table_sites(counted))
+    if block.unseen_by_site:
+        blocks.append(Paragraph(_say_check(block), role="quote"))
+    if block.note:
+        blocks.append(Paragraph(block.note, role="note"))
+    if block.by_site:
+        blocks.append(_table_sites(block))
     return [*blocks, _table_furthest(furthest_outside(files, show_ids=options.show_ids), options)]
 
 
@@ -86,23 +95,27 @@ def _pictures(files: EvaluationFiles) -> list[Picture]:
     return [picture for picture in (draw_outlyingness(files, score) for score in scores) if picture is not None]
 
 
-def _facts(counted: Outside) -> list[tuple[str, str]]:
-    share = f" ({counted.n_outside / counted.n:.1%})" if counted.n else ""
-    facts = [("Outside", f"{counted.n_outside:,} of {counted.n:,} scans{share}"), ("Compared with", counted.reference)]
-    if counted.expected is not None:
-        facts.append(("Called outside beyond", f"percentile {counted.threshold:g} of the Mahalanobis distance"))
-        facts.append(("By chance it would be", f"about {number_text(counted.expected, digits=1)} scans"))
+def _facts(block: Outlyingness) -> list[tuple[str, str]]:
+    n, n_outside, expected = block.n or 0, block.n_outside or 0, expected_outside(block)
+    share = f" ({n_outside / n:.1%})" if n else ""
+    facts = [("Outside", f"{n_outside:,} of {n:,} scans{share}"), ("Compared with", reference_text(block))]
+    if expected is not None:
+        facts.append(
+            ("Called outside beyond", f"percentile {block.threshold_percentile:g} of the Mahalanobis distance")
+        )
+        facts.append(("By chance it would be", f"about {number_text(expected, digits=1)} scans"))
     return facts
 
 
-def _say_check(counted: Outside) -> str:
+def _say_check(block: Outlyingness) -> str:
     """Say what the check would have said of each site, had it been new."""
-    n, n_outside = (sum(getattr(site, name) for site in counted.unseen) for name in ("n", "n_outside"))
+    sites = block.unseen_by_site
+    n, n_outside = sum(site.n or 0 for site in sites), sum(site.n_outside or 0 for site in sites)
     text = (
         f"While their site was left out, {n_outside:,} of {n:,} scans lay outside the distribution of the other sites"
     )
-    flagged = counted.stand_out(counted.unseen)
-    quiet = [site.site for site in counted.unseen if site not in flagged]
+    flagged = sorted(stand_out(block, sites), key=lambda site: (-_share(site), site.site))
+    quiet = [site.site for site in sites if site not in flagged]
     if flagged:
         named = _first_eight([f"{site.site} ({site.n_outside:,} of {site.n:,})" for site in flagged])
         text += f": {named}. There the check would have warned a new site"
@@ -112,52 +125,53 @@ def _say_check(counted: Outside) -> str:
     return f"{text}."
 
 
+def _share(site: SiteOutside) -> float:
+    return (site.n_outside or 0) / site.n if site.n else 0.0
+
+
 def _first_eight(names: Sequence[str]) -> str:
     more = [f"{len(names) - 8} more sites"] if len(names) > 8 else []
     return join_words([*names[:8], *more])
 
 
-def _table_sites(counted: Outside) -> Table:
-    unseen = {site.site: site for site in counted.unseen}
-    conspicuous, when_unseen = counted.stand_out(counted.sites), counted.stand_out(counted.unseen)
-    rows = []
-    for site in sorted(counted.sites, key=lambda site: (-site.n_outside / site.n, -site.n, site.site)):
-        cells = [Cell(site.site, heading=True), count_cell(site.n), *_outside_cells(site, conspicuous)]
-        rows.append((*cells, *(_outside_cells(unseen.get(site.site), when_unseen) if unseen else ())))
-    header = ["Site", "Scans", "Outside", "Median percentile"]
-    header += ["Outside, site left out", "Median percentile, site left out"] if unseen else []
+def _table_sites(block: Outlyingness) -> Table:
+    rows, unseen = [], {site.site: site for site in block.unseen_by_site}
+    conspicuous = {"known": stand_out(block, block.by_site), "unseen": stand_out(block, block.unseen_by_site)}
+    for site in sorted(block.by_site, key=lambda site: (-_share(site), -(site.n or 0), site.site)):
+        row: dict[str, Any] = {"site": site.site, "n": site.n}
+        for part, found in (("known", site), ("unseen", unseen.get(site.site))):
+            if found is not None:
+                mark = f" {_MARK}" if found in conspicuous[part] else ""
+                row |= {part: f"{_share(found):.0%}{mark}", f"{part}_median": found.median_percentile}
+                row[f"{part}_detail"] = f"{found.n_outside or 0:,} of {found.n or 0:,}"
+        rows.append(row)
+    columns = [Column("Site", "site", "heading"), Column("Scans", "n", "count"), Column("Outside", "known", "text")]
+    columns.append(Column("Median percentile", "known_median", digits=0))
+    if unseen:
+        columns.append(Column("Outside, site left out", "unseen", "text", reason="not left out"))
+        columns.append(Column("Median percentile, site left out", "unseen_median", digits=0, reason="not left out"))
     note = f"{_MARK}: more than chance would rarely give."
-    return Table("Scans outside, by site.", header, rows, folded=len(rows) > 25, note=note)
-
-
-def _outside_cells(site: SiteOutside | None, conspicuous: Sequence[SiteOutside]) -> list[Cell]:
-    if site is None:
-        return [Cell(DASH, reason="not left out")] * 2
-    mark = f" {_MARK}" if site in conspicuous else ""
-    share = f"{site.n_outside / site.n:.0%}{mark}"
-    return [Cell(share, detail=f"{site.n_outside:,} of {site.n:,}"), cell(site.median, digits=0)]
+    return make_table("Scans outside, by site.", rows, columns, folded=len(rows) > 25, note=note)
 
 
 def _table_furthest(table: pd.DataFrame, options: ReportOptions) -> Block:
     if table.empty:
         return Paragraph("No scan is outside.", role="note")
-    numbers = ("mahalanobis", "mahalanobis_percentile", "knn_distance", "knn_percentile")
-    rows = [
-        (
-            Cell(str(row["scan"]), heading=True),
-            Cell("not stated" if pd.isna(row["site"]) else str(row["site"])),
-            *(cell(row[name], digits=1) for name in numbers),
-        )
-        for row in table.to_dict("records")
-    ]
+    columns = (
+        Column("Scan", "scan", "heading"),
+        Column("Site", "site", "text", reason="not stated"),
+        Column("Mahalanobis distance", "mahalanobis", digits=1),
+        Column("Percentile", "mahalanobis_percentile", digits=1),
+        Column("To nearest neighbours", "knn_distance", digits=1),
+        Column("Percentile", "knn_percentile", digits=1),
+    )
     ids = (
         "Scans stand under their identifiers."
         if options.show_ids
         else "Scans stand under the pseudonyms of Worst errors; with the evaluation folder, `--show-ids` names them."
     )
-    header = ("Scan", "Site", "Mahalanobis distance", "Percentile", "To nearest neighbours", "Percentile")
-    caption = f"The {len(rows)} scans furthest outside. Look at them: a failed registration ends up here too."
-    return Table(caption, header, rows, text_columns=(0, 1), note=ids)
+    caption = f"The {len(table)} scans furthest outside. Look at them: a failed registration ends up here too."
+    return make_table(caption, table, columns, note=ids)
 
 
 OUTLYINGNESS = SectionBuilder(

@@ -57,10 +57,10 @@ def _build_calibration(files: EvaluationFiles, options: ReportOptions) -> Sectio
     lead = "Whether a predicted probability can be read as one: of scans given 0.8, do 8 of 10 belong to the class?"
     facts = []
     for key in ("calibration_slope", "calibration_intercept", "brier", "log_loss"):
-        for model, metrics in (("embedding", files.metrics), ("covariates only", files.baseline)):
+        for model, metrics in (("embedding", files.metrics), ("covariates only", files.summary.baseline)):
             value = point_estimate(metrics.get(key))
             if value is not None:
-                interval = interval_text(metrics[key].get("interval"), digits=2)
+                interval = interval_text(metrics[key].interval, digits=2)
                 text = number_text(value, digits=2) + (f" [{interval}]" if interval != DASH else "")
                 facts.append((f"{describe_metric(key).label}, {model}", text))
     note = "Slope 1 and intercept 0 are perfect; a slope below 1: probabilities are too extreme, above 1: too cautious."
@@ -90,8 +90,8 @@ def _build_folds(files: EvaluationFiles, options: ReportOptions) -> Section | No
 def _build_learning(files: EvaluationFiles, options: ReportOptions) -> Section | None:
     """Build the learning curves; None for images where none was asked for."""
     del options
-    curve, words = files.summary.get("learning_curve") or {}, files.words
-    draws = f"{curve['n_draws']:g} random draws" if curve.get("n_draws") else "random draws"
+    curve, words = files.summary.learning_curve, files.words
+    draws = f"{curve.n_draws} random draws" if curve and curve.n_draws else "random draws"
     how = f"{draws} of each size from every training fold"
     drawn = [
         draw_learning(tabulate_learning(curve, metric), metric, how=how, n_classes=len(files.classes), words=words)

@@ -20,7 +20,7 @@ _SKIPPED = ("training_metrics", "pretraining_subjects", "participant_digests", "
 def _build(files: EvaluationFiles, options: ReportOptions, sections: Sequence[SectionBuilder]) -> Section:
     """Build versions, seeds, digests and settings."""
     del options
-    s = files.summary
+    s = files.summary.content()
     bootstrap = dict(s.get("bootstrap") or {})
     if bootstrap.get("unit") == "subject":
         bootstrap["unit"] = files.words.unit

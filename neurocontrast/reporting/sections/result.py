@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from neurocontrast.reporting.blocks import Block, Card, Cards, Cell, Columns, Paragraph, Pictures, Section, Table
+from neurocontrast.reporting.blocks import Block, Card, Cards, Columns, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.figures.scores import draw_accuracies, draw_headline
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import (
-    DASH,
     chance_level,
     choose_headline,
     describe_metric,
@@ -23,7 +22,7 @@ from neurocontrast.reporting.naming import capitalise, covariates_text, interval
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.prose import write
 from neurocontrast.reporting.section import SectionBuilder
-from neurocontrast.reporting.tables import cell, table_metrics
+from neurocontrast.reporting.tables import Column, make_table, table_metrics
 from neurocontrast.reporting.testing import permutation_result
 from neurocontrast.reporting.words import IMAGES
 
@@ -70,22 +69,23 @@ def _cards(files: EvaluationFiles) -> list[Card]:
     if key is None:
         return []
     about = describe_metric(key)
-    values, baseline, increment = (part.get(key) or {} for part in (files.metrics, files.baseline, files.increment))
+    s = files.summary
+    values, baseline, increment = s.metrics[key], s.baseline.get(key), s.increment.get(key)
     better = "higher is better" if about.higher_is_better else "lower is better"
-    name = f"{about.name} of {covariates_text(files)} only" if files.baseline else "Baseline"
+    name = f"{about.name} of {covariates_text(files)} only" if s.baseline else "Baseline"
     difference = _interval(files, increment, signed=True) + ("" if about.higher_is_better else "; negative is better")
     cards = [
         _card(f"{about.name} of the embedding", values, f"{_interval(files, values)}; {better}", strong=True),
         _card(name, baseline, _interval(files, baseline) if baseline else "no baseline was computed"),
         Card(
             "Difference",
-            number_text(increment.get("difference"), digits=2, signed=True),
+            number_text(increment.difference if increment else None, digits=2, signed=True),
             difference if increment else "not computed",
         ),
     ]
-    if files.voxels.get(key):
+    if key in s.voxels:
         name = f"{about.name} of the voxels' principal components"
-        cards.append(_card(name, files.voxels[key], _interval(files, files.voxels[key])))
+        cards.append(_card(name, s.voxels[key], _interval(files, s.voxels[key])))
     return cards
 
 
@@ -94,50 +94,45 @@ def _card(name: str, values: Any, detail: str, *, strong: bool = False) -> Card:
 
 
 def _interval(files: EvaluationFiles, values: Any, *, signed: bool = False) -> str:
-    return interval_phrase(files, interval_text(values.get("interval"), digits=2, signed=signed))
+    return interval_phrase(files, interval_text(values.interval if values else None, digits=2, signed=signed))
 
 
 def _image_cards(files: EvaluationFiles) -> list[Card]:
     cards = []
     for place, key in enumerate(leading_metrics(files.kind, files.metrics, files.words)[:2]):
         values, chance = files.metrics[key], chance_level(key, len(files.classes), files.words)
-        detail = interval_phrase(files, metric_range(key, values.get("interval")))
+        detail = interval_phrase(files, metric_range(key, values.interval))
         detail += f"; chance {metric_text(key, chance)}" if chance is not None else ""
         name = capitalise(describe_metric(key, files.words).name)
         cards.append(Card(name, metric_text(key, point_estimate(values)), detail, place == 0))
-    block = files.summary.get("sensitive") or {}
-    whole = block.get("mse") or {}
-    if whole.get("value") is not None:
-        interval = interval_phrase(files, interval_text((whole.get("low"), whole.get("high")), digits=4))
-        detail = f"{interval}; of a constant {number_text(block.get('constant_mse'), digits=4)}; higher is fairer"
-        cards.append(Card("Error of the sensitive variable (MSE)", number_text(whole["value"], digits=4), detail))
+    block = files.summary.sensitive
+    if block is not None and block.mse.value is not None:
+        interval = interval_phrase(files, interval_text((block.mse.low, block.mse.high), digits=4))
+        detail = f"{interval}; of a constant {number_text(block.constant_mse, digits=4)}; higher is fairer"
+        cards.append(Card("Error of the sensitive variable (MSE)", number_text(block.mse.value, digits=4), detail))
     return cards
 
 
 def _image_table(files: EvaluationFiles) -> Table:
     """Return all metrics beside chance, the leading ones first."""
-    folds = any(values.get("sd") is not None for values in files.metrics.values())
-    order = list(dict.fromkeys([*leading_metrics(files.kind, files.metrics, files.words), *files.metrics]))
+    order = dict.fromkeys([*leading_metrics(files.kind, files.metrics, files.words), *files.metrics])
+    abouts = {key: describe_metric(key, files.words) for key in order}
     rows = []
-    for key in order:
-        values = files.metrics[key]
-        interval, why = (
-            interval_text(values.get("interval")),
-            str(values.get("reason") or "not defined for these images"),
-        )
-        cells = [Cell(describe_metric(key, files.words).label, heading=True), cell(values.get("pooled"), reason=why)]
-        cells.append(Cell(interval, reason="not computed" if interval == DASH else ""))
-        cells += [cell(values.get("mean"), reason=why), cell(values.get("sd"), reason=why)] if folds else []
-        chance = chance_level(key, len(files.classes), files.words)
-        rows.append((*cells, cell(chance, reason="depends on the data")))
-    header = ("Metric", "Value", "Interval", *(("Mean of folds", "SD") if folds else ()), "Chance")
-    caption = "All metrics of the test images." if files.fixed else (
-        "All metrics, from the out-of-fold predictions of all folds. SD: spread between folds, not an interval."
-    )  # fmt: skip
-    abouts = [describe_metric(key, files.words) for key in order]
-    meanings = " ".join(f"{about.short}: {about.meaning}" for about in abouts if about.meaning)
+    for key, about in abouts.items():
+        found = files.metrics[key]
+        low, high = found.interval or (None, None)
+        row = {"metric": about.label, "value": found.pooled, "value_low": low, "value_high": high, "mean": found.mean}
+        rows.append(row | {"sd": found.sd, "chance": chance_level(key, len(files.classes), files.words)})
+    columns = [Column("Metric", "metric", "heading"), Column("Value", "value", reason="not defined for these images")]
+    columns.append(Column("Interval", "value", "interval", reason="not computed"))
+    if any(row["sd"] is not None for row in rows):
+        columns += [Column("Mean of folds", "mean"), Column("SD", "sd")]
+    columns.append(Column("Chance", "chance", reason="depends on the data"))
+    caption = "All metrics, from the out-of-fold predictions of all folds. SD: spread between folds, not an interval."
+    caption = "All metrics of the test images." if files.fixed else caption
+    meanings = " ".join(f"{about.short}: {about.meaning}" for about in abouts.values() if about.meaning)
     note = f"{meanings} Chance: naming classes at random, whatever their sizes."
-    return Table(caption, header, rows, note=note)
+    return make_table(caption, rows, columns, note=note)
 
 
 RESULT = SectionBuilder("result", "Result", order=10, build=_build, covers="result")

@@ -43,7 +43,7 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
 
 
 def _scan_label(row: dict, number: int, files: EvaluationFiles, options: ReportOptions) -> str:
-    label = f"Simulated scan {number}" if files.simulated else f"Scan {number}"
+    label = f"Simulated scan {number}" if files.summary.simulated else f"Scan {number}"
     session = "" if pd.isna(row.get("session")) else row["session"]
     if options.show_ids and not pd.isna(row.get("participant_id")):
         label += f" ({row['participant_id']} {session}".rstrip() + ")"

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from neurocontrast.reporting.blocks import Block, Cell, Paragraph, Pictures, Section, Table
+from neurocontrast.reporting.blocks import Block, Paragraph, Pictures, Section
 from neurocontrast.reporting.figures.scores import draw_sensitive, tabulate_sensitive
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH, interval_text
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.prose import write
 from neurocontrast.reporting.section import SectionBuilder
-from neurocontrast.reporting.tables import cell
+from neurocontrast.reporting.tables import Column, make_table
 
 __all__ = ["SENSITIVE", "say_sensitive"]
 
@@ -49,50 +48,39 @@ the fairer.
 def _build(files: EvaluationFiles, options: ReportOptions) -> Section | None:
     """Build the error of the sensitive variable beside that of a constant; None where none was named."""
     del options
-    block = files.summary.get("sensitive")
-    if not block:
+    block = files.summary.sensitive
+    if block is None:
         return None
-    rows = []
-    for row in tabulate_sensitive(block).to_dict("records"):
-        interval = interval_text((row["low"], row["high"]), digits=4)
-        rows.append(
-            (
-                Cell(str(row["column"]), heading=True),
-                cell(row["mse"], digits=4),
-                Cell(interval, reason="not computed" if interval == DASH else ""),
-                cell(row["constant_mse"], digits=4),
-                _explained(row),
-            )
-        )
-    header = ("Column", "MSE", "Interval", "MSE of a constant", "R²")
+    rows = tabulate_sensitive(block).rename(columns={"low": "mse_low", "high": "mse_high"})
+    columns = (
+        Column("Column", "column", "heading"),
+        Column("MSE", "mse", digits=4),
+        Column("Interval", "mse", "interval", digits=4, reason="not computed"),
+        Column("MSE of a constant", "constant_mse", digits=4),
+        Column("R²", "r2", interval=True),
+    )
     picture = draw_sensitive(block, level=files.level)
     lead = (
         "Where the class should not depend on it, as a digit does not on its background, a fair representation holds "
         "little of it: its error is then as high as that of a constant."
     )
     blocks: list[Block] = [Paragraph(say_sensitive(files), role="quote"), *([Pictures([picture])] if picture else [])]
-    blocks.append(Table("The sensitive variable, predicted from the frozen features.", header, rows))
+    blocks.append(make_table("The sensitive variable, predicted from the frozen features.", rows, columns))
     return Section("sensitive", "Sensitive variable", blocks, lead=lead)
 
 
 def say_sensitive(files: EvaluationFiles) -> str:
     """Say how much of the sensitive variable the features still hold."""
-    block: dict[str, Any] = files.summary["sensitive"]
-    value, constant = (block.get("mse") or {}).get("value"), block.get("constant_mse")
-    share = 1 - value / constant if value is not None and constant else 0
-    r2 = block.get("r2") or {"value": share}
-    low, high = r2.get("low"), r2.get("high")
+    block = files.summary.sensitive
+    assert block is not None, "the section is built where there is one"
+    value, constant, low, high = block.mse.value, block.constant_mse, block.r2.low, block.r2.high
+    share = block.r2.value
+    if share is None:
+        share = 1 - value / constant if value is not None and constant else 0
     text = interval_text([end * 100 for end in (low, high) if end is not None], digits=0)
     between = "" if text == DASH else f" ({files.level:.0%} interval {text}%)"
-    columns = [str(name) for name in block.get("columns") or {}]
-    names: dict[str, Any] = {"block": block, "columns": columns, "share": r2["value"], "low": low, "between": between}
-    return write(_SENTENCES, files, **names)
-
-
-def _explained(row: dict) -> Cell:
-    interval = interval_text((row["r2_low"], row["r2_high"]), digits=2)
-    found = cell(row["r2"], digits=3, reason="not recorded")
-    return found if found.absent or interval == DASH else replace(found, detail=interval)
+    names: dict[str, Any] = {"block": block, "columns": list(block.columns), "share": share, "low": low}
+    return write(_SENTENCES, files, between=between, **names)
 
 
 SENSITIVE = SectionBuilder("sensitive", "Sensitive variable", order=108, build=_build, methods=_METHODS)

@@ -25,7 +25,7 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
     if not pictures:
         text = "No training curves: training.tsv is absent, or the embeddings came without the record of a run."
         return Section("training", "Pretraining", [Paragraph(text, role="note")])
-    lead = f"Objective: {objective_text(files.summary.get('objective'))}."
+    lead = f"Objective: {objective_text(files.summary.objective)}."
     return Section("training", "Pretraining", [Pictures(pictures)], lead=lead)
 
 

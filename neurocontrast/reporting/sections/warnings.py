@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.reporting.blocks import Items, Paragraph, Section
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.reporting.section import SectionBuilder
 from neurocontrast.reporting.words import IMAGES
 
-__all__ = ["WARNINGS", "explain_warning", "list_warnings"]
+__all__ = ["WARNINGS", "list_warnings"]
 
 _OVERLAP = (
     "The encoder has already seen these {units}. Its features can fit them better than anybody new, so the figures "
@@ -36,23 +36,17 @@ def list_warnings(files: EvaluationFiles, *, show_ids: bool = False) -> list[tup
 
     An allowed overlap with pretraining is told even where the evaluation lists no warning of it.
     """
-    found = [each if isinstance(each, dict) else {"message": each} for each in files.summary.get("warnings") or []]
+    found = list(files.summary.warnings)
     if files.words is IMAGES:
-        found = [each for each in found if each.get("code") not in _NOT_OF_IMAGES]
-    n_overlap, units = files.summary.get("n_overlap") or 0, files.words.units
-    if n_overlap and not any("overlap" in str(each.get("code")) for each in found):
+        found = [each for each in found if each.code not in _NOT_OF_IMAGES]
+    n_overlap, units = files.summary.n_overlap, files.words.units
+    if n_overlap and not any("overlap" in each.code for each in found):
         text = f"{n_overlap} of the {units} evaluated here were also in the pretraining cohort (overlap allowed)."
-        found.insert(0, {"message": text, "explanation": _OVERLAP.format(units=units)})
-    messages = [str(each.get("message") or each.get("code")) for each in found]
+        found.insert(0, Notice("pretraining_overlap", text, _OVERLAP.format(units=units)))
+    messages = [each.message or each.code for each in found]
     if not show_ids:
-        codes = [str(each.get("code")) for each in found]
-        messages = [_hide_ids(text, files, code) for text, code in zip(messages, codes, strict=True)]
-    return [(message, explain_warning(each)) for message, each in zip(messages, found, strict=True)]
-
-
-def explain_warning(warning: Any) -> str:
-    """Return what a warning means for the reading of the report; empty for older evaluations, which do not say."""
-    return str(warning.get("explanation") or "")
+        messages = [_hide_ids(text, files, each.code) for text, each in zip(messages, found, strict=True)]
+    return [(message, each.explanation) for message, each in zip(messages, found, strict=True)]
 
 
 def _hide_ids(text: str, files: EvaluationFiles, code: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,49 +21,27 @@ __all__ = ["COLOUR_STEPS", "NEUTRAL_FACTORS", "ImageViewParameters", "draw_image
 
 COLOUR_STEPS = ("brightness", "contrast", "saturation", "hue")
 NEUTRAL_FACTORS = (1.0, 1.0, 1.0, 0.0)
-"""Factors under which each step changes nothing."""
-
 _ORDERS = np.array(list(itertools.permutations(range(len(COLOUR_STEPS)))))
 _N_TRIES = 10
 
 
 @dataclass(frozen=True)
 class ImageViewParameters:
-    """What was drawn for one view of each of n images; neutral where an operation is not applied to the image.
+    """What was drawn for one view of each of n images; neutral where an operation is not applied to the image."""
 
-    Parameters
-    ----------
-    turned, cropped, flipped, jittered, gray, blurred : ndarray of bool, shape (n,)
-        Which images are, by the affine operation, by the resized crop and so on.
-    radians, shear_radians, zoom : ndarray, shape (n,)
-        Counterclockwise rotation as one looks at the image, horizontal shear, and enlargement.
-    translation : ndarray, shape (n, 2)
-        Downwards and to the right, in pixels.
-    corners, sizes : ndarray of int, shape (n, 2)
-        First row and column, height and width of the box; the whole image where it is not cropped.
-    pad_shift : ndarray of int, shape (n, 2)
-        Rows and columns by which the box in the padded image is moved from the middle.
-    factors : ndarray, shape (n, 4)
-        One for each of `COLOUR_STEPS`; the last is a shift in turns.
-    order : ndarray of int, shape (n, 4)
-        ``order[i, k]`` is the step of `COLOUR_STEPS` that image i takes as its k-th.
-    sigma_pixels : ndarray, shape (n,)
-        The blur's standard deviation.
-    """
-
-    turned: np.ndarray
-    radians: np.ndarray
+    turned: np.ndarray  # by the affine operation; these flags are bool, of shape (n,)
+    radians: np.ndarray  # of a turn that is counterclockwise as one looks at the image
     shear_radians: np.ndarray
     zoom: np.ndarray
-    translation: np.ndarray
+    translation: np.ndarray  # (n, 2): downwards and to the right, in pixels
     cropped: np.ndarray
-    corners: np.ndarray
-    sizes: np.ndarray
-    pad_shift: np.ndarray
+    corners: np.ndarray  # (n, 2): first row and column of the box
+    sizes: np.ndarray  # (n, 2): height and width of the box; those of the image where it is not cropped
+    pad_shift: np.ndarray  # (n, 2): rows and columns by which the box in the padded image is moved from the middle
     flipped: np.ndarray
     jittered: np.ndarray
-    factors: np.ndarray
-    order: np.ndarray
+    factors: np.ndarray  # (n, 4): one for each of `COLOUR_STEPS`; the last is a shift in turns
+    order: np.ndarray  # (n, 4): order[i, k] is the step of `COLOUR_STEPS` that image i takes as its k-th
     gray: np.ndarray
     blurred: np.ndarray
     sigma_pixels: np.ndarray
@@ -74,10 +52,7 @@ class ImageViewParameters:
 
 
 def draw_image_views(
-    settings: ImageAugmentSettings,
-    seeds: Sequence[int] | np.ndarray,
-    *,
-    size: tuple[int, int],
+    settings: ImageAugmentSettings, seeds: Sequence[int] | np.ndarray, *, size: tuple[int, int]
 ) -> ImageViewParameters:
     """Draw the parameters of a view of each image, of `size` (height, width), from a seed of its own.
 
@@ -125,16 +100,14 @@ def _neutral(n_images: int, size: tuple[int, int]) -> dict[str, np.ndarray]:
 def _draw_crop(settings: ResizedCropSettings, u: np.ndarray, size: tuple[int, int]) -> dict[str, np.ndarray]:
     """Draw boxes as torchvision does: of ten, the first that fits; else the largest in the middle that may be."""
     applied, place, tries = u[:, 0] < settings.probability, u[:, 1:3], u[:, 3:].reshape(-1, _N_TRIES, 2)
-    height, width = size
-    area = _between(settings.scale, tries[..., 0]) * (height * width)
+    area = _between(settings.scale, tries[..., 0]) * (size[0] * size[1])
     ratio = np.exp(_between(np.log(settings.ratio), tries[..., 1]))
     boxes = np.rint(np.sqrt(np.stack([area / ratio, area * ratio], axis=-1))).astype(np.int64)
     fits = ((boxes >= 1) & (boxes <= size)).all(axis=-1)
     sizes = boxes[np.arange(len(boxes)), np.argmax(fits, axis=1)]
     # A box that does not fit is replaced below; its corner has no meaning.
     corners = np.floor(place * (np.array(size) - sizes + 1)).astype(np.int64)
-    fallback = _middle_box(settings.ratio, size)
-    for where, (corner, box) in ((~fits.any(axis=1), fallback), (~applied, ((0, 0), size))):
+    for where, (corner, box) in ((~fits.any(axis=1), _middle_box(settings.ratio, size)), (~applied, ((0, 0), size))):
         corners[where], sizes[where] = corner, box
     return {"cropped": applied, "corners": corners, "sizes": sizes}
 
@@ -172,7 +145,6 @@ def _draw_jitter(settings: ColourJitterSettings, u: np.ndarray) -> dict[str, np.
     }
 
 
-def _between(limits: Sequence[float] | Sequence[np.ndarray] | np.ndarray, position: np.ndarray) -> np.ndarray:
+def _between(limits: Any, position: np.ndarray) -> Any:
     low, high = limits
-    between: np.ndarray = low + (high - low) * position
-    return between
+    return low + (high - low) * position

@@ -15,7 +15,8 @@ from typing import Literal
 import numpy as np
 import torch
 from kornia.color import rgb_to_grayscale
-from kornia.enhance import adjust_brightness_accumulative, adjust_saturation_with_gray_subtraction
+from kornia.enhance import adjust_brightness_accumulative as adjust_brightness
+from kornia.enhance import adjust_saturation_with_gray_subtraction as adjust_saturation
 from kornia.geometry.transform import remap
 from torch import Tensor
 from torch.nn import functional
@@ -29,7 +30,6 @@ __all__ = [
     "adjust_saturation",
     "blur",
     "pad_crop",
-    "sampling_places",
     "shift_hue",
     "to_gray",
     "warp",
@@ -46,37 +46,25 @@ def warp(x_BCHW: Tensor, *, drawn: ImageViewParameters, outside: Outside) -> Ten
     Where an image is only cropped, the same as cutting out the box and resizing it (Pillow, ``BILINEAR``; torchvision,
     with or without antialiasing, as a box only grows).
     """
-    y, x = sampling_places(drawn, size=(x_BCHW.shape[2], x_BCHW.shape[3]), device=x_BCHW.device)
+    size, device = (x_BCHW.shape[2], x_BCHW.shape[3]), x_BCHW.device
+    rows, columns = (
+        torch.from_numpy(_resized_places(drawn.corners[:, axis], drawn.sizes[:, axis], size[axis])).to(device)
+        for axis in (0, 1)
+    )
+    y, x = rows[:, :, None].expand(-1, -1, size[1]), columns[:, None, :].expand(-1, size[0], -1)
+    if drawn.turned.any():
+        to_y, to_x = torch.from_numpy(_inverse_affine(drawn, size)).to(device)[..., None, None].unbind(1)
+        y, x = (to[:, 0] * y + to[:, 1] * x + to[:, 2] for to in (to_y, to_x))
     padding = "zeros" if outside == "black" else "border"
     warped: Tensor = remap(x_BCHW, x, y, mode="bilinear", padding_mode=padding, align_corners=True)
     return warped
 
 
-def sampling_places(
-    drawn: ImageViewParameters, *, size: tuple[int, int], device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Return rows and columns, each (b, H, W), in pixels of the image, where each pixel of a view is taken from.
-
-    The centre of the first pixel is 0, and of the last H − 1 or W − 1. Within the box a pixel's place is never
-    beyond the centres of the box's own first and last pixels.
-    """
-    height, width = size
-    rows, columns = (
-        torch.from_numpy(_resized_places(drawn.corners[:, axis], drawn.sizes[:, axis], size[axis])).to(device)
-        for axis in (0, 1)
-    )
-    y, x = rows[:, :, None].expand(-1, -1, width), columns[:, None, :].expand(-1, height, -1)
-    if not drawn.turned.any():
-        return y, x
-    matrix = torch.from_numpy(_inverse_affine(drawn, size)).to(device)[..., None, None]
-    return (
-        matrix[:, 0, 0] * y + matrix[:, 0, 1] * x + matrix[:, 0, 2],
-        matrix[:, 1, 0] * y + matrix[:, 1, 1] * x + matrix[:, 1, 2],
-    )
-
-
 def _resized_places(corner: np.ndarray, length: np.ndarray, side: int) -> np.ndarray:
-    """Return (b, side) places along one axis: pixel centres at half integers, as everywhere but in old versions."""
+    """Return for each pixel of a view the place (b, side) in the image, along one axis, where a box is resized.
+
+    The centre of the image's first pixel is 0. No place is beyond the centres of the box's own first and last pixels.
+    """
     inside = (np.arange(side) + 0.5) * (length / side)[:, None] - 0.5
     places = corner[:, None] + np.clip(inside, 0.0, length[:, None] - 1.0)
     return places.astype(np.float32)
@@ -87,12 +75,8 @@ def _inverse_affine(drawn: ImageViewParameters, size: tuple[int, int]) -> np.nda
     sine, cosine, shear = np.sin(drawn.radians), np.cos(drawn.radians), np.tan(drawn.shear_radians)
     # Rows grow downwards, so a turn that one sees as counterclockwise takes (row, column) to
     # (cos·row − sin·column, sin·row + cos·column). Before it, a shear added shear·row to the column.
-    linear = np.empty((len(shear), 2, 2))
-    linear[:, 0], linear[:, 1] = (
-        np.stack([cosine, sine], -1),
-        np.stack([-sine - shear * cosine, cosine - shear * sine], -1),
-    )
-    linear /= drawn.zoom[:, None, None]
+    rows = np.stack([cosine, sine], -1), np.stack([-sine - shear * cosine, cosine - shear * sine], -1)
+    linear = np.stack(rows, axis=1) / drawn.zoom[:, None, None]
     centre = (np.array(size) - 1.0) / 2.0
     offset = centre - np.einsum("nij,nj->ni", linear, centre + drawn.translation)
     return np.concatenate([linear, offset[:, :, None]], axis=2).astype(np.float32)
@@ -113,19 +97,7 @@ def to_gray(x_BCHW: Tensor) -> Tensor:
     return luma.expand_as(x_BCHW).contiguous()
 
 
-def adjust_brightness(x_BCHW: Tensor, *, factor: Tensor) -> Tensor:
-    """Return the images times `factor` (b,), clipped; as Pillow's ``ImageEnhance.Brightness``."""
-    adjusted: Tensor = adjust_brightness_accumulative(x_BCHW, factor)
-    return adjusted
-
-
-def adjust_saturation(x_BCHW: Tensor, *, factor: Tensor) -> Tensor:
-    """Return images and their luma, mixed with weights `factor` and 1 − `factor`; as ``ImageEnhance.Color``."""
-    adjusted: Tensor = adjust_saturation_with_gray_subtraction(x_BCHW, factor)
-    return adjusted
-
-
-def adjust_contrast(x_BCHW: Tensor, *, factor: Tensor) -> Tensor:
+def adjust_contrast(x_BCHW: Tensor, factor: Tensor) -> Tensor:
     """Return images and their mean luma, mixed with weights `factor` and 1 − `factor`; as ``ImageEnhance.Contrast``.
 
     Pillow rounds the mean to one of 256 grey levels; here it is not rounded.
@@ -138,7 +110,7 @@ def adjust_contrast(x_BCHW: Tensor, *, factor: Tensor) -> Tensor:
     return (x_BCHW * factor[:, None, None, None]).add_(away).clamp_(0.0, 1.0)
 
 
-def shift_hue(x_BCHW: Tensor, *, turns: Tensor) -> Tensor:
+def shift_hue(x_BCHW: Tensor, turns: Tensor) -> Tensor:
     """Return the images with every colour's hue moved by `turns` (b,) around the circle; as torchvision's.
 
     In HSV with hue h in sixths of a turn, chroma c and value v, a channel is v − c·max(0, min(k, 4 − k, 1)) with
@@ -188,8 +160,8 @@ def blur(x_BCHW: Tensor, *, sigma_pixels: np.ndarray, radius_pixels: int | None,
 
 
 COLOUR_OPERATIONS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "brightness": lambda x_BCHW, factor: adjust_brightness(x_BCHW, factor=factor),
-    "contrast": lambda x_BCHW, factor: adjust_contrast(x_BCHW, factor=factor),
-    "saturation": lambda x_BCHW, factor: adjust_saturation(x_BCHW, factor=factor),
-    "hue": lambda x_BCHW, turns: shift_hue(x_BCHW, turns=turns),
+    "brightness": adjust_brightness,
+    "contrast": adjust_contrast,
+    "saturation": adjust_saturation,
+    "hue": shift_hue,
 }

@@ -1,4 +1,4 @@
-"""Which operations make a view of a natural image, how often and how strongly."""
+"""The section ``augment:`` of natural images: which operations make a view, how often and how strongly."""
 
 from __future__ import annotations
 
@@ -66,14 +66,12 @@ class ImageAffineSettings(Settings):
     ----------
     probability : float
         How often.
-    degrees : float
-        Largest rotation to either side.
+    degrees, shear_degrees : float
+        Largest rotation, and largest horizontal shear, to either side.
     translate : float
         Largest shift to either side, over the image's width or height.
     scale : tuple of float
         Range of the zoom, its logarithm drawn uniformly; above 1 enlarges.
-    shear_degrees : float
-        Largest horizontal shear to either side.
     outside : {"black", "edge"}
         What comes into view from beyond the border: zeros, or the nearest pixel of the image.
     """
@@ -87,13 +85,7 @@ class ImageAffineSettings(Settings):
 
 
 class ImageFlipSettings(Settings):
-    """Swap left and right.
-
-    Parameters
-    ----------
-    probability : float
-        How often.
-    """
+    """Swap left and right, as often as `probability` says."""
 
     probability: Probability = 0.5
 
@@ -119,13 +111,7 @@ class ColourJitterSettings(Settings):
 
 
 class GrayscaleSettings(Settings):
-    """Replace all three channels by the luma (ITU-R BT.601: 0.299 R + 0.587 G + 0.114 B).
-
-    Parameters
-    ----------
-    probability : float
-        How often.
-    """
+    """Replace all three channels by the luma (ITU-R BT.601), as often as `probability` says."""
 
     probability: Probability = 0.2
 
@@ -166,8 +152,13 @@ class ImageAugmentSettings(Replaceable):
     flip, colour_jitter, grayscale, blur : settings or None
         Each operation's probability and range.
     transforms : list of mapping or None
-        Random transforms of MONAI or of this package, each a mapping with a ``_target_``, in place of the operations
-        (`neurocontrast.transforms.build_transforms`). ``[{_target_: python}]`` stands for transforms given as objects.
+        As of `neurocontrast.transforms.AugmentSettings`.
+
+    Examples
+    --------
+    >>> from neurocontrast.transforms import ImageAugmentSettings
+    >>> ImageAugmentSettings(blur={"probability": 0.5}).flip
+    ImageFlipSettings(probability=0.5)
     """
 
     section: ClassVar[str] = "augment"
@@ -205,13 +196,8 @@ class ImageAugmentSettings(Replaceable):
     @classmethod
     def digits(cls) -> Self:
         """Return views that keep a digit what it is, and its colours: small rotations, shifts and zooms, no flip."""
-        return cls(
-            affine=ImageAffineSettings(),
-            crop=ResizedCropSettings(scale=(0.6, 1.0)),
-            flip=None,
-            colour_jitter=None,
-            grayscale=None,
-        )
+        crop = ResizedCropSettings(scale=(0.6, 1.0))
+        return cls(affine=ImageAffineSettings(), crop=crop, flip=None, colour_jitter=None, grayscale=None)
 
     @classmethod
     def off(cls) -> Self:

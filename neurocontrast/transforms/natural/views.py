@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,12 +18,12 @@ from neurocontrast.transforms.natural.draws import (
     ImageViewParameters,
     draw_image_views,
 )
-from neurocontrast.transforms.natural.settings import ImageAugmentSettings, ImageBlurSettings
+from neurocontrast.transforms.natural.settings import ImageAugmentSettings
 
 __all__ = ["RandImageViewd"]
 
+# How many values are made at once: on a CPU what its cache holds; on a GPU far more.
 _VALUES_AT_ONCE = {"cpu": 2**19}
-"""How much is made at once: on a CPU what its cache holds. On a GPU, which has none to speak of, far more."""
 _VALUES_AT_ONCE_ELSEWHERE = 2**27
 
 
@@ -38,12 +36,10 @@ class RandImageViewd(Randomizable, MapTransform):
 
     Parameters
     ----------
-    keys : str or sequence of str
+    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
         Where images (3, H, W) are in a dictionary: RGB, uint8 or floating-point in [0, 1].
     settings : ImageAugmentSettings, optional
         The operations; by default SupCon's.
-    allow_missing_keys : bool
-        Whether a key that the dictionary lacks is passed over.
 
     Raises
     ------
@@ -82,97 +78,69 @@ class RandImageViewd(Randomizable, MapTransform):
         d = dict(data)
         self.randomize()
         for key in self.key_iterator(d):
-            image = torch.as_tensor(d[key])
-            d[key] = self.batch(image[None], [self.drawn])[0]
+            d[key] = self.batch(torch.as_tensor(d[key])[None], [self.drawn])[0]
         return d
 
     @torch.no_grad()
     def batch(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
-        """Return a view of each image, as a new tensor.
-
-        Parameters
-        ----------
-        images : Tensor, shape (b, 3, H, W)
-            RGB: uint8, or floating-point in [0, 1].
-        seeds : sequence of int, shape (b,)
-            What each image's view is drawn from, besides the image.
-
-        Returns
-        -------
-        Tensor, shape (b, 3, H, W)
-            float32 in [0, 1], not standardised.
-
-        Raises
-        ------
-        DataError
-            For another shape, type or range.
-        """
+        """Return a view of each image (b, 3, H, W), drawn from its seed, as a new float32 tensor in [0, 1]."""
         _check(images, len(seeds))
-        size = (images.shape[2], images.shape[3])
+        drawn = draw_image_views(self.settings, seeds, size=(images.shape[2], images.shape[3]))
         at_once = _VALUES_AT_ONCE.get(images.device.type, _VALUES_AT_ONCE_ELSEWHERE)
-        n_parts = -(-images.numel() // at_once)
-        drawn = draw_image_views(self.settings, seeds, size=size)
-        if n_parts <= 1:
-            return self._made(_unit_range(images), drawn)
-        step = -(-len(seeds) // n_parts)
+        n_parts = max(1, -(-images.numel() // at_once))
+        step = max(1, -(-len(seeds) // n_parts))
         views = torch.empty(images.shape, dtype=torch.float32, device=images.device)
         for start in range(0, len(seeds), step):
             part = slice(start, start + step)
-            views[part] = self._made(_unit_range(images[part]), drawn.of(part))
+            x_BCHW = images[part].to(torch.float32, copy=True)
+            views[part] = self._made(x_BCHW.div_(255.0) if images.dtype == torch.uint8 else x_BCHW, drawn.of(part))
         return views
 
     def _made(self, x_BCHW: Tensor, drawn: ImageViewParameters) -> Tensor:
         """Return views of images that are this method's to change."""
-        from neurocontrast.transforms.natural import operations
+        from neurocontrast.transforms.natural.operations import blur, pad_crop, to_gray, warp
 
         settings = self.settings
         outside = settings.affine.outside if settings.affine else "edge"
         x_BCHW = _where(
             drawn.turned | drawn.cropped,
             x_BCHW,
-            lambda part, which: operations.warp(part, drawn=drawn.of(which), outside=outside),
+            lambda part, which: warp(part, drawn=drawn.of(which), outside=outside),
         )
-        if settings.pad_crop:
-            padding, outside = settings.pad_crop.padding, settings.pad_crop.outside
-            x_BCHW = operations.pad_crop(x_BCHW, shift=drawn.pad_shift, padding=padding, outside=outside)
+        if padded := settings.pad_crop:
+            x_BCHW = pad_crop(x_BCHW, shift=drawn.pad_shift, padding=padded.padding, outside=padded.outside)
         x_BCHW = _where(drawn.flipped, x_BCHW, lambda part, _: part.flip(3))
-        if settings.colour_jitter:
-            x_BCHW = _jittered(x_BCHW, drawn, operations)
-        x_BCHW = _where(drawn.gray, x_BCHW, lambda part, _: operations.to_gray(part))
-        if settings.blur:
-            x_BCHW = _blurred(x_BCHW, drawn, settings.blur, operations)
+        x_BCHW = _jittered(x_BCHW, drawn)
+        x_BCHW = _where(drawn.gray, x_BCHW, lambda part, _: to_gray(part))
+        if blurred := settings.blur:
+            kernel: dict[str, Any] = {"radius_pixels": blurred.radius_pixels, "largest": blurred.sigma_pixels[1]}
+            x_BCHW = _where(
+                drawn.blurred,
+                x_BCHW,
+                lambda part, which: blur(part, sigma_pixels=drawn.sigma_pixels[which], **kernel),
+            )
         # Interpolation and blur may leave the range by rounding.
         return x_BCHW.clamp_(0.0, 1.0)
 
 
-def _jittered(x_BCHW: Tensor, drawn: ImageViewParameters, operations: ModuleType) -> Tensor:
+def _jittered(x_BCHW: Tensor, drawn: ImageViewParameters) -> Tensor:
     """Change colours, each image's in its own order: at every turn, all images that take the same step together."""
+    from neurocontrast.transforms.natural import operations
+
     for turn in range(len(COLOUR_STEPS)):
         for number, step in enumerate(COLOUR_STEPS):
-            factors = drawn.factors[:, number]
-            applied = drawn.jittered & (drawn.order[:, turn] == number) & (factors != NEUTRAL_FACTORS[number])
-            change = partial(_changed, change=operations.COLOUR_OPERATIONS[step], factors=factors)
-            x_BCHW = _where(applied, x_BCHW, change)
+            factors = drawn.factors[:, number].astype(np.float32)
+            applied = drawn.jittered & (drawn.order[:, turn] == number)
+            applied &= drawn.factors[:, number] != NEUTRAL_FACTORS[number]
+            change = operations.COLOUR_OPERATIONS[step]
+            x_BCHW = _where(
+                applied,
+                x_BCHW,
+                lambda part, which, change=change, factors=factors: change(  # type: ignore[misc]
+                    part, torch.from_numpy(factors[which]).to(part.device)
+                ),
+            )
     return x_BCHW
-
-
-def _blurred(x_BCHW: Tensor, drawn: ImageViewParameters, settings: ImageBlurSettings, operations: ModuleType) -> Tensor:
-    def blur(part: Tensor, which: np.ndarray) -> Tensor:
-        blurred: Tensor = operations.blur(
-            part,
-            sigma_pixels=drawn.sigma_pixels[which],
-            radius_pixels=settings.radius_pixels,
-            largest=settings.sigma_pixels[1],
-        )
-        return blurred
-
-    return _where(drawn.blurred, x_BCHW, blur)
-
-
-def _changed(
-    x_BCHW: Tensor, which: np.ndarray, *, change: Callable[[Tensor, Tensor], Tensor], factors: np.ndarray
-) -> Tensor:
-    return change(x_BCHW, torch.from_numpy(factors[which].astype(np.float32)).to(x_BCHW.device))
 
 
 def _where(applied: np.ndarray, x_BCHW: Tensor, change: Callable[[Tensor, np.ndarray], Tensor]) -> Tensor:
@@ -187,13 +155,6 @@ def _where(applied: np.ndarray, x_BCHW: Tensor, change: Callable[[Tensor, np.nda
         return change(x_BCHW, which)
     rows = torch.from_numpy(which).to(x_BCHW.device)
     return x_BCHW.index_copy_(0, rows, change(x_BCHW.index_select(0, rows), which))
-
-
-def _unit_range(images: Tensor) -> Tensor:
-    """Return a copy in float32."""
-    if images.dtype == torch.uint8:
-        return images.to(torch.float32).div_(255.0)
-    return images.to(torch.float32, copy=True)
 
 
 def _check(images: Tensor, n_seeds: int) -> None:

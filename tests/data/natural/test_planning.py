@@ -1,7 +1,6 @@
 from collections import Counter
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from neurocontrast.data.natural.attributes import join_attributes
@@ -174,13 +173,6 @@ def test_attributes_are_joined_by_the_last_part_of_the_names(attributes):
     assert join_attributes(FILES, by_name, key="name") == {"a": ["x", "y", "z"]}
 
 
-def test_attributes_come_from_parquet_with_flags_as_numbers(tmp_path):
-    frame = pd.DataFrame({"file": FILES, "flag": [True, False, True], "x": [0.5, None, 2.0]})
-    frame.to_parquet(tmp_path / "a.parquet")
-    columns = join_attributes(FILES, tmp_path / "a.parquet", key="file")
-    assert columns == {"flag": ["1", "0", "1"], "x": ["0.5", "n/a", "2"]}
-
-
 def test_pictures_without_a_row_are_all_told(attributes):
     table = attributes("file a\ncat/2.png y\n")
     with pytest.raises(DataError) as found:
@@ -205,6 +197,6 @@ def test_attributes_that_do_not_fit_are_refused(attributes, text, key, told):
 
 
 def test_attributes_that_would_break_the_table_are_refused(tmp_path):
-    pd.DataFrame({"file": FILES, "note": ["a", "b\tc", "d"]}).to_parquet(tmp_path / "a.parquet")
+    (tmp_path / "a.csv").write_text('file,note\ncat/1.png,a\ncat/2.png,"b\tc"\ndog/3.png,d\n')
     with pytest.raises(DataError, match=r"column 'note', holds tabs or line ends"):
-        join_attributes(FILES, tmp_path / "a.parquet", key="file")
+        join_attributes(FILES, tmp_path / "a.csv", key="file")

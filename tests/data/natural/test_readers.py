@@ -63,11 +63,6 @@ def test_pictures_are_decoded_by_number(write_folder):
     np.testing.assert_array_equal(read("folder", source)[1][1], expected)
 
 
-def test_without_labels_folders_mean_nothing(write_folder):
-    pictures = folders(write_folder("1.png", "x/2.png"), attributes="a.tsv", attributes_key="file", label_column="shoe")
-    assert (pictures.files, pictures.labels) == (["1.png", "x/2.png"], None)
-
-
 @pytest.mark.parametrize(
     ("names", "told"),
     [

@@ -48,19 +48,13 @@ _VERSIONS = {
 
 
 def read_cifar(settings: ImagesSettings, open_wanted: Callable[[Callable[[str], bool]], FileSet]) -> Pictures:
-    """Return the images of CIFAR-10 (records of 1 + 3,072 bytes) or CIFAR-100 (2 + 3,072 bytes).
-
-    Raises
-    ------
-    DataError
-        Where files are absent, of another length, hold labels out of range, or are of the Python version.
-    """
+    """Return the images of CIFAR-10 (records of 1 + 3,072 bytes) or CIFAR-100 (2 + 3,072 bytes)."""
     version = _VERSIONS[settings.dataset]
     files = open_wanted(lambda name: _is_binary(name) or is_picture(name))
     if any(map(_is_binary, files.names)) or not files.names:
         return _read_binary(files, version, settings.dataset)
     pictures = pictures_of_folders(files)
-    found = sorted(set(pictures.labels or ()))
+    found = sorted(set(pictures.labels))
     if len(found) != version.n_classes["label"]:
         raise DataError(
             f"{files.source.name}: {settings.dataset} has {version.n_classes['label']} classes, and its folders name "

@@ -23,35 +23,27 @@ def is_picture(name: str) -> bool:
 
 def read_class_folders(settings: ImagesSettings, open_wanted: Callable[[Callable[[str], bool]], FileSet]) -> Pictures:
     """Return the pictures of class folders: ``cat/1.jpg``, or ``train/cat/1.jpg``."""
-    return pictures_of_folders(open_wanted(is_picture), with_labels=settings.label_column is None)
+    del settings
+    return pictures_of_folders(open_wanted(is_picture))
 
 
-def pictures_of_folders(files: FileSet, *, with_labels: bool = True) -> Pictures:
-    """Return pictures by class and split, without the folders that all of them share.
-
-    Raises
-    ------
-    DataError
-        Where there is no picture, some lie in folders of splits and some beside them, or one lies in no class.
-    """
+def pictures_of_folders(files: FileSet) -> Pictures:
+    """Return pictures by class and split, without the folders that all of them share."""
     if not files.names:
         raise DataError(
             f"source: {shown(files.source, 200)} holds no picture ({', '.join(PICTURE_ENDINGS)}); "
             f"it holds {files.n_skipped} other files."
         )
     names = files.names
-    paths = _without_common_folders([name.split("/") for name in names], n_kept=2 if with_labels else 1)
+    paths = _without_common_folders([name.split("/") for name in names])
     splits = _splits(paths, files.source.name)
     below = [path[1:] for path in paths] if splits else paths
-    labels = None
-    if with_labels:
-        _check_classes(below, files)
-        known = sorted({path[0] for path in below})
-        named = dict(zip(known, class_names(known), strict=True))
-        labels = [named[path[0]] for path in below]
+    _check_classes(below, files)
+    known = sorted({path[0] for path in below})
+    named = dict(zip(known, class_names(known), strict=True))
     return Pictures(
         files=["/".join(path) for path in paths],
-        labels=labels,
+        labels=[named[path[0]] for path in below],
         splits=splits,
         read=lambda number: decode(files.read(names[number])),
         origin={"kind": "pictures", "n_files_skipped": files.n_skipped, "digest": files.digest},
@@ -59,9 +51,9 @@ def pictures_of_folders(files: FileSet, *, with_labels: bool = True) -> Pictures
     )
 
 
-def _without_common_folders(paths: list[list[str]], *, n_kept: int) -> list[list[str]]:
+def _without_common_folders(paths: list[list[str]]) -> list[list[str]]:
     while (
-        all(len(path) > n_kept for path in paths)
+        all(len(path) > 2 for path in paths)
         and len({path[0] for path in paths}) == 1
         and paths[0][0].lower() not in SPLIT_OF_NAME
     ):
@@ -89,6 +81,4 @@ def _check_classes(below: list[list[str]], files: FileSet) -> None:
     for path, name in zip(below, files.names, strict=True):
         if len(path) < 2:
             problems.add("this picture lies in no class folder", name=shown(name))
-    if problems.found:
-        problems.hint("Folders name the classes; where a table does, give images.attributes and images.label_column.")
     problems.raise_if_any()

@@ -27,13 +27,7 @@ _FILES = {"train": "train", "test": "t10k"}
 
 
 def read_mnist(settings: ImagesSettings, open_wanted: Callable[[Callable[[str], bool]], FileSet]) -> Pictures:
-    """Return the images of the four files of MNIST or Fashion-MNIST: ``train-images-idx3-ubyte`` and so on.
-
-    Raises
-    ------
-    DataError
-        Where files are absent, cut or of another kind, labels are out of range, or numbers disagree; all together.
-    """
+    """Return the images of the four files of MNIST or Fashion-MNIST: ``train-images-idx3-ubyte`` and so on."""
     names = np.array(_CLASSES[settings.dataset], dtype=object)
     files = open_wanted(lambda name: "idx" in name.rpartition("/")[2])
     problems = Problems(files.source.name)
@@ -78,11 +72,6 @@ def read_idx(name: str, content: bytes, *, n_dims: int) -> npt.NDArray[np.uint8]
 
     The format: two zero bytes, 8 for unsigned bytes, the number of dimensions, each dimension as a big-endian
     32-bit number, the values.
-
-    Raises
-    ------
-    DataError
-        Where the file is cut, damaged, too long, or not of bytes in `n_dims` dimensions.
     """
     try:
         content = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content

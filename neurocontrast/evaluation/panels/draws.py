@@ -1,4 +1,4 @@
-"""Draws of subjects: for panels that need not see all scans, and nested, stratified ones for learning curves."""
+"""Draws of subjects, for panels that need not see all scans and for learning curves; groups of sites."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from neurocontrast.evaluation.splits import Split, subject_values
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = ["draw_of_split", "draw_order", "draw_subjects"]
+__all__ = ["draw_of_split", "draw_order", "draw_subjects", "group_sites"]
 
 Rows = npt.NDArray[np.intp]
 
@@ -32,6 +32,18 @@ def draw_subjects(subjects: npt.NDArray[np.object_], *, seed: int, n_scans: int 
     return rows, f"{len(rows)} of {len(subjects)} scans, drawn by subject"
 
 
+def group_sites(sites: npt.NDArray[np.object_], names: Sequence[str], n_groups: int) -> list[list[str]]:
+    """Return the named sites in groups of about equal numbers of scans, filled from the largest site down."""
+    sizes = {name: int((sites == name).sum()) for name in names}
+    groups: list[list[str]] = [[] for _ in range(min(n_groups, len(names)))]
+    filled = np.zeros(len(groups))
+    for name in sorted(names, key=lambda name: (-sizes[name], name)):
+        least = int(filled.argmin())
+        groups[least].append(name)
+        filled[least] += sizes[name]
+    return groups
+
+
 def draw_of_split(table: pd.DataFrame, target: Target, split: Split, draw: int, seed: int) -> npt.NDArray[np.str_]:
     """Return the training subjects of a split in the order in which a draw of a learning curve takes them."""
     rows = split.train
@@ -43,7 +55,7 @@ def draw_of_split(table: pd.DataFrame, target: Target, split: Split, draw: int, 
 def draw_order(
     target: Target, sites: Sequence[str | None], subjects: npt.NDArray[np.object_], *, seed: int
 ) -> npt.NDArray[np.str_]:
-    """Return subjects in an order of which every beginning is stratified by class and, within class, by site.
+    """Return subjects in an order whose every beginning is stratified by class and, within class, by site.
 
     Subjects are put in order by chance within each class and site; sites are then interleaved by their
     sizes within each class, and classes likewise. So the number of subjects of a class in the first k

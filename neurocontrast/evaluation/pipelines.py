@@ -1,7 +1,8 @@
-"""The built-in probes fitted: standardised, their strength chosen on inner folds by `GridSearchCV`, calibrated."""
+"""Pipelines from row numbers to scores: features of a fold, and the built-in probes with their strength chosen."""
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,25 +11,26 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.linalg
 from scipy.special import expit
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV, _TemperatureScaling
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, ParameterGrid
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from neurocontrast.evaluation.designs import Design
-from neurocontrast.evaluation.features import FoldFeatures, PrincipalAxes
 from neurocontrast.evaluation.metrics import log_losses
 from neurocontrast.evaluation.probes import Probe, get_probe
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import Pairs
 
-__all__ = ["FittedModel", "PathSearchCV", "built_in_features", "describe_built_in", "fit_built_in", "inner_scores",
-           "tempered"]  # fmt: skip
+__all__ = ["FittedModel", "FoldFeatures", "PathSearchCV", "PrincipalAxes", "built_in_features", "describe_built_in",
+           "fit_built_in", "inner_scores", "principal_axes", "tempered"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -36,6 +38,109 @@ Labels = npt.NDArray[np.generic]
 
 N_RISES = 3
 """Grids are given up after the inner loss has risen this often in a row, by probes that say so."""
+RANK_TOLERANCE = 1e-13
+"""Axes with a smaller share of the largest one's variance are rounding."""
+
+
+class FoldFeatures(TransformerMixin, BaseEstimator):
+    """Turn row numbers of a study into features, with everything estimated on the rows of `fit` alone.
+
+    As the first step of a pipeline, this makes each fold of `sklearn.model_selection.GridSearchCV` estimate its own
+    harmonisation, residuals and scaling. Clones share what was computed, so that a search computes the matrices of a
+    fold once and not once for each value of its grid.
+    """
+
+    def __init__(self, design: Design, scaling: Any = None) -> None:
+        self.design = design
+        self.scaling = scaling
+        self._seen: dict[bytes, tuple[Any, Floats, dict[bytes, Floats]]] = {}
+
+    def __sklearn_clone__(self) -> FoldFeatures:
+        return copy.copy(self)
+
+    def fit(self, rows: Rows, y: Any = None) -> FoldFeatures:  # noqa: ARG002
+        """Remember the training rows (n, 1)."""
+        self.rows_ = rows[:, 0]
+        return self
+
+    def fit_transform(self, rows: Rows, y: Any = None) -> Floats:  # noqa: ARG002
+        """Return the features (n, p) of the training rows."""
+        return self.fit(rows)._training()[1]
+
+    def transform(self, rows: Rows) -> Floats:
+        """Return the features (n, p) of any rows (n, 1)."""
+        scaling, _, found = self._training()
+        key = rows.tobytes()
+        if key not in found:
+            x = self.design(self.rows_, rows[:, 0])[1]
+            found[key] = x if scaling is None else scaling.transform(x)
+        return found[key]
+
+    def prepare(self, train: Rows, test: Rows) -> None:
+        """Compute the features of training rows (n,) and of those that will be tested, with one estimate for both."""
+        if train.tobytes() in self._seen:
+            return
+        x_train, x_test = self.design(train, test)
+        scaling = None if self.scaling is None else clone(self.scaling)
+        if scaling is not None:
+            x_train, x_test = scaling.fit_transform(x_train), scaling.transform(x_test)
+        self._seen[train.tobytes()] = scaling, x_train, {test.tobytes(): x_test}
+
+    def fitted_scaling(self) -> Any:
+        """Return the scaling fitted on the training rows."""
+        return self._training()[0]
+
+    def _training(self) -> tuple[Any, Floats, dict[bytes, Floats]]:
+        self.prepare(self.rows_, self.rows_[:1])
+        return self._seen[self.rows_.tobytes()]
+
+
+class PrincipalAxes(TransformerMixin, BaseEstimator):
+    """Express features along the axes that the training rows extend along, where features outnumber rows.
+
+    An L2-penalised linear model predicts the same with and without this step: its coefficients lie in the span of its
+    training rows, and rotation does not change their norm. With fewer columns it is fitted sooner. Unlike
+    `sklearn.decomposition.PCA`, the rows are not centred, and the axes come from their inner products, which is
+    several times faster.
+
+    Examples
+    --------
+    >>> x = np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 2.0]])
+    >>> np.linalg.norm(PrincipalAxes().fit_transform(x), axis=1).round(6).tolist()
+    [5.0, 2.0]
+    """
+
+    def fit(self, X: npt.ArrayLike, y: Any = None) -> PrincipalAxes:  # noqa: ARG002
+        """Find the axes of the training rows (n, p)."""
+        self.fit_transform(X)
+        return self
+
+    def fit_transform(self, X: npt.ArrayLike, y: Any = None) -> Floats:  # noqa: ARG002
+        """Find the axes of the training rows (n, p), and return the rows along these: (n, k)."""
+        x = validate_data(self, X, dtype=np.float64)
+        self.axes_: Floats | None = None
+        if x.shape[1] > x.shape[0]:
+            self.axes_, x = principal_axes(x)
+        return np.asarray(x)
+
+    def transform(self, X: npt.ArrayLike) -> Floats:
+        """Return rows (n, p) along the axes: (n, k)."""
+        check_is_fitted(self)
+        x = validate_data(self, X, dtype=np.float64, reset=False)
+        return x if self.axes_ is None else x @ self.axes_
+
+
+def principal_axes(x: Floats) -> tuple[Floats, Floats]:
+    """Return the directions (p, k) along which rows (n, p) extend, as columns, and the rows along these: (n, k)."""
+    n, p = x.shape
+    wide = p > n  # then the n × n matrix of inner products holds all there is to know
+    variances, axes = scipy.linalg.eigh(x @ x.T if wide else x.T @ x, check_finite=False, driver="evd")
+    kept = variances > variances[-1] * RANK_TOLERANCE
+    axes = np.ascontiguousarray(axes[:, kept])
+    if not wide:
+        return axes, x @ axes
+    lengths = np.sqrt(variances[kept])
+    return x.T @ (axes / lengths), axes * lengths
 
 
 @dataclass(frozen=True)

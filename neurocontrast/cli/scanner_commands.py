@@ -1,4 +1,4 @@
-"""``neurocontrast index``: from a folder of scans to one table."""
+"""The commands that begin at the scanner: `index` and `prepare`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from neurocontrast.cli.options import JsonOption, OverwriteOption, QuietOption
+from neurocontrast.cli.options import ImagesRoot, JsonOption, OverwriteOption, QuietOption
 from neurocontrast.cli.output import Result, console_progress, show_result
 
-__all__ = ["index"]
+__all__ = ["index", "prepare"]
 
 
 def index(
@@ -34,8 +34,8 @@ def index(
     keep: Annotated[
         list[str] | None, typer.Option(help="Further column of the tables to take over; may be repeated.")
     ] = None,
-    check_headers: Annotated[bool, typer.Option(help="Read the header of every image.")] = False,
-    skip: Annotated[bool, typer.Option(help="Leave out what has a problem; index.json says what.")] = False,
+    check_headers: Annotated[bool, typer.Option("--check-headers", help="Read the header of every image.")] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Leave out what has a problem; index.json says what.")] = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -67,3 +67,35 @@ def index(
     title = f"{len(table)} scans of {facts['people']} people ({found.index.layout}); {len(left_out)} left out"
     known = ", ".join(f"{name} {facts[f'with_{name}']}" for name in ("age", "sex", "site", "diagnosis"))
     show_result(Result(facts, title, notes=[f"Scans with: {known}."], path=found.path), as_json=as_json)
+
+
+def prepare(
+    participants: Annotated[Path, typer.Argument(metavar="PARTICIPANTS.tsv", help="Table with one row a scan.")],
+    out: Annotated[Path, typer.Option(help="Folder of brains, tissue maps and the new participants.tsv.")],
+    images_root: ImagesRoot = None,
+    spacing_mm: Annotated[float, typer.Option(help="Voxel size of the results in mm.")] = 1.5,
+    bias: Annotated[bool, typer.Option(help="Correct the bias field by N4.")] = True,
+    tissue: Annotated[bool, typer.Option(help="Make maps of grey matter, white matter and fluid.")] = True,
+    skip: Annotated[bool, typer.Option(help="Leave out scans that cannot be prepared.")] = False,
+    n_workers: Annotated[int, typer.Option(help="Processes.")] = 2,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Prepare raw heads: brain extraction, N4, affine registration to MNI152, tissue maps. Continues where it stopped.
+
+    Raw inputs hold faces; only stripped images are written. Needs pip install 'neurocontrast[prepare]'.
+    """
+    from neurocontrast import stages
+
+    table = stages.prepare(
+        participants,
+        out,
+        images_root=images_root,
+        spacing_mm=spacing_mm,
+        bias=bias,
+        tissue=tissue,
+        skip=skip,
+        n_workers=n_workers,
+        progress=console_progress(quiet=quiet),
+    )
+    show_result(Result({"participants": str(table)}, "Brains in MNI space.", path=table), as_json=as_json)

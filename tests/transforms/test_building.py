@@ -13,8 +13,8 @@ from monai.transforms import Compose, Transform
 from pydantic import TypeAdapter, ValidationError
 
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.transforms.described import REFUSED, build_transforms
 from neurocontrast.transforms.description import TargetList
-from neurocontrast.transforms.targets import REFUSED, build_transforms
 
 FLIP = {"_target_": "monai.transforms.Flipd", "keys": ["image"], "spatial_axis": 0}
 

@@ -7,8 +7,8 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.draws import draw_subjects
 from neurocontrast.evaluation.panels.confounds import read_column, site_folds
+from neurocontrast.evaluation.panels.draws import draw_subjects
 
 FAST = {"n_bootstraps": 200, "umap": False, "C": (1e-3, 1e-1, 10.0)}
 

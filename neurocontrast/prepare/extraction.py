@@ -1,0 +1,112 @@
+"""Brain extraction by deepbet's networks (Fisch et al. 2024), read from the installed wheel by their digests."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.ndimage import binary_fill_holes, label
+from torch.nn.functional import interpolate
+
+from neurocontrast.exceptions import DataError, MissingDependencyError
+
+__all__ = ["extract_brain", "is_stripped"]
+
+STRIPPED_SHARE = 0.5
+"""A volume with more zeros than this share is taken to be skull-stripped already."""
+MARGIN = 0.1
+_DIGESTS = {
+    "bbox_model.pt": "39a7b2b5f799faa1391ea97bfcdc0b9299f20d84f2316a4ff8918dc4685e40aa",
+    "model.pt": "de8ee7c69654d0dd3935dc4a5d84571d8ecf4637a6bfc01df399c4c2bc86e0fd",
+}
+_SMALL, _LARGE = (128, 128, 128), (256, 256, 256)
+
+Mask = npt.NDArray[np.bool_]
+
+
+def is_stripped(voxels: npt.NDArray[np.float32]) -> bool:
+    """Tell whether a volume holds a brain alone: more than half of its voxels are 0."""
+    return float(np.mean(voxels == 0)) > STRIPPED_SHARE
+
+
+def extract_brain(voxels: npt.NDArray[np.float32]) -> Mask:
+    """Return the mask of the brain of a T1-weighted head in RAS order.
+
+    One network finds the box of the brain, another the brain in it; the largest connected part is kept without holes.
+
+    Raises
+    ------
+    MissingDependencyError
+        Where deepbet is not installed.
+    DataError
+        Where no brain is found.
+    """
+    image = torch.nan_to_num(torch.from_numpy(np.ascontiguousarray(voxels)))
+    small = interpolate(image[None, None], _SMALL, mode="nearest-exact")
+    low, high = small.quantile(0.005), small.quantile(0.995)
+    with torch.inference_mode():
+        coarse = _largest((_network("bbox_model.pt")(_scaled(small, low, high))[0, 1] > 0.5).numpy())
+        box = _box(coarse, image.shape)
+        large = interpolate(image[box][None, None], _LARGE, mode="nearest-exact")
+        inside = _network("model.pt")(_scaled(large, low, high))[:1, 1:2]
+        found = interpolate(inside, image[box].shape, mode="nearest-exact")[0, 0] > 0.5
+    mask = np.zeros(voxels.shape, dtype=bool)
+    mask[box] = binary_fill_holes(_largest(found.numpy()))
+    return mask
+
+
+@cache
+def _network(name: str) -> torch.jit.ScriptModule:
+    """Load a network of deepbet, if it is the file whose content was looked at."""
+    try:
+        files = metadata.files("deepbet") or []
+    except metadata.PackageNotFoundError as error:
+        raise MissingDependencyError(
+            "Brain extraction needs deepbet: pip install 'neurocontrast[prepare]', or give brain masks in mask_path."
+        ) from error
+    path = next((Path(str(file.locate())) for file in files if file.name == name), None)
+    if path is None or not path.is_file():
+        raise MissingDependencyError(f"deepbet is installed without '{name}'; install it again: deepbet==1.0.2.")
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != _DIGESTS[name]:
+        raise MissingDependencyError(
+            f"{path}: the weights are not those of deepbet 1.0.2 (SHA-256 {found[:12]}…); install deepbet==1.0.2."
+        )
+    return torch.jit.load(str(path), map_location="cpu").eval()
+
+
+def _scaled(image: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+    # The scale that the networks were trained at.
+    clipped = ((image - low) / (high - low)).clamp(0, 1)
+    return 0.226 * (clipped - clipped.mean()) / clipped.std() + 0.449
+
+
+def _largest(mask: Mask) -> Mask:
+    """Return the largest connected part of a mask."""
+    parts, n_parts = label(mask)
+    if not n_parts:
+        raise DataError("no brain was found; is this a T1-weighted head, in the right orientation?")
+    sizes = np.bincount(parts.ravel())
+    sizes[0] = 0
+    largest: Mask = parts == sizes.argmax()
+    return largest
+
+
+def _box(mask: Mask, shape: torch.Size) -> tuple[slice, ...]:
+    """Return the box of a coarse mask in the full volume, with a margin."""
+    box = []
+    for axis, n in enumerate(shape):
+        others = tuple(other for other in range(3) if other != axis)
+        found = np.flatnonzero(mask.mean(axis=others) > 0.02)
+        if not len(found):
+            raise DataError("no brain was found; is this a T1-weighted head, in the right orientation?")
+        scale = n / mask.shape[axis]
+        centre = round(scale * (found[0] + found[-1] + 1) / 2)
+        half = round(scale * (1 + 2 * MARGIN) * (found[-1] + 1 - found[0])) / 2
+        box.append(slice(max(0, int(centre - half)), min(n, int(centre + half))))
+    return tuple(box)

@@ -1,0 +1,161 @@
+"""One scan, from the head as it was acquired to a brain and its tissue maps on the grid of MNI152."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import nibabel as nib
+import numpy as np
+import numpy.typing as npt
+
+from neurocontrast.exceptions import DataError, NeurocontrastError
+from neurocontrast.files import atomic_path, digest_of, write_json
+from neurocontrast.prepare.extraction import extract_brain, is_stripped
+from neurocontrast.prepare.registration import correct_bias, mni_grid, register_to_mni, resample_to_grid, template_mask
+from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
+
+__all__ = ["MAPS", "PrepareOptions", "PreparedScan", "prepare_scan"]
+
+MAPS = ("brain", "gm", "wm", "csf")
+"""Images that are written of each scan."""
+_RECIPE = 1
+"""Raised when the same options give other images."""
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class PrepareOptions:
+    """What is done to each scan.
+
+    Parameters
+    ----------
+    spacing_mm : float
+        Voxel size of the results.
+    bias : bool
+        Whether the bias field is corrected by N4.
+    tissue : bool
+        Whether tissue maps are made.
+    """
+
+    spacing_mm: float = 1.5
+    bias: bool = True
+    tissue: bool = True
+
+
+@dataclass(frozen=True)
+class PreparedScan:
+    """What was done to a scan and how well it went, JSON-ready.
+
+    Parameters
+    ----------
+    key : str
+        Digest of the input file and the options: a scan with the same key is not prepared again.
+    facts : dict
+        Measures; ``problem`` where the scan could not be prepared.
+    """
+
+    key: str
+    facts: dict[str, Any]
+
+
+def prepare_scan(source: str, mask_path: str, stem: str, folder: str, options: PrepareOptions) -> PreparedScan:
+    """Prepare one scan into a folder, unless the same was done before.
+
+    Parameters
+    ----------
+    source, mask_path : str
+        The image, and a mask of its brain or "".
+    stem : str
+        How the results are called: ``{stem}_brain.nii.gz``, ``{stem}_gm.nii.gz`` …, and the record ``{stem}.json``.
+    folder : str
+        Where they are written.
+    options : PrepareOptions
+        What is done.
+
+    Returns
+    -------
+    PreparedScan
+        With ``problem`` among the facts where the scan cannot be prepared.
+    """
+    out, record = Path(folder), Path(folder) / f"{stem}.json"
+    try:
+        key = _key(source, mask_path, options)
+        if record.is_file():
+            earlier = json.loads(record.read_text(encoding="utf-8"))
+            if earlier["key"] == key:
+                return PreparedScan(**earlier)
+        images, facts = _prepare(source, mask_path, options)
+        grid, _ = mni_grid(options.spacing_mm)
+        for name, voxels in images.items():
+            _write(out / f"{stem}_{name}.nii.gz", voxels, grid)
+    except NeurocontrastError as error:
+        return PreparedScan("", {"problem": str(error)})
+    except Exception as error:  # nibabel and ITK raise many kinds of errors for damaged files
+        return PreparedScan("", {"problem": f"{type(error).__name__}: {error}"})
+    prepared = PreparedScan(key, facts)
+    write_json(record, asdict(prepared))
+    return prepared
+
+
+def _key(source: str, mask_path: str, options: PrepareOptions) -> str:
+    files = [Path(path) for path in (source, mask_path) if path]
+    states = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return digest_of("neurocontrast-prepare", _RECIPE, states, asdict(options))
+
+
+def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict[str, Floats], dict[str, Any]]:
+    image = nib.as_closest_canonical(nib.load(source))
+    affine = image.affine
+    voxels = np.squeeze(image.get_fdata(dtype=np.float32))
+    if voxels.ndim != 3:
+        raise DataError(f"{source}: the image has the shape {voxels.shape}; give one volume.")
+    mask, how = _mask(voxels, mask_path, source)
+    brain = correct_bias(voxels, mask, affine) if options.bias else voxels
+    brain = np.where(mask, brain, 0).astype(np.float32)
+    registration = register_to_mni(brain, mask, affine)
+    grid, shape = mni_grid(options.spacing_mm)
+    inside = resample_to_grid(mask, affine, registration, grid, shape) > 0.5
+    images = {"brain": np.where(inside, resample_to_grid(brain, affine, registration, grid, shape), 0)}
+    facts = {
+        "extraction": how,
+        "bias": "N4" if options.bias else "none",
+        "brain_ml": round(float(mask.sum() * abs(np.linalg.det(affine[:3, :3])) / 1000), 1),
+        "metric": round(registration.metric, 4),
+        "scales": [round(scale, 3) for scale in registration.scales()],
+        "dice_template": round(_dice(inside, template_mask(grid, shape)), 4),
+    }
+    if options.tissue:
+        maps = segment_tissue(images["brain"], inside, tissue_priors(grid, shape))
+        images |= {"gm": maps.grey, "wm": maps.white, "csf": maps.fluid}
+        facts["tissue_means"] = [round(mean, 3) for mean in maps.means]
+    return images, facts
+
+
+def _mask(voxels: Floats, mask_path: str, source: str) -> tuple[npt.NDArray[np.bool_], str]:
+    """Return the brain's mask, and where it is from: a file, the zeros around a stripped brain, or deepbet."""
+    if mask_path:
+        given = np.squeeze(nib.as_closest_canonical(nib.load(mask_path)).get_fdata(dtype=np.float32))
+        if given.shape != voxels.shape:
+            raise DataError(f"{mask_path}: the mask has the shape {given.shape}, and {source} {voxels.shape}.")
+        return given > 0, "mask_path"
+    if is_stripped(voxels):
+        return voxels != 0, "stripped already"
+    return extract_brain(voxels), "deepbet"
+
+
+def _dice(one: npt.NDArray[np.bool_], other: npt.NDArray[np.bool_]) -> float:
+    return float(2 * (one & other).sum() / (one.sum() + other.sum()))
+
+
+def _write(path: Path, voxels: Floats, affine: npt.NDArray[np.float64]) -> None:
+    """Write an image with a header of its own: a copied header can hold text about a patient."""
+    image = nib.Nifti1Image(voxels.astype(np.float32), affine)
+    image.header.set_xyzt_units("mm")
+    image.set_sform(affine, code=4)
+    image.set_qform(affine, code=4)
+    with atomic_path(path) as temporary:
+        nib.save(image, temporary)

@@ -1,0 +1,91 @@
+"""The stage: a table of scans becomes a table of brains, can be continued, and names what it could not prepare."""
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("SimpleITK")
+
+from neurocontrast.cli.app import run
+from neurocontrast.data import read_cohort
+from neurocontrast.exceptions import DataError
+from neurocontrast.stages import prepare, simulate
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    table = simulate(folder / "scans", n_subjects=2, n_sites=1, spacing_mm=6.0, seed=0)
+    frame = pd.read_csv(table, sep="\t", dtype=str)
+    first = table.parent / frame["path"][0]
+    image = nib.load(first)
+    image.header["descrip"] = b"Erika Mustermann"
+    nib.save(image, first)
+    out = prepare(table, folder / "prepared", spacing_mm=6.0, bias=False, n_workers=0)
+    return table, out
+
+
+def test_the_new_table_names_brains_and_tissue_maps(study):
+    _, out = study
+    cohort = read_cohort(out)
+    assert len(cohort) == 2
+    for column in ("path", "gm", "wm", "csf"):
+        paths = cohort.table[column] if column == "path" else [out.parent / path for path in cohort.table[column]]
+        images = [nib.load(path) for path in paths]
+        assert {image.shape for image in images} == {(31, 37, 31)}
+        assert all(bytes(image.header["descrip"].tobytes()).strip(b"\0") == b"" for image in images)
+    grey = nib.load(out.parent / cohort.table["gm"][0]).get_fdata()
+    assert 0 <= grey.min() < 0.01
+    assert 0.9 < grey.max() <= 1
+    quality = pd.read_csv(out.parent / "quality.tsv", sep="\t")
+    assert list(quality["extraction"]) == ["stripped already"] * 2
+    assert (quality["dice_template"] > 0.85).all()
+
+
+@pytest.mark.slow
+def test_the_same_call_prepares_nothing_again_and_other_options_do(study):
+    table, out = study
+    images = sorted((out.parent / "images").glob("*.nii.gz"))
+    before = [image.stat().st_mtime_ns for image in images]
+    prepare(table, out.parent, spacing_mm=6.0, bias=False, n_workers=0)
+    assert [image.stat().st_mtime_ns for image in images] == before
+    prepare(table, out.parent, spacing_mm=6.0, n_workers=0)
+    assert all(image.stat().st_mtime_ns > each for image, each in zip(images, before, strict=True))
+
+
+def test_what_cannot_be_prepared_is_named_and_the_others_are_kept(study, tmp_path, capsys):
+    table, _ = study
+    frame = pd.read_csv(table, sep="\t", dtype=str)
+    frame["path"] = [str(table.parent / path) for path in frame["path"]]
+    frame.loc[0, "path"] = str(tmp_path / "bad.nii.gz")
+    (tmp_path / "bad.nii.gz").write_bytes(b"no image")
+    frame.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
+    name = frame["participant_id"][0]
+    with pytest.raises(DataError, match=rf"1 of 2 scans could not be prepared:\n  {name}"):
+        prepare(tmp_path / "participants.tsv", tmp_path / "out", spacing_mm=6.0, bias=False, n_workers=0)
+    assert not (tmp_path / "out" / "participants.tsv").exists()
+    arguments = [
+        "prepare",
+        str(tmp_path / "participants.tsv"),
+        "--out",
+        str(tmp_path / "out"),
+        "--spacing-mm",
+        "6",
+        "--no-bias",
+    ]
+    assert run(arguments) == 2
+    assert name in capsys.readouterr().err
+    assert run([*arguments, "--skip"]) == 0
+    assert len(read_cohort(tmp_path / "out" / "participants.tsv")) == 1
+
+
+def test_a_mask_of_another_grid_is_refused(study, tmp_path):
+    table, _ = study
+    frame = pd.read_csv(table, sep="\t", dtype=str).iloc[:1]
+    frame["path"] = [str(table.parent / path) for path in frame["path"]]
+    nib.save(nib.Nifti1Image(np.ones((5, 5, 5), np.float32), np.eye(4)), tmp_path / "mask.nii.gz")
+    frame["mask_path"] = "mask.nii.gz"
+    frame.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
+    with pytest.raises(DataError, match=r"mask.nii.gz: the mask has the shape \(5, 5, 5\)"):
+        prepare(tmp_path / "participants.tsv", tmp_path / "out", spacing_mm=6.0, n_workers=0)

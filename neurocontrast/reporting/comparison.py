@@ -13,7 +13,7 @@ import pandas as pd
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.reporting.blocks import Section
 from neurocontrast.reporting.folder import FORMAT, KINDS, read_json
-from neurocontrast.reporting.html import PageHead, render_sections
+from neurocontrast.reporting.html import render_sections
 from neurocontrast.reporting.metrics import leading_metrics
 from neurocontrast.reporting.naming import join_words, split_name
 from neurocontrast.reporting.reading import read_table
@@ -118,7 +118,7 @@ def read_comparison(folder: str | os.PathLike[str]) -> ComparisonFiles:
 
 def render_comparison(files: ComparisonFiles, sections: Sequence[Section]) -> str:
     """Return the page of a comparison, which loads nothing and runs nothing."""
-    s, environment, items = files.summary, files.summary.get("environment") or {}, files.words.items
+    s, items = files.summary, files.words.items
     repeats = f" × {s['n_repeats']} repeats" if (s.get("n_repeats") or 1) > 1 else ""
     design = (
         f"{s.get('n_folds', '?')} folds{repeats}, {split_name(str(s.get('splits')))}; the same {items} and folds for "
@@ -126,7 +126,8 @@ def render_comparison(files: ComparisonFiles, sections: Sequence[Section]) -> st
     )
     if files.fixed:
         design = f"the same training, validation and test {items} for every model"
-    head = PageHead(
+    return render_sections(
+        sections,
         kicker="neurocontrast comparison of models",
         title=f"Predicting {s.get('target', '?')}: {join_words(files.names)}",
         facts=[
@@ -135,7 +136,5 @@ def render_comparison(files: ComparisonFiles, sections: Sequence[Section]) -> st
             ("Evaluation" if files.fixed else "Cross-validation", design),
         ],
         simulated=any(bool(model.get("simulated")) for model in s.get("models") or []),
-        version=str(environment.get("neurocontrast") or ""),
-        created=str(environment.get("created") or ""),
-    )  # fmt: skip
-    return render_sections(head, sections)
+        environment=s.get("environment"),
+    )

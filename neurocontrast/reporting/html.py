@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from importlib import resources
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -14,34 +14,7 @@ from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.naming import bare_text, head_facts, target_text
 from neurocontrast.reporting.style import Picture
 
-__all__ = ["PageHead", "list_pictures", "render_page", "render_sections"]
-
-
-@dataclass(frozen=True)
-class PageHead:
-    """What stands above the sections.
-
-    Attributes
-    ----------
-    kicker, title : str
-        What kind of page it is, and of what.
-    facts : sequence of (str, str)
-        What a reader wants to know first.
-    simulated : bool
-        Whether the banner of simulated data is shown.
-    simulation : str
-        What the banner adds.
-    version, created : str
-        Of the software, and when the evaluation was made.
-    """
-
-    kicker: str
-    title: str
-    facts: Sequence[tuple[str, str]]
-    simulated: bool
-    simulation: str = ""
-    version: str = ""
-    created: str = ""
+__all__ = ["list_pictures", "render_page", "render_sections"]
 
 
 def render_page(files: EvaluationFiles, sections: Sequence[Section]) -> str:
@@ -54,32 +27,43 @@ def render_page(files: EvaluationFiles, sections: Sequence[Section]) -> str:
     sections : sequence of Section
         What is shown, in this order.
     """
-    environment = files.summary.environment or {}
-    head = PageHead(
+    return render_sections(
+        sections,
         kicker="neurocontrast evaluation report",
         title=target_text(files),
         facts=head_facts(files),
         simulated=files.summary.simulated,
         simulation="What was planted in them is listed under Provenance." if files.summary.simulation else "",
-        version=str(environment.get("neurocontrast") or ""),
-        created=str(environment.get("created") or ""),
+        environment=files.summary.environment,
     )
-    return render_sections(head, sections)
 
 
-def render_sections(head: PageHead, sections: Sequence[Section]) -> str:
-    """Return a page of any sections under a head."""
-    environment = jinja2.Environment(
+def render_sections(
+    sections: Sequence[Section],
+    *,
+    kicker: str,
+    title: str,
+    facts: Sequence[tuple[str, str]],
+    simulated: bool,
+    environment: Mapping[str, Any] | None,
+    simulation: str = "",
+) -> str:
+    """Return a page of sections under a head: `kicker`, `title` and `facts`, and a banner for simulated data."""
+    templates = jinja2.Environment(
         loader=jinja2.PackageLoader("neurocontrast.reporting", "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_finalize,
+        finalize=lambda value: bare_text(value) if type(value) is str else value,
     )
     # Our own style sheet, the only thing on the page that is not escaped.
     style = Markup(resources.files("neurocontrast.reporting").joinpath("templates/report.css").read_text("utf-8"))
-    return environment.get_template("report.html.j2").render(style=style, sections=sections, **vars(head))
+    version, created = (str((environment or {}).get(name) or "") for name in ("neurocontrast", "created"))
+    return templates.get_template("report.html.j2").render(
+        style=style, sections=sections, kicker=kicker, title=title, facts=facts, simulated=simulated,
+        simulation=simulation, version=version, created=created,
+    )  # fmt: skip
 
 
 def list_pictures(sections: Sequence[Section]) -> list[Picture]:
@@ -93,7 +77,3 @@ def _pictures_of(block: Block) -> list[Picture]:
     if isinstance(block, Columns):
         return [picture for inner in (*block.left, *block.right) for picture in _pictures_of(inner)]
     return []
-
-
-def _finalize(value: object) -> object:
-    return bare_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value

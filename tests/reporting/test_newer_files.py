@@ -114,7 +114,7 @@ def test_what_is_missing_is_said(folder, section, each):
 def test_the_rule_of_the_threshold_is_told(folder, rule, values, says):
     files = change(folder, threshold={"rule": rule, "values": values})
     assert says in threshold_text(files)
-    assert says.lower() in build("errors", files).blocks[0].right[0].title.lower()
+    assert says.lower() in build("errors", files).blocks[0].pictures[0].caption.lower()
 
 
 def test_flow_counts_and_tells(full_folder, binary_folder):

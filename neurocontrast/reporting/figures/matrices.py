@@ -11,13 +11,12 @@ import pandas as pd
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.ticker import PercentFormatter
 
 from neurocontrast.reporting import style
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH, number_text
 from neurocontrast.reporting.predictions import count_confusion, count_text, name_rule, tested_rows
-
-__all__ = ["MAX_CELLS", "cosine_matrix", "draw_class_cosines", "draw_confusion", "draw_nearest_cosines"]
 
 MAX_CELLS = 12
 """Classes up to which a matrix has figures in its cells."""
@@ -28,7 +27,6 @@ _MAX_NAMED, _MAX_BINS = 120, 40
 def _draw_matrix(
     numbers: npt.NDArray[np.float64],
     names: Sequence[object],
-    *,
     texts: Sequence[Sequence[str]],
     axis_names: tuple[str, str],
     **look: Any,
@@ -59,46 +57,37 @@ def _draw_matrix(
 @style.styled
 def draw_confusion(files: EvaluationFiles) -> style.Picture:
     """Draw the confusion matrix; of many classes as shares in colour, without figures in the cells."""
-    numbers = count_confusion(files)
+    numbers, rule = count_confusion(files), name_rule(files)
     totals, many = numbers.sum(axis=1), len(numbers) > MAX_CELLS
     shares = numbers / np.where(totals > 0, totals, 1)[:, None]
     texts = [[f"{count_text(n)}\n{n / total:.0%}" if total else f"0\n{DASH}" for n in row]
              for row, total in zip(numbers, totals, strict=True)]  # fmt: skip
-    names = files.classes if many else [f"{n} (n={count_text(t)})" for n, t in zip(files.classes, totals, strict=True)]
     # A square root shows the mistakes of each class, which are small beside what is right.
     look = {"norm": PowerNorm(0.5, vmin=0, vmax=1)} if many else {"vmin": 0, "vmax": 1.8}
-    figure, drawn = _draw_matrix(
-        shares, files.classes, texts=texts, axis_names=("Predicted", "True"), cmap="Blues", **look
-    )
-    if many:
-        bar = figure.colorbar(drawn, shrink=0.6, pad=0.02)
-        bar.set_ticks([0, 0.01, 0.05, 0.25, 0.5, 1], labels=["0", "1%", "5%", "25%", "50%", "100%"])
-        bar.set_label("Share of the true class")
-    else:
-        figure.axes[0].set_yticks(
-            range(len(names)), [label.replace(" (n=", "\n(n=") for label in style.distinct_labels(names, length=26)]
-        )
-    rule, n_repeats = name_rule(files), tested_rows(files)["repeat"].nunique()
+    figure, drawn = _draw_matrix(shares, files.classes, texts, ("Predicted", "True"), cmap="Blues", **look)
+    n_repeats = tested_rows(files)["repeat"].nunique()
     what = f"counts of the test {files.words.items}" if files.fixed else "out-of-fold counts"
     what += f", means over {n_repeats} repeats" if n_repeats > 1 else ""
-    if many:
-        what += " as shares of each true class, darker by the square root; the counts are in confusion.tsv"
-    else:
-        what += ", and the share of each true class (a row is 100%)"
-    counts = pd.DataFrame(numbers, index=files.classes, columns=files.classes)
-    order = np.argsort(-shares.diagonal(), kind="stable") if many else range(len(numbers))
     parts = [
-        f"{count_text(numbers[row, row])} of {count_text(totals[row])} {files.classes[row]} right" for row in order
+        f"{count_text(numbers[row, row])} of {count_text(totals[row])} {files.classes[row]} right"
+        for row in (np.argsort(-shares.diagonal(), kind="stable") if many else range(len(numbers)))
     ]
     alt = "; ".join(parts)
     if many:
+        figure.colorbar(drawn, shrink=0.6, pad=0.02, format=PercentFormatter(1.0)).set_label("Share of the true class")
+        what += " as shares of each true class, darker by the square root; the counts are in confusion.tsv"
         alt = f"Right most often: {'; '.join(parts[:3])}. Least often: {'; '.join(parts[-3:])}"
+    else:
+        labels = zip(style.distinct_labels(files.classes, length=18), totals, strict=True)
+        figure.axes[0].set_yticks(range(len(numbers)), [f"{label}\n(n={count_text(n)})" for label, n in labels])
+        what += ", and the share of each true class (a row is 100%)"
+    counts = pd.DataFrame(numbers, index=files.classes, columns=files.classes).rename_axis("true").reset_index()
     return style.Picture(
         "confusion",
         figure,
         alt=f"Confusion matrix {rule}, {len(numbers)} classes: {alt}.",
         caption=f"Confusion matrix {rule}: {what}.",
-        numbers=counts.rename_axis("true").reset_index().melt(id_vars="true", var_name="predicted", value_name="n"),
+        numbers=counts.melt(id_vars="true", var_name="predicted", value_name="n"),
     )
 
 
@@ -115,8 +104,8 @@ def draw_class_cosines(table: pd.DataFrame, *, items: str = "scans") -> style.Pi
     square = cosine_matrix(table)
     numbers, same = square.to_numpy(dtype=float), np.eye(len(square), dtype=bool)
     texts = [[number_text(value, digits=2) for value in row] for row in numbers]
-    figure, drawn = _draw_matrix(numbers, list(square.index), texts=texts, cmap="cividis",
-                                 axis_names=("Class in training", "Class in the test"))  # fmt: skip
+    axis_names = ("Class in training", "Class in the test")
+    figure, drawn = _draw_matrix(numbers, list(square.index), texts, axis_names, cmap="cividis")
     figure.colorbar(drawn, shrink=0.7, pad=0.02).set_label("Mean cosine")
     alt = "There is one class only."
     between = np.where(same, np.nan, numbers)

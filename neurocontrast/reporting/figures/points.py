@@ -13,7 +13,6 @@ from neurocontrast.reporting import style
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import number_text, point_estimate
 from neurocontrast.reporting.predictions import pool_repeats
-from neurocontrast.reporting.words import IMAGES
 
 MAPS = {"pca": ("pc1", "pc2", "Principal component"), "umap": ("umap1", "umap2", "UMAP dimension")}
 """Columns of map.tsv that hold each map, and the name of its axes."""
@@ -50,8 +49,8 @@ def _draw_groups(axes: Axes, x: pd.Series, y: pd.Series, values: pd.Series, orde
     other, missing = values.notna() & ~values.isin(names), values.isna()
     groups = [
         (f"{len(counts) - len(names)} smaller ones", other, "#b0b7bf", "o"),
-        *((label, values == name, style.PALETTE[index % len(style.PALETTE)], style.MARKERS[index % len(style.MARKERS)])
-          for index, (name, label) in enumerate(zip(names, style.distinct_labels(names, length=22), strict=True))),
+        *((label, values == name, style.look_of(place)["color"], style.look_of(place)["marker"])
+          for place, (name, label) in enumerate(zip(names, style.distinct_labels(names, length=22), strict=True))),
         ("not stated", missing, style.CHANCE, "x"),
     ]  # fmt: skip
     groups = [(f"{label} ({here.sum()})", here, color, marker) for label, here, color, marker in groups if here.any()]
@@ -70,66 +69,43 @@ def _marker_scale(n_points: int) -> float:
     return float(np.sqrt(34 / _point_size(n_points)))
 
 
-def _predictions(files: EvaluationFiles) -> pd.DataFrame:
-    pooled = pool_repeats(files)
-    rows = pd.DataFrame({"site": pooled.get("site", "all")}, index=pooled.index)
-    rows["true"], rows["predicted"] = pooled["y_true"].astype(float), pooled["y_score"].astype(float)
-    rows["residual"] = rows["predicted"] - rows["true"]
-    return rows.dropna(subset=["residual"]).reset_index(drop=True)
-
-
 @style.styled
-def draw_predicted(files: EvaluationFiles) -> style.Picture:
-    """Draw predicted against true values by site, with the line of perfect prediction."""
-    everyone, items = _predictions(files), files.words.items
-    rows = thin_rows(everyone)
+def draw_predicted(files: EvaluationFiles, *, residuals: bool = False) -> style.Picture:
+    """Draw predicted values against true ones by site; or `residuals` (predicted − true), with their trend."""
+    pooled, target, items = pool_repeats(files), style.plain_label(files.target), files.words.items
+    everyone = pd.DataFrame({"site": pooled.get("site", "all"), "true": pooled["y_true"].astype(float)})
+    everyone["predicted"] = pooled["y_score"].astype(float)
+    everyone["residual"] = everyone["predicted"] - everyone["true"]
+    everyone = everyone.dropna(subset=["residual"]).reset_index(drop=True)
+    rows, ends = thin_rows(everyone), np.quantile(everyone["true"], [0, 1])
     figure, axes = style.new_figure(height=style.WIDTH + 0.1 * min(rows["site"].nunique(), _MAX_GROUPS))
-    _draw_groups(axes, rows["true"], rows["predicted"], rows["site"])
-    ends = np.quantile(rows[["true", "predicted"]], [0, 1])
-    axes.plot(ends, ends, color=style.CHANCE, linestyle="--", linewidth=1.4, label="Perfect prediction")
-    axes.set(xlabel=f"True {style.plain_label(files.target)}", ylabel=f"Predicted {style.plain_label(files.target)}")
-    style.legend_below(figure, axes, marker_scale=_marker_scale(len(rows)))
-    mae, r2 = (number_text(point_estimate(files.metrics.get(key)), digits=2) for key in ("mae", "r2"))
-    sites = "" if files.words is IMAGES else f" at {everyone['site'].nunique()} sites"
-    return style.Picture(
-        "predicted_true",
-        figure,
-        alt=f"Scatter of predicted against true {files.target} for {len(everyone)} {items}{sites}. Mean absolute error "
-        f"{mae}, R² {r2}.",
-        caption=f"{'Prediction' if files.fixed else 'Out-of-fold prediction'} against the truth; one point for each of "
-        f"the {items} (averaged over repeats, if any)." + about_thinning(len(rows), len(everyone), items),
-        numbers=everyone,
-    )
-
-
-@style.styled
-def draw_residuals(files: EvaluationFiles) -> style.Picture:
-    """Draw residuals (predicted − true) against true values, with their trend."""
-    everyone, items = _predictions(files), files.words.items
-    rows = thin_rows(everyone)
-    figure, axes = style.new_figure(height=style.WIDTH + 0.1 * min(rows["site"].nunique(), _MAX_GROUPS))
-    _draw_groups(axes, rows["true"], rows["residual"], rows["site"])
-    axes.axhline(0, color=style.CHANCE, linestyle="--", linewidth=1.4, label="No error")
-    text = ""
-    if everyone["true"].nunique() > 2:
-        slope, intercept = np.polyfit(everyone["true"], everyone["residual"], 1)
-        ends, shown = (
-            np.array([everyone["true"].min(), everyone["true"].max()]),
-            number_text(slope, digits=2, signed=True),
+    _draw_groups(axes, rows["true"], rows["residual" if residuals else "predicted"], rows["site"])
+    line: Any = {"color": style.CHANCE, "linestyle": "--", "linewidth": 1.4}
+    if residuals:
+        axes.axhline(0, label="No error", **line)
+        about = "Residual against the truth."
+        if everyone["true"].nunique() > 2:
+            slope, intercept = np.polyfit(everyone["true"], everyone["residual"], 1)
+            shown = f"slope {number_text(slope, digits=2, signed=True)}"
+            axes.plot(ends, intercept + slope * ends, color=style.INK, linewidth=1.8, label=f"Trend: {shown}")
+            about += f" The fitted trend has {shown}."
+        note = (
+            " A negative slope means that low values are overestimated and high ones underestimated, as every shrunken "
+            "prediction does; no residual is a “gap” before that is corrected."
         )
-        axes.plot(ends, intercept + slope * ends, color=style.INK, linewidth=1.8, label=f"Trend: slope {shown}")
-        text = f" The fitted trend has slope {shown}."
-    axes.set(xlabel=f"True {style.plain_label(files.target)}", ylabel="Predicted − true")
+    else:
+        axes.plot(ends, ends, label="Perfect prediction", **line)
+        about = f"{'Prediction' if files.fixed else 'Out-of-fold prediction'} of {files.target} against the truth."
+        mae, r2 = (number_text(point_estimate(files.metrics.get(key)), digits=2) for key in ("mae", "r2"))
+        note = f" One point for each of the {items} (averaged over repeats, if any)."
+        about += f" Mean absolute error {mae}, R² {r2}."
+    axes.set(xlabel=f"True {target}", ylabel="Predicted − true" if residuals else f"Predicted {target}")
     style.legend_below(figure, axes, marker_scale=_marker_scale(len(rows)))
     return style.Picture(
-        "residual_true",
+        "residual_true" if residuals else "predicted_true",
         figure,
-        alt=f"Scatter of residuals against true {files.target} for {len(everyone)} {items}.{text}",
-        caption=(
-            f"Residual against the truth.{text} A negative slope means that low values are overestimated and high ones "
-            "underestimated, as every shrunken prediction does; no residual is a “gap” before that is corrected."
-            + about_thinning(len(rows), len(everyone), items)
-        ),
+        alt=f"{about} Scatter of {len(everyone)} {items}.",
+        caption=about + note + about_thinning(len(rows), len(everyone), items),
         numbers=everyone,
     )
 
@@ -155,13 +131,10 @@ def draw_map(files: EvaluationFiles, *, layout: str, column: str) -> style.Pictu
     figure, axes = style.new_figure(height=style.WIDTH * 0.95)
     if pd.api.types.is_numeric_dtype(values):
         known = values.notna()
-        axes.scatter(
-            rows[first][~known], rows[second][~known], s=_point_size(len(rows)), marker="x", color=style.CHANCE
-        )
-        drawn = axes.scatter(
-            rows[first][known], rows[second][known], s=_point_size(len(rows)), c=values[known], cmap="cividis",
-            edgecolor="white", alpha=0.9, linewidth=0.3, rasterized=len(rows) > MAX_VECTORS,
-        )  # fmt: skip
+        size, plain = _point_size(len(rows)), rows[known]
+        axes.scatter(rows[first][~known], rows[second][~known], s=size, marker="x", color=style.CHANCE)
+        drawn = axes.scatter(plain[first], plain[second], s=size, c=values[known], cmap="cividis", edgecolor="white",
+                             alpha=0.9, linewidth=0.3, rasterized=len(rows) > MAX_VECTORS)  # fmt: skip
         figure.colorbar(drawn, ax=axes, shrink=0.9).set_label(style.plain_label(name))
         legend = "a colour scale"
     else:

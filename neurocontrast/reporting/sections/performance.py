@@ -6,13 +6,11 @@ from neurocontrast.reporting.blocks import Block, Columns, Facts, Paragraph, Pic
 from neurocontrast.reporting.figures.calibration import calibration_classes, draw_calibration
 from neurocontrast.reporting.figures.curves import draw_curve
 from neurocontrast.reporting.figures.matrices import MAX_CELLS, draw_confusion
-from neurocontrast.reporting.figures.points import draw_predicted, draw_residuals
+from neurocontrast.reporting.figures.points import draw_predicted
 from neurocontrast.reporting.figures.training import draw_learning, learning_metrics, tabulate_learning
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH, describe_metric, interval_text, number_text, point_estimate
-from neurocontrast.reporting.naming import capitalise
 from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.predictions import count_confusion, count_text, name_rule
 from neurocontrast.reporting.section import Input, SectionBuilder, missing_note
 from neurocontrast.reporting.style import Picture
 from neurocontrast.reporting.tables import table_folds
@@ -76,32 +74,10 @@ def _build_errors(files: EvaluationFiles, options: ReportOptions) -> Section:
     """Build the confusion matrix, or predicted against true values."""
     del options
     if files.kind == "continuous":
-        pictures = [draw_predicted(files), draw_residuals(files)]
+        pictures = [draw_predicted(files), draw_predicted(files, residuals=True)]
         return Section("errors", "Predicted and true values", [Pictures(pictures)])
-    if files.by_class is not None:  # which holds the share of every class that is found
-        wide = len(files.classes) > MAX_CELLS
-        return Section("errors", "What is taken for what", [Pictures([draw_confusion(files)], wide=wide)])
-    blocks = Columns([Pictures([draw_confusion(files)])], [Facts(_rates(files), title=capitalise(name_rule(files)))])
-    return Section("errors", "Right and wrong classifications", [blocks])
-
-
-def _rates(files: EvaluationFiles) -> list[tuple[str, str]]:
-    """Return what the confusion matrix says, as counts that a reader can check."""
-    counts, items = count_confusion(files), files.words.items
-    rows = [
-        (f"Of the {items} labelled “{name}”, called so", counts[row, row], counts[row].sum())
-        for row, name in enumerate(files.classes)
-    ]
-    if files.kind == "binary":
-        column = files.classes.index(files.positive)
-        rows.append(
-            (f"Of the {items} called “{files.positive}”, rightly", counts[column, column], counts[:, column].sum())
-        )
-    nobody = f"{DASH} (no such {files.words.item})"
-    return [
-        (label, f"{count_text(n)} of {count_text(total)} ({n / total:.0%})" if total else nobody)
-        for label, n, total in rows
-    ]
+    wide = len(files.classes) > MAX_CELLS
+    return Section("errors", "What is taken for what", [Pictures([draw_confusion(files)], wide=wide)])
 
 
 def _build_folds(files: EvaluationFiles, options: ReportOptions) -> Section | None:

@@ -12,6 +12,7 @@ tensor. Embeddings have unit norm, s_ij = <z_i, z_j>/τ, and ``scale`` is 1/τ.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -21,12 +22,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.distributed import get_world_size
-from torch.nn import functional
 
 from neurocontrast.collectives import gather_samples, sum_over_processes
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Block, Kernel, Metadata
-from neurocontrast.losses.tiles import EMPTY, Excluded, Pairs, exclude, tiled_log_sum_exp
+from neurocontrast.losses import attraction, repulsion
+from neurocontrast.losses.tiles import EMPTY, LINEAR_FROM, Excluded, Pairs
 
 __all__ = [
     "EMPTY",
@@ -36,6 +37,7 @@ __all__ = [
     "candidates_of",
     "dissimilar_to",
     "log_sum_exp",
+    "log_sum_exp_both_ways",
     "positives_against_negatives",
     "similar_to",
     "weighted_similarity",
@@ -43,9 +45,6 @@ __all__ = [
 
 AT_ONCE = 2**20
 """Similarities held at once."""
-LINEAR_FROM = 40.0
-"""Above this, log(1 + exp(x)) is x in double precision."""
-
 _ALL = slice(None)
 
 
@@ -193,26 +192,24 @@ def log_sum_exp(
     excluded : {"self", "sample", None}
         Leave out the anchor itself, all views of its sample, or nothing.
     """
-    pairs = Pairs(scale, AT_ONCE, pool.offset, excluded, weights, symmetric=pool.rows is pool.cols)
-    return tiled_log_sum_exp(pool.rows, pool.cols, pairs)
+    sums, _, mass = repulsion.log_sum_exp(pool.rows, pool.cols, _pairs(pool, scale, weights, excluded))
+    return sums, sums.new_zeros(sums.shape[1]) if mass is None else mass
+
+
+def log_sum_exp_both_ways(pool: Pool, scale: float) -> tuple[Tensor, Tensor]:
+    """Return log Σ_j exp(s_ij) over all candidates of every row, and over all rows of every candidate.
+
+    For one view against one view in a single process; both from the same similarities.
+    """
+    pairs = replace(_pairs(pool, scale), both_ways=True)
+    of_rows, of_cols, _ = repulsion.log_sum_exp(pool.rows, pool.cols, pairs)
+    assert of_cols is not None
+    return of_rows, of_cols
 
 
 def weighted_similarity(pool: Pool, scale: float, weights: Block) -> Tensor:
-    """Return Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, averaged over the two anchors of a sample, (n_rows,); 0 without weight.
-
-    Both views of a sample have its weights, so that of the others only Σ_j w_ij (z1_j + z2_j) is needed.
-    """
-
-    def of_block(rows: Tensor, cols: Tensor, i: slice) -> tuple[Tensor]:
-        block = weights(i, _ALL)
-        diagonal = block.diagonal(pool.offset + i.start)
-        own = diagonal.clone()
-        diagonal.zero_()
-        similarity = (rows.sum(0) * (block @ cols.sum(0))).sum(1) + 2 * own * (rows[0] * rows[1]).sum(1)
-        mass = 2 * block.sum(1) + own
-        return (similarity * torch.where(mass > 0, scale / (2 * mass), 0),)
-
-    return by_anchors(pool, of_block)[0]
+    """Return Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, averaged over a sample's two anchors, (n_rows,); 0 without weight."""
+    return attraction.weighted_similarity(pool.rows, pool.cols, _pairs(pool, scale, weights))
 
 
 def positives_against_negatives(pool: Pool, scale: float, kernel: Kernel, epsilon: float) -> tuple[Tensor, Tensor]:
@@ -220,25 +217,16 @@ def positives_against_negatives(pool: Pool, scale: float, kernel: Kernel, epsilo
 
     The kernel is 1 between positives and 0 between negatives; L_i is the log-sum-exp over the negatives.
     """
-    weights = similar_to(pool, kernel)
-
-    def of_block(rows: Tensor, cols: Tensor, i: slice) -> tuple[Tensor, Tensor]:
-        same = (weights(i, _ALL) > 0).unsqueeze(1)  # (n_i, 1, n)
-        scores = similarities(rows, cols, scale)
-        negatives = scores.masked_fill(same, EMPTY).flatten(2).logsumexp(2)
-        above = (negatives[:, :, None, None] + epsilon - scores).masked_fill(~same, EMPTY)
-        exclude(above, pool.offset + i.start, "self", EMPTY)
-        sums = functional.softplus(above, threshold=LINEAR_FROM).sum((2, 3))
-        return sums, (~same).sum((1, 2)).mul(len(rows)).to(sums.dtype)
-
-    sums, n_negatives = by_anchors(pool, of_block)
-    return sums, n_negatives
+    pairs = _pairs(pool, scale, similar_to(pool, kernel), "self")
+    return attraction.positives_against_negatives(pool.rows, pool.cols, pairs, epsilon)
 
 
-def similarities(rows: Tensor, cols: Tensor, scale: float) -> Tensor:
-    """All s_ij of a block of anchors, (V, n_i, V, n)."""
-    products = (rows.flatten(0, 1) * scale) @ cols.flatten(0, 1).T
-    return products.view(*rows.shape[:2], *cols.shape[:2])
+def _pairs(pool: Pool, scale: float, weights: Block | None = None, excluded: Excluded = None) -> Pairs:
+    """Describe the pairs that are summed over: all in one tile where they fit, else tiles of a processor's cache."""
+    n_views, n_rows, n_cols = len(pool.rows), pool.rows.shape[1], pool.cols.shape[1]
+    fits = n_views * n_rows * n_views * n_cols <= AT_ONCE
+    side = max(n_rows, n_cols) if fits else max(1, math.isqrt(AT_ONCE) // 2 // n_views)
+    return Pairs(scale, side, pool.offset, excluded, weights, symmetric=pool.rows is pool.cols)
 
 
 OfBlock = Callable[[Tensor, Tensor, slice], tuple[Tensor, ...]]

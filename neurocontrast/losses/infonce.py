@@ -9,7 +9,7 @@ from itertools import combinations
 from torch import Tensor
 
 from neurocontrast.kernels import Metadata
-from neurocontrast.losses.core import Pool, log_sum_exp
+from neurocontrast.losses.core import Pool, log_sum_exp, log_sum_exp_both_ways
 from neurocontrast.losses.objective import LossSettings, Objective
 from neurocontrast.settings import Positive
 
@@ -70,6 +70,8 @@ class InfoNCE(Objective):
         }
 
     def _log_sums(self, pool: Pool, a: int, b: int, scale: float) -> tuple[Tensor, ...]:
+        if self.symmetric and not pool.distributed:
+            return log_sum_exp_both_ways(pool.between(a, b), scale)
         directions = [(a, b), (b, a)] if self.symmetric else [(a, b)]
         return tuple(log_sum_exp(pool.between(x, y), scale, excluded=None)[0] for x, y in directions)
 

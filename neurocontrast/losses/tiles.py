@@ -1,71 +1,78 @@
-"""log Σ_j b_ij exp(s_ij) of every anchor in tiles, with the gradient derived by hand; ``core`` explains the letters.
+"""How the pairs of a pool are cut in tiles, so that nothing n × n is stored.
 
-A tile of similarities is computed, reduced and dropped, and computed again for the gradient. Of a symmetric pool only
-the tiles on and above the diagonal are computed. With L_i the result, ∂L_i/∂s_ij = b_ij exp(s_ij − L_i).
+A tile of similarities is computed, reduced and dropped, and computed again for the gradient.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from neurocontrast.kernels import Block
 
-__all__ = ["EMPTY", "Excluded", "Pairs", "exclude", "tiled_log_sum_exp"]
+__all__ = [
+    "EMPTY",
+    "LINEAR_FROM",
+    "Excluded",
+    "Gradients",
+    "LogSums",
+    "Pairs",
+    "Span",
+    "Tiles",
+    "exclude",
+    "full_precision",
+    "is_plain",
+    "weight_mass",
+]
 
 Excluded = Literal["self", "sample"] | None
+
+Span = tuple[slice, slice, bool]
+"""Row samples, column samples, and whether the tile also counts for its columns' sums."""
+
+LogSums = tuple[Tensor, Tensor | None, Tensor | None]
+"""Log-sum-exp of every row (V, n_rows), where asked of every column, and with weights their sums, (n_rows,)."""
+
+LINEAR_FROM = 40.0
+"""Above this, log(1 + exp(x)) is x in double precision."""
 
 EMPTY = -1e30
 """The logarithm of a sum over nothing: as good as −∞, without its NaN."""
 
+_PLAIN_UP_TO = {torch.float32: 40.0, torch.float64: 300.0}
+"""Largest 1/τ for which exp(s) and weighted sums of it stay well inside the range of the dtype."""
+
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Which pairs are summed over, and how many similarities are held at once."""
+    """Which pairs are summed over, and how they are cut in tiles of ``side`` × ``side`` samples."""
 
     scale: float
-    at_once: int
+    side: int
     offset: int = 0
     excluded: Excluded = None
     weights: Block | None = None
     symmetric: bool = False
+    both_ways: bool = False
 
-    def tiles(self, rows: Tensor, cols: Tensor) -> Iterator[tuple[slice, slice]]:
-        """Yield row and column samples; all in one tile where they fit, else tiles that fit in a processor's cache."""
-        n_views, n_rows, n_cols = len(rows), rows.shape[1], cols.shape[1]
-        fits = n_views * n_rows * n_views * n_cols <= self.at_once
-        side = max(n_rows, n_cols) if fits else max(1, math.isqrt(self.at_once) // 2 // n_views)
-        for start in range(0, n_rows, side):
-            for first in range(start if self.symmetric else 0, n_cols, side):
-                yield slice(start, min(start + side, n_rows)), slice(first, min(first + side, n_cols))
+    def spans(self, n_rows: int, n_cols: int) -> Iterator[Span]:
+        """Yield the tiles; of a symmetric pool, those on and above the diagonal."""
+        for start in range(0, n_rows, self.side):
+            i = slice(start, min(start + self.side, n_rows))
+            for first in range(start if self.symmetric else 0, n_cols, self.side):
+                j = slice(first, min(first + self.side, n_cols))
+                yield i, j, self.both_ways or (self.symmetric and first > start)
 
-    def scores(self, rows: Tensor, cols: Tensor, i: slice, j: slice) -> tuple[Tensor, Tensor | None]:
-        """S + log b of a tile, (V·n_i, V·n_j) and −∞ where excluded, and b, (n_i, n_j)."""
-        a, b = rows[:, i].flatten(0, 1), cols[:, j].flatten(0, 1)
-        out = rows.new_empty(len(a), len(b))
-        torch.addmm(out, a, b.T, beta=0, alpha=self.scale, out=out)
-        by_sample = out.view(len(rows), i.stop - i.start, len(cols), j.stop - j.start)
-        weights = None if self.weights is None else self.weights(i, j)
-        if weights is not None:
-            by_sample.add_(weights.log().unsqueeze(1))
-        exclude(by_sample, self.offset + i.start - j.start, self.excluded, -torch.inf)
-        return out, weights
 
-    def mass(self, weights: Tensor, n_views: int, i: slice, j: slice) -> Tensor:
-        """Σ_j b_ij over the embeddings of a tile's columns, the anchor itself left out, (n_i,)."""
-        mass = weights.sum(1).mul_(n_views)
-        offset = self.offset + i.start - j.start
-        if self.excluded == "self" and -weights.shape[0] < offset < weights.shape[1]:
-            diagonal = weights.diagonal(offset)
-            first = max(0, -offset)
-            mass[first : first + len(diagonal)] -= diagonal
-        return mass
+def is_plain(scale: float, dtype: torch.dtype) -> bool:
+    """Say whether exp(s) can be summed as it is, for all |s| ≤ ``scale``."""
+    return scale <= _PLAIN_UP_TO[dtype]
 
 
 def exclude(block: Tensor, offset: int, excluded: Excluded, value: float) -> None:
@@ -74,57 +81,107 @@ def exclude(block: Tensor, offset: int, excluded: Excluded, value: float) -> Non
         return
     if excluded == "sample":
         block.diagonal(offset, 1, 3).fill_(value)
-        return
-    for view in range(block.shape[0]):
-        block[view, :, view].diagonal(offset).fill_(value)
+    elif block.shape[1] == block.shape[3] and offset == 0:
+        block.view(block.shape[0] * block.shape[1], -1).fill_diagonal_(value)
+    else:
+        for view in range(block.shape[0]):
+            block[view, :, view].diagonal(offset).fill_(value)
 
 
-def tiled_log_sum_exp(rows: Tensor, cols: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """Return log Σ_j b_ij exp(s_ij) of every row, (V, n_rows), and Σ_j b_ij, (n_rows,), 0 without weights."""
-    sums, mass = _LogSumExp.apply(rows, cols, pairs)
-    return sums, mass
+def weight_mass(block: Tensor, n_views: int, offset: int) -> Tensor:
+    """Σ_j b_ij over the columns' embeddings of a block (n_i, n_j) between samples, the anchor itself left out."""
+    mass = block.sum(1).mul_(n_views)
+    if offset == 0 and block.shape[0] == block.shape[1]:
+        return mass.sub_(block.diagonal())
+    if -block.shape[0] < offset < block.shape[1]:
+        diagonal = block.diagonal(offset)
+        first = max(0, -offset)
+        mass[first : first + len(diagonal)] -= diagonal
+    return mass
 
 
-class _LogSumExp(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, cols: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        sums, mass = rows.new_full(rows.shape[:2], -torch.inf), rows.new_zeros(rows.shape[1])
-        for i, j in pairs.tiles(rows, cols):
-            scores, weights = pairs.scores(rows, cols, i, j)
-            mirrored = pairs.symmetric and i != j
-            _add(sums[:, i], scores.logsumexp(1))
-            if mirrored:
-                _add(sums[:, j], scores.logsumexp(0))
-            if weights is not None:
-                mass[i] += pairs.mass(weights, len(rows), i, j)
-                if mirrored:
-                    mass[j] += weights.sum(0).mul_(len(rows))
-        sums.clamp_min_(EMPTY)
-        ctx.save_for_backward(rows, cols, sums)
-        ctx.pairs = pairs
-        ctx.mark_non_differentiable(mass)
-        return sums, mass
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        rows, cols, sums = ctx.saved_tensors
-        pairs: Pairs = ctx.pairs
-        sums = sums.masked_fill(sums == EMPTY, torch.inf)
-        of_rows = torch.zeros_like(rows)
-        of_cols = of_rows if pairs.symmetric else torch.zeros_like(cols)
-        with torch.autocast(rows.device.type, enabled=False):
-            for i, j in pairs.tiles(rows, cols):
-                scores, _ = pairs.scores(rows, cols, i, j)
-                slopes = (scores - sums[:, i].reshape(-1, 1)).exp_().mul_(gradients[0][:, i].reshape(-1, 1))
-                if pairs.symmetric:
-                    slopes += scores.sub_(sums[:, j].reshape(-1)).exp_().mul_(gradients[0][:, j].reshape(-1))
-                of_rows[:, i] += (slopes @ cols[:, j].flatten(0, 1)).view_as(rows[:, i])
-                if not (pairs.symmetric and i == j):
-                    of_cols[:, j] += (slopes.T @ rows[:, i].flatten(0, 1)).view_as(cols[:, j])
-        of_rows *= pairs.scale
-        return of_rows, None if pairs.symmetric else of_cols.mul_(pairs.scale), None
+def full_precision(tensor: Tensor) -> AbstractContextManager[None]:
+    """Switch autocast off: similarities of 1/τ times a product need all of float32."""
+    device = tensor.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
-def _add(sums: Tensor, more: Tensor) -> None:
-    torch.logaddexp(sums, more.view_as(sums), out=sums)
+class Tiles:
+    """Computes one tile of similarities at a time, in memory that is used again."""
+
+    def __init__(self, rows: Tensor, cols: Tensor, pairs: Pairs) -> None:
+        self.rows, self.cols, self.pairs = rows, cols, pairs
+        self.n_views, n_rows, self.d = rows.shape
+        self.shape = (n_rows, cols.shape[1])
+        self.plain = is_plain(pairs.scale, rows.dtype)
+
+    def spans(self) -> Iterator[Span]:
+        """Yield the tiles of the pool."""
+        return self.pairs.spans(*self.shape)
+
+    def _empty(self) -> Tensor:
+        side = self.pairs.side * self.n_views
+        n_rows, n_cols = (self.n_views * n for n in self.shape)
+        return self.rows.new_empty(min(side, n_rows) * min(side, n_cols))
+
+    _buffer = cached_property(_empty)
+    _scratch = cached_property(_empty)
+
+    def row_vectors(self, i: slice) -> Tensor:
+        """Embeddings of row samples, view by view."""
+        return self.rows[:, i].reshape(-1, self.d)
+
+    def col_vectors(self, j: slice) -> Tensor:
+        """Embeddings of column samples, view by view."""
+        return self.cols[:, j].reshape(-1, self.d)
+
+    def similarities(self, i: slice, j: slice) -> Tensor:
+        """s_ij, written over the last tile."""
+        a, b = self.row_vectors(i), self.col_vectors(j)
+        out = self._buffer[: len(a) * len(b)].view(len(a), len(b))
+        return torch.addmm(out, a, b.T, beta=0, alpha=self.pairs.scale, out=out)
+
+    def scratch(self, tile: Tensor) -> Tensor:
+        """Memory for a second tile of the same shape."""
+        return self._scratch[: tile.numel()].view(tile.shape)
+
+    def by_sample(self, tile: Tensor, i: slice, j: slice) -> Tensor:
+        """The tile as (V, n_i, V, n_j)."""
+        return tile.view(self.n_views, i.stop - i.start, self.n_views, j.stop - j.start)
+
+    def offset(self, i: slice, j: slice) -> int:
+        """Where the diagonal of equal samples runs in the tile."""
+        return self.pairs.offset + i.start - j.start
+
+    def exclude(self, tile: Tensor, i: slice, j: slice, value: float) -> None:
+        """Write ``value`` on the excluded pairs of the tile."""
+        exclude(self.by_sample(tile, i, j), self.offset(i, j), self.pairs.excluded, value)
+
+    def weights(self, i: slice, j: slice) -> Tensor | None:
+        """Weights between the samples of a tile, (n_i, n_j)."""
+        return None if self.pairs.weights is None else self.pairs.weights(i, j)
+
+
+class Gradients:
+    """Collects ∂/∂rows and ∂/∂cols from tiles of ∂/∂s.
+
+    Of a symmetric pool, a tile above the diagonal holds ∂/∂s_ij + ∂/∂s_ji, and so does one on it.
+    """
+
+    def __init__(self, tiles: Tiles) -> None:
+        self.tiles = tiles
+        self._of_rows = torch.zeros_like(tiles.rows)
+        self._of_cols = self._of_rows if tiles.pairs.symmetric else torch.zeros_like(tiles.cols)
+
+    def add(self, tile: Tensor, i: slice, j: slice) -> None:
+        """Add what a tile of ∂/∂s gives to the embeddings of its rows and columns."""
+        tiles = self.tiles
+        self._of_rows[:, i] += (tile @ tiles.col_vectors(j)).view(tiles.n_views, -1, tiles.d)
+        if not (tiles.pairs.symmetric and i == j):
+            self._of_cols[:, j] += (tile.T @ tiles.row_vectors(i)).view(tiles.n_views, -1, tiles.d)
+
+    def result(self) -> tuple[Tensor, Tensor | None]:
+        """Return ∂/∂rows and ∂/∂cols; all in the first for a symmetric pool."""
+        scale = self.tiles.pairs.scale
+        of_rows = self._of_rows.mul_(scale)
+        return of_rows, None if self.tiles.pairs.symmetric else self._of_cols.mul_(scale)

@@ -1,0 +1,169 @@
+"""Weighted similarities, and positives against negatives, streamed over tiles with gradients derived by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from neurocontrast.losses.repulsion import log_sum_exp
+from neurocontrast.losses.tiles import LINEAR_FROM, Gradients, Pairs, Tiles, full_precision
+
+__all__ = ["positives_against_negatives", "weighted_similarity"]
+
+
+def weighted_similarity(rows: Tensor, cols: Tensor, pairs: Pairs) -> Tensor:
+    """Return the mean over a sample's two anchors of Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, (n_rows,); 0 without weight.
+
+    Both views of a sample have its weights, so that of the others only Σ_j w_ij (z1_j + z2_j) is needed.
+    """
+    return cast(Tensor, _WeightedSimilarity.apply(rows, cols, pairs))
+
+
+class _WeightedSimilarity(torch.autograd.Function):
+    """With m = z1 + z2, P = W m without a sample's own weight o: s = (<m, P> + 2 o <z1, z2>) / (2 (2 Σ w + o))."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, cols: Tensor, pairs: Pairs) -> Tensor:
+        (n_rows, d), n_cols = rows.shape[1:], cols.shape[1]
+        summed = rows.sum(0)
+        candidates = summed if pairs.symmetric else cols.sum(0)
+        pulled, totals, own = rows.new_zeros(n_rows, d), rows.new_zeros(n_rows), rows.new_zeros(n_rows)
+        for i, j, for_columns in pairs.spans(n_rows, n_cols):
+            block = _other_samples(pairs, i, j, own)
+            pulled[i].addmm_(block, candidates[j])
+            totals[i] += block.sum(1)
+            if for_columns:
+                pulled[j].addmm_(block.T, candidates[i])
+                totals[j] += block.sum(0)
+        mass = totals.mul_(2).add_(own)
+        factors = torch.where(mass > 0, pairs.scale / (2 * mass), 0)
+        ctx.save_for_backward(rows, summed, pulled, own, factors)
+        ctx.pairs, ctx.n_cols = pairs, n_cols
+        similarity = (summed * pulled).sum(1) + (rows[0] * rows[1]).sum(1).mul_(own).mul_(2)
+        return similarity.mul_(factors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        rows, summed, pulled, own, factors = ctx.saved_tensors
+        pairs: Pairs = ctx.pairs
+        scaled = (gradients[0] * factors).unsqueeze(1)
+        of_rows = rows.flip(0).mul_(2 * own.unsqueeze(1)).add_(pulled).mul_(scaled)
+        pulling = summed * scaled
+        of_cols = rows.new_zeros(ctx.n_cols, rows.shape[2])
+        with full_precision(rows):
+            for i, j, for_columns in pairs.spans(rows.shape[1], ctx.n_cols):
+                block = _other_samples(pairs, i, j, None)
+                of_cols[j].addmm_(block.T, pulling[i])
+                if for_columns:
+                    of_cols[i].addmm_(block, pulling[j])
+        if pairs.symmetric:
+            return of_rows.add_(of_cols), None, None
+        return of_rows, of_cols.expand(2, *of_cols.shape), None
+
+
+def _other_samples(pairs: Pairs, i: slice, j: slice, own: Tensor | None) -> Tensor:
+    """A block of w with a sample's own weight moved out, to ``own``."""
+    assert pairs.weights is not None
+    block = pairs.weights(i, j)
+    offset = pairs.offset + i.start - j.start
+    if not -block.shape[0] < offset < block.shape[1]:
+        return block
+    diagonal = block.diagonal(offset)
+    if own is not None:
+        first = i.start + max(0, -offset)
+        own[first : first + len(diagonal)] = diagonal
+    diagonal.zero_()
+    return block
+
+
+def positives_against_negatives(rows: Tensor, cols: Tensor, pairs: Pairs, epsilon: float) -> tuple[Tensor, Tensor]:
+    """Return Σ_p log(1 + exp(L_i + ε − s_ip)) of every row, and its number of negatives, (n_rows,).
+
+    Positives are pairs with w = 1, negatives those with w = 0, L_i = log Σ_negatives exp(s_ij). L is computed
+    first, without gradient; its part of the gradient is added in the pass over positives.
+    """
+    same = pairs.weights
+    assert same is not None
+    with torch.no_grad():
+        other = replace(pairs, weights=lambda i, j: same(i, j).neg_().add_(1))
+        negatives, _, n_negatives = log_sum_exp(rows, cols, other)
+    assert n_negatives is not None
+    return cast(Tensor, _PositivesAgainst.apply(rows, cols, negatives, pairs, epsilon)), n_negatives
+
+
+class _PositivesAgainst(torch.autograd.Function):
+    """With x = L_i + ε − s_ip: ∂/∂s_ip = −σ(x) of a positive; through L_i, ∂/∂s_ij = exp(s_ij − L_i) Σ_p σ(x)."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, cols: Tensor, negatives: Tensor, pairs: Pairs, epsilon: float) -> Tensor:
+        tiles = Tiles(rows, cols, pairs)
+        sums, slopes = torch.zeros_like(negatives), torch.zeros_like(negatives)
+        for i, j, for_columns in tiles.spans():
+            scores = tiles.similarities(i, j)
+            above = _above(tiles, scores, negatives[:, i].reshape(-1, 1) + epsilon, (i, j))
+            _add_softplus(above, 1, (sums[:, i], slopes[:, i]))
+            if for_columns:
+                above = _above(tiles, scores, negatives[:, j].reshape(1, -1) + epsilon, (i, j))
+                _add_softplus(above, 0, (sums[:, j], slopes[:, j]))
+        ctx.save_for_backward(rows, cols, negatives, slopes)
+        ctx.pairs, ctx.epsilon = pairs, epsilon
+        return sums
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None, None, None]:
+        rows, cols, negatives, slopes = ctx.saved_tensors
+        pairs: Pairs = ctx.pairs
+        (gradient,) = gradients
+        with full_precision(rows):
+            tiles = Tiles(rows, cols, pairs)
+            collect = Gradients(tiles)
+            for i, j, _ in tiles.spans():
+                scores = tiles.similarities(i, j)
+                positive = _positives(tiles, i, j)
+                of_rows = [part[:, i].reshape(-1, 1) for part in (negatives, slopes, gradient)]
+                tile = _slopes(tiles, scores, positive, of_rows, (i, j), ctx.epsilon)
+                if pairs.symmetric:
+                    of_cols = [part[:, j].reshape(1, -1) for part in (negatives, slopes, gradient)]
+                    tile += _slopes(tiles, scores, positive, of_cols, (i, j), ctx.epsilon)
+                collect.add(tile, i, j)
+        return (*collect.result(), None, None, None)
+
+
+def _positives(tiles: Tiles, i: slice, j: slice) -> Tensor:
+    """Which pairs of samples are of one label, (n_i, 1, n_j)."""
+    weights = tiles.weights(i, j)
+    assert weights is not None
+    return (weights > 0).unsqueeze(1)
+
+
+def _above(tiles: Tiles, scores: Tensor, thresholds: Tensor, span: tuple[slice, slice]) -> Tensor:
+    """The x = L + ε − s of a tile's positives, −inf elsewhere."""
+    above = torch.sub(thresholds, scores, out=tiles.scratch(scores))
+    tiles.by_sample(above, *span).masked_fill_(~_positives(tiles, *span), -torch.inf)
+    tiles.exclude(above, *span, -torch.inf)
+    return above
+
+
+def _add_softplus(above: Tensor, dim: int, into: tuple[Tensor, Tensor]) -> None:
+    """Add Σ log(1 + e^x) and Σ σ(x) of a tile; a pair that does not count has x = −inf."""
+    sums, slopes = into
+    sums += functional.softplus(above, threshold=LINEAR_FROM).sum(dim).view_as(sums)
+    slopes += above.sigmoid_().sum(dim).view_as(slopes)
+
+
+def _slopes(
+    tiles: Tiles, scores: Tensor, positive: Tensor, factors: list[Tensor], span: tuple[slice, slice], epsilon: float
+) -> Tensor:
+    """∂/∂s of a tile, for the anchors along its rows or along its columns."""
+    negatives, slopes, gradient = factors
+    over = torch.sub(scores, negatives, out=tiles.scratch(scores))
+    repelled = over.exp().mul_(slopes)
+    attracted = over.neg_().add_(epsilon).sigmoid_().neg_()
+    tile = torch.where(positive, tiles.by_sample(attracted, *span), tiles.by_sample(repelled, *span))
+    tile = tile.view_as(scores)
+    tiles.exclude(tile, *span, 0.0)
+    return tile.mul_(gradient)

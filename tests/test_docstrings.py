@@ -1,0 +1,56 @@
+"""Docstrings of the public classes and functions follow numpydoc, and those that people compose have an example."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+from numpydoc.validate import validate
+
+PACKAGES = ("config", "data", "embedding", "encoders", "evaluation", "explanation", "kernels", "losses", "reporting")
+PACKAGES += ("stages", "training", "transforms")
+NOT_ASKED = {
+    "ES01",  # an extended summary
+    "SA01",  # See Also
+    "EX01",  # examples, but for the classes below
+    "PR04",  # types of parameters: annotations give them
+    "RT01",  # Returns, of functions whose first line says what they return
+    "RT02",  # names of return values
+    "YD01",  # Yields
+}
+WITH_EXAMPLES = ("kernels", "losses", "transforms")
+SPLITTERS = ("SiteStratifiedGroupKFold", "LeaveSiteOut")
+
+
+def public(package):
+    module = importlib.import_module(f"neurocontrast.{package}")
+    found = (getattr(module, name) for name in module.__all__)
+    return {item for item in found if inspect.isclass(item) or inspect.isfunction(item)}
+
+
+def path(item):
+    return f"{item.__module__}.{item.__qualname__}"
+
+
+PUBLIC = sorted({path(item) for package in PACKAGES for item in public(package)})
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_docstring_follows_numpydoc(name):
+    found = validate(name)
+    # One line is enough where the names of the parameters say what they are; a list of them is whole or absent.
+    not_asked = NOT_ASKED if "Parameters" in found["docstring"] else NOT_ASKED | {"PR01"}
+    problems = [f"{code}: {message}" for code, message in found["errors"] if code not in not_asked]
+    assert [problem for problem in problems if "'*args'" not in problem and "'**kwargs'" not in problem] == []
+
+
+@pytest.mark.parametrize("package", WITH_EXAMPLES)
+def test_every_public_class_has_an_example_that_doctest_runs(package):
+    classes = {item for item in public(package) if inspect.isclass(item) and not inspect.isabstract(item)}
+    assert sorted(path(item) for item in classes if ">>> " not in (item.__doc__ or "")) == []
+
+
+@pytest.mark.parametrize("name", SPLITTERS)
+def test_every_splitter_has_an_example_that_doctest_runs(name):
+    assert ">>> " in inspect.getdoc(getattr(importlib.import_module("neurocontrast.evaluation"), name))

@@ -138,7 +138,8 @@ def choose(
     if model is None:
         text = f".{key}: must be one of {one_of(names)}, found '{name}'.{suggestion(str(name), names)}"
         raise _explained([text])
-    content = {**({key: name} if key in model.model_fields else {}), **given}
+    # A name that was not given stays a default, so that it can be told from one that was.
+    content = dict(given)
     try:
         return model.model_validate_json(json.dumps(content), strict=True) if from_json else model(**content)
     except ValidationError as error:

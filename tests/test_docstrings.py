@@ -14,12 +14,15 @@ NOT_ASKED = {
     "ES01",  # an extended summary
     "SA01",  # See Also
     "EX01",  # examples, but for the classes below
+    "PR03",  # the order of parameters: inherited ones come first in signatures
     "PR04",  # types of parameters: annotations give them
     "RT01",  # Returns, of functions whose first line says what they return
     "RT02",  # names of return values
     "YD01",  # Yields
 }
 WITH_EXAMPLES = ("kernels", "losses", "transforms")
+NOT_MADE_BY_PEOPLE = {"Kernel", "ColumnKernel", "Objective", "LossSettings", "BatchTransform"}
+"""Bases, and the interface of a batch's transform."""
 SPLITTERS = ("SiteStratifiedGroupKFold", "LeaveSiteOut")
 
 
@@ -42,12 +45,15 @@ def test_docstring_follows_numpydoc(name):
     # One line is enough where the names of the parameters say what they are; a list of them is whole or absent.
     not_asked = NOT_ASKED if "Parameters" in found["docstring"] else NOT_ASKED | {"PR01"}
     problems = [f"{code}: {message}" for code, message in found["errors"] if code not in not_asked]
-    assert [problem for problem in problems if "'*args'" not in problem and "'**kwargs'" not in problem] == []
+    # A signature with keywords of all kinds does not tell which there are; the docstring does.
+    open_signature = ("'*args'", "'**kwargs'", "'**ranges'", "Unknown parameters")
+    assert [problem for problem in problems if not any(part in problem for part in open_signature)] == []
 
 
 @pytest.mark.parametrize("package", WITH_EXAMPLES)
 def test_every_public_class_has_an_example_that_doctest_runs(package):
-    classes = {item for item in public(package) if inspect.isclass(item) and not inspect.isabstract(item)}
+    classes = {item for item in public(package) if inspect.isclass(item)}
+    classes = {item for item in classes if item.__name__ not in NOT_MADE_BY_PEOPLE}
     assert sorted(path(item) for item in classes if ">>> " not in (item.__doc__ or "")) == []
 
 

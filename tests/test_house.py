@@ -17,15 +17,15 @@ from types import MappingProxyType
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "neurocontrast"
 
-MAX_LINES = 51_900
-MAX_FILES = 384
+MAX_LINES = 43_450
+MAX_FILES = 325
 """Lines of all Python files, and their number; the target is 32,000 lines in 230 files."""
 MAX_FILES_IN_FOLDER = 32
 MAX_LINES_IN_FILE = 400
 MAX_LINES_IN_FUNCTION = 50
 """Lines from ``def`` to the end, without the docstring."""
 
-FOLDERS_TOO_FULL = {"neurocontrast/evaluation": 63, "neurocontrast/reporting": 33}
+FOLDERS_TOO_FULL: dict[str, int] = {}
 """Folders over the limit today, with their files: a number may be lowered, never raised."""
 
 

@@ -67,6 +67,7 @@ def load_config(
     Returns
     -------
     Config
+        The configuration, all keys filled in.
 
     Raises
     ------
@@ -93,7 +94,9 @@ def as_config(config: Config | Mapping[str, Any] | str | os.PathLike[str]) -> Co
     if isinstance(config, Config) and not isinstance(config.objective, Mapping):
         return config
     if isinstance(config, Config):
-        return _validate(config.model_dump(mode="json"), source="configuration")
+        # Only the objective is checked anew: which of the other keys were given must stay known.
+        checked = _validate({"objective": config.objective}, source="configuration")
+        return config.model_copy(update={"objective": checked.objective})
     if isinstance(config, Mapping):
         return _validate(dict(config), source="configuration")
     return load_config(config)

@@ -152,6 +152,7 @@ def read_cohort(
     Returns
     -------
     Cohort
+        The scans and what is known of each.
 
     Raises
     ------

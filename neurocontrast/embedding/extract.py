@@ -52,7 +52,7 @@ def extract_features(
     Returns
     -------
     ndarray (n, n_features)
-        float32.
+        One row a scan, float32.
     """
     settings = settings or EmbeddingSettings()
     device = device or torch.device(usable_accelerator(settings.accelerator, section="embedding"))

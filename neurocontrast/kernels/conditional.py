@@ -44,7 +44,7 @@ class ConditionalEmbedding(nn.Module):
     kernel : Kernel
         Kernel on metadata, positive semi-definite.
     ridge : float
-        λ > 0. Small: W comes close to the identity for distinct conditions and each sample speaks for
+        Weight λ > 0. Small: W comes close to the identity for distinct conditions and each sample speaks for
         itself. Large: W is small and smooth. It is raised to the rounding level of K (ten times machine
         epsilon times its trace) where it falls below, so that the solve stands in float32.
 

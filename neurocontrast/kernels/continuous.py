@@ -227,7 +227,7 @@ class Polynomial(Linear):
     degree : int
         At least 1; an even degree never goes below zero.
     gamma, coef0 : float
-        γ > 0 and coef0 ≥ 0.
+        Scale γ > 0 and constant coef0 ≥ 0.
     missing : {"error", "marginal"}
         See `ColumnKernel`.
 

@@ -23,11 +23,11 @@ class AlignmentUniformity(Objective):
     Parameters
     ----------
     alpha : float
-        α > 0: the power of the distance of the two views; larger cares more for the worst pairs.
+        Exponent α > 0: the power of the distance of the two views; larger cares more for the worst pairs.
     t : float
-        t > 0: sharpness of the repulsion; larger pushes only the nearest.
+        Scale t > 0: sharpness of the repulsion; larger pushes only the nearest.
     uniformity_weight : float
-        λ ≥ 0.
+        Weight λ ≥ 0.
 
     Examples
     --------

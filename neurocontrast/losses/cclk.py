@@ -138,9 +138,9 @@ class WeaklySupervisedCCLK(_CCLK):
     kernel : Kernel
         On the metadata to learn. A narrow one makes every sample its own condition, which is InfoNCE.
     temperature : float
-        τ > 0. Small values look at the nearest candidates only.
+        Temperature τ > 0. Small values look at the nearest candidates only.
     ridge : float
-        λ > 0. Small: sharp, few clamped anchors are the price. Large: M_i averages over many samples.
+        Weight λ > 0. Small: sharp, few clamped anchors are the price. Large: M_i averages over many samples.
     symmetric : bool
         Average both directions (view 1 against view 2, and back).
 
@@ -178,9 +178,9 @@ class FairCCLK(_CCLK):
     kernel : Kernel
         On the metadata to forget.
     temperature : float
-        τ > 0. Small values look at the nearest candidates only.
+        Temperature τ > 0. Small values look at the nearest candidates only.
     ridge : float
-        λ > 0. Large values make M_i, and so the repulsion, smaller.
+        Weight λ > 0. Large values make M_i, and so the repulsion, smaller.
     symmetric : bool
         Average both directions (view 1 against view 2, and back).
 
@@ -212,9 +212,9 @@ class HardNegativeCCLK(FairCCLK):
         On the column ``"embedding"``, which the loss fills: for instance ``Cosine("embedding")`` or
         ``Gaussian("embedding", sigma=0.5)``. A narrow one keeps to the hardest negatives.
     temperature : float
-        τ > 0. Small values look at the nearest candidates only.
+        Temperature τ > 0. Small values look at the nearest candidates only.
     ridge : float
-        λ > 0. Large values make the repulsion smaller.
+        Weight λ > 0. Large values make the repulsion smaller.
     symmetric : bool
         Average both directions (view 1 against view 2, and back).
 

@@ -45,9 +45,9 @@ class ConditionalAlignment(Objective):
     Parameters
     ----------
     kernel : Kernel
-        w ≥ 0 between scans; each anchor's weights are normalised to sum to 1.
+        Kernel w ≥ 0 between scans; each anchor's weights are normalised to sum to 1.
     temperature : float
-        τ: the term scales with 1/τ.
+        Temperature τ: the term scales with 1/τ.
 
     Examples
     --------
@@ -91,11 +91,11 @@ class ConditionalUniformity(Objective):
     Parameters
     ----------
     kernel : Kernel
-        w ≥ 0 between scans.
+        Kernel w ≥ 0 between scans.
     temperature : float
-        τ. Small: only the nearest dissimilar pairs are pushed. Large: all alike.
+        Temperature τ. Small: only the nearest dissimilar pairs are pushed. Large: all alike.
     negatives : Kernel, optional
-        v ≥ 0 between scans: which of those that differ are pushed apart. None: all.
+        Kernel v ≥ 0 between scans: which of those that differ are pushed apart. None: all.
 
     Examples
     --------
@@ -133,13 +133,13 @@ class ConditionalAlignmentUniformity(ConditionalUniformity):
     Parameters
     ----------
     kernel : Kernel
-        w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0) * Categorical("sex")``.
+        Kernel w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0) * Categorical("sex")``.
     temperature : float
-        τ of both parts.
+        Temperature τ of both parts.
     uniformity_weight : float
-        λ ≥ 0. Larger: embeddings spread out more; too small: they collapse.
+        Weight λ ≥ 0. Larger: embeddings spread out more; too small: they collapse.
     negatives : Kernel, optional
-        v ≥ 0 between scans, such as ``Categorical("site")``; see `ConditionalUniformity`. None: all repel.
+        Kernel v ≥ 0 between scans, such as ``Categorical("site")``; see `ConditionalUniformity`. None: all repel.
 
     Examples
     --------

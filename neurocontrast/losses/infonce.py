@@ -30,7 +30,7 @@ class InfoNCE(Objective):
     Parameters
     ----------
     temperature : float
-        τ. Small: the hardest negatives decide. Large: all count alike.
+        Temperature τ. Small: the hardest negatives decide. Large: all count alike.
     symmetric : bool
         Average both directions. False: only the earlier view looks for the later one.
 
@@ -91,7 +91,7 @@ class NTXent(Objective):
     Parameters
     ----------
     temperature : float
-        τ. Small: the hardest negatives decide. Large: all count alike.
+        Temperature τ. Small: the hardest negatives decide. Large: all count alike.
 
     Examples
     --------

@@ -29,9 +29,9 @@ class DebiasedInfoNCE(Objective):
     Parameters
     ----------
     temperature : float
-        τ. The paper's 0.5 suits it: at a small τ the correction mostly hits its floor.
+        Temperature τ. The paper's 0.5 suits it: at a small τ the correction mostly hits its floor.
     positive_prior : float
-        τ⁺ in [0, 1): the probability that a random scan is of the anchor's class; 0 gives `NTXent`.
+        Prior τ⁺ in [0, 1): the probability that a random scan is of the anchor's class; 0 gives `NTXent`.
 
     Examples
     --------
@@ -85,11 +85,11 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
     Parameters
     ----------
     temperature : float
-        τ.
+        Temperature τ.
     positive_prior : float
-        τ⁺ in [0, 1), see `DebiasedInfoNCE`.
+        Prior τ⁺ in [0, 1), see `DebiasedInfoNCE`.
     concentration : float
-        β ≥ 0: 0 gives `DebiasedInfoNCE`; larger cares only for the hardest negatives.
+        Concentration β ≥ 0: 0 gives `DebiasedInfoNCE`; larger cares only for the hardest negatives.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class FairInfoNCE(Objective):
     cluster : str
         A categorical metadata column.
     temperature : float
-        τ. Small: the hardest negatives decide.
+        Temperature τ. Small: the hardest negatives decide.
 
     Examples
     --------

@@ -42,7 +42,7 @@ class Objective(Configurable, nn.Module):
     Parameters
     ----------
     temperature : float
-        τ > 0.
+        Temperature τ > 0.
     """
 
     title: ClassVar[str]

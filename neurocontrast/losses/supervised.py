@@ -27,7 +27,7 @@ class SupCon(YAwareInfoNCE):
     label : str
         A categorical metadata column.
     temperature : float
-        τ. Small: the hardest negatives decide.
+        Temperature τ. Small: the hardest negatives decide.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class SupCon(YAwareInfoNCE):
 
 
 class EpsilonSupInfoNCE(Objective):
-    """ε-SupInfoNCE: scans of one label attract until they are closer than those of other labels by a margin.
+    """Epsilon-SupInfoNCE: scans of one label attract until they are closer than those of other labels by a margin.
 
     mean_i (1/|P_i|) Σ_{p∈P_i} [ −s_ip + log( exp(s_ip − ε) + Σ_{j∈N_i} exp s_ij ) ], P_i the other embeddings with the
     anchor's label (its twin among them), N_i those of another label (Barbano et al. 2023). ε is subtracted
@@ -56,9 +56,9 @@ class EpsilonSupInfoNCE(Objective):
     label : str
         A categorical metadata column.
     temperature : float
-        τ. Small: the hardest negatives decide.
+        Temperature τ. Small: the hardest negatives decide.
     epsilon : float
-        ε ≥ 0, the margin between positives and negatives; larger keeps pulling for longer.
+        Margin ε ≥ 0, the margin between positives and negatives; larger keeps pulling for longer.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class SINCERE(EpsilonSupInfoNCE):
     label : str
         A categorical metadata column.
     temperature : float
-        τ. Small: the hardest negatives decide.
+        Temperature τ. Small: the hardest negatives decide.
 
     Examples
     --------

@@ -25,7 +25,7 @@ class GlobalUniformity(Objective):
     Parameters
     ----------
     temperature : float
-        τ. Small: only the nearest are pushed. Large: all alike.
+        Temperature τ. Small: only the nearest are pushed. Large: all alike.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class GlobalUniformity(Objective):
 
 
 class YAwareInfoNCE(ConditionalAlignment):
-    """y-Aware InfoNCE: scans attract as far as their metadata are alike, and all repel.
+    """Y-Aware InfoNCE: scans attract as far as their metadata are alike, and all repel.
 
     mean_i Σ_{j≠i} (w_ij / Σ_k w_ik) ( −s_ij + log Σ_{k≠i} exp s_ik ) over the pool of 2n embeddings (Dufumier et al.
     2021), which is conditional alignment + global uniformity + log M. Each anchor's weights sum to 1
@@ -66,12 +66,12 @@ class YAwareInfoNCE(ConditionalAlignment):
     Parameters
     ----------
     kernel : Kernel
-        w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0) * Categorical("sex")``. Wider kernels pull more
+        Kernel w ≥ 0 between scans, such as ``Gaussian("age", sigma=5.0) * Categorical("sex")``. Wider kernels pull more
         scans together and make the representation smoother in the metadata.
     temperature : float
-        τ. Small: the hardest negatives decide, and alignment weighs more.
+        Temperature τ. Small: the hardest negatives decide, and alignment weighs more.
     negatives : Kernel, optional
-        v ≥ 0 between scans, such as ``Categorical("site")``: which are an anchor's negatives, and how much. None: all.
+        Kernel v ≥ 0 between scans, such as ``Categorical("site")``: who is a negative, and how much. None: all.
 
     Examples
     --------

@@ -71,7 +71,7 @@ def evaluate(
         Called with the plan, and that of the external test set, before anything is computed; receives progress
         messages.
     **options
-        Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` …
+        Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` and so on.
 
     Returns
     -------

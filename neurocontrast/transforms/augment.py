@@ -43,9 +43,9 @@ class AugmentSettings(_Operations):
     flip, blur, noise, cutout, crop : settings or None
         Probability and ranges of each operation.
     affine, contrast, histogram, bias_field, sharpness, resolution, ghosting, rician : settings or None
+        The same for operations that imitate another scanner; off by default, applied between flip and blur.
     tight_mask, mask_edge : settings or None
-        The same for operations that imitate another scanner or another way to prepare its scans; off by default,
-        applied between flip and blur.
+        The same for other ways to extract the brain.
     transforms : list of mapping or None
         Random transforms of MONAI or of this package, each a mapping with a ``_target_``, in place of the operations
         (`neurocontrast.transforms.build_transforms`). ``[{_target_: python}]`` stands for transforms given as objects.

@@ -47,6 +47,7 @@ def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "
     Returns
     -------
     Compose
+        From an item with paths to one with preprocessed images.
 
     Raises
     ------

@@ -62,6 +62,7 @@ def build_transforms(description: Description, *, source: str) -> Compose:
     Returns
     -------
     monai.transforms.Compose
+        The transforms, in order.
 
     Raises
     ------

@@ -103,6 +103,12 @@ class Preprocessing(Settings):
         Fitted for "histogram" (`neurocontrast.data.fit_preprocessing`).
     view : str or None
         Fitted for `common_view`: the mask, as `neurocontrast.transforms.masks.pack` writes it.
+
+    Examples
+    --------
+    >>> from neurocontrast.transforms import Preprocessing
+    >>> Preprocessing(spacing_mm=2.0, normalise="zscore-brain", erode_mm=6.0).normalise
+    'zscore-brain'
     """
 
     spacing_mm: SpacingMm | None = 1.5

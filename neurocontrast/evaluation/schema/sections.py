@@ -214,7 +214,7 @@ class Confounds(Section):
 class SiteOutside(Section):
     """Scans outside the training distribution at one site."""
 
-    site: str
+    site: str | None
     n: StrictInt | None = None
     n_outside: StrictInt | None = None
     median_percentile: StrictFloat | None = None

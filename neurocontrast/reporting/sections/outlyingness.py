@@ -115,7 +115,7 @@ def _say_check(block: Outlyingness) -> str:
         f"While their site was left out, {n_outside:,} of {n:,} scans lay outside the distribution of the other sites"
     )
     flagged = sorted(stand_out(block, sites), key=lambda site: (-_share(site), site.site))
-    quiet = [site.site for site in sites if site not in flagged]
+    quiet = [str(site.site) for site in sites if site not in flagged]
     if flagged:
         named = _first_eight([f"{site.site} ({site.n_outside:,} of {site.n:,})" for site in flagged])
         text += f": {named}. There the check would have warned a new site"

@@ -52,7 +52,8 @@ DESCENT = {"optimizer": "sgd", "learning_rate": 1e-3}
     ("n_processes", "changes"),
     [
         (3, {"data": {"validation_rows": [10, 11]}}),  # fewer validation scans than processes
-        (2, {"micro_batch_size": 1, "encoder": GROUP, **DESCENT}),
+        # Each micro-batch adds its rounding; faster, the gradients of the third epoch part by a thousandth.
+        (2, {"micro_batch_size": 1, "encoder": GROUP, **DESCENT, "learning_rate": 3e-4}),
         (2, {"ema_decay": 0.5, "clip_norm": 0.1, "data": {"validation_rows": []}, **DESCENT}),
         (
             2,

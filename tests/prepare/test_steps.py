@@ -1,8 +1,5 @@
 """Each step of preparation finds what was planted."""
 
-import os
-from pathlib import Path
-
 import nibabel as nib
 import numpy as np
 import pytest
@@ -16,9 +13,6 @@ from neurocontrast.prepare import extraction
 from neurocontrast.prepare.extraction import extract_brain, is_stripped
 from neurocontrast.prepare.registration import correct_bias, mni_grid, register_to_mni, resample_to_grid, template_mask
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
-
-NATIVE = Path(__file__).resolve().parents[3] / "shared" / "data" / "native"
-needs_heads = pytest.mark.skipif(not NATIVE.is_dir() and not os.environ.get("CI"), reason=f"no heads in {NATIVE}")
 
 
 def dice(one, other):
@@ -110,15 +104,15 @@ def test_weights_of_another_content_are_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@needs_heads
 @pytest.mark.parametrize("name", ["sub-ds000011x01", "sub-ds000011x02"])
-def test_the_brain_of_a_real_head_is_that_of_the_prepared_one(name):
+def test_the_brain_of_a_real_head_is_that_of_the_prepared_one(name, shared_folder):
     pytest.importorskip("deepbet")
-    image = nib.as_closest_canonical(nib.load(NATIVE / f"{name}_T1w.nii.gz"))
+    data = shared_folder / "data"
+    image = nib.as_closest_canonical(nib.load(data / "native" / f"{name}_T1w.nii.gz"))
     voxels = image.get_fdata(dtype=np.float32)
     assert not is_stripped(voxels)
     mask = extract_brain(voxels)
-    prepared = nib.as_closest_canonical(nib.load(next((NATIVE.parent / "brains" / "images").glob(f"{name}*"))))
+    prepared = nib.as_closest_canonical(nib.load(next((data / "brains" / "images").glob(f"{name}*"))))
     corrected = correct_bias(voxels, mask, image.affine)
     found = register_to_mni(corrected, mask, image.affine)
     ours = resample_to_grid(mask, image.affine, found, prepared.affine, prepared.shape) > 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,21 @@ class PreparedScan:
     facts: dict[str, Any]
 
 
+@dataclass(frozen=True, eq=False)
+class _Template:
+    """The grid of the results, with the template's brain and tissue probabilities on it."""
+
+    affine: npt.NDArray[np.float64]
+    brain: npt.NDArray[np.bool_]
+    priors: Floats
+
+
+@cache
+def _template(spacing_mm: float) -> _Template:
+    affine, shape = mni_grid(spacing_mm)
+    return _Template(affine, template_mask(affine, shape), tissue_priors(affine, shape))
+
+
 def prepare_scan(source: str, mask_path: str, stem: str, folder: str, options: PrepareOptions) -> PreparedScan:
     """Prepare one scan into a folder, unless the same was done before.
 
@@ -89,7 +105,7 @@ def prepare_scan(source: str, mask_path: str, stem: str, folder: str, options: P
             if earlier["key"] == key:
                 return PreparedScan(**earlier)
         images, facts = _prepare(source, mask_path, options)
-        grid, _ = mni_grid(options.spacing_mm)
+        grid = _template(options.spacing_mm).affine
         for name, voxels in images.items():
             _write(out / f"{stem}_{name}.nii.gz", voxels, grid)
     except NeurocontrastError as error:
@@ -117,7 +133,8 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
     brain = correct_bias(voxels, mask, affine) if options.bias else voxels
     brain = np.where(mask, brain, 0).astype(np.float32)
     registration = register_to_mni(brain, mask, affine)
-    grid, shape = mni_grid(options.spacing_mm)
+    template = _template(options.spacing_mm)
+    grid, shape = template.affine, template.brain.shape
     inside = resample_to_grid(mask, affine, registration, grid, shape) > 0.5
     images = {"brain": np.where(inside, resample_to_grid(brain, affine, registration, grid, shape), 0)}
     facts = {
@@ -126,10 +143,10 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
         "brain_ml": round(float(mask.sum() * abs(np.linalg.det(affine[:3, :3])) / 1000), 1),
         "metric": round(registration.metric, 4),
         "scales": [round(scale, 3) for scale in registration.scales()],
-        "dice_template": round(_dice(inside, template_mask(grid, shape)), 4),
+        "dice_template": round(_dice(inside, template.brain), 4),
     }
     if options.tissue:
-        maps = segment_tissue(images["brain"], inside, tissue_priors(grid, shape))
+        maps = segment_tissue(images["brain"], inside, template.priors)
         images |= {"gm": maps.grey, "wm": maps.white, "csf": maps.fluid}
         facts["tissue_means"] = [round(mean, 3) for mean in maps.means]
     return images, facts

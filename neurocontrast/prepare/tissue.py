@@ -34,15 +34,12 @@ class TissueMaps:
         Probability of each tissue.
     means : tuple of float
         Mean intensity of fluid, grey and white matter, as a share of the brain's median.
-    bias : ndarray (D, H, W)
-        Field by which the image was divided.
     """
 
     grey: Floats
     white: Floats
     fluid: Floats
     means: tuple[float, float, float]
-    bias: Floats
 
 
 def tissue_priors(affine: Doubles, shape: Sequence[int]) -> Floats:
@@ -97,9 +94,7 @@ def segment_tissue(voxels: Floats, mask: npt.NDArray[np.bool_], priors: Floats) 
             field = _bias(values, found, means, sds, basis)
     maps = np.zeros((3, *mask.shape), dtype=np.float32)
     maps[:, mask] = found
-    bias = np.ones(mask.shape, dtype=np.float32)
-    bias[mask] = field
-    return TissueMaps(maps[1], maps[2], maps[0], (float(means[0]), float(means[1]), float(means[2])), bias)
+    return TissueMaps(maps[1], maps[2], maps[0], (float(means[0]), float(means[1]), float(means[2])))
 
 
 def _expect(values: Doubles, means: Doubles, sds: Doubles, prior: Doubles) -> Doubles:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from neurocontrast.data.indexing import Index, SiteFrom, index_scans
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_writable, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
@@ -119,15 +119,13 @@ def index(
 
 def _problem_of_header(path: Path) -> str:
     """Return why a header is not that of a scan, or ""."""
-    import nibabel
+    from neurocontrast.transforms.loading import read_scan_header
 
-    if path.suffix == ".npy":
-        return ""
     try:
-        shape = nibabel.load(path).shape
-    except Exception as error:  # nibabel raises many kinds of errors for files that are damaged
-        return f"its header cannot be read ({error})"
-    return "" if sum(n > 1 for n in shape) == 3 else f"has the shape {shape}; a scan has three dimensions"
+        read_scan_header(path)
+    except DataError as error:
+        return str(error).removeprefix(f"{path}: ")
+    return ""
 
 
 def _from(folder: Path, path: Path) -> str:

@@ -239,6 +239,12 @@ def test_a_folder_is_read_as_a_cohort_by_its_layout(bids):
     assert cohort.table["age"].tolist() == [30.5, 30.5, 89]
 
 
+def test_headers_are_read_only_when_asked_for(bids, tmp_path):
+    made(bids, tmp_path)
+    with pytest.raises(DataError, match=r"sub-02_T1w.nii.gz: this is not a NIfTI image, though its name says so"):
+        made(bids, tmp_path, check_headers=True, overwrite=True)
+
+
 def test_wrong_options_are_named(bids, tmp_path):
     out = tmp_path / "out" / "participants.tsv"
     for options, expected in (

@@ -29,12 +29,6 @@ class Tree:
     root: Path
     folders: dict[str, list[str]] = field(default_factory=dict)
 
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Give folder and name of every file, in order."""
-        for folder in sorted(self.folders):
-            for name in self.folders[folder]:
-                yield folder, name
-
     def matching(self, folder: str, name: str) -> Iterator[tuple[str, re.Match[str], re.Match[str]]]:
         """Give the path of every file whose folder and whose name match two regular expressions, with the matches."""
         of_folder, of_name = re.compile(folder), re.compile(name)

@@ -27,11 +27,9 @@ from neurocontrast.collectives import gather_samples, sum_over_processes
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Block, Kernel, Metadata
 from neurocontrast.losses import attraction, repulsion
-from neurocontrast.losses.tiles import EMPTY, LINEAR_FROM, Excluded, Pairs
+from neurocontrast.losses.tiles import Excluded, Pairs
 
 __all__ = [
-    "EMPTY",
-    "LINEAR_FROM",
     "Pool",
     "by_anchors",
     "candidates_of",

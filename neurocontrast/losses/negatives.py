@@ -10,8 +10,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from neurocontrast.losses.core import LINEAR_FROM, Pool, log_sum_exp, similar_to
+from neurocontrast.losses.core import Pool, log_sum_exp, similar_to
 from neurocontrast.losses.objective import LossSettings, Objective
+from neurocontrast.losses.tiles import LINEAR_FROM
 from neurocontrast.settings import Column, NonNegative, Positive
 
 __all__ = ["DebiasedInfoNCE", "FairInfoNCE", "HardNegativeInfoNCE"]

@@ -100,11 +100,6 @@ def cell(value: object, *, digits: int = 3, reason: str = "not recorded", signed
     return Cell(text, reason=reason if text == DASH else "")
 
 
-def count_cell(value: object, *, reason: str = "not recorded") -> Cell:
-    """Return a count as a cell."""
-    return Column("", "n", "count", reason=reason).show({"n": value})
-
-
 def _ends(key: str, interval: Sequence[float] | None) -> dict[str, float | None]:
     low, high = interval or (None, None)
     return {f"{key}_low": low, f"{key}_high": high}

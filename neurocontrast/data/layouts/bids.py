@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from neurocontrast.data.layouts.folder import FolderLayout
-from neurocontrast.data.layouts.scan import FoundScan, entities_of
+from neurocontrast.data.layouts.scan import FoundScan, identity_of
 from neurocontrast.data.layouts.tree import Tree, joined_path
 
 __all__ = ["Bids"]
@@ -23,10 +23,9 @@ class Bids(FolderLayout):
         """Give every T1-weighted image below ``sub-X/anat`` or ``sub-X/ses-Y/anat``."""
         for path, placed, _ in tree.matching(_FOLDER, r"sub-.+_T1w\.nii(?:\.gz)?"):
             folder, _, name = path.rpartition("/")
-            entities = entities_of(name)
+            subject, session, entities = identity_of(name)
             if "desc" in entities or "space" in entities:
                 continue
-            subject, session = entities.pop("sub"), entities.pop("ses", "")
             dataset, stem = placed[1] or "", name.partition(".")[0]
             of_all = (joined_path(dataset, each) for each in ("T1w.json", f"sub-{subject}/sub-{subject}_T1w.json"))
             sidecars = (each for each in (*of_all, joined_path(folder, f"{stem}.json")) if tree.has(each))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from neurocontrast.data.layouts.folder import FolderLayout
-from neurocontrast.data.layouts.scan import FoundScan, entities_of
+from neurocontrast.data.layouts.scan import FoundScan, identity_of
 from neurocontrast.data.layouts.tree import Tree
 
 __all__ = ["Brainprep"]
@@ -19,6 +19,5 @@ class Brainprep(FolderLayout):
     def find(self, tree: Tree) -> Iterator[FoundScan]:
         """Give every image of the last step of the quasi-raw protocol."""
         for path, _, named in tree.matching(r"(?:.*/)?[^/]*", r"(.+)_desc-6apply_T1w\.nii(?:\.gz)?"):
-            entities = entities_of(named[1])
-            subject, session = entities.pop("sub", "") or named[1], entities.pop("ses", "")
+            subject, session, entities = identity_of(named[1])
             yield FoundScan(subject, path, session, entities=entities, space="MNI152", stage="stripped")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from neurocontrast.data.layouts.folder import FolderLayout
-from neurocontrast.data.layouts.scan import FoundScan, entities_of
+from neurocontrast.data.layouts.scan import FoundScan, identity_of
 from neurocontrast.data.layouts.tree import Tree
 
 __all__ = ["Caps"]
@@ -26,16 +26,15 @@ class Caps(FolderLayout):
 
     def _linear(self, tree: Tree) -> Iterator[FoundScan]:
         for path, _, _ in tree.matching(rf"{_SESSION}/t1_linear", r"sub-.+_space-.+_T1w\.nii(?:\.gz)?"):
-            entities = entities_of(path.rpartition("/")[2])
-            subject, session = entities.pop("sub"), entities.pop("ses")
+            subject, session, entities = identity_of(path.rpartition("/")[2])
             entities.setdefault("desc", "none")
             yield FoundScan(subject, path, session, entities=entities, space=entities["space"], stage="preprocessed")
 
     def _tissue(self, tree: Tree) -> Iterator[FoundScan]:
         name = r"sub-.+_segm-graymatter_space-.+_modulated-on_probability\.nii(?:\.gz)?"
         for path, _, _ in tree.matching(rf"{_SESSION}/t1/spm/segmentation/normalized_space", name):
-            entities = entities_of(path.rpartition("/")[2])
-            subject, session, _ = entities.pop("sub"), entities.pop("ses"), entities.pop("segm")
+            subject, session, entities = identity_of(path.rpartition("/")[2])
+            del entities["segm"]
             maps = {key: tree.first(path.replace("graymatter", tissue)) for key, tissue in _TISSUES.items()}
             yield FoundScan(
                 subject,

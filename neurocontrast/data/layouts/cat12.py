@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from neurocontrast.data.layouts.folder import FolderLayout
-from neurocontrast.data.layouts.scan import FoundScan, entities_of
+from neurocontrast.data.layouts.scan import FoundScan, identity_of
 from neurocontrast.data.layouts.tree import Tree, joined_path
 
 __all__ = ["CAT12"]
@@ -24,8 +24,7 @@ class CAT12(FolderLayout):
         """Give every grey-matter map; IQR is CAT12's grade of the image, lower is better."""
         for path, _, named in tree.matching(r"(?:.*/)?[^/]*", r"mwp1(.+?)\.nii(\.gz)?"):
             folder, stem, end = path.rpartition("/")[0], named[1], f".nii{named[2] or ''}"
-            entities = entities_of(stem)
-            subject, session = entities.pop("sub", "") or stem, entities.pop("ses", "")
+            subject, session, entities = identity_of(stem)
             beside = {key: joined_path(folder, f"{prefix}{stem}{end}") for key, prefix in _PREFIXES.items()}
             found = {key: each if tree.has(each) else "" for key, each in beside.items()}
             head = found["head"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from neurocontrast.data.layouts.folder import FolderLayout
-from neurocontrast.data.layouts.scan import FoundScan, entities_of
+from neurocontrast.data.layouts.scan import FoundScan, identity_of
 from neurocontrast.data.layouts.tree import Tree
 
 __all__ = ["FMRIPrep"]
@@ -22,8 +22,8 @@ class FMRIPrep(FolderLayout):
         """Give every preprocessed image, whole heads whose brain mask is beside them."""
         for path, _, _ in tree.matching(r"(?:.*/)?sub-[^/]+(?:/ses-[^/]+)?/anat", rf"sub-.+{_END}(?:\.gz)?"):
             prefix, _, _ = path.rpartition(_END)
-            entities = entities_of(path.rpartition("/")[2])
-            subject, session, _ = entities.pop("sub"), entities.pop("ses", ""), entities.pop("desc")
+            subject, session, entities = identity_of(path.rpartition("/")[2])
+            del entities["desc"]
             entities.setdefault("space", "native")
             tissue = {
                 key: tree.first(*(f"{prefix}_label-{label}_probseg.nii{end}" for end in (".gz", "")))

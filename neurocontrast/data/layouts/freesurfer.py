@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from neurocontrast.data.layouts.folder import FolderLayout
-from neurocontrast.data.layouts.scan import FoundScan, entities_of
+from neurocontrast.data.layouts.scan import FoundScan, identity_of
 from neurocontrast.data.layouts.tree import Tree
 
 __all__ = ["FreeSurfer"]
@@ -29,8 +29,7 @@ class FreeSurfer(FolderLayout):
                 continue
             image = tree.first(*(f"{folder}/{name}" for name in _IMAGES))
             if image:
-                entities = entities_of(subject)
-                label, session = entities.pop("sub", "") or subject, entities.pop("ses", "")
+                label, session, entities = identity_of(subject)
                 mask = tree.first(f"{folder}/brainmask.mgz")
                 stage = _IMAGES[image.rpartition("/")[2]]
                 yield FoundScan(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Entities", "FoundScan", "entities_of"]
+__all__ = ["Entities", "FoundScan", "identity_of"]
 
 Entities = Mapping[str, str]
 
@@ -66,6 +66,10 @@ class FoundScan:
         return f"sub-{self.person}" + (f" ses-{self.session}" if self.session else "")
 
 
-def entities_of(name: str) -> dict[str, str]:
-    """Return the entities of a file name: ``sub-01_ses-2_run-1_T1w.nii.gz`` has sub, ses and run."""
-    return dict(_ENTITY.findall(name))
+def identity_of(name: str) -> tuple[str, str, dict[str, str]]:
+    """Return subject and session of a file name of BIDS, and its other entities; a name without "sub-" is the subject.
+
+    ``sub-01_ses-2_run-1_T1w.nii.gz`` is of subject 01 in session 2, with ``{"run": "1"}``.
+    """
+    entities = dict(_ENTITY.findall(name))
+    return entities.pop("sub", name), entities.pop("ses", ""), entities

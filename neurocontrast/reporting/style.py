@@ -157,22 +157,12 @@ def shorten(text: object, *, length: int = 30) -> str:
 
 
 def distinct_labels(names: Iterable[object], *, length: int = 30) -> list[str]:
-    """Return labels of limited length that differ where the names differ.
-
-    Names that become the same by shortening lose their common beginning instead, or are numbered.
-    """
-    lines = [shorten(name, length=10_000) for name in names]
-    labels = [shorten(line, length=length) for line in lines]
+    """Return labels of limited length that differ where the names differ: those alike after shortening are numbered."""
+    labels = [shorten(name, length=length) for name in names]
     for clash in {label for label in labels if labels.count(label) > 1}:
         rows = [row for row, label in enumerate(labels) if label == clash]
-        first, last = (pick(lines[row] for row in rows) for pick in (min, max))
-        common = next((first[:n] for n in range(len(first), 0, -1) if last.startswith(first[:n])), "")
-        start = common.rfind(" ", 0, max(len(common) - 1, 0)) + 1
-        shown = ["…" + lines[row][start:][: length - 1] for row in rows]
-        if len(set(shown)) < len(rows):
-            shown = [f"{clash[: length - 4]} #{number}" for number in range(1, len(rows) + 1)]
-        for row, label in zip(rows, shown, strict=True):
-            labels[row] = label
+        for number, row in enumerate(rows, start=1):
+            labels[row] = f"{clash[: length - 5]} #{number}"
     return [label.replace("$", r"\$") for label in labels]
 
 

@@ -15,7 +15,6 @@ from neurocontrast.reporting import (
     SECTIONS,
     EvaluationFiles,
     Picture,
-    ReportOptions,
     list_pictures,
     read_evaluation,
     render_page,
@@ -56,14 +55,14 @@ def report(
     Path
         The page, which loads nothing from the network and runs no script.
     """
-    files = read_evaluation(evaluation)
+    files = read_evaluation(evaluation, show_ids=show_ids)
     page = _page_path(out, files)
     check_writable(page)
     folder = _figures_folder(figures_dir, page) if figures else None
-    sections, options = [], ReportOptions(show_ids=show_ids)
+    sections = []
     with progress.task("Building the report", len(SECTIONS), "section") as task:
         for build in SECTIONS:
-            section = build(files, options, SECTIONS)
+            section = build(files, SECTIONS)
             sections += [] if section is None else [section]
             task.advance()
     write_text(page, render_page(files, sections))

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from neurocontrast.reporting import SECTIONS, Citations, read_evaluation
+from neurocontrast.reporting.prose import permutation_result
 from neurocontrast.reporting.sections.methods import write_methods
 from neurocontrast.reporting.sections.result import say_result
-from neurocontrast.reporting.testing import permutation_result
 
 
 def say_plainly(files):
@@ -42,7 +42,7 @@ def test_the_p_value_is_named(written, full_folder):
     assert "of the same site" in text
     assert "pooled out-of-fold AUC" in text
     result = permutation_result(read_evaluation(full_folder), "auc")
-    assert (1 + result.k) / (1 + result.n) == pytest.approx(result.p_value)
+    assert (1 + result["k"]) / (1 + result["n"]) == pytest.approx(result["p_value"])
     assert permutation_result(read_evaluation(full_folder), "brier") is None
     assert "permutation p = 0.004 (3 of 999 permutations within site as good)" in say_for_reviewer(
         read_evaluation(full_folder)

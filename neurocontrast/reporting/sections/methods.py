@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from neurocontrast.reporting.blocks import Block, Numbered, Paragraph, Section
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import choose_headline, describe_metric
-from neurocontrast.reporting.naming import dataset_name, join_words, probe_details, value_text
-from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.prose import template_of, write_paragraphs
-from neurocontrast.reporting.section import Citations, Input, SectionBuilder
-from neurocontrast.reporting.testing import permutation_result
+from neurocontrast.reporting.page import Block, Citations, Input, Numbered, Paragraph, Section, SectionBuilder
+from neurocontrast.reporting.prose import (
+    dataset_name,
+    permutation_result,
+    probe_details,
+    template_of,
+    value_text,
+    write_paragraphs,
+)
+from neurocontrast.reporting.read import EvaluationFiles
+from neurocontrast.reporting.wording import join_words, lower_first
 
 __all__ = ["METHODS", "write_methods"]
 
@@ -28,9 +31,7 @@ _PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
 """First words of metrics that keep their capital within a sentence."""
 
 
-def _build(files: EvaluationFiles, options: ReportOptions, sections: Sequence[SectionBuilder]) -> Section:
-    """Build the methods text with its references."""
-    del options
+def _build(files: EvaluationFiles, sections: Sequence[SectionBuilder]) -> Section:
     cite = Citations()
     blocks: list[Block] = [Paragraph(text, label=label) for label, text in write_methods(files, cite, sections)]
     lead = "Generated from the record of this run, to be pasted into a paper; check it before it goes there."
@@ -39,7 +40,7 @@ def _build(files: EvaluationFiles, options: ReportOptions, sections: Sequence[Se
 
 def write_methods(files: EvaluationFiles, cite: Citations, sections: Sequence[SectionBuilder]) -> list[tuple[str, str]]:
     """Return the paragraphs of a methods section, each with its heading, saying only what the files record."""
-    headline = choose_headline(files.kind, files.metrics, files.words)
+    labels = [files.describe(key).label for key in files.metrics]
     return write_paragraphs(
         "methods.j2",
         files,
@@ -49,14 +50,10 @@ def write_methods(files: EvaluationFiles, cite: Citations, sections: Sequence[Se
         dataset_key=files.origin.get("dataset") or (files.origin.get("settings") or {}).get("dataset"),
         views=_views(files.run.get("augment")),
         probe_details=lambda by: probe_details(files, by),
-        labels=[_running_label(describe_metric(key, files.words).label) for key in files.metrics],
-        headline=headline,
-        permutation=permutation_result(files, headline) if headline else None,
+        labels=[label if label.startswith(_PROPER_NAMES) else lower_first(label) for label in labels],
+        headline=files.headline,
+        permutation=permutation_result(files, files.headline),
     )
-
-
-def _running_label(label: str) -> str:
-    return label if label.startswith(_PROPER_NAMES) else label[:1].lower() + label[1:]
 
 
 def _views(augment: Any) -> str:

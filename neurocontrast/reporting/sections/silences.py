@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from neurocontrast.reporting.blocks import Items, Section
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.page import Items, Section, SectionBuilder
 from neurocontrast.reporting.prose import write_paragraphs
-from neurocontrast.reporting.section import SectionBuilder
+from neurocontrast.reporting.read import EvaluationFiles
 
 __all__ = ["SILENCES", "list_silences"]
 
 
-def _build(files: EvaluationFiles, options: ReportOptions, sections: Sequence[SectionBuilder]) -> Section:
-    """Build the list of what this report leaves unsaid."""
-    del options
+def _build(files: EvaluationFiles, sections: Sequence[SectionBuilder]) -> Section:
     return Section("silences", "What this report does not say", [Items(list_silences(files, sections))])
 
 

@@ -72,7 +72,7 @@ def fit_label_vectors(
 
 
 def choose_strengths(
-    fits: Sequence[tuple[RidgePath | LogisticPath, Floats, npt.NDArray[np.generic]]],
+    fits: Sequence[tuple[RidgePath | LogisticPath, Floats, npt.NDArray[Any]]],
     grid: Sequence[float],
     *,
     n_columns: int,

@@ -11,7 +11,7 @@ from monai.transforms import MapTransform, Randomizable
 from torch import Tensor
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.optional import require
+from neurocontrast.lazy import require
 from neurocontrast.transforms.natural.draws import (
     COLOUR_STEPS,
     NEUTRAL_FACTORS,

@@ -140,7 +140,8 @@ def _fit(study: Study, split: Split) -> tuple[TrainingDistribution | str, Floats
 def _table(study: Study, rows: npt.NDArray[np.intp], scores: Floats, reference: str) -> pd.DataFrame:
     table = study.table.loc[rows, ["participant_id", "subject_id", "session", "site"]].reset_index(drop=True)
     table = table.assign(reference=reference, mahalanobis=scores[rows, 0], mahalanobis_percentile=scores[rows, 1])
-    return table.assign(outside=_flags(table["mahalanobis_percentile"], study))
+    table["outside"] = _flags(table["mahalanobis_percentile"], study)
+    return table
 
 
 def _flags(percentiles: pd.Series, study: Study) -> list[bool | None]:

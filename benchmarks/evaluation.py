@@ -38,7 +38,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from neurocontrast.evaluation.newton import fit_label_vectors
+from neurocontrast.evaluation.label_vectors import fit_label_vectors
 from neurocontrast.evaluation.permutation import permute_labels
 from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.results import fold_table, metric_summary

@@ -7,8 +7,8 @@ Simulated features of 8 sites with a weak signal. In full: five folds, ten times
 inner folds (subjects together), by scikit-learn; 2,000 bootstraps; 1,000 permutations of the whole nested procedure,
 label vectors side by side. The plain script (`GridSearchCV` in `permutation_test_score`, a loop of bootstraps) is run
 on a share of that, which is printed, and multiplied; as it is usually written (scikit-learn's default tolerance), and
-with a tolerance at which its predictions can be compared. One thread each. Then other kinds of targets, and the peak memory of
-10,000 scans in a process of its own.
+with a tolerance at which its predictions can be compared. One thread each. Then other kinds of targets, and the
+peak memory of 10,000 scans in a process of its own.
 
 With `--before`, the folder of a checkout of an earlier commit, the whole evaluation of a diagnosis, an age and a site
 is run by both, in turn, and CPU seconds are compared; nothing else.

@@ -73,8 +73,8 @@ class KeepBraind(MapTransform):
     """Keep the brain, less its edge and what is outside a common view; all else becomes 0.
 
     The brain is the largest piece of the mask, its holes filled. After resampling a voxel is brain when half of it is,
-    so that the edge does not depend on how far interpolation smears it. Where the brain fills less than 90 % of the view,
-    or fewer than 500 voxels are left, a DataError names the image.
+    so that the edge does not depend on how far interpolation smears it. Where the brain fills less than 90 % of the
+    view, or fewer than 500 voxels are left, a DataError names the image.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0, end
 
 
 def load_volume(path: str | os.PathLike[str], preprocessing: Preprocessing) -> npt.NDArray[np.float32]:
-    """Read a scan and preprocess it, as float32 of shape ``(1, *preprocessing.shape)``; a DataError names a scan that fails."""
+    """Read a scan and preprocess it, as float32 (1, D, H, W); a DataError names a scan that cannot be used."""
     return voxels_of(apply(preprocessing.compose(), {"image": os.fspath(path)})["image"])
 
 

@@ -38,7 +38,7 @@ def fill_largest(mask: Mask) -> Mask:
 
 
 def erode(mask: Mask, radius_mm: float, spacing_mm: Sequence[float]) -> Mask:
-    """Return the voxels of a mask further than `radius_mm` from every voxel outside it; the end of the box is no edge."""
+    """Return the voxels of a mask further than `radius_mm` from all voxels outside it; the end of the box is no edge."""
     eroded = mask.copy()
     for within in _bounds(mask):
         # A rim of one voxel where the box goes on beyond the mask: the nearest voxel outside is within it or nearer.
@@ -67,7 +67,7 @@ def pack(mask: Mask) -> str:
 
 @functools.lru_cache(maxsize=4)
 def unpack(text: str, shape: tuple[int, int, int]) -> Mask:
-    """Return the mask that `pack` made a text of, not to be written to; a ValueError for damaged text or another shape."""
+    """Return the mask that `pack` wrote, read-only; a ValueError refuses damaged text and another shape."""
     n_voxels = int(np.prod(shape))
     try:
         bits = zlib.decompress(base64.b64decode(text, validate=True))

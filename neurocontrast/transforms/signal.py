@@ -37,7 +37,7 @@ class Scale:
 
 
 class Signal(NamedTuple):
-    """A volume with background 0, the darkest voxel just above, and the 99th percentile at 1; meaningless outside the brain."""
+    """A volume with its darkest voxel just above 0 and its 99th percentile at 1; meaningless outside the brain."""
 
     signal_CDHW: Tensor
     brain_CDHW: Tensor
@@ -187,7 +187,7 @@ def _scale_key(key: Hashable) -> str:
 
 
 def plain_volume(x: Any, key: Hashable, *, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return a volume as a plain tensor, perhaps the volume itself; operations on a MetaTensor are slow on small volumes."""
+    """Return a volume as a plain tensor, perhaps itself; operations on small MetaTensors are slow."""
     tensor = x.as_tensor() if isinstance(x, MetaTensor) else torch.as_tensor(x)
     if tensor.ndim != 4:
         raise DataError(f"'{key}' must be a volume of shape (channels, D, H, W). Got shape {tuple(tensor.shape)}.")

@@ -89,8 +89,8 @@ class TwoViews:
     def view(self, images: Tensor, names: Sequence[str], *, epoch: int, view: int) -> Tensor:
         """Return view number `view` of each image, as a new float32 tensor.
 
-        A ConfigError names the transform of a `Compose` that fails, does not return an image of the same shape with finite
-        values, or draws from elsewhere than its own random state.
+        A ConfigError names the transform of a `Compose` that fails, does not return an image of the same shape with
+        finite values, or draws from elsewhere than its own random state.
         """
         if images.ndim not in (4, 5) or len(names) != len(images):
             raise DataError(

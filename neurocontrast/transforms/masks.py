@@ -38,7 +38,7 @@ def fill_largest(mask: Mask) -> Mask:
 
 
 def erode(mask: Mask, radius_mm: float, spacing_mm: Sequence[float]) -> Mask:
-    """Return the voxels of a mask further than `radius_mm` from all voxels outside it; the end of the box is no edge."""
+    """Return the voxels of a mask further than `radius_mm` from all voxels outside it; the box has no edge."""
     eroded = mask.copy()
     for within in _bounds(mask):
         # A rim of one voxel where the box goes on beyond the mask: the nearest voxel outside is within it or nearer.

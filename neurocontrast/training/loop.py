@@ -13,7 +13,7 @@ from typing import Any
 from lightning_fabric import Fabric
 
 from neurocontrast.collectives import Processes
-from neurocontrast.encoders.heads import ContrastiveModel
+from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.exceptions import TrainingInterrupted, TrainingSuspended
 from neurocontrast.machine import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress, Task

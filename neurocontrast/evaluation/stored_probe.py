@@ -275,9 +275,9 @@ def _recentring(study: Study) -> SiteRecentring | None:
     recentring = study.design().recentring
     if recentring is None:
         return None
-    recentring.estimate(study.features.astype(np.float64), *recentring.encode(study.table, learn=True))
+    recentring.estimate(study.features.astype(np.float64), study.table)
     counts = study.table.groupby("site")["subject_id"].nunique()
-    kept = (counts.loc[recentring.sites_] >= MIN_STORED_SUBJECTS).to_numpy()
+    kept = (counts.loc[recentring.sites_.tolist()] >= MIN_STORED_SUBJECTS).to_numpy()
     recentring.sites_, recentring.shifts_ = recentring.sites_[kept], recentring.shifts_[kept]
     return recentring
 

@@ -32,7 +32,8 @@ def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "
     """Return the transforms from the path of a scan to the image that a network sees.
 
     An item ``{"image": path, …}`` becomes ``{"image": MetaTensor (1, D, H, W), …}``: float32, axes to the right, to the
-    front and upwards, with the affine of the new grid. All other keys stay as they are.
+    front and upwards, with the affine of the new grid. All other keys stay as they are. When called, an image that is
+    refused is a RuntimeError of `Compose` with a DataError as its cause.
 
     Parameters
     ----------
@@ -41,19 +42,7 @@ def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "
     key : str
         The item that is a path, and becomes the image.
     **settings
-        Of `Preprocessing`: spacing_mm, shape, normalise, percentiles, erode_mm, common_view, common_fraction,
-        landmarks, view.
-
-    Returns
-    -------
-    Compose
-        From an item with paths to one with preprocessed images.
-
-    Raises
-    ------
-    DataError
-        For a setting that is unknown or has a value that is not allowed, and where a view or landmarks must be fitted
-        first. When called, an image that is refused is a RuntimeError of `Compose` with the DataError as its cause.
+        The fields of `Preprocessing`.
 
     Examples
     --------
@@ -99,13 +88,7 @@ def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0, end
 
 
 def load_volume(path: str | os.PathLike[str], preprocessing: Preprocessing) -> npt.NDArray[np.float32]:
-    """Read a scan and preprocess it, as float32 of shape ``(1, *preprocessing.shape)``.
-
-    Raises
-    ------
-    DataError
-        Naming the file, where it cannot be read or does not fit.
-    """
+    """Read a scan and preprocess it, as float32 (1, D, H, W); a DataError names a scan that cannot be used."""
     return voxels_of(apply(preprocessing.compose(), {"image": os.fspath(path)})["image"])
 
 

@@ -279,7 +279,7 @@ def _flow(scans: _Scans, splits: list[Split], info: Mapping[str, Any], *, why_un
     untested = np.isin(np.arange(len(tested)), scans.rows) & ~tested
     found = info.get("flow")
     before = found if isinstance(found, list) and all(isinstance(row, Mapping) for row in found) else []
-    steps = [("embedded", np.ones(len(tested), dtype=bool), None)]
+    steps: list[tuple[str, npt.NDArray[np.bool_], str | None]] = [("embedded", np.ones(len(tested), dtype=bool), None)]
     steps += [("excluded", part, reason) for reason, part in scans.left_out.items()]
     steps += [("excluded", untested, why_untested)] if untested.any() else []
     subjects = scans.everything["subject_id"]
@@ -288,25 +288,6 @@ def _flow(scans: _Scans, splits: list[Split], info: Mapping[str, Any], *, why_un
         for step, part, reason in [*steps, ("evaluated", tested, None)]
     ]
     return pd.DataFrame([*before, *rows], columns=["step", "n_scans", "n_subjects", "reason"])
-
-
-def _plan(
-    scans: _Scans, settings: EvaluationSettings, info: Mapping[str, Any], split_rows: pd.DataFrame | None, cv: Any
-) -> Study:
-    allowed = settings.allow_overlap
-    if settings.split_column is not None:
-        study = _with_folds(scans, settings, split_rows, cv)
-        seen, overlaps = check_seen(study.table, study.splits[0], info, allow_overlap=allowed)
-        n_twins, twins = look_at_twins(study.features, study.splits[0])
-        flow = _flow(scans, study.splits, info, why_untested="fitted on (train and validation)")
-        notices = [*overlaps, *twins, *study.notices]
-        return replace(study, n_overlap=seen["test"] or 0, seen=seen, n_twins=n_twins, flow=flow, notices=notices)
-    n_overlap, overlaps = check_overlap(scans.table, info, allow_overlap=allowed)
-    duplicates = check_duplicates(scans.table, scans.features, allow_overlap=allowed)
-    study = _with_folds(scans, settings, split_rows, cv)
-    by = "split file" if cv is None else "splitter"
-    flow = _flow(scans, study.splits, info, why_untested=f"never tested, by the {by}")
-    return replace(study, n_overlap=n_overlap, flow=flow, notices=[*overlaps, *duplicates, *study.notices])
 
 
 def _try_baseline(study: Study, estimator: BaseEstimator) -> list[Notice]:
@@ -349,30 +330,41 @@ def _check_one_design(settings: EvaluationSettings, cv: Any) -> None:
         raise ConfigError(f"cv: a splitter makes all folds, and {' and '.join(found)} would too. Leave out either.")
 
 
-def _with_folds(scans: _Scans, settings: EvaluationSettings, split_rows: pd.DataFrame | None, cv: Any) -> Study:
-    chosen, target = scans.table, scans.target
+def _plan(
+    scans: _Scans, settings: EvaluationSettings, info: Mapping[str, Any], split_rows: pd.DataFrame | None, cv: Any
+) -> Study:
+    table, target, fixed, allowed = scans.table, scans.target, settings.split_column is not None, settings.allow_overlap
+    n_overlap, seen, n_twins, notices = 0, dict[str, int | None](), 0, list[Notice]()
+    if not fixed:
+        n_overlap, notices = check_overlap(table, info, allow_overlap=allowed)
+        notices += check_duplicates(table, scans.features, allow_overlap=allowed)
     splits = _make_splits(scans, settings, split_rows, cv)
-    check_adjustment(chosen, settings, splits, target=target.name)
+    check_adjustment(table, settings, splits, target=target.name)
     leaving = any(split.held_out_site is not None for split in splits)
-    names, dropped = choose_covariates(chosen, settings.covariates, target=settings.target, sites_held_out=leaving)
-    subjects = chosen["subject_id"].to_numpy(dtype=object)
+    names, dropped = choose_covariates(table, settings.covariates, target=settings.target, sites_held_out=leaving)
+    subjects = table["subject_id"].to_numpy(dtype=object)
     excluded = {reason: int(part.sum()) for reason, part in scans.left_out.items()}
-    units = choose_units(settings.bootstrap_unit, list(chosen["site"]), subjects, target=target.name)
-    notices = [
-        *look_at_cohort(chosen, target, min_site_n=settings.min_site_n),
+    units = choose_units(settings.bootstrap_unit, list(table["site"]), subjects, target=target.name)
+    found = [
+        *look_at_cohort(table, target, min_site_n=settings.min_site_n),
         *look_at_splits(splits, target, subjects),
         *look_at_covariates(names, dropped),
-        *look_at_adjustment(chosen, target, splits, settings),
+        *look_at_adjustment(table, target, splits, settings),
         *look_at_missing(settings.target, excluded.get(f"{settings.target} missing", 0)),
         *units.notices,
     ]
-    if settings.split_column is not None:  # natural images have neither site nor age, and the columns say so
+    why_untested = f"never tested, by the {'split file' if cv is None else 'splitter'}"
+    if fixed:  # natural images have neither site nor age, and the columns say so
         unsaid = _OF_PEOPLE if settings.covariates in ((), _USUAL_COVARIATES) else _OF_FOLDS
-        notices = [each for each in notices if each.code not in unsaid]
-        notices += look_at_fixed(splits[0], target)
+        found = [*(each for each in found if each.code not in unsaid), *look_at_fixed(splits[0], target)]
+        seen, overlaps = check_seen(table, splits[0], info, allow_overlap=allowed)
+        n_twins, twins = look_at_twins(scans.features, splits[0])
+        n_overlap, notices, why_untested = seen["test"] or 0, [*overlaps, *twins], "fitted on (train and validation)"
     return Study(
-        settings, chosen, scans.features, target, splits, names, units, excluded, from_file=split_rows is not None,
-        splitter=None if cv is None else describe_splitter(cv), notices=notices,
+        settings, table, scans.features, target, splits, names, units, excluded,
+        flow=_flow(scans, splits, info, why_untested=why_untested), n_overlap=n_overlap,
+        from_file=split_rows is not None, splitter=None if cv is None else describe_splitter(cv),
+        notices=[*notices, *found], seen=seen, n_twins=n_twins,
     )  # fmt: skip
 
 

@@ -25,29 +25,32 @@ from neurocontrast.seeds import derive_seed
 __all__ = ["build_encoder", "build_model", "load_encoder", "load_model"]
 
 
-def _densenet(settings: EncoderSettings) -> nn.Module:
-    return DenseNetFeatures(size=settings.name, final_norm=settings.final_norm, norm=settings.norm)  # type: ignore[arg-type]
+def _densenet(settings: EncoderSettings, n_channels: int) -> nn.Module:
+    options: Any = {"size": settings.name, "final_norm": settings.final_norm, "norm": settings.norm}
+    return DenseNetFeatures(n_channels=n_channels, **options)
 
 
-def _resnet(settings: EncoderSettings) -> nn.Module:
+def _resnet(settings: EncoderSettings, _: int) -> nn.Module:
     return ResNetFeatures(size=settings.name, stem=settings.stem or "cifar", norm=settings.norm)  # type: ignore[arg-type]
 
 
-_NETWORKS: dict[str, Callable[[EncoderSettings], nn.Module]] = {
+_NETWORKS: dict[str, Callable[[EncoderSettings, int], nn.Module]] = {
     **dict.fromkeys(("densenet121", "densenet_small"), _densenet),
     **dict.fromkeys(("resnet18", "resnet50", "resnet_small"), _resnet),
-    "lenet": lambda settings: LeNetFeatures(norm=settings.norm),
-    "lenet5": lambda settings: LeNet5Features(norm=settings.norm),
+    "lenet": lambda settings, n_channels: LeNetFeatures(norm=settings.norm, n_channels=n_channels),
+    "lenet5": lambda settings, _: LeNet5Features(norm=settings.norm),
 }
 
 
-def build_encoder(settings: EncoderSettings, *, seed: int = 0) -> Encoder:
+def build_encoder(settings: EncoderSettings, *, n_channels: int = 1, seed: int = 0) -> Encoder:
     """Build an encoder with weights drawn from `seed` alone.
 
     Parameters
     ----------
     settings : EncoderSettings
         Which network.
+    n_channels : int
+        Channels of a volume, such as tissue maps; natural images have three.
     seed : int
         The run's seed; the global random state is neither read nor changed.
 
@@ -63,20 +66,22 @@ def build_encoder(settings: EncoderSettings, *, seed: int = 0) -> Encoder:
     32
     """
     with _weights_of("encoder weights", seed):
-        return Encoder(_NETWORKS[settings.name](settings), settings)
+        return Encoder(_NETWORKS[settings.name](settings, n_channels), settings, n_channels=n_channels)
 
 
-def build_model(settings: EncoderSettings, *, seed: int = 0) -> ContrastiveModel:
+def build_model(settings: EncoderSettings, *, n_channels: int = 1, seed: int = 0) -> ContrastiveModel:
     """Build an encoder and its projection head, with weights drawn from `seed` alone, in training mode.
 
     Parameters
     ----------
     settings : EncoderSettings
         Which network and which head.
+    n_channels : int
+        Channels of a volume; natural images have three.
     seed : int
         The run's seed; the global random state is neither read nor changed.
     """
-    encoder = build_encoder(settings, seed=seed)
+    encoder = build_encoder(settings, n_channels=n_channels, seed=seed)
     return ContrastiveModel(encoder, _build_head(encoder, seed=seed))
 
 
@@ -106,7 +111,7 @@ def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, dict[str, Any
     except pydantic.ValidationError as error:
         problems = "; ".join(f"encoder.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise CheckpointError(f"{Path(folder) / CONTRACT}: {problems}. Upgrade neurocontrast.") from error
-    encoder = build_encoder(settings)
+    encoder = build_encoder(settings, n_channels=int(contract.get("n_channels", 1)))
     encoder.load_state_dict(read_tensors(folder, contract["weights"], expected=encoder.state_dict()))
     return encoder.eval(), contract
 

@@ -33,6 +33,7 @@ class DenseNetFeatures(nn.Module):
         size: Literal["densenet121", "densenet_small"] = "densenet121",
         final_norm: bool = True,
         norm: Literal["batch", "group", "instance"] = "batch",
+        n_channels: int = 1,
     ) -> None:
         # MONAI takes seconds to import, and only this network needs it.
         from monai.networks.nets.densenet import DenseNet
@@ -41,12 +42,13 @@ class DenseNetFeatures(nn.Module):
         # Five halvings must leave a voxel, and two where each channel of a volume is normalised over its voxels.
         self.smallest_shape = 64 if norm == "instance" else 32
         of_norm = {"batch": {}, "group": {"num_groups": _SIZES[size]["growth_rate"]}, "instance": {"affine": True}}
-        network = DenseNet(spatial_dims=3, in_channels=1, out_channels=1, norm=(norm, of_norm[norm]), **_SIZES[size])
+        norms = norm, of_norm[norm]
+        network = DenseNet(spatial_dims=3, in_channels=n_channels, out_channels=1, norm=norms, **_SIZES[size])
         self.n_features = network.class_layers.out.in_features
         self.layers = network.features
         if not final_norm:
             self.layers.norm5 = nn.Identity()
 
     def forward(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Map volumes (n, 1, D, H, W) to feature maps (n, n_features, d, h, w)."""
+        """Map volumes (n, n_channels, D, H, W) to feature maps (n, n_features, d, h, w)."""
         return torch.relu(self.layers(volumes))

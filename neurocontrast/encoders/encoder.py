@@ -40,11 +40,13 @@ class Encoder(nn.Module):
         Maps samples to feature maps; has the attributes of `Features`.
     settings : EncoderSettings
         What the network was built from; travels with its weights.
+    n_channels : int
+        Channels of a volume.
 
     Attributes
     ----------
     n_dims, n_channels : int
-        Axes of a sample, besides channels: 2, with the three channels of colours, or 3, with one.
+        Axes of a sample, besides channels (2 or 3), and its channels: the three colours of an image, or a volume's.
     n_features : int
         Size of the representation.
     smallest_shape : int
@@ -56,13 +58,13 @@ class Encoder(nn.Module):
     mean: torch.Tensor
     std: torch.Tensor
 
-    def __init__(self, features: nn.Module, settings: EncoderSettings) -> None:
+    def __init__(self, features: nn.Module, settings: EncoderSettings, *, n_channels: int = 1) -> None:
         super().__init__()
         asked = cast(Features, features)
         self.features = features
         self.settings = settings
         self.n_dims, self.n_features = asked.n_dims, asked.n_features
-        self.n_channels = _COLOURS if self.n_dims == 2 else 1
+        self.n_channels = _COLOURS if self.n_dims == 2 else n_channels
         self.smallest_shape = asked.smallest_shape
         self.layout, self.inference_layout = asked.layout, asked.inference_layout
         if self.n_dims == 2:
@@ -70,7 +72,7 @@ class Encoder(nn.Module):
             self.register_buffer("std", torch.ones(_COLOURS))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Map volumes (n, 1, D, H, W), or images (n, 3, H, W), to representations (n, n_features).
+        """Map volumes (n, n_channels, D, H, W), or images (n, 3, H, W), to representations (n, n_features).
 
         Images are uint8, or floats between 0 and 1.
         """

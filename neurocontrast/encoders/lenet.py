@@ -33,18 +33,18 @@ class LeNetFeatures(nn.Module):
     n_features = 32
     layout, inference_layout = torch.contiguous_format, torch.channels_last_3d
 
-    def __init__(self, *, norm: Norm = "batch") -> None:
+    def __init__(self, *, norm: Norm = "batch", n_channels: int = 1) -> None:
         super().__init__()
         # Instance normalisation needs more than one voxel after three halvings.
         self.smallest_shape = 16 if norm == "instance" else 8
         made, layers = norm_layer(norm, n_dims=3, n_groups=4), []
-        for n_in, n_out in ((1, 8), (8, 16), (16, self.n_features)):
+        for n_in, n_out in ((n_channels, 8), (8, 16), (16, self.n_features)):
             convolution = nn.Conv3d(n_in, n_out, kernel_size=3, stride=2, padding=1, bias=False)
             layers += [convolution, made(n_out), nn.ReLU()]
         self.layers = nn.Sequential(*layers)
 
     def forward(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Map volumes (n, 1, D, H, W) to feature maps (n, 32, d, h, w)."""
+        """Map volumes (n, n_channels, D, H, W) to feature maps (n, 32, d, h, w)."""
         return self.layers(volumes)
 
 

@@ -35,7 +35,7 @@ from neurocontrast.data import CohortDataset, VolumeCache, read_cohort
 from neurocontrast.embedding import EmbeddingSettings, extract_features
 from neurocontrast.encoders import Encoder, EncoderSettings, build_encoder, build_model
 from neurocontrast.losses import NTXent
-from neurocontrast.memory import keeping_freed_memory
+from neurocontrast.machine import keeping_freed_memory
 from neurocontrast.training import TrainingData, TrainingSettings
 from neurocontrast.training.batchnorm import reestimate_statistics
 from neurocontrast.training.session import Session, deterministic, start_session

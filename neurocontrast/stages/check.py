@@ -13,7 +13,7 @@ import pandas as pd
 from neurocontrast.data.cohort import Cohort, inspect_cohort
 from neurocontrast.data.fitting import fit_preprocessing
 from neurocontrast.data.natural.checking import inspect_images
-from neurocontrast.data.natural.splitting import SPLITS
+from neurocontrast.data.natural.images_settings import SPLITS
 from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans

@@ -13,6 +13,7 @@ from neurocontrast.config import Config, as_config, build_objective
 from neurocontrast.data import Cohort
 from neurocontrast.encoders import build_model
 from neurocontrast.exceptions import ConfigError, MissingDependencyError
+from neurocontrast.lazy import is_installed
 from neurocontrast.machine import (
     as_duration,
     as_size,
@@ -21,7 +22,6 @@ from neurocontrast.machine import (
     describe_memory,
     describe_processor,
 )
-from neurocontrast.optional import is_installed
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.stages.image_source import ImageSource

@@ -34,8 +34,9 @@ def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "
     """Return the transforms from the path of a scan to the image that a network sees.
 
     An item ``{"image": path, …}`` becomes ``{"image": MetaTensor (C, D, H, W), …}``: float32, axes to the right, to the
-    front and upwards, with the affine of the new grid. All other keys stay as they are. An item
-    may also be a list of ``n_channels`` paths, one a channel.
+    front and upwards, with the affine of the new grid. A tuple of ``n_channels`` paths has one channel each. All other
+    keys stay as they are. When called, an image that is
+    refused is a RuntimeError of `Compose` with a DataError as its cause.
 
     Parameters
     ----------
@@ -44,19 +45,7 @@ def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "
     key : str
         The item that is a path, and becomes the image.
     **settings
-        Of `Preprocessing`: n_channels, spacing_mm, shape, normalise, percentiles, erode_mm, common_view,
-        common_fraction, smooth_mm, landmarks, view.
-
-    Returns
-    -------
-    Compose
-        From an item with paths to one with preprocessed images.
-
-    Raises
-    ------
-    DataError
-        For a setting that is unknown or has a value that is not allowed, and where a view or landmarks must be fitted
-        first. When called, an image that is refused is a RuntimeError of `Compose` with the DataError as its cause.
+        The fields of `Preprocessing`.
 
     Examples
     --------
@@ -104,13 +93,7 @@ def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0, end
 
 
 def load_volume(scan: ScanFiles | os.PathLike[str], preprocessing: Preprocessing) -> npt.NDArray[np.float32]:
-    """Read a scan and preprocess it, as float32 of shape ``preprocessing.image_shape``.
-
-    Raises
-    ------
-    DataError
-        Naming the file, where it cannot be read or does not fit.
-    """
+    """Read a scan and preprocess it, as float32 (C, D, H, W); a DataError names a scan that cannot be used."""
     return voxels_of(apply(preprocessing.compose(), {"image": as_scan(scan)})["image"])
 
 

@@ -8,16 +8,14 @@ from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from neurocontrast.encoders.building import build_encoder, build_model, load_encoder, load_model
-    from neurocontrast.encoders.encoder import Encoder, check_shape
-    from neurocontrast.encoders.heads import ContrastiveModel, ProjectionHead
+    from neurocontrast.encoders.encoder import ContrastiveModel, Encoder, ProjectionHead, check_shape
     from neurocontrast.encoders.settings import EncoderSettings
     from neurocontrast.encoders.weights import read_contract, save_encoder
 
 # Loaded when asked for: reading a configuration needs the settings alone, and no torch.
 _PLACES = {
     "building": ["build_encoder", "build_model", "load_encoder", "load_model"],
-    "encoder": ["Encoder", "check_shape"],
-    "heads": ["ContrastiveModel", "ProjectionHead"],
+    "encoder": ["ContrastiveModel", "Encoder", "ProjectionHead", "check_shape"],
     "settings": ["EncoderSettings"],
     "weights": ["read_contract", "save_encoder"],
 }

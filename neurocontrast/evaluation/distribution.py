@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
-from sklearn.neighbors import NearestNeighbors
 
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["MIN_SUBJECTS", "N_NEIGHBOURS", "TrainingDistribution", "fit_distribution", "neighbour_percentiles"]
+__all__ = ["MIN_SUBJECTS", "TrainingDistribution", "fit_distribution"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,7 +28,6 @@ MIN_SITE_SUBJECTS = 5
 MAX_AXES = 50
 """Principal axes with a variance of their own; the other directions share theirs."""
 N_FOLDS = 5
-N_NEIGHBOURS = 5
 LEVELS = np.linspace(0.0, 100.0, 201)
 """Percentiles at which the distances of training scans are kept."""
 _OTHER = "(other sites)"
@@ -111,32 +109,6 @@ def fit_distribution(
         enough = len(set(owners[near])) >= MIN_SUBJECTS
         usual.append(np.percentile(distances[near] if enough else distances, LEVELS))
     return replace(shape, usual=np.stack(usual))
-
-
-def neighbour_percentiles(
-    distribution: TrainingDistribution,
-    x: npt.NDArray[np.floating],
-    subjects: npt.NDArray[np.object_],
-    x_new: npt.NDArray[np.floating],
-    *,
-    seed: int,
-) -> tuple[Floats, Floats]:
-    """Return the mean distance of new scans to the five nearest training scans, and its percentile.
-
-    Features are scaled as in `distribution`. The percentile is among training scans measured from those whose
-    subject is in another fold.
-    """
-    scaled, new = (np.asarray(part, dtype=np.float64) / distribution.scale for part in (x, x_new))
-    own = np.empty(len(scaled))
-    for fold in _folds(np.zeros(len(scaled)), subjects.astype(str), seed):
-        own[fold] = _to_neighbours(scaled[~fold], scaled[fold])
-    usual, found = np.percentile(own, LEVELS), _to_neighbours(scaled, new)
-    return found, np.array([place(distance, usual) for distance in found], dtype=float)
-
-
-def _to_neighbours(x: Floats, x_new: Floats) -> Floats:
-    neighbours = NearestNeighbors(n_neighbors=min(N_NEIGHBOURS, len(x)), algorithm="brute").fit(x)
-    return np.asarray(neighbours.kneighbors(x_new)[0].mean(axis=1), dtype=np.float64)
 
 
 def _groups(sites: Sequence[str | None], owners: npt.NDArray[np.str_]) -> npt.NDArray[np.str_]:

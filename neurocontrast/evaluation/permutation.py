@@ -1,11 +1,9 @@
-"""Could the result be chance? The whole nested procedure, repeated on permuted labels.
+"""Permutation test of the whole nested procedure.
 
-Labels are exchanged between subjects of the same site *and fold*, and the folds stay. That is an exact test of "given
-the site, labels say nothing of the features", although folds were dealt by label: an exchange within site and fold
-changes neither who is in which fold nor how many of each class are, so the dealt folds are as probable for the
-exchanged labels as for the true ones (a restricted permutation test, conditional on the folds). All permutations then
-share their training sets, and with these standardisation, axes and matrix products, which makes a thousand of them
-cheap. Where sites are too small for that, folds are dealt anew for labels exchanged within site: exact too, and slow.
+Labels are exchanged between subjects of the same site *and fold*, and the folds stay: an exact test of "given the site,
+labels say nothing of the features", conditional on the folds, which are as probable for the exchanged labels as for the
+true ones. All permutations then share their training sets, standardisation and axes, and are fitted side by side. Where
+sites are too small, folds are dealt anew for labels exchanged within site: exact too, and slow.
 """
 
 from __future__ import annotations
@@ -18,11 +16,19 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from neurocontrast.data.parallel import map_files
-from neurocontrast.evaluation.crossval import OutOfFold, cross_validate, gather, split_seed
 from neurocontrast.evaluation.designs import Design
-from neurocontrast.evaluation.fitting import Prediction, choose_threshold, needs_inner_predictions, one_thread
+from neurocontrast.evaluation.fitting import (
+    OutOfFold,
+    Prediction,
+    choose_threshold,
+    cross_validate,
+    gather,
+    needs_inner_predictions,
+    one_thread,
+    split_seed,
+)
+from neurocontrast.evaluation.label_vectors import fit_label_vectors
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER, decide
-from neurocontrast.evaluation.newton import fit_label_vectors
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import classes_decide_inner_folds, inner_folds

@@ -14,11 +14,11 @@ from scipy.stats import norm
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, parts_of
 from neurocontrast.evaluation.target import Target
-from neurocontrast.optional import is_installed, require
+from neurocontrast.lazy import is_installed, require
 from neurocontrast.seeds import derive_generator, derive_seed
 
 __all__ = ["calibration_table", "class_table", "cohort_table", "draw_map", "example_scans", "map_table", "part_table",

@@ -13,6 +13,7 @@ from neurocontrast.config import Config, as_config, build_objective
 from neurocontrast.data import Cohort
 from neurocontrast.encoders import build_model
 from neurocontrast.exceptions import ConfigError, MissingDependencyError
+from neurocontrast.lazy import is_installed
 from neurocontrast.machine import (
     as_duration,
     as_size,
@@ -21,7 +22,6 @@ from neurocontrast.machine import (
     describe_memory,
     describe_processor,
 )
-from neurocontrast.optional import is_installed
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.stages.image_source import ImageSource
@@ -126,11 +126,12 @@ def doctor(
     cohort = None if data.participants is None else source.read_cohort(data.participants)
     cohort = cohort.select(data.where) if cohort is not None and data.where else cohort
     counts = _count_scans(settings, source, cohort, n_scans, clock)
-    shape = source.prepared(cohort).shape(cohort)
+    prepared = source.prepared(cohort)
+    shape = prepared.shape(cohort)
     memory = machine["gpus"][0] if accelerator_of(settings.training) == "cuda" else machine["memory"]
     with progress.task("Timing training steps", None, "steps"):
         step = measure_step(
-            lambda: build_model(settings.encoder, seed=settings.seed),
+            lambda: build_model(settings.encoder, n_channels=prepared.n_channels, seed=settings.seed),
             build_objective(settings.objective),
             views=source.views(settings),
             settings=settings.training,

@@ -17,7 +17,7 @@ from typing import Any
 
 from neurocontrast.exceptions import ConfigError, NeurocontrastError
 from neurocontrast.files import write_text
-from neurocontrast.optional import require
+from neurocontrast.lazy import require
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.training.metrics import write_metrics
 

@@ -13,9 +13,9 @@ from typing import Any
 from lightning_fabric import Fabric
 
 from neurocontrast.collectives import Processes
-from neurocontrast.encoders.heads import ContrastiveModel
+from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.exceptions import TrainingInterrupted, TrainingSuspended
-from neurocontrast.memory import keeping_freed_memory
+from neurocontrast.machine import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.training.averaging import averaged_weights, keep_average
 from neurocontrast.training.checkpoints import Checkpoints

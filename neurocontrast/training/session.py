@@ -14,7 +14,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from neurocontrast.collectives import Processes
 from neurocontrast.data.batches import Batches, Images, even_batches, read_batches
-from neurocontrast.encoders.heads import ContrastiveModel
+from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.encoders.synchronised import is_synchronised, synchronise
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.losses.objective import Objective

@@ -3,12 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.covariance import ledoit_wolf_shrinkage
-from sklearn.neighbors import NearestNeighbors
 
 from neurocontrast.evaluation.distribution import (
     LEVELS,
     fit_distribution,
-    neighbour_percentiles,
     place,
     shrinkage,
 )
@@ -106,16 +104,6 @@ def test_too_few_people_have_no_distribution():
     x, sites = draw(60)
     found = fit_distribution(x, sites, np.tile(names(19), 4)[:60], seed=0)
     assert found == "fewer than 20 training subjects (19)"
-
-
-def test_neighbours_are_those_of_scikit_learn():
-    x, sites = draw(80)
-    found = fit_distribution(x, sites, names(80), seed=0)
-    new = draw(50, seed=1)[0]
-    distances, percentiles = neighbour_percentiles(found, x, names(80), new, seed=0)
-    oracle = NearestNeighbors(n_neighbors=5).fit(x / found.scale).kneighbors(new / found.scale)[0].mean(axis=1)
-    np.testing.assert_allclose(distances, oracle)
-    assert np.median(percentiles) == pytest.approx(50, abs=20)
 
 
 def test_a_place_among_usual_distances():

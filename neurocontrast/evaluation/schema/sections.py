@@ -232,7 +232,6 @@ class Outlyingness(Section):
     unseen_by_site: list[SiteOutside] = []
     note: str | None = None
     covariance: str | None = None
-    k: StrictInt | None = None
 
 
 class SkippedSite(Section):

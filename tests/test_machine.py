@@ -7,7 +7,7 @@ import pytest
 FAULTS = """
 import contextlib, resource, sys
 import numpy as np
-from neurocontrast.memory import keeping_freed_memory
+from neurocontrast.machine import keeping_freed_memory
 
 def touch():
     np.frombuffer(bytearray(100_000_000), np.uint8)
@@ -24,7 +24,7 @@ with keeping_freed_memory() if sys.argv[1] == "keep" else contextlib.nullcontext
 RESIDENT = """
 import resource
 import numpy as np
-from neurocontrast.memory import keeping_freed_memory
+from neurocontrast.machine import keeping_freed_memory
 
 def resident():
     with open("/proc/self/statm") as stream:

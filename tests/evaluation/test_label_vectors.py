@@ -7,9 +7,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from neurocontrast.evaluation.estimators import principal_axes
 from neurocontrast.evaluation.fitting import fit_probe
-from neurocontrast.evaluation.newton import LogisticPath, choose_c, fit_label_vectors, make_fold, predict_probabilities
-from neurocontrast.evaluation.pipelines import principal_axes
+from neurocontrast.evaluation.label_vectors import LogisticPath, choose_strengths, fit_label_vectors
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target
@@ -88,11 +88,11 @@ def test_separable_and_lopsided_classes_converge(n_classes):
     generator = np.random.default_rng(1)
     y = np.repeat(np.arange(n_classes), [60, 10, 5, 5][:n_classes])
     x = 5 * np.eye(n_classes)[y] @ generator.normal(size=(n_classes, 6)) + generator.normal(size=(len(y), 6))
-    path = LogisticPath(x, y, n_classes=n_classes)
+    path = LogisticPath(x, y[:, None], n_classes=n_classes)
     for strength in (1e-6, 1.0, 1e3):
-        coefficients = path.step(strength, np.zeros(1, dtype=int))[:, 0]
+        likely = path.predict(x, strength, np.zeros(1, dtype=int))[:, 0]
         plain = LogisticRegression(C=strength, solver="newton-cholesky", tol=1e-12, max_iter=1000).fit(x, y)
-        np.testing.assert_allclose(predict_probabilities(x, coefficients), plain.predict_proba(x), atol=1e-6)
+        np.testing.assert_allclose(likely, plain.predict_proba(x), atol=1e-6)
 
 
 def test_constant_features_do_not_matter():
@@ -164,23 +164,22 @@ def test_the_walk_along_c_stops_after_three_rises_of_each_label_vector_alone():
     generator = np.random.default_rng(0)
     x = generator.normal(size=(120, 60))
     codes = np.stack([generator.integers(2, size=120), (x[:, 0] > 0).astype(int)], axis=1)
-    folds = [make_fold(lambda a, b: (x[a], x[b]), np.arange(80), np.arange(80, 120))]
     grid, tried = (1e-6, 1e-4, 1e-2, 1e-1, 1.0, 10.0), []
-    original = LogisticPath.step
+    original = LogisticPath.predict
 
-    def step(self, strength, columns):
+    def predict(self, x, strength, columns):
         tried.append((strength, list(columns)))
-        return original(self, strength, columns)
+        return original(self, x, strength, columns)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LogisticPath, "step", step)
-        strengths = choose_c(folds, codes, grid, n_classes=2)
+        patch.setattr(LogisticPath, "predict", predict)
+        fits = [(LogisticPath(x[:80], codes[:80], n_classes=2), x[80:], codes[80:])]
+        strengths = choose_strengths(fits, grid, n_columns=2)
     assert tried[-1] == (10.0, [1])
     assert [columns for _, columns in tried].count([0, 1]) >= 4
     losses = []
-    path = LogisticPath(folds[0].x_train, codes[:80, 1], n_classes=2)
+    path = LogisticPath(x[:80], codes[:80, 1:], n_classes=2)
     for strength in grid:
-        fitted = path.step(strength, np.zeros(1, dtype=int))[:, 0]
-        likely = predict_probabilities(folds[0].x_test, fitted)[np.arange(40), codes[80:, 1]]
+        likely = path.predict(x[80:], strength, np.zeros(1, dtype=int))[np.arange(40), 0, codes[80:, 1]]
         losses.append(-np.log(likely).mean())
     assert strengths[1] == grid[int(np.argmin(losses))]

@@ -199,7 +199,7 @@ def _cached_noise(folder: Path, n_scans: int, side: int) -> CohortDataset:
     (folder / "participants.tsv").write_text("\n".join(lines) + "\n")
     cache = VolumeCache(folder / "cache", Preprocessing(shape=(side, side, side)))
     images = CohortDataset.from_cache(read_cohort(folder / "participants.tsv"), cache)
-    cache.prepare(images.paths, n_workers=0)
+    cache.prepare(images.scans, n_workers=0)
     return images
 
 
@@ -297,7 +297,7 @@ def show_bfloat16(options: argparse.Namespace) -> None:
             cohort = read_cohort(table)
             preprocessing = Preprocessing(spacing_mm=190 / side, shape=(side, side, side))
             images = CohortDataset.from_cache(cohort, VolumeCache(Path(folder) / "cache", preprocessing))
-            images.cache.prepare(images.paths, n_workers=0)
+            images.cache.prepare(images.scans, n_workers=0)
             batch = torch.stack([images[row]["image"] for row in range(len(images))])
             encoder = _encoder_of(options.encoder, batch)
             exact, half = _infer(encoder, batch, False), _infer(encoder, batch, True)

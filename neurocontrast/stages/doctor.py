@@ -125,11 +125,12 @@ def doctor(
     cohort = None if data.participants is None else source.read_cohort(data.participants)
     cohort = cohort.select(data.where) if cohort is not None and data.where else cohort
     counts = _count_scans(settings, source, cohort, n_scans, clock)
-    shape = source.prepared(cohort).shape(cohort)
+    prepared = source.prepared(cohort)
+    shape = prepared.shape(cohort)
     memory = machine["gpus"][0] if accelerator_of(settings.training) == "cuda" else machine["memory"]
     with progress.task("Timing training steps", None, "steps"):
         step = measure_step(
-            lambda: build_model(settings.encoder, seed=settings.seed),
+            lambda: build_model(settings.encoder, n_channels=prepared.n_channels, seed=settings.seed),
             build_objective(settings.objective),
             views=source.views(settings),
             settings=settings.training,

@@ -1,8 +1,7 @@
 """Transforms as plain text: built from a description without running code that a file chooses, and compared.
 
-A description is a list of ``{"_target_": "monai.transforms.RandFlipd", "keys": ["image"], "prob": 0.5}``, as
-`monai.bundle.ConfigParser` reads them. A run folder may come from a stranger, so only classes of ``monai.transforms``
-and ``neurocontrast.transforms`` are built, and of those none that calls what its arguments name or that writes files.
+A run folder may come from a stranger, so only classes of ``monai.transforms`` and ``neurocontrast.transforms`` are
+built, and of those none that calls what its arguments name or that writes files.
 """
 
 from __future__ import annotations
@@ -51,6 +50,9 @@ REFUSED = {
 def build_transforms(description: Description, *, source: str) -> Compose:
     """Build a `monai.transforms.Compose` from a description.
 
+    A ConfigError names the place of a class outside ``monai.transforms`` and ``neurocontrast.transforms``, of a class
+    that runs code or writes files, of text that MONAI's parser would evaluate, and of arguments that a class refuses.
+
     Parameters
     ----------
     description : list of mapping
@@ -58,17 +60,6 @@ def build_transforms(description: Description, *, source: str) -> Compose:
         a nested mapping with a ``_target_`` is a transform too.
     source : str
         Where the description comes from, for messages: a file or a key.
-
-    Returns
-    -------
-    monai.transforms.Compose
-        The transforms, in order.
-
-    Raises
-    ------
-    ConfigError
-        Naming the place: for a class outside ``monai.transforms`` and ``neurocontrast.transforms``, for one of
-        `REFUSED`, for text that MONAI's parser would evaluate, and for arguments that the class does not take.
 
     Examples
     --------
@@ -166,8 +157,7 @@ class DescribedTransforms:
     def from_contract(cls, contract: Mapping[str, Any], given: Compose | None = None) -> DescribedTransforms:
         """Return the transforms of what `contract` returned, perhaps from a file of a stranger.
 
-        The transforms themselves must be `given` where the contract has no targets to build them from. A DataError
-        refuses a damaged contract, another version, and other transforms than the contract describes.
+        The transforms themselves must be `given` where the contract has no targets to build them from.
         """
         check_version(contract)
         shape, targets = contract.get("image_shape"), contract.get("targets")
@@ -214,17 +204,6 @@ def describe(what: Any, _around: tuple[int, ...] = ()) -> Any:
 
     Two transforms have the same description when they are of one class and were made with the same settings. What a
     class of one's own does is not looked at: raise a version among its attributes when its code changes.
-
-    Raises
-    ------
-    DataError
-        For what has no description of its own: a lambda, or a function inside another.
-
-    Examples
-    --------
-    >>> from monai.transforms import RandFlip
-    >>> describe(RandFlip(prob=0.5))["prob"]
-    0.5
     """
     if what is None or isinstance(what, bool | int | str):
         return what

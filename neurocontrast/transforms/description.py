@@ -62,14 +62,7 @@ GIVEN = ({TARGET: "python"},)
 
 
 class Replaceable(Settings):
-    """Settings whose place the transforms of a user can take.
-
-    Parameters
-    ----------
-    transforms : list of mapping or None
-        A description of transforms, which `build_transforms` reads. `GIVEN` stands for transforms that were
-        given as objects. None for the settings themselves.
-    """
+    """Settings whose place the transforms of a user can take: a description, or `GIVEN` for Python objects."""
 
     section: ClassVar[str]
     transforms: TargetList | None = None

@@ -29,8 +29,14 @@ from neurocontrast.evaluation.estimators import (
     gives_probabilities,
 )
 from neurocontrast.evaluation.fitting import fit_probe, split_seed
-from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
-from neurocontrast.evaluation.notices import look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
+from neurocontrast.evaluation.notices import (
+    check_duplicates,
+    check_overlap,
+    look_at_cohort,
+    look_at_covariates,
+    look_at_missing,
+    look_at_splits,
+)
 from neurocontrast.evaluation.panels import check_panels
 from neurocontrast.evaluation.probes import get_probe, probe_names
 from neurocontrast.evaluation.rows import check_rows, row_names, select_rows, tidy_table
@@ -41,7 +47,7 @@ from neurocontrast.evaluation.splits.by_column import check_fixed, check_seen, f
 from neurocontrast.evaluation.splits.by_file import splits_from_table
 from neurocontrast.evaluation.splits.by_splitter import describe_splitter, splits_from_cv
 from neurocontrast.evaluation.target import MAX_CLASSES, MAX_IMAGE_CLASSES, Target, read_target
-from neurocontrast.evaluation.units import Units, choose_units
+from neurocontrast.evaluation.uncertainty import Units, choose_units
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 

@@ -34,6 +34,7 @@ from neurocontrast.stages.run_folder import (
 from neurocontrast.stages.run_lock import hold
 from neurocontrast.stages.sources import source_of
 from neurocontrast.training import fit
+from neurocontrast.training.components import LINEAR_OBJECTIVE, fit_components
 from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.interruption import suspending
 from neurocontrast.training.launched import launched
@@ -127,6 +128,8 @@ def _resolve(
             "--set data.participants=participants.tsv."
         )
     accelerator_of(settings.training)
+    if settings.encoder.is_linear and settings.training.devices * settings.training.num_nodes > 1:
+        raise ConfigError("training.devices: encoder 'pca' is fitted by one process. Set devices and num_nodes to 1.")
     check_loggers(settings.training.loggers)
     given = {"data": transforms, "augment": augment}
     changes = {name: getattr(settings, name).with_given() for name, each in given.items() if each is not None}
@@ -159,14 +162,18 @@ def _run(
             return
         contract = {
             **parts.source.contract(),
-            "augment": settings.augment.model_dump(mode="json"),
-            "objective": describe_objective(settings.objective),
+            "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
+            "objective": LINEAR_OBJECTIVE if parts.objective is None else describe_objective(settings.objective),
             "seed": settings.seed,
             "epochs": settings.training.epochs,
             "n_training_scans": len(parts.data.training_rows),
             "simulated": parts.cohort.simulated,
             "provenance": digest_of_file(folder / "provenance.json"),
         }
+        if parts.objective is None:
+            save_encoder(folder, parts.model.encoder, {**contract, **_fit_components(settings, parts, progress)})
+            progress.message(f"{folder}: finished.")
+            return
         # What loggers note of a run: what was chosen, and no path of the user's.
         facts = settings.model_dump(mode="json", include={"seed", "augment", "encoder", "objective", "training"})
         facts["data"] = settings.data.model_dump(mode="json", exclude=_OF_THE_MACHINE)
@@ -188,6 +195,14 @@ def _run(
             final = {**contract, "batchnorm": result.batchnorm}
             save_encoder(folder, parts.model.encoder, final, head=parts.model.head)
             progress.message(f"{folder}: finished.")
+
+
+def _fit_components(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
+    data = parts.data
+    images, rows, n_readers = data.images, data.training_rows, data.n_readers
+    return fit_components(
+        parts.model.encoder, images, rows, seed=settings.seed, n_readers=n_readers, progress=progress
+    )
 
 
 def _open(
@@ -235,10 +250,14 @@ def _open(
 def _facts(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
     """Return what ``provenance.json`` says of a run's data; report similar scans of other sites where these matter."""
     data, positives = parts.data, None
-    if "site" in data.traits:
+    if parts.objective is not None and "site" in data.traits:
         sampler = data.sampler(settings.training, settings.seed)
         positives = count_cross_site_positives(sampler, parts.objective.positives, data.metadata, data.traits["site"])
-    if positives is not None and (settings.training.sampling != "shuffle" or "site" in parts.objective.columns):
+    if (
+        positives is not None
+        and parts.objective is not None
+        and (settings.training.sampling != "shuffle" or "site" in parts.objective.columns)
+    ):
         progress.message(f"training.sampling: {settings.training.sampling}: {cross_site_sentence(positives)}")
     return {
         "n_training_scans": len(data.training_rows),

@@ -208,7 +208,7 @@ def _averaged(
 
 
 @cache
-def _masker(in_mni: bool) -> Any:
+def _masker(in_mni: bool, smooth_mm: float | None) -> Any:
     """Return nilearn's masker of the template's brain, or of a whole box; neither depends on the scans."""
     from nilearn.datasets import load_mni152_brain_mask
     from nilearn.maskers import NiftiMasker
@@ -222,4 +222,4 @@ def _masker(in_mni: bool) -> Any:
             affine = np.diag([SPACING_MM] * 3 + [1.0])
             affine[:3, 3] = -SPACING_MM * (shape - 1) / 2
             mask = nib.Nifti1Image(np.ones(shape.astype(int), dtype=np.uint8), affine)
-        return NiftiMasker(mask_img=mask, standardize=None, dtype="float32").fit()
+        return NiftiMasker(mask_img=mask, smoothing_fwhm=smooth_mm, standardize=None, dtype="float32").fit()

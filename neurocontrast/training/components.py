@@ -20,7 +20,7 @@ __all__ = ["LINEAR_OBJECTIVE", "fit_components"]
 
 LINEAR_OBJECTIVE = {
     "loss": "none",
-    "title": "principal components of the training scans' voxels (no loss)",
+    "title": "none: fitted in one pass to the variance of the training scans",
     "citation": "Hotelling H (1933). Analysis of a complex of statistical variables into principal components. "
     "Journal of Educational Psychology 24, 417-441.",
 }

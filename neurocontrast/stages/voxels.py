@@ -17,9 +17,9 @@ from neurocontrast.data.cohort import columns_of, read_cohort
 from neurocontrast.data.parallel import map_files
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation import Study
+from neurocontrast.evaluation.designs import Voxels, voxel_products
 from neurocontrast.evaluation.rows import row_names
 from neurocontrast.evaluation.schema import Notice
-from neurocontrast.evaluation.voxels import Voxels, voxel_products
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import files_of
 from neurocontrast.progress import Progress

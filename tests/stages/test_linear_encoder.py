@@ -77,7 +77,13 @@ def test_the_same_seed_gives_the_same_bits_and_a_finished_run_is_left_alone(run,
 
 def test_evaluation_explanation_and_report_take_it_as_any_encoder(run, embeddings, participants, folder):
     out = neurocontrast.evaluate(
-        embeddings, target="sex", out=folder / "evaluation", n_folds=3, n_repeats=1, n_permutations=0, allow_overlap=True
+        embeddings,
+        target="sex",
+        out=folder / "evaluation",
+        n_folds=3,
+        n_repeats=1,
+        n_permutations=0,
+        allow_overlap=True,
     )
     config = {"data": {"cache_dir": str(folder / "c")}, "explanation": {"n_subjects": 4, "patch_mm": 60}}
     neurocontrast.explain(out, run=run, participants=participants, config=config)

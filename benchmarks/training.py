@@ -29,6 +29,7 @@ import numpy as np
 import published
 import torch
 from torch.nn.functional import cosine_similarity
+from torch.optim.swa_utils import update_bn
 
 import neurocontrast
 from neurocontrast.data import CohortDataset, VolumeCache, read_cohort
@@ -37,9 +38,7 @@ from neurocontrast.encoders import Encoder, EncoderSettings, build_encoder, buil
 from neurocontrast.losses import NTXent
 from neurocontrast.machine import keeping_freed_memory
 from neurocontrast.training import TrainingData, TrainingSettings
-from neurocontrast.training.batchnorm import reestimate_statistics
-from neurocontrast.training.session import Session, deterministic, start_session
-from neurocontrast.training.state import Position
+from neurocontrast.training.session import Position, Session, deterministic, start_session
 from neurocontrast.training.steps import train_batches
 from neurocontrast.transforms import AugmentSettings, Preprocessing, TwoViews, brain_views
 
@@ -319,7 +318,7 @@ def _encoder_of(run: Path | None, batch: torch.Tensor) -> Encoder:
 
         return load_encoder(run)[0].eval()
     encoder = build_encoder(EncoderSettings())
-    reestimate_statistics(encoder, batch.split(8))
+    update_bn(batch.split(8), encoder)
     return encoder.eval()
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.ndimage import distance_transform_edt
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.prepare.registration import Registration, align, resample_to_grid, to_itk
+from neurocontrast.prepare.registration import align, resample_to_grid, to_itk
 
 __all__ = ["extract_brain_by_template"]
 
@@ -33,8 +33,7 @@ def extract_brain_by_template(voxels: npt.NDArray[np.float32], affine: Affine) -
     head, brain, grid = _head()
     moving = to_itk(np.nan_to_num(voxels).astype(np.float32), affine)
     found = align(to_itk(head, grid), to_itk(brain, grid), moving, _centre(voxels, affine), MARGINS_MM)
-    back = Registration(np.linalg.inv(found.matrix), found.metric)
-    mask: Mask = resample_to_grid(brain, grid, back, affine, voxels.shape) > 0.5
+    mask: Mask = resample_to_grid(brain, grid, found.inverted(), affine, voxels.shape) > 0.5
     if not mask.any():
         raise DataError("no brain was found; is this a T1-weighted head, in the right orientation?")
     return mask

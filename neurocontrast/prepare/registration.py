@@ -62,6 +62,11 @@ class Registration:
         first, second, third = np.linalg.svd(self.matrix[:3, :3], compute_uv=False)
         return float(first), float(second), float(third)
 
+    def inverted(self) -> Registration:
+        """Return the map from the scan's millimetres to the template's."""
+        matrix: Affine = np.linalg.inv(self.matrix).astype(np.float64)
+        return Registration(matrix, self.metric)
+
 
 def mni_grid(spacing_mm: float) -> tuple[Affine, tuple[int, int, int]]:
     """Return affine and shape of the grid of MNI152: 182 × 218 × 182 mm in RAS order, 121 × 145 × 121 at 1.5 mm."""

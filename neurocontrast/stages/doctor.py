@@ -120,7 +120,7 @@ def doctor(
     data, source = settings.data, source_of(settings.data)
     machine = _describe_machine(source.cache_folder(), Path(out))
     problems = list(_refusals(settings.training))
-    if problems or not seconds:
+    if problems or not seconds or settings.encoder.is_linear:  # which is fitted in one pass: there is no step to time
         return Diagnosis(machine, None, problems, list(_doubts(machine, None, source)))
     cohort = None if data.participants is None else source.read_cohort(data.participants)
     cohort = cohort.select(data.where) if cohort is not None and data.where else cohort

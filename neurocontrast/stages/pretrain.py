@@ -35,6 +35,7 @@ from neurocontrast.stages.run_folder import (
 from neurocontrast.stages.run_lock import hold
 from neurocontrast.stages.sources import source_of
 from neurocontrast.training import fit
+from neurocontrast.training.components import LINEAR_OBJECTIVE, fit_components
 from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.interruption import suspending
 from neurocontrast.training.launched import launched
@@ -132,6 +133,8 @@ def _resolve(
             "--set data.participants=participants.tsv."
         )
     accelerator_of(settings.training)
+    if settings.encoder.is_linear and settings.training.devices * settings.training.num_nodes > 1:
+        raise ConfigError("training.devices: encoder 'pca' is fitted by one process. Set devices and num_nodes to 1.")
     given = {"data": transforms, "augment": augment}
     changes = {name: getattr(settings, name).with_given() for name, each in given.items() if each is not None}
     whole = None if transforms is None else Compose(transforms)
@@ -164,14 +167,18 @@ def _run(
             return
         contract = {
             **parts.source.contract(),
-            "augment": settings.augment.model_dump(mode="json"),
-            "objective": describe_objective(settings.objective),
+            "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
+            "objective": LINEAR_OBJECTIVE if parts.objective is None else describe_objective(settings.objective),
             "seed": settings.seed,
             "epochs": settings.training.epochs,
             "n_training_scans": len(parts.data.training_rows),
             "simulated": parts.cohort.simulated,
             "provenance": digest_of_file(folder / "provenance.json"),
         }
+        if parts.objective is None:
+            save_encoder(folder, parts.model.encoder, {**contract, **_fit_components(settings, parts, progress)})
+            progress.message(f"{folder}: finished.")
+            return
         # What loggers note of a run: what was chosen, and no path of the user's.
         facts = settings.model_dump(mode="json", include={"seed", "augment", "encoder", "objective", "training"})
         facts["data"] = settings.data.model_dump(mode="json", exclude=_OF_THE_MACHINE)
@@ -194,6 +201,12 @@ def _run(
             final = {**contract, "batchnorm": result.batchnorm}
             save_encoder(folder, parts.model.encoder, final, head=parts.model.head)
             progress.message(f"{folder}: finished.")
+
+
+def _fit_components(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
+    data = parts.data
+    images, rows, n_readers = data.images, data.training_rows, data.n_readers
+    return fit_components(parts.model.encoder, images, rows, seed=settings.seed, n_readers=n_readers, progress=progress)
 
 
 def _open(
@@ -241,15 +254,15 @@ def _open(
 def _facts(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
     """Return what ``provenance.json`` says of a run's data; report similar scans of other sites where these matter."""
     data, shares, sampling = parts.data, None, settings.training.sampling
-    if "site" in data.traits:
+    if parts.objective is not None and "site" in data.traits:
         sampler = data.sampler(settings.training, settings.seed)
         shares = cross_site_shares(sampler, parts.objective.positives, data.metadata, data.traits["site"])
-    if shares and (sampling != "shuffle" or "site" in parts.objective.columns):
-        least, site = min((share, site) for site, share in shares["sites"].items())
-        progress.message(
-            f"training.sampling: {sampling}: {shares['share']:.0%} of the scans of a batch have a similar scan of "
-            f"another site in it; the fewest at {site}: {least:.0%}."
-        )
+        if shares and (sampling != "shuffle" or "site" in parts.objective.columns):
+            least, site = min((share, site) for site, share in shares["sites"].items())
+            progress.message(
+                f"training.sampling: {sampling}: {shares['share']:.0%} of the scans of a batch have a similar scan of "
+                f"another site in it; the fewest at {site}: {least:.0%}."
+            )
     return {
         "n_training_scans": len(data.training_rows),
         "n_validation_scans": len(data.validation_rows),

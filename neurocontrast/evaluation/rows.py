@@ -126,7 +126,7 @@ def is_number(values: pd.Series) -> bool:
 def encoder_digest(info: Mapping[str, Any]) -> str | None:
     """Return the digest of the weights that made an embeddings table; None where the table does not say.
 
-    What gives other features is added to it: the projection head, and a precision other than float32.
+    What gives other features is added to it: the projection head, another read-out, a precision other than float32.
     """
     run = info.get("run")
     weights = run.get("weights") if isinstance(run, Mapping) else None
@@ -135,6 +135,8 @@ def encoder_digest(info: Mapping[str, Any]) -> str | None:
         return None
     layer, precision = info.get("layer", "encoder"), info.get("precision", "32-true")
     beside = [*([] if layer == "encoder" else [layer]), *([] if precision == "32-true" else [precision])]
+    if info.get("read_out"):
+        beside.append("read out at " + " ".join(f"{key} {value}" for key, value in info["read_out"].items()))
     return ", ".join([digest, *map(str, beside)])
 
 

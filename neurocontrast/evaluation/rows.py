@@ -119,7 +119,7 @@ def is_number(values: pd.Series) -> bool:
 
 
 def encoder_digest(info: Mapping[str, Any]) -> str | None:
-    """Return the digest of the weights that made an embeddings table, with layer and precision where unusual."""
+    """Return the digest of the weights that made an embeddings table, with layer, read-out and precision where unusual."""
     run = info.get("run")
     weights = run.get("weights") if isinstance(run, Mapping) else None
     digest = weights.get("sha256") if isinstance(weights, Mapping) else None
@@ -127,6 +127,8 @@ def encoder_digest(info: Mapping[str, Any]) -> str | None:
         return None
     layer, precision = info.get("layer", "encoder"), info.get("precision", "32-true")
     beside = [*([] if layer == "encoder" else [layer]), *([] if precision == "32-true" else [precision])]
+    if info.get("read_out"):
+        beside.append("read out at " + " ".join(f"{key} {value}" for key, value in info["read_out"].items()))
     return ", ".join([digest, *map(str, beside)])
 
 

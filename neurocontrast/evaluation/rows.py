@@ -119,7 +119,7 @@ def is_number(values: pd.Series) -> bool:
 
 
 def encoder_digest(info: Mapping[str, Any]) -> str | None:
-    """Return the digest of the weights that made an embeddings table, with layer, read-out and precision where unusual."""
+    """Return the digest of the weights behind an embeddings table, with layer, read-out and precision where unusual."""
     run = info.get("run")
     weights = run.get("weights") if isinstance(run, Mapping) else None
     digest = weights.get("sha256") if isinstance(weights, Mapping) else None

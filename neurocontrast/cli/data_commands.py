@@ -1,28 +1,20 @@
-"""The commands that make and check tables of scans or images: `simulate`, `images`, `check`."""
+"""The commands that make and check scans or images and their tables: `simulate`, `images`, `convert`, `index` …"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from neurocontrast.cli.options import (
-    ConfigOption,
-    ImagesRoot,
-    JsonOption,
-    OverwriteOption,
-    QuietOption,
-    SetOption,
-    resolve,
-)
-from neurocontrast.cli.output import Result, console_progress, show_result
-from neurocontrast.cli.results import cohort_result
+from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Table
+from neurocontrast.cli.output import Result
 
-__all__ = ["check", "images", "simulate"]
+__all__ = ["check", "convert", "images", "index", "prepare", "simulate"]
 
 
 def simulate(
+    given: Configured,
     out: Annotated[
         Path, typer.Argument(metavar="OUT", help="Folder to write: participants.tsv, images/, simulation.json.")
     ],
@@ -34,21 +26,17 @@ def simulate(
     site_seed: Annotated[
         int | None, typer.Option(help="Seed of the sites alone: cohorts with the same one share scanners.")
     ] = None,
-    overwrite: OverwriteOption = False,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+    overwrite: Overwrite = False,
+) -> Result:
     """Simulate a multi-site cohort of brains with age, sex, disease and scanner effects (labelled as simulated)."""
     from neurocontrast import stages
 
-    settings = resolve(config, overrides, "simulation", locals()).simulation
-    participants = stages.simulate(out, settings, overwrite=overwrite, progress=console_progress(quiet=quiet))
-    show_result(cohort_result(participants), as_json=as_json)
+    settings = given.resolve("simulation", locals()).simulation
+    return _cohort_result(stages.simulate(out, settings, overwrite=overwrite, progress=given.progress))
 
 
 def images(
+    given: Configured,
     out: Annotated[
         Path, typer.Argument(metavar="OUT", help="Folder to write: images.npy, participants.tsv, images.json.")
     ],
@@ -64,25 +52,165 @@ def images(
     n_validation: Annotated[int | None, typer.Option(help="Keep so many for validation.")] = None,
     n_test: Annotated[int | None, typer.Option(help="Keep so many test images.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of split, subset, background and clusters.")] = None,
-    overwrite: OverwriteOption = False,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+    overwrite: Overwrite = False,
+) -> Result:
     """Prepare a data set of natural images: one file of bytes and a table with one row an image.
 
     Splits, attributes and clusters are chosen in the section 'images' of the configuration, or by --set.
     """
     from neurocontrast import stages
 
-    settings = resolve(config, overrides, "images", locals()).images
-    participants = stages.prepare_images(out, settings, overwrite=overwrite, progress=console_progress(quiet=quiet))
-    show_result(cohort_result(participants), as_json=as_json)
+    settings = given.resolve("images", locals()).images
+    return _cohort_result(stages.prepare_images(out, settings, overwrite=overwrite, progress=given.progress))
+
+
+def _cohort_result(participants: Path) -> Result:
+    """Return how many scans, or images, a written table has of each site or split."""
+    from neurocontrast.data.cohort import read_cohort
+    from neurocontrast.stages.check import summarise
+
+    counts = summarise(read_cohort(participants, check_images=False))
+    table = counts.rename_axis("").reset_index()
+    return Result({"counts": counts.to_dict("index")}, participants.name, table, path=participants)
+
+
+def convert(
+    given: Given,
+    root: Annotated[
+        Path, typer.Argument(metavar="ROOT", help="Folder with a folder a person, each a series or above it.")
+    ],
+    out: Annotated[Path, typer.Option(help="BIDS tree to write.")],
+    series: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Take the series with this in their description.")
+    ] = None,
+    metadata_from_dicom: Annotated[
+        bool, typer.Option("--metadata-from-dicom", help="Take age and sex from the headers.")
+    ] = False,
+    skip: Annotated[
+        bool, typer.Option("--skip", help="Leave out people with a problem; convert.json says whom.")
+    ] = False,
+    n_workers: Annotated[int, typer.Option(help="Processes.")] = 2,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Convert T1-weighted DICOM series to a BIDS tree by dcm2niix, without what identifies the patient.
+
+    One series a folder. All problems are listed at once (exit code 2), and nothing is written then.
+    """
+    from neurocontrast import stages
+
+    tree = stages.convert(
+        root,
+        out,
+        series=series,
+        metadata_from_dicom=metadata_from_dicom,
+        skip=skip,
+        n_workers=n_workers,
+        overwrite=overwrite,
+        progress=given.progress,
+    )
+    return Result({"tree": str(tree)}, f"A BIDS tree: neurocontrast index {tree}", path=tree)
+
+
+def index(
+    given: Given,
+    root: Annotated[Path, typer.Argument(metavar="ROOT", help="Folder of the scans.")],
+    out: Annotated[Path, typer.Option(help="Table to write; index.json beside it.")] = Path("participants.tsv"),
+    layout: Annotated[
+        str, typer.Option(help="auto, bids, fmriprep, cat12, freesurfer, caps, openbhb, brainprep or ixi.")
+    ] = "auto",
+    phenotype: Annotated[
+        list[Path] | None, typer.Option(help="Table of people (.tsv, .csv, .xlsx); may be repeated.")
+    ] = None,
+    id_column: Annotated[str | None, typer.Option(help="Column of identifiers in the tables of --phenotype.")] = None,
+    site_from: Annotated[
+        Literal["column", "folder", "scanner"], typer.Option(help="Where the site is read.")
+    ] = "column",
+    choose: Annotated[
+        list[str] | None,
+        typer.Option(help="Of several images: run=first, run=all, acq=mprage, space=…; may be repeated."),
+    ] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="Further column of the tables to take over; may be repeated.")
+    ] = None,
+    check_headers: Annotated[bool, typer.Option("--check-headers", help="Read the header of every image.")] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Leave out what has a problem; index.json says what.")] = False,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Find the scans of a BIDS tree, fMRIPrep, CAT12, FreeSurfer, Clinica, OpenBHB, brainprep or IXI; write one table.
+
+    Ages, sex, site and diagnosis are joined from scans.tsv, sessions.tsv, phenotype/ and participants.tsv, decoded by
+    the JSON files beside them. All problems are listed at once (exit code 2), and nothing is written then.
+    """
+    from neurocontrast import stages
+
+    found = stages.index(
+        root,
+        out,
+        layout=layout,
+        phenotypes=phenotype or (),
+        id_column=id_column,
+        site_from=site_from,
+        choose=choose or (),
+        keep=keep or (),
+        check_headers=check_headers,
+        skip=skip,
+        overwrite=overwrite,
+        progress=given.progress,
+    )
+    table, left_out = found.index.table, found.index.left_out
+    known = {name: int((table[name] != "").sum()) for name in ("age", "sex", "site", "diagnosis")}
+    facts = {"scans": len(table), "people": int(table["subject_id"].nunique()), "left_out": len(left_out)}
+    title = f"{len(table)} scans of {facts['people']} people ({found.index.layout}); {len(left_out)} left out"
+    notes = ["Scans with: " + ", ".join(f"{name} {n}" for name, n in known.items()) + "."]
+    facts |= {f"with_{name}": n for name, n in known.items()}
+    return Result(facts, title, notes=notes, path=found.path)
+
+
+def prepare(
+    given: Given,
+    participants: Table,
+    out: Annotated[Path, typer.Option(help="Folder of brains, tissue maps and the new participants.tsv.")],
+    images_root: ImagesRoot = None,
+    protocol: Annotated[
+        Literal["standard", "quasiraw"], typer.Option(help="quasiraw: as OpenBHB's images of that name.")
+    ] = "standard",
+    extraction: Annotated[
+        Literal["auto", "deepbet", "template"],
+        typer.Option(help="How brains are found in heads; template needs no deepbet, and is less exact."),
+    ] = "auto",
+    spacing_mm: Annotated[
+        float | None, typer.Option(help="Voxel size of the results in mm (default: 1.5; quasiraw: 1).")
+    ] = None,
+    bias: Annotated[bool, typer.Option(help="Correct the bias field by N4.")] = True,
+    tissue: Annotated[bool, typer.Option(help="Make maps of grey matter, white matter and fluid.")] = True,
+    skip: Annotated[bool, typer.Option(help="Leave out scans that cannot be prepared.")] = False,
+    n_workers: Annotated[int, typer.Option(help="Processes.")] = 2,
+) -> Result:
+    """Prepare raw heads: brain extraction, N4, affine registration to MNI152, tissue maps. Continues where it stopped.
+
+    Raw inputs hold faces; only stripped images are written. Needs pip install 'neurocontrast[prepare]'.
+    """
+    from neurocontrast import stages
+
+    table = stages.prepare(
+        participants,
+        out,
+        images_root=images_root,
+        protocol=protocol,
+        extraction=extraction,
+        spacing_mm=spacing_mm,
+        bias=bias,
+        tissue=tissue,
+        skip=skip,
+        n_workers=n_workers,
+        progress=given.progress,
+    )
+    return Result({"participants": str(table)}, "Brains in MNI space.", path=table)
 
 
 def check(
-    participants: Annotated[Path, typer.Argument(metavar="PARTICIPANTS.tsv", help="Table with one row a scan.")],
+    given: Configured,
+    participants: Table,
     images_root: ImagesRoot = None,
     table_only: Annotated[
         bool, typer.Option("--table-only", help="Check the table and that files exist; open no image.")
@@ -90,11 +218,7 @@ def check(
     phi: Annotated[
         bool, typer.Option("--phi", help="Also look for what could identify a patient; fields are named, values never.")
     ] = False,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+) -> Result:
     """Check a table of scans, or of images, and every one in it; list all problems at once (exit code 2 if any).
 
     With --config, or --set of what is done to scans (data.shape, data.normalise …), also whether each scan fits that.
@@ -102,21 +226,20 @@ def check(
     from neurocontrast import stages
     from neurocontrast.config import DataSettings
 
-    settings = resolve(config, overrides, "data", {"images_root": images_root}).data
-    given = {each.partition("=")[0].strip().removeprefix("data.") for each in overrides or ()}
+    settings = given.resolve("data", {"images_root": images_root}).data
+    stated = {each.partition("=")[0].strip().removeprefix("data.") for each in given.overrides or ()}
     preprocessing = settings.preprocessing if isinstance(settings, DataSettings) else None
-    if preprocessing is not None and config is None and given.isdisjoint(preprocessing.model_dump()):
+    if preprocessing is not None and given.config is None and stated.isdisjoint(preprocessing.model_dump()):
         preprocessing = None
     found = stages.check(
         participants,
         images_root=settings.images_root,
+        channels=getattr(settings, "channels", None),
         preprocessing=preprocessing,
-        kind=settings.kind if config is not None or "kind" in given else None,
+        kind=settings.kind if given.config is not None or "kind" in stated else None,
         n_workers=settings.n_workers,
         deep=not table_only,
         phi=phi,
-        progress=console_progress(quiet=quiet),
+        progress=given.progress,
     )
-    show_result(Result(found.facts(), notes=[found.to_text()]), as_json=as_json)
-    if not found.passed:
-        raise typer.Exit(2)
+    return Result(found.facts(), notes=[found.to_text()], has_failed=not found.passed)

@@ -11,10 +11,8 @@ import torch
 from neurocontrast.collectives import Processes
 from neurocontrast.data.batches import Images, read_batches
 from neurocontrast.embedding.settings import EmbeddingSettings
-from neurocontrast.encoders.encoder import Encoder
-from neurocontrast.encoders.heads import ContrastiveModel
-from neurocontrast.machine import usable_accelerator
-from neurocontrast.memory import keeping_freed_memory
+from neurocontrast.encoders.encoder import ContrastiveModel, Encoder
+from neurocontrast.machine import keeping_freed_memory, usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 
 __all__ = ["extract_features"]

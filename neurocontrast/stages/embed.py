@@ -100,6 +100,13 @@ def _prepare(
     """Return the network, its prepared images, their table, and the description stored with the features."""
     layer = settings.embedding.layer
     network, contract = load_encoder(run) if layer == "encoder" else load_model(run)
+    if settings.embedding.read_out is not None:
+        if not isinstance(network, Encoder):
+            raise ConfigError("embedding.read_out: the head takes the encoder's own features. Leave it out, or layer.")
+        try:
+            network.set_read_out(settings.embedding.read_out)
+        except ValueError as error:
+            raise ConfigError(f"embedding.{error}.") from None
     given = None if transforms is None else Compose(transforms)
     source = source_of_run(run, contract, settings.data, transforms=given)
     listed = source.read_cohort(participants, images_root=images_root)
@@ -107,11 +114,14 @@ def _prepare(
     for warning in cohort.warnings:
         progress.warning(warning)
     flow = [_flow_step("listed", listed.table, None)]
-    left_out = listed.table[~listed.table["path"].isin(cohort.table["path"])]
+    kept = set(cohort.names())
+    left_out = listed.table[[name not in kept for name in listed.names()]]
     if len(left_out):
         flow.append(_flow_step("excluded", left_out, "not selected by embedding.where"))
     info = {**_describe(run, contract, cohort, progress), "flow": flow}
     info |= {"precision": settings.embedding.precision, "layer": layer}
+    if settings.embedding.read_out is not None:
+        info["read_out"] = settings.embedding.read_out.model_dump(mode="json")
     source.make_ready(cohort, progress)
     return network, source.images(cohort), cohort.table, info
 

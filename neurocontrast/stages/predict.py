@@ -13,8 +13,8 @@ import pandas as pd
 
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
-from neurocontrast.evaluation.adjustment import FEW_SUBJECTS
-from neurocontrast.evaluation.panels.outlyingness import outside_by_site, outside_message
+from neurocontrast.evaluation.designs import FEW_SUBJECTS
+from neurocontrast.evaluation.panels.outlyingness import count_outside, outside_message
 from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table
 from neurocontrast.evaluation.transformers.recentring import recentre_table
 from neurocontrast.exceptions import ConfigError, DataError
@@ -132,17 +132,8 @@ def _recentred(fitted: FittedProbe, tidy: pd.DataFrame) -> list[dict[str, Any]] 
 def _outside(table: pd.DataFrame, tidy: pd.DataFrame, threshold: float) -> dict[str, Any] | None:
     if "mahalanobis_percentile" not in table:
         return None
-    percentiles = table["mahalanobis_percentile"].to_numpy(dtype=float)
-    by_site = outside_by_site(tidy["site"], tidy["subject_id"], percentiles, threshold=threshold)
-    n_outside, n = int(table["outside"].sum()), len(table)
-    return {
-        "reference": "probe",
-        "threshold_percentile": threshold,
-        "n_outside": n_outside,
-        "n": n,
-        "by_site": by_site,
-        "message": outside_message(n_outside, n, threshold, by_site),
-    }
+    counts = count_outside(tidy, table["mahalanobis_percentile"], reference="probe", threshold=threshold)
+    return counts | {"message": outside_message(counts)}
 
 
 def _predictions(

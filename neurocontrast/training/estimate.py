@@ -10,13 +10,18 @@ from typing import NamedTuple
 import torch
 from torch.utils._pytree import tree_leaves
 
-from neurocontrast.encoders.encoder import check_shape
-from neurocontrast.encoders.heads import ContrastiveModel
-from neurocontrast.machine import describe_memory
-from neurocontrast.memory import keeping_freed_memory
-from neurocontrast.training.session import AnyObjective, Session, TrainingData, Views, deterministic, start_session
+from neurocontrast.encoders.encoder import ContrastiveModel, check_shape
+from neurocontrast.machine import describe_memory, keeping_freed_memory
+from neurocontrast.training.session import (
+    AnyObjective,
+    Position,
+    Session,
+    TrainingData,
+    Views,
+    deterministic,
+    start_session,
+)
 from neurocontrast.training.settings import TrainingSettings
-from neurocontrast.training.state import Position
 from neurocontrast.training.steps import train_batches
 
 __all__ = ["MeasuredStep", "measure_step"]

@@ -152,9 +152,7 @@ def test_the_external_part_has_its_own(folder, parse):
     assert any("external_outlyingness.tsv is absent" in text for text in said)
 
 
-@pytest.mark.parametrize(
-    "gone", ["mahalanobis_percentile", "knn_percentile", "unseen_outside", "participant_id", "session", "reference"]
-)
+@pytest.mark.parametrize("gone", ["mahalanobis_percentile", "unseen_outside", "participant_id", "session", "reference"])
 def test_each_column_may_be_missing(folder, parse, gone):
     files = change(folder, read(folder).drop(columns=gone))
     page = parse.Page(render_page(files, [build(files)]))
@@ -201,8 +199,8 @@ def test_what_is_no_flag_or_number_is_named(folder):
         DataError, match=r"outlyingness\.tsv, column 'outside': must be true or false, found row 3: 'far'"
     ):
         change(folder, read(folder).assign(outside=["True", "far"] + [""] * 118))
-    with pytest.raises(DataError, match=r"column 'knn_percentile': must be numbers, found row 2: 'x'"):
-        change(folder, read(folder).assign(knn_percentile="x"))
+    with pytest.raises(DataError, match=r"column 'unseen_percentile': must be numbers, found row 2: 'x'"):
+        change(folder, read(folder).assign(unseen_percentile="x"))
     with pytest.raises(DataError, match=r"outlyingness\.tsv: missing columns: 'outside'"):
         change(folder, read(folder).drop(columns="outside"))
 

@@ -29,10 +29,7 @@ _OPENBHB = {
     "site_balanced_accuracy": "Balanced accuracy of site",
     "site_chance": "That of chance",
 }
-_INPUTS = (
-    Input("confounds.tsv", "how well site, age and sex can be read off the embedding", "confounds"),
-    Input("hsic.tsv", "the dependence of the embedding on each column", "dependence"),
-)
+_INPUT = Input("confounds.tsv", "how well site, age and sex can be read off the embedding", "confounds")
 _METHODS = """
 ## Confounds.
 {% if files.confounds is not none %}
@@ -44,19 +41,11 @@ The OpenBHB score is the mean absolute error of age at unseen sites times the ba
 power of 0.3; lower is better {{ cite("Dufumier B, Grigis A, Victor J, et al. OpenBHB: a large-scale multi-site brain "
 "MRI data-set for age prediction and debiasing. NeuroImage 2022;263:119637.") }}.
 {% endif %}
-{% if files.dependence is not none %}
-{% set n = files.dependence.n_permutations.max() if "n_permutations" in files.dependence else none %}
-Dependence of any form between the embedding and each column was measured by the Hilbert–Schmidt independence criterion
-{{ cite("Gretton A, Bousquet O, Smola A, Schölkopf B. Measuring statistical dependence with Hilbert–Schmidt norms. "
-"ALT 2005:63–77.") }}, normalised as in centred kernel alignment {{ cite("Kornblith S, Norouzi M, Lee H, Hinton G. "
-"Similarity of neural network representations revisited. ICML 2019.") }}
-{% if n is not none and n == n %}, with p-values from {{ "{:,.0f}".format(n) }} permutations{% endif %}.
-{% endif %}
 """
 
 
 def _build(files: EvaluationFiles) -> Section:
-    """Build how well site, age and sex are predicted from the embedding, the OpenBHB score and HSIC."""
+    """Build how well site, age and sex are predicted from the embedding, and the OpenBHB score."""
     about, table = files.summary.confounds, files.confounds
     blocks: list[Block] = [Facts(_treatment(about))]
     drawn, lead = [], ""
@@ -67,9 +56,8 @@ def _build(files: EvaluationFiles) -> Section:
             "Where the embedding holds the site, and sites differ in the target, a model can look good by recognising "
             "scanners. “Within” rows ask the same among scans of one class, where the target cannot help."
         )
-    blocks += pictures(*drawn, _draw_dependence(files.dependence))
-    blocks += [] if table is None else [_table(table)]
-    blocks += [each.missing() for each in _INPUTS if not each.is_there(files)]
+    blocks += pictures(*drawn)
+    blocks.append(_INPUT.missing() if table is None else _table(table))
     return Section("confounds", "Confounds", [*blocks, *_openbhb(about)], lead=lead)
 
 
@@ -92,24 +80,6 @@ def _draw(confounds: pd.DataFrame, metric: str) -> Picture | None:
         f"{about.label} with which each column is predicted from the embedding, over all scans and within each class.",
         note=f"{side} of the chance mark: the embedding holds the column.",
         xlabel=about.label,
-        numbers=rows,
-    )
-
-
-def _draw_dependence(dependence: pd.DataFrame | None) -> Picture | None:
-    """Draw the normalised HSIC of the embedding with each column."""
-    if dependence is None:
-        return None
-    rows = dependence.dropna(subset=["hsic"]).sort_values("hsic", ascending=False, ignore_index=True)
-    p_values = rows.get("p", pd.Series(np.nan, rows.index)).map(" (p = {:.3g})".format, na_action="ignore").fillna("")
-    return draw_intervals(
-        "hsic",
-        [Series(rows, value="hsic")],
-        [name + p for name, p in zip(distinct_labels(rows["column"]), p_values, strict=True)],
-        "Dependence of any form between the embedding and each column (HSIC, normalised as in centred kernel "
-        "alignment), with the p-value of permuting the column.",
-        xlabel="Normalised HSIC (0: independent, 1: one is the other)",
-        reference=(0.0, "Independent"),
         numbers=rows,
     )
 
@@ -164,7 +134,7 @@ CONFOUNDS = SectionBuilder(
     "Confounds",
     order=140,
     build=_build,
-    inputs=_INPUTS,
+    inputs=(_INPUT,),
     methods=_METHODS,
     covers="confounds",
     of=("scans",),

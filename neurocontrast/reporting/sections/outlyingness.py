@@ -52,10 +52,7 @@ How far each scan lies from {{ reference }} was measured by its Mahalanobis dist
 {{ cite("Ledoit O, Wolf M. A well-conditioned estimator for large-dimensional covariance matrices. J Multivar Anal "
 "2004;88:365–411.") }}
 {% endif %}
-{% if block.k %}
-; beside it, by the mean distance to its {{ block.k }} nearest neighbours {{ cite("Sun Y, Ming Y, Zhu X, Li Y. "
-"Out-of-distribution detection with deep nearest neighbors. ICML 2022.") }}
-{% endif %}.
+.
 Distances are given as percentiles among those of the reference, each measured without its own subject, as conformal
 p-values are {{ cite("Bates S, Candès E, Lei L, Romano Y, Sesia M. Testing for outliers with conformal p-values. Ann "
 "Stat 2023;51:149–178.") }}.
@@ -187,7 +184,7 @@ def _table_sites(block: Outlyingness) -> Table:
 def furthest_outside(files: EvaluationFiles, *, n: int = 10) -> pd.DataFrame:
     """Return the scans furthest outside, under pseudonyms unless identifiers may appear; none where none is outside."""
     table = pd.DataFrame({"outside": pd.Series(dtype=bool)}) if files.outlyingness is None else files.outlyingness
-    by = [name for name in ("mahalanobis_percentile", "mahalanobis", "knn_distance") if name in table]
+    by = [name for name in ("mahalanobis_percentile", "mahalanobis") if name in table]
     rows = table[table["outside"]]
     rows = rows.sort_values(by, ascending=False, kind="stable").head(n) if by else rows.head(n)
     return rows.assign(scan=name_scans(files, rows))
@@ -202,8 +199,6 @@ def _table_furthest(files: EvaluationFiles) -> Block:
         Column("Site", "site", "text", reason="not stated"),
         Column("Mahalanobis distance", "mahalanobis", digits=1),
         Column("Percentile", "mahalanobis_percentile", digits=1),
-        Column("To nearest neighbours", "knn_distance", digits=1),
-        Column("Percentile", "knn_percentile", digits=1),
     )
     hidden = "Scans stand under the pseudonyms of Worst errors; with the evaluation folder, `--show-ids` names them."
     about = "Scans stand under their identifiers." if files.show_ids else hidden

@@ -19,23 +19,18 @@ from neurocontrast.reporting.page import (
     note,
     pictures,
 )
-from neurocontrast.reporting.prose import value_text
+from neurocontrast.reporting.prose import flatten
 from neurocontrast.reporting.read import EvaluationFiles, Explanation
 from neurocontrast.reporting.style import WIDTH, Picture, blank_figure, styled
 from neurocontrast.reporting.tables import Column, make_table
+from neurocontrast.reporting.wording import capitalise
 
 __all__ = ["BRAIN", "read_map", "share_outside"]
 
 # nilearn is imported inside functions: it takes seconds, and only a report with volumes needs it.
 
 _MUCH_OUTSIDE = 0.3
-_KINDS = {
-    "occlusion": "occlusion: patches are replaced one after another, and the change of the score is mapped",
-    "gradient": "gradient of the score with respect to each voxel",
-}
-_FACTS = {"target": "Target", "positive": "Towards", "score": "What is mapped", "n_of_class": "Of each class",
-          "patch_mm": "Patch in mm", "n_noisy": "Noisy copies a scan", "smooth_mm": "Smoothed by, mm (FWHM)",
-          "spacing_mm": "Spacing in mm", "shape": "Voxels", "seed": "Seed"}  # fmt: skip
+_NOT_FACTS = {"format", "map", "top_regions", "warnings", "environment", "template", "simulated"}
 _METHODS = """
 ## Where in the brain.
 {% set about = files.explanation.about %}
@@ -84,9 +79,8 @@ def _build(files: EvaluationFiles) -> Section:
 
 def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     about = explanation.about
-    method = str(about.get("method") or "not recorded")
-    facts = [("Method", _KINDS.get(method, method)), ("Subjects", value_text(about.get("n_subjects")))]
-    facts += [(label, value_text(about[key])) for key, label in _FACTS.items() if about.get(key) is not None]
+    kept = {key: value for key, value in about.items() if key not in _NOT_FACTS and value is not None}
+    facts = [(capitalise(key.replace("_", " ")), text) for key, text in flatten(kept)]
     template = about.get("template") or "not known to be MNI152: the coordinates may not be those of the template"
     facts.append(("Space", str(template)))
     if about.get("simulated"):

@@ -21,15 +21,13 @@ def _build(files: EvaluationFiles) -> Section:
         return _build_images(files)
     n = files.summary.n
     counts = {"Scans evaluated": n.scans, "Subjects": n.subjects, "Sites": n.sites}
-    blocks: list[Block] = [
-        Facts([(label, "not recorded" if count is None else f"{count:,}") for label, count in counts.items()])
-    ]
-    if files.flow is not None or any(n.excluded.values()):
-        blocks.append(_flow_table(files))
-    else:
-        blocks.append(note("No scan was excluded."))
+    facts = [(label, "not recorded" if count is None else f"{count:,}") for label, count in counts.items()]
+    facts += [(f"Left out: {_label(reason)}", f"{count:,}") for reason, count in n.excluded.items() if count]
+    blocks: list[Block] = [Facts(facts)]
     if files.flow is None:
         blocks.append(note("flow.tsv is absent: what happened before the embeddings were made is not known here."))
+    else:
+        blocks.append(_flow_table(files, list_steps(files.flow)))
     if files.cohort is None:
         blocks.append(note("cohort.tsv is absent: no counts by site can be shown."))
     else:
@@ -37,39 +35,27 @@ def _build(files: EvaluationFiles) -> Section:
     return Section("cohort", "Cohort", blocks)
 
 
-def list_steps(files: EvaluationFiles) -> pd.DataFrame:
-    """Return the scans that came in, left, with the reason, and were evaluated: ``step, n_scans, n_subjects``.
-
-    From the counts of evaluation.json where flow.tsv is absent.
-    """
-    if files.flow is not None:
-        table = files.flow.reindex(columns=["step", "n_scans", "n_subjects", "reason"])
-        table = table.fillna({"step": "", "reason": ""})
-        leaves = table["step"].str.contains("exclu|left out", case=False)
-        named = table["step"].map(_label) + ": " + table["reason"]
-        left = "Left out: " + table["reason"].where(table["reason"] != "", table["step"]).map(_label)
-        return table.assign(step=left.where(leaves, named.str.removesuffix(": ")), left_out=leaves)
-    n = files.summary.n
-    gone = {reason: count for reason, count in n.excluded.items() if count}
-    came = f"{capitalise(files.words.items)} in the embeddings"
-    rows: list[tuple] = [(came, (n.scans or 0) + sum(gone.values()), None, False)]
-    rows += [(f"Left out: {_label(reason)}", count, None, True) for reason, count in gone.items()]
-    rows.append(("Evaluated", n.scans, n.subjects, False))
-    return pd.DataFrame(rows, columns=["step", "n_scans", "n_subjects", "left_out"])
+def list_steps(flow: pd.DataFrame) -> pd.DataFrame:
+    """Return the scans that came in, left, with the reason, and were evaluated: ``step, n_scans, n_subjects``."""
+    table = flow.reindex(columns=["step", "n_scans", "n_subjects", "reason"]).fillna({"step": "", "reason": ""})
+    leaves = table["step"].str.contains("exclu|left out", case=False)
+    named = table["step"].map(_label) + ": " + table["reason"]
+    left = "Left out: " + table["reason"].where(table["reason"] != "", table["step"]).map(_label)
+    return table.assign(step=left.where(leaves, named.str.removesuffix(": ")), left_out=leaves)
 
 
 def _label(name: str) -> str:
     return capitalise(name.replace("_", " ").strip())
 
 
-def _flow_table(files: EvaluationFiles) -> Table:
+def _flow_table(files: EvaluationFiles, steps: pd.DataFrame) -> Table:
     items = files.words.items
     columns = (
         Column("Step", "step", "heading"),
         Column(capitalise(items), "n_scans", "count"),
         Column("Subjects", "n_subjects", "count", reason="not counted at this step") if items == "scans" else None,
     )
-    return make_table(f"How the {items} came to be evaluated.", list_steps(files), columns)
+    return make_table(f"How the {items} came to be evaluated.", steps, columns)
 
 
 def _site_table(files: EvaluationFiles, cohort: pd.DataFrame) -> Table:
@@ -97,9 +83,10 @@ def _build_images(files: EvaluationFiles) -> Section:
     if files.origin.get("statement"):
         blocks.append(Paragraph(" ".join(files.origin["statement"]), label="How they were prepared."))
     # With a fixed split, the images that the probe is fitted on leave too, which is no loss.
-    steps = list_steps(files)
-    if (steps["left_out"] & ~steps["step"].str.startswith("Left out: Fitted on")).any():
-        blocks.append(_flow_table(files))
+    if files.flow is not None:
+        steps = list_steps(files.flow)
+        lost = steps["left_out"] & ~steps["step"].str.startswith("Left out: Fitted on")
+        blocks += [_flow_table(files, steps)] if lost.any() else []
     return Section("cohort", "Images", blocks)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -37,8 +36,11 @@ SIGNIFICANCE = 0.05
 
 def build_comparison(files: ComparisonFiles) -> list[Section]:
     """Return the sections of a comparison that have something to say, in the order in which they are read."""
-    sections = (build(files) for build in _SECTIONS)
-    return [section for section in sections if section is not None]
+    built = (
+        _build_warnings(files), _build_result(files), build_tradeoff(files), build_fairness(files),
+        _build_learning(files), _build_methods(files), _build_silences(files), _build_provenance(files),
+    )  # fmt: skip
+    return [section for section in built if section is not None]
 
 
 def _build_warnings(files: ComparisonFiles) -> Section:
@@ -214,15 +216,3 @@ def _build_provenance(files: ComparisonFiles) -> Section:
     lines = "\n".join(f"{name}: {text}" for name, text in flatten(environment))
     blocks.append(Code("Environment", lines))
     return Section("provenance", "Provenance", blocks)
-
-
-_SECTIONS: tuple[Callable[[ComparisonFiles], Section | None], ...] = (
-    _build_warnings,
-    _build_result,
-    build_tradeoff,
-    build_fairness,
-    _build_learning,
-    _build_methods,
-    _build_silences,
-    _build_provenance,
-)

@@ -7,7 +7,6 @@ import pandas as pd
 from neurocontrast.reporting import style
 from neurocontrast.reporting.page import Block, Input, Paragraph, Section, SectionBuilder, note, pictures
 from neurocontrast.reporting.plots import MAX_VECTORS, about_thinning, draw_groups, point_size, thin_rows
-from neurocontrast.reporting.predictions import tested_rows
 from neurocontrast.reporting.read import EvaluationFiles
 from neurocontrast.reporting.wording import IMAGES
 
@@ -38,10 +37,7 @@ def _build(files: EvaluationFiles) -> Section:
         "can be read off the embedding."
     )
     if files.words is IMAGES:
-        tested = tested_rows(files)
-        n, placed = int((tested["repeat"] == tested["repeat"].min()).sum()), len(files.points)
         lead = "Each point is an image. What lies apart here does so in the features; what overlaps here need not."
-        lead += f" {placed:,} of the {n:,} tested images have a place in it." if placed < n else ""
     return Section("map", _TITLE, blocks, lead=lead)
 
 

@@ -12,7 +12,7 @@ from neurocontrast.reporting import style
 from neurocontrast.reporting.page import Input, Section, SectionBuilder, note, pictures
 from neurocontrast.reporting.prose import objective_text
 from neurocontrast.reporting.read import EvaluationFiles, Results
-from neurocontrast.reporting.wording import IMAGES, Words, capitalise, describe_metric, leading_metrics, number_text
+from neurocontrast.reporting.wording import IMAGES, Words, capitalise, leading_metrics, number_text
 
 __all__ = ["LEARNING", "TRAINING", "draw_learning"]
 
@@ -23,17 +23,8 @@ _INPUT = Input(
     "Made with `neurocontrast evaluate … --train-sizes 100,200,…`.",
     needed=True,
 )
-_CLOCKS = ("samples_per_second", "volumes_per_second")
 _NOT_SHOWN = {"epoch", "step", "lr", "learning_rate", "seconds", "gradient_norm"}
 _NO_TERMS = ("_seconds", "_per_second", "_bytes", "_gib", "_mib")
-_TITLES = {
-    "alignment": "Alignment of two views (0 is best)",
-    "uniformity": "Uniformity (lower is more even)",
-    "effective_rank": "Effective rank (1 is collapse)",
-    "features_effective_rank": "Effective rank of the features (1 is collapse)",
-    "samples_per_second": "Images per second",
-}
-_PREFIXES = {"term_": "Term of the loss", "bound_": "Implied by the loss"}
 _ORDER = ("loss", "term_", "alignment", "uniformity", "effective_rank", "probe_")
 _MAX_TERMS = 8
 
@@ -103,11 +94,8 @@ def draw_learning(files: Results, words: Words, rows: pd.DataFrame, metric: str,
 
 
 def _build_training(files: EvaluationFiles) -> Section:
-    """Build the training curves; of images, also how many were trained on per second."""
     table = pd.DataFrame() if files.training is None else files.training.dropna(axis="columns", how="all")
     terms = _list_terms(table)
-    if files.words is IMAGES:
-        terms += [name for name in _CLOCKS if name in table]
     drawn = pictures(*(_draw_training(files, table, term) for term in terms))
     why = "No training curves: training.tsv is absent, or the embeddings came without the record of a run."
     lead = f"Objective: {objective_text(files.summary.objective)}." if drawn else ""
@@ -133,6 +121,7 @@ def _draw_training(files: EvaluationFiles, table: pd.DataFrame, term: str) -> st
     # Several rows an epoch (one a step, one for validation) become one point.
     means = table.groupby(clock)[columns].mean() if clock else table[columns]
     figure, axes = style.new_figure(height=3.2)
+    title = capitalise(term.replace("_", " "))
     parts, training = [], f"Probe on validation {files.words.items}" if term.startswith("probe") else "Training"
     for column in columns:
         values = means[column].dropna()
@@ -142,10 +131,10 @@ def _draw_training(files: EvaluationFiles, table: pd.DataFrame, term: str) -> st
         axes.plot(values.index, values, markersize=4 if len(values) < 40 else 0, linewidth=1.8, **look)
         if len(values):
             parts.append(f"{column} from {values.iloc[0]:.3g} to {values.iloc[-1]:.3g}")
-    axes.set(xlabel=(clock or "row").capitalize(), title=style.plain_label(_title(term), length=60))
+    axes.set(xlabel=(clock or "row").capitalize(), title=style.plain_label(title, length=60))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     style.legend_below(figure, axes)
-    alt = f"{_title(term)} during pretraining: {'; '.join(parts)}."
+    alt = f"{title} during pretraining: {'; '.join(parts)}."
     return style.Picture(f"training_{term}", figure, alt=alt, caption="", numbers=means.reset_index())
 
 
@@ -153,18 +142,6 @@ def _bare(column: str) -> str:
     for mark in ("train_", "val_", "validation_", "train/", "val/", "validation/"):
         column = column.removeprefix(mark)
     return column
-
-
-def _title(term: str) -> str:
-    for prefix, title in _PREFIXES.items():
-        if term.startswith(prefix):
-            return f"{title}: {term.removeprefix(prefix).replace('_', ' ')}"
-    if term.startswith("probe_"):
-        words = term.removeprefix("probe_").split("_")
-        # Names of columns and of metrics may both hold underscores: the longest known ending is the metric.
-        start = next((n for n in range(1, len(words)) if describe_metric("_".join(words[n:])).meaning), len(words) - 1)
-        return f"Linear probe: {describe_metric('_'.join(words[start:])).short} of {' '.join(words[:start])}"
-    return _TITLES.get(term, capitalise(term.replace("_", " ")))
 
 
 LEARNING = SectionBuilder(

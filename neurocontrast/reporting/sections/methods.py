@@ -19,14 +19,6 @@ from neurocontrast.reporting.wording import join_words, lower_first
 
 __all__ = ["METHODS", "write_methods"]
 
-_OPERATIONS = {
-    "crop": "random resized crop",
-    "resized_crop": "random resized crop",
-    "pad_crop": "crop after padding",
-    "affine": "rotation, shift and zoom",
-    "flip": "horizontal flip",
-    "grayscale": "conversion to grey",
-}
 _PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
 """First words of metrics that keep their capital within a sentence."""
 
@@ -68,7 +60,7 @@ def _views(augment: Any) -> str:
         if key != "kind" and settings is not None:
             parts = [f"{name} {value_text(value)}" for name, value in settings.items() if value is not None]
             about = f" ({join_words(parts)})" if parts else ""
-            views.append(_OPERATIONS.get(str(key), str(key).replace("_", " ")) + about)
+            views.append(str(key).replace("_", " ") + about)
     return "; ".join(views)
 
 

@@ -137,22 +137,13 @@ def constant_estimate(files: EvaluationFiles, metric: str) -> Estimate | None:
 
 
 def judge_constant(files: EvaluationFiles, metric: str) -> str | None:
-    """Say how the embedding at unseen sites compares with the constant guess; None where either is missing.
+    """Say how the embedding at unseen sites compares with the constant guess; None without their paired difference.
 
-    ``better``, ``worse``, ``no better``, or ``not shown``: better by its value, but not beyond its interval. A paired
-    difference decides where there is one; else the intervals must lie apart, which is stricter.
+    ``better``, ``worse``, ``no better``, or ``not shown``: better by its value, but not beyond its interval.
     """
-    unseen: Any = _estimate(files, "unseen", "embedding", metric)
-    constant: Any = constant_estimate(files, metric)
-    if unseen is None or constant is None:
+    gain = _estimate(files, "unseen_minus_constant", "embedding", metric)
+    if gain is None or gain.value is None or constant_estimate(files, metric) is None:
         return None
-    gain: Any = _estimate(files, "unseen_minus_constant", "embedding", metric)
-    if gain is None:
-        least = constant.value if constant.low is None else constant.low
-        most = constant.value if constant.high is None else constant.high
-        low = None if unseen.low is None else unseen.low - most
-        high = None if unseen.high is None else unseen.high - least
-        gain = Estimate(value=unseen.value - constant.value, low=low, high=high)
     sign = -1 if is_error(metric) else 1
     if gain.low is not None and gain.high is not None and gain.low * gain.high > 0:
         return "better" if sign * gain.low > 0 else "worse"

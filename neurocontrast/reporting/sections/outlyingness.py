@@ -143,23 +143,12 @@ def _say_check(block: Outlyingness) -> str:
     """Say what the check would have said of each site, had it been new."""
     sites = block.unseen_by_site
     n, n_outside = sum(site.n or 0 for site in sites), sum(site.n_outside or 0 for site in sites)
-    text = (
-        f"While their site was left out, {n_outside:,} of {n:,} scans lay outside the distribution of the other sites"
+    flagged = [str(site.site) for site in stand_out(block, sites)]
+    where = f"{len(flagged)} of {len(sites)} sites" + (f" ({join_words(flagged)})" if 0 < len(flagged) <= 8 else "")
+    return (
+        f"While their site was left out, {n_outside:,} of {n:,} scans lay outside the distribution of the other sites; "
+        f"the check would have warned at {where}. Being inside is no promise that the number is right."
     )
-    flagged = stand_out(block, sites)
-    quiet = [str(site.site) for site in sites if site not in flagged]
-    if flagged:
-        named = _first_eight([f"{site.site} ({site.n_outside:,} of {site.n:,})" for site in flagged])
-        text += f": {named}. There the check would have warned a new site"
-    if quiet:
-        where = f"at {_first_eight(quiet)}" if flagged else "anywhere"
-        text += f". It would have said nothing {where}: being inside is no promise that the number is right"
-    return f"{text}."
-
-
-def _first_eight(names: Sequence[str]) -> str:
-    more = [f"{len(names) - 8} more sites"] if len(names) > 8 else []
-    return join_words([*names[:8], *more])
 
 
 def _table_sites(block: Outlyingness) -> Table:

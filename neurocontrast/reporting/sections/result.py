@@ -93,11 +93,6 @@ def _image_cards(files: EvaluationFiles) -> list[Card]:
         detail += f"; chance {metric_text(key, chance)}" if chance is not None else ""
         name = capitalise(files.describe(key).name)
         cards.append(Card(name, metric_text(key, point_estimate(values)), detail, place == 0))
-    block = files.summary.sensitive
-    if block is not None and block.mse.value is not None:
-        interval = interval_phrase(files, interval_text((block.mse.low, block.mse.high), digits=4))
-        detail = f"{interval}; of a constant {number_text(block.constant_mse, digits=4)}; higher is fairer"
-        cards.append(Card("Error of the sensitive variable (MSE)", number_text(block.mse.value, digits=4), detail))
     return cards
 
 

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from neurocontrast.reporting.read import KINDS, EvaluationFiles
 from neurocontrast.reporting.style import Picture
-from neurocontrast.reporting.wording import DASH
 
 
 @dataclass(frozen=True)
@@ -76,11 +75,6 @@ class Cell:
     detail: str = ""
     links: Sequence[tuple[str, str]] = ()
 
-    @property
-    def absent(self) -> bool:
-        """Whether there is no value."""
-        return self.text == DASH
-
 
 @dataclass(frozen=True)
 class Table:
@@ -97,7 +91,7 @@ class Table:
 
     def list_reasons(self) -> list[str]:
         """Return why values are absent, each reason once, in the order met."""
-        return list(dict.fromkeys(cell.reason for row in self.rows for cell in row if cell.absent and cell.reason))
+        return list(dict.fromkeys(cell.reason for row in self.rows for cell in row if cell.reason))
 
 
 @dataclass(frozen=True)

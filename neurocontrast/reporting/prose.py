@@ -32,7 +32,6 @@ _ENCODERS = {
     "resnet50": "ResNet-50",
     "resnet_small": "small ResNet",
 }
-_STEMS = {"cifar": "3 × 3 stem without max-pooling", "imagenet": "7 × 7 stem with max-pooling"}
 _SPLITS = {
     "stratified": "stratified by target × site",
     "leave-site-out": "one site left out at a time",
@@ -151,7 +150,7 @@ def encoder_text(files: EvaluationFiles) -> str:
     if files.words is not IMAGES and name in _ENCODERS and name != "pca":
         text += " (3D)"
     if about.get("stem") and "ResNet" in text:
-        text += f", {_STEMS.get(str(about['stem']), about['stem'])}"
+        text += f", stem {about['stem']}"
     return f"{text}, {files.summary.n.features} features" if files.summary.n.features else text
 
 

@@ -7,9 +7,8 @@ import pytest
 
 from neurocontrast.reporting import SECTIONS, Citations, read_evaluation
 from neurocontrast.reporting.prose import kernel_text, loss_citations, objective_text, shorten_paths
-from neurocontrast.reporting.sections.methods import write_methods
+from neurocontrast.reporting.sections.methods import list_silences, write_methods
 from neurocontrast.reporting.sections.result import say_result
-from neurocontrast.reporting.sections.silences import list_silences
 from neurocontrast.reporting.sections.warnings import list_warnings
 from neurocontrast.reporting.wording import DASH, describe_metric, interval_text, leading_metrics, number_text
 

@@ -153,7 +153,7 @@ def _draw(explanation: Explanation, image: nibabel.Nifti1Image, regions: list[di
     drawn = []
     for name, mode, cuts, height, about in (
         ("peak", "ortho", peak, 3.6, crossing),
-        ("slices", "z", np.linspace(-44, 60, 7).round().tolist(), 2.3, "Axial slices from bottom to top"),
+        ("slices", "z", np.linspace(-44, 60, 7).round().tolist(), 2.3, "Axial slices from z = −44 to 60 mm"),
     ):  # fmt: skip
         figure = blank_figure(height=height, width=2 * WIDTH, layout="none")
         with warnings.catch_warnings():
@@ -167,18 +167,9 @@ def _draw(explanation: Explanation, image: nibabel.Nifti1Image, regions: list[di
                 if (sign * data > limit / 2).any():
                     signed = nibabel.Nifti1Image(sign * data, image.affine)
                     shown.add_contours(signed, levels=[limit / 2], colors="k", linewidths=0.9, linestyles=line)
-        alt = f"The map on the MNI152 template. {about}. {_list_regions(placed)}"
+        alt = f"The map on the MNI152 template. {about}."
         drawn.append(Picture(f"brain_{name}", figure, alt=alt, caption=f"{about}. {_about_colours(explanation)}"))
     return drawn
-
-
-def _list_regions(regions: list[dict]) -> str:
-    shown = [
-        f"({region['x']}, {region['y']}, {region['z']}): {region['value']:.3g}"
-        for region in regions[:5]
-        if isinstance(region.get("value"), int | float)
-    ]
-    return f"Largest values at MNI coordinates in mm {'; '.join(shown)}." if shown else ""
 
 
 def _about_colours(explanation: Explanation) -> str:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from neurocontrast.reporting.page import Input, Section, SectionBuilder, Table, note, pictures
-from neurocontrast.reporting.plots import Series, draw_intervals
+from neurocontrast.reporting.page import Input, Section, SectionBuilder, Table, note
 from neurocontrast.reporting.predictions import count_confusion, count_text
 from neurocontrast.reporting.read import EvaluationFiles
-from neurocontrast.reporting.style import Picture, distinct_labels
 from neurocontrast.reporting.tables import Column, make_table
 
 __all__ = ["CLASSES", "confused_pairs"]
 
-_OPEN_ROWS, _N_EXTREME = 20, 12
+_OPEN_ROWS = 24
 _METHODS = """
 ## Single classes.
 {% if files.by_class is not none %}
@@ -28,27 +26,8 @@ def _build(files: EvaluationFiles) -> Section:
     assert files.by_class is not None, "needed"
     pairs = confused_pairs(files)
     wrong = note(f"No {files.words.item} was given a wrong class.") if pairs.empty else _pair_table(files, pairs)
-    blocks = [*pictures(_draw_recalls(files, files.by_class)), _class_table(files.by_class), wrong]
+    blocks = [_class_table(files.by_class), wrong]
     return Section("classes", "Class by class", blocks)
-
-
-def _draw_recalls(files: EvaluationFiles, table: pd.DataFrame) -> Picture | None:
-    """Draw the recall of each class, of many classes the lowest and the highest."""
-    ordered = table.dropna(subset=["recall"]).sort_values("recall", kind="stable", ignore_index=True)
-    half, mean = _N_EXTREME, float(ordered["recall"].mean())
-    few = len(ordered) <= 2 * half
-    rows = ordered if few else pd.concat([ordered.head(half), ordered.tail(half)], ignore_index=True)
-    which = "each class" if few else f"the {half} lowest and {half} highest of {len(ordered)} classes"
-    return draw_intervals(
-        "recall_by_class",
-        [Series(rows, value="recall")],
-        distinct_labels(rows["class"], length=22),
-        f"Recall of {which}, the lowest first, with {files.level:.0%} Wilson intervals.",
-        xlabel="Recall (share of the class that is recognised)",
-        reference=(mean, f"Mean {mean:.1%}"),
-        percent=True,
-        numbers=ordered,
-    )
 
 
 def _class_table(by_class: pd.DataFrame) -> Table:

@@ -101,10 +101,7 @@ def _image_facts(files: EvaluationFiles) -> list[tuple[str, str]]:
         facts.append(("Images evaluated", "not recorded" if sizes.scans is None else f"{sizes.scans:,}"))
     if sizes.subjects not in (None, sizes.scans):
         facts.append(("Groups of images kept together (subject_id)", f"{sizes.subjects:,}"))
-    if files.classes:
-        facts.append(("Classes", f"{len(files.classes)}"))
-    if image_size(files):
-        facts.append(("Channels × height × width", image_size(files)))
+    facts.append(("Channels × height × width", image_size(files) or "not recorded"))
     facts += [
         (f"{PARTS[name].capitalize()} images with a copy elsewhere", f"{count:,}") for name, count in copies.items()
     ]

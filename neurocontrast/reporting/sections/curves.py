@@ -171,9 +171,7 @@ def _draw_chance(axes: Axes, files: EvaluationFiles, tested: pd.DataFrame, curve
 
 def _about_lines(files: EvaluationFiles, banded: bool) -> str:
     repeats = tested_rows(files)["repeat"].nunique()
-    lines = "Lines: all folds pooled" + ("." if repeats < 2 else f", mean over {repeats} repeats.")
-    if files.predictions.groupby(["repeat", "fold"]).ngroups < 2:
-        lines = f"One curve of all {files.words.items}."
+    lines = f"Lines: all tested {files.words.items}" + (f", mean over {repeats} repeats." if repeats > 1 else ".")
     if not banded:
         return f"{lines} No bands."
     unit = "site" if files.summary.bootstrap.unit == "site" else files.words.unit

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from neurocontrast.evaluation.schema import External
-from neurocontrast.evaluation.schema.sections import ExternalMetric
 from neurocontrast.reporting.page import (
     Block,
     Facts,
@@ -15,7 +13,6 @@ from neurocontrast.reporting.page import (
     Pictures,
     Section,
     SectionBuilder,
-    Table,
     note,
     pictures,
 )
@@ -26,9 +23,8 @@ from neurocontrast.reporting.sections.errors import draw_confusion, draw_predict
 from neurocontrast.reporting.sections.new_site import recentred
 from neurocontrast.reporting.sections.outlyingness import outlyingness_blocks
 from neurocontrast.reporting.sections.parts import site_blocks
+from neurocontrast.reporting.sections.result import table_metrics
 from neurocontrast.reporting.style import Picture
-from neurocontrast.reporting.tables import Column, ends, make_table
-from neurocontrast.reporting.wording import describe_metric, point_estimate
 
 __all__ = ["EXTERNAL"]
 
@@ -56,7 +52,7 @@ def _build(files: EvaluationFiles) -> Section:
     title, part, about = "External test set", external_part(files), files.summary.external
     if part is None or about is None:
         return Section("external", title, [_PREDICTIONS.missing()])
-    blocks: list[Block] = [Facts(_facts(about)), _table(files, about)]
+    blocks: list[Block] = [Facts(_facts(about)), table_metrics(part, caption="Metrics of the external test set.")]
     if recentred(files):
         text = (
             "Each site's own mean was taken out of the features, that of a site which was not trained on from these "
@@ -90,31 +86,6 @@ def _facts(about: External) -> list[tuple[str, str]]:
         facts.append(("Digest", about.digest[:16] + "…"))
     facts.append(("Subjects seen before (pretraining, cross-validation)", f"{about.n_overlap:,}"))
     return facts
-
-
-def _table(files: EvaluationFiles, external: External) -> Table:
-    """Return the metrics of the external test set beside those of cross-validation."""
-    rows = []
-    for key, values in external.metrics.items():
-        beside, method = external.baseline.get(key) or ExternalMetric(), values.interval_method or ""
-        row: dict[str, Any] = {
-            "metric": describe_metric(key).label,
-            "value": values.value,
-            "value_reason": values.reason,
-        }
-        row |= {"method": "DeLong" if method == "delong" else method, "baseline": beside.value}
-        row |= {"inner": point_estimate(files.metrics.get(key))}
-        rows.append(row | ends("value", values.interval) | ends("baseline", beside.interval))
-    columns = (
-        Column("Metric", "metric", "heading"),
-        Column("External", "value", reason="not defined on these scans"),
-        Column("Interval", "value", "interval", reason="not computed"),
-        Column("Interval by", "method", "text"),
-        Column("Covariates only", "baseline", reason="no baseline"),
-        Column("Its interval", "baseline", "interval", reason="not computed"),
-        Column("Cross-validation", "inner", reason="not computed"),
-    )
-    return make_table("Metrics of the external test set.", rows, columns)
 
 
 def _rename(picture: Picture) -> Picture:

@@ -1,11 +1,11 @@
-"""Methods: how it was done, written from the record of the run, to be pasted into a paper."""
+"""How it was done, written from the record of the run, to be pasted into a paper; and what the report leaves unsaid."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from neurocontrast.reporting.page import Block, Citations, Input, Numbered, Paragraph, Section, SectionBuilder
+from neurocontrast.reporting.page import Block, Citations, Input, Items, Numbered, Paragraph, Section, SectionBuilder
 from neurocontrast.reporting.prose import (
     dataset_name,
     permutation_result,
@@ -17,7 +17,7 @@ from neurocontrast.reporting.prose import (
 from neurocontrast.reporting.read import EvaluationFiles
 from neurocontrast.reporting.wording import join_words, lower_first
 
-__all__ = ["METHODS", "write_methods"]
+__all__ = ["METHODS", "SILENCES", "list_silences", "write_methods"]
 
 _PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
 """First words of metrics that keep their capital within a sentence."""
@@ -64,6 +64,18 @@ def _views(augment: Any) -> str:
     return "; ".join(views)
 
 
+def _build_silences(files: EvaluationFiles, sections: Sequence[SectionBuilder]) -> Section:
+    return Section("silences", "What this report does not say", [Items(list_silences(files, sections))])
+
+
+def list_silences(files: EvaluationFiles, sections: Sequence[SectionBuilder] = ()) -> list[tuple[str, str]]:
+    """Return what this report leaves unsaid; tables that no section of its kind draws are named."""
+    own = {need.file for each in sections if each.fits(files) for need in each.inputs}
+    others = [need for each in sections if not each.fits(files) for need in each.inputs if need.needed]
+    not_drawn = [need.file for need in others if need.file not in own and need.is_there(files)]
+    return write_paragraphs("silences.j2", files, not_drawn=list(dict.fromkeys(not_drawn)))
+
+
 METHODS = SectionBuilder(
     "methods",
     "Methods",
@@ -72,4 +84,7 @@ METHODS = SectionBuilder(
     inputs=(Input("probe/probe.json", "the fitted probe", "probe"),),
     covers="methods",
     sees_all=True,
+)
+SILENCES = SectionBuilder(
+    "silences", "What this report does not say", order=220, build=_build_silences, covers="limits", sees_all=True
 )

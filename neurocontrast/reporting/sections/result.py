@@ -35,6 +35,8 @@ from neurocontrast.reporting.wording import (
 
 __all__ = ["RESULT", "draw_headline", "say_result", "table_metrics"]
 
+_CAPTION = "All metrics. Pooled: from all tested at once. SD: spread between folds, not an interval."
+
 
 def _build(files: EvaluationFiles) -> Section:
     """Build the headline: numbers in large print, the plain sentences, the intervals, all metrics."""
@@ -123,21 +125,22 @@ def draw_headline(files: EvaluationFiles) -> style.Picture | None:
     return draw_intervals("headline", series, labels, pooled, note=bars, numbers=rows, **look)
 
 
-def table_metrics(files: EvaluationFiles) -> Table:
+def table_metrics(files: EvaluationFiles, *, caption: str = _CAPTION) -> Table:
     """Return every metric: pooled, its interval, over folds, and beside baselines; of images beside chance."""
     images, s = files.words is IMAGES, files.summary
     keys = list(dict.fromkeys([*(files.leading if images else ()), *files.metrics]))
     rows, abouts = [_metric_row(files, key) for key in keys], [files.describe(key) for key in keys]
-    over_folds = not images or any(row["sd"] is not None for row in rows)
+    over_folds = any(row["sd"] is not None for row in rows)
+    folds = [Column("Mean of folds", "mean"), Column("SD", "sd"), Column("Folds", "n_folds", "count")]
     columns = [
         Column("Metric", "metric", "heading"),
         Column("Value" if images else "Pooled", "pooled"),
         Column("Interval", "pooled", "interval", reason="not computed"),
-        *([Column("Mean of folds", "mean"), Column("SD", "sd")] if over_folds else []),
-        Column("Chance", "chance", reason="depends on the data") if images else Column("Folds", "n_folds", "count"),
+        *(folds if over_folds else []),
     ]
     texts = [f"{about.short}: {about.meaning}" for about in abouts if about.meaning]
     if images:
+        columns.append(Column("Chance", "chance", reason="depends on the data"))
         texts.append("Chance: naming classes at random, whatever their sizes.")
     else:
         absent = "not defined" if s.baseline else "no baseline"
@@ -150,10 +153,6 @@ def table_metrics(files: EvaluationFiles) -> Table:
         columns += [*_beside("Voxels only", "Minus voxels", "voxels", "not defined")]
         columns.append(Column("p", "voxels_p", "p", reason=reason))
         texts.append("p beside voxels: corrected resampled t-test of embedding and voxels over folds.")
-    caption = (
-        "All metrics. Pooled: from all out-of-fold predictions at once. SD: spread between folds, not an interval."
-    )
-    caption = "All metrics of the test images." if images and files.fixed else caption
     return make_table(caption, rows, columns, note=" ".join(texts))
 
 

@@ -171,7 +171,9 @@ def _draw_chance(axes: Axes, files: EvaluationFiles, tested: pd.DataFrame, curve
 
 def _about_lines(files: EvaluationFiles, banded: bool) -> str:
     repeats = tested_rows(files)["repeat"].nunique()
-    lines = f"Lines: all tested {files.words.items}" + (f", mean over {repeats} repeats." if repeats > 1 else ".")
+    lines = f"Lines: all tested {files.words.items} pooled" + (
+        f", mean over {repeats} repeats." if repeats > 1 else "."
+    )
     if not banded:
         return f"{lines} No bands."
     unit = "site" if files.summary.bootstrap.unit == "site" else files.words.unit

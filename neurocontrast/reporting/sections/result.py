@@ -35,8 +35,6 @@ from neurocontrast.reporting.wording import (
 
 __all__ = ["RESULT", "draw_headline", "say_result", "table_metrics"]
 
-_CAPTION = "All metrics. Pooled: from all tested at once. SD: spread between folds, not an interval."
-
 
 def _build(files: EvaluationFiles) -> Section:
     """Build the headline: numbers in large print, the plain sentences, the intervals, all metrics."""
@@ -125,7 +123,7 @@ def draw_headline(files: EvaluationFiles) -> style.Picture | None:
     return draw_intervals("headline", series, labels, pooled, note=bars, numbers=rows, **look)
 
 
-def table_metrics(files: EvaluationFiles, *, caption: str = _CAPTION) -> Table:
+def table_metrics(files: EvaluationFiles, *, caption: str = "") -> Table:
     """Return every metric: pooled, its interval, over folds, and beside baselines; of images beside chance."""
     images, s = files.words is IMAGES, files.summary
     keys = list(dict.fromkeys([*(files.leading if images else ()), *files.metrics]))
@@ -153,7 +151,8 @@ def table_metrics(files: EvaluationFiles, *, caption: str = _CAPTION) -> Table:
         columns += [*_beside("Voxels only", "Minus voxels", "voxels", "not defined")]
         columns.append(Column("p", "voxels_p", "p", reason=reason))
         texts.append("p beside voxels: corrected resampled t-test of embedding and voxels over folds.")
-    return make_table(caption, rows, columns, note=" ".join(texts))
+    about = f"All metrics, of all tested {files.words.items} at once. SD: spread between folds, not an interval."
+    return make_table(caption or about, rows, columns, note=" ".join(texts))
 
 
 def _beside(name: str, gain: str, key: str, absent: str) -> list[Column]:

@@ -26,12 +26,12 @@ from neurocontrast.stages.run_folder import (
     check_can_continue,
     check_new,
     continue_run,
+    hold,
     is_finished,
     read_preprocessing,
     read_provenance,
     start_run,
 )
-from neurocontrast.stages.run_lock import hold
 from neurocontrast.stages.sources import source_of
 from neurocontrast.training import fit
 from neurocontrast.training.distributed import accelerator_of, launch, leave

@@ -73,13 +73,11 @@ def embed(
     target = Path(out)
     check_output_file(target, ".parquet", overwrite=overwrite)
     settings = as_config({} if config is None else config)
-    arguments: dict[str, Any] = {"run": run, "participants": participants, "out": out, "images_root": images_root}
-    arguments |= {"config": settings.model_dump(mode="json"), "overwrite": overwrite}
-    if settings.embedding.devices > 1 and transforms is not None:
-        raise ConfigError(
-            f"embedding.devices: {settings.embedding.devices} processes cannot be handed transforms from Python. Use 1."
-        )
-    if is_run_elsewhere("embed", arguments, n_processes=settings.embedding.devices, progress=progress):
+    n_processes = settings.embedding.devices
+    if n_processes > 1 and transforms is not None:
+        raise ConfigError(f"embedding.devices: {n_processes} processes cannot be handed transforms from Python. Use 1.")
+    options = {"participants": participants, "out": out, "images_root": images_root, "overwrite": overwrite}
+    if is_run_elsewhere(["embed", run], options, settings, n_processes=n_processes, progress=progress):
         return target
     with sharing(settings.embedding.accelerator, section="embedding") as (device, processes):
         progress = progress if processes.is_first else SILENT

@@ -95,9 +95,9 @@ def explain(
     folder = evaluation / "explanation" if out is None else Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=_DESCRIPTION, what="an explanation")
     settings = as_config({} if config is None else config)
-    arguments: dict[str, Any] = {"evaluation": evaluation, "run": run, "participants": participants, "out": out}
-    arguments |= {"images_root": images_root, "config": settings.model_dump(mode="json"), "overwrite": overwrite}
-    if is_run_elsewhere("explain", arguments, n_processes=settings.explanation.devices, progress=progress):
+    options = {"run": run, "participants": participants, "out": out, "images_root": images_root, "overwrite": overwrite}
+    n_processes = settings.explanation.devices
+    if is_run_elsewhere(["explain", evaluation], options, settings, n_processes=n_processes, progress=progress):
         return folder
     with sharing(settings.explanation.accelerator, section="explanation") as (device, processes):
         progress = progress if processes.is_first else SILENT

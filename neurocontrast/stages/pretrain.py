@@ -95,9 +95,9 @@ def pretrain(
             f"training.devices: {n_processes} processes cannot be handed transforms from Python. Start this script "
             "with torchrun, or describe them in data.transforms and augment.transforms."
         )
-    arguments = {"config": settings.model_dump(mode="json"), "out": str(folder), "resume": resume}
+    options = {"out": folder, "resume": resume}
     with suspending():
-        if is_run_elsewhere("pretrain", arguments, n_processes=n_processes, progress=progress):
+        if is_run_elsewhere(["pretrain"], options, settings, n_processes=n_processes, progress=progress):
             return folder
         engine = launch(settings.training)
         with speaking_once(engine[1]):

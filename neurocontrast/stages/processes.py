@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+import yaml
 
 from neurocontrast.collectives import Processes
-from neurocontrast.config import Config, write_config
+from neurocontrast.config import Config
 from neurocontrast.exceptions import NeurocontrastError, OtherProcessEnded, TrainingError, TrainingSuspended
 from neurocontrast.machine import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
@@ -55,7 +56,8 @@ def is_run_elsewhere(
     flags = [part for name, value in given.items()
              for part in (f"--{name.replace('_', '-')}", *([] if value is True else [value]))]  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="neurocontrast-") as folder:
-        write_config(Path(folder) / "config.yaml", config)
+        content = config.model_dump(mode="json", exclude_unset=True)
+        (Path(folder) / "config.yaml").write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
         whole = [*command, *flags, "--config", Path(folder) / "config.yaml"]
         workers = _start([sys.executable, "-m", "neurocontrast", *map(str, whole)], n_processes)
         try:

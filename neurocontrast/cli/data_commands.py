@@ -186,6 +186,7 @@ def check(
     found = stages.check(
         participants,
         images_root=settings.images_root,
+        channels=getattr(settings, "channels", None),
         preprocessing=preprocessing,
         kind=settings.kind if given.config is not None or "kind" in stated else None,
         n_workers=settings.n_workers,

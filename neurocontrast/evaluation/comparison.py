@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import METRICS, RANKED, finite_or_none, top_hits
 from neurocontrast.evaluation.panels.sensitive import error_resamples
 from neurocontrast.evaluation.schema import Evaluation, read_evaluation

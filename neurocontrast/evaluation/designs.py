@@ -14,8 +14,13 @@ from sklearn.base import clone
 from neurocontrast.evaluation.rows import cell_texts
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.transformers import ComBat, CovariateEncoder, Residualiser, SiteRecentring
-from neurocontrast.evaluation.transformers.side_columns import SideColumnTransformer
+from neurocontrast.evaluation.transformers import (
+    ComBat,
+    CovariateEncoder,
+    Residualiser,
+    SideColumnTransformer,
+    SiteRecentring,
+)
 from neurocontrast.exceptions import suggestion
 
 __all__ = ["CovariateDesign", "Design", "FeatureDesign", "adjustments", "choose_covariates", "kept_columns"]
@@ -57,10 +62,8 @@ class FeatureDesign:
         """Return the matrices of training and test rows."""
         x_train, x_test = (self.features[rows].astype(np.float64) for rows in (train, test))
         for step in map(clone, self.steps):
-            known = step.encode(self.table.iloc[train], learn=True)
-            step.estimate(x_train, *known)
-            x_train = step.adjust(x_train, *known)
-            x_test = step.adjust(x_test, *step.encode(self.table.iloc[test], learn=False))
+            step.estimate(x_train, self.table.iloc[train])
+            x_train, x_test = (step.adjust(x, self.table.iloc[rows]) for x, rows in ((x_train, train), (x_test, test)))
         return x_train, x_test
 
     @property
@@ -77,9 +80,8 @@ class FeatureDesign:
         if recentring is None or target.kind != "continuous":
             return target
         values = target.values.astype(float)
-        known = recentring.encode(self.table.iloc[train], learn=True)
-        recentring.estimate(values[train, None], *known)
-        values[train] = recentring.adjust(values[train, None], *known)[:, 0]
+        recentring.estimate(values[train, None], self.table.iloc[train])
+        values[train] = recentring.adjust(values[train, None], self.table.iloc[train])[:, 0]
         return replace(target, values=values)
 
 

@@ -16,8 +16,8 @@ from scipy.optimize import minimize
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation.designs import Design
+from neurocontrast.evaluation.estimators import N_RISES, principal_axes
 from neurocontrast.evaluation.metrics import log_losses
-from neurocontrast.evaluation.pipelines import N_RISES, principal_axes
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import Pairs
 from neurocontrast.evaluation.target import Target

@@ -16,9 +16,17 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from neurocontrast.data.parallel import map_files
-from neurocontrast.evaluation.crossval import OutOfFold, cross_validate, gather, split_seed
 from neurocontrast.evaluation.designs import Design
-from neurocontrast.evaluation.fitting import Prediction, choose_threshold, needs_inner_predictions, one_thread
+from neurocontrast.evaluation.fitting import (
+    OutOfFold,
+    Prediction,
+    choose_threshold,
+    cross_validate,
+    gather,
+    needs_inner_predictions,
+    one_thread,
+    split_seed,
+)
 from neurocontrast.evaluation.label_vectors import fit_label_vectors
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER, decide
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name

@@ -12,18 +12,17 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from neurocontrast.evaluation.adjustment import check_adjustment, look_at_adjustment
-from neurocontrast.evaluation.crossval import split_seed
 from neurocontrast.evaluation.designs import CovariateDesign, Design, FeatureDesign, adjustments, choose_covariates
-from neurocontrast.evaluation.fitting import fit_probe
-from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
-from neurocontrast.evaluation.notices import look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
-from neurocontrast.evaluation.own_estimator import (
+from neurocontrast.evaluation.estimators import (
     EstimatorError,
     as_estimator,
     check_own,
     describe_own,
     gives_probabilities,
 )
+from neurocontrast.evaluation.fitting import fit_probe, split_seed
+from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
+from neurocontrast.evaluation.notices import look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
 from neurocontrast.evaluation.panels import check_panels
 from neurocontrast.evaluation.probes import get_probe, probe_names
 from neurocontrast.evaluation.rows import row_names

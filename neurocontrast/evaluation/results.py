@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from neurocontrast.evaluation.crossval import OutOfFold
 from neurocontrast.evaluation.designs import kept_columns
+from neurocontrast.evaluation.estimators import describe_built_in, describe_own
+from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import (
     POOLED_ONLY,
     compute_metrics,
@@ -17,8 +18,6 @@ from neurocontrast.evaluation.metrics import (
     explain_value,
     finite_or_none,
 )
-from neurocontrast.evaluation.own_estimator import describe_own
-from neurocontrast.evaluation.pipelines import describe_built_in
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.schema import Evaluation, Notice, compose_evaluation

@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, StrictFloat, StrictInt, ValidationError, model_validator
 from scipy.special import expit, softmax
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 
 from neurocontrast.evaluation.distribution import LEVELS, TrainingDistribution
+from neurocontrast.evaluation.estimators import FittedModel
 from neurocontrast.evaluation.fitting import Prediction, fit_probe, value_range
 from neurocontrast.evaluation.metrics import decide
-from neurocontrast.evaluation.pipelines import tempered
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.schema import FILE, read_evaluation
 from neurocontrast.evaluation.target import Kind
@@ -37,6 +36,7 @@ from neurocontrast.provenance import subject_digest, version
 __all__ = ["FOLDER", "FittedProbe", "fit_on_all", "load_probe", "save_probe"]
 
 Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
 
 FOLDER = "probe"
 """Folder of an evaluation in which the probe is."""
@@ -153,7 +153,7 @@ def fit_on_all(
         limits=value_range(target, rows) if settings.clip else None,
         recentring=_recentring(study),
         distribution=None if isinstance(distribution, str) else distribution,
-        **_arrays(model.model),
+        **_arrays(model, rows),
     )
     return predicted, probe
 
@@ -275,30 +275,27 @@ def _recentring(study: Study) -> SiteRecentring | None:
     recentring = study.design().recentring
     if recentring is None:
         return None
-    recentring.estimate(study.features.astype(np.float64), *recentring.encode(study.table, learn=True))
+    recentring.estimate(study.features.astype(np.float64), study.table)
     counts = study.table.groupby("site")["subject_id"].nunique()
-    kept = (counts.loc[recentring.sites_] >= MIN_STORED_SUBJECTS).to_numpy()
+    kept = (counts.loc[recentring.sites_.tolist()] >= MIN_STORED_SUBJECTS).to_numpy()
     recentring.sites_, recentring.shifts_ = recentring.sites_[kept], recentring.shifts_[kept]
     return recentring
 
 
-def _arrays(model: Any) -> dict[str, Any]:
-    """Return the arrays of a fitted built-in pipeline: scaling, and coefficients turned back from principal axes."""
-    found: dict[str, Any] = {}
-    if isinstance(model, CalibratedClassifierCV):
-        biases = np.zeros(len(model.classes_))
-        model, slope = tempered(model)
-        found["platt"] = (slope, biases)
-    scaler, *axes = (step for _, step in model["features"].fitted_scaling().steps)
-    linear, offset, factor = model["model"], 0.0, 1.0
+def _arrays(model: FittedModel, rows: Rows) -> dict[str, Any]:
+    """Return the arrays of a built-in probe: scaling, and coefficients turned back from principal axes."""
+    fold, linear, offset, factor = model.features(rows, rows), model.estimator, 0.0, 1.0
     if isinstance(linear, TransformedTargetRegressor):
         offset, factor = linear.transformer_.mean_, linear.transformer_.scale_
         linear = linear.regressor_
     coefficients = np.atleast_2d(linear.coef_).T * factor
-    if axes and axes[0].axes_ is not None:
-        coefficients = axes[0].axes_ @ coefficients
-    intercept = np.atleast_1d(linear.intercept_) * factor + offset
-    return found | {"mean": scaler.mean_, "scale": scaler.scale_, "coefficients": coefficients, "intercept": intercept}
+    return {
+        "mean": fold.scaler.mean_,  # type: ignore[union-attr]
+        "scale": fold.scaler.scale_,  # type: ignore[union-attr]
+        "coefficients": coefficients if fold.axes is None else fold.axes @ coefficients,
+        "intercept": np.atleast_1d(linear.intercept_) * factor + offset,
+        "platt": None if model.slope is None else (model.slope, np.zeros(len(linear.classes_))),
+    }
 
 
 def _part(

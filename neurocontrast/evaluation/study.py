@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from neurocontrast.evaluation.crossval import OutOfFold, constant_predictions, cross_validate
 from neurocontrast.evaluation.distribution import TrainingDistribution
+from neurocontrast.evaluation.fitting import OutOfFold, constant_predictions, cross_validate
 from neurocontrast.evaluation.metrics import finite_or_none
 from neurocontrast.evaluation.panels import PanelInputs, run_panels
 from neurocontrast.evaluation.panels.external import External

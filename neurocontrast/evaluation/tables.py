@@ -14,7 +14,7 @@ from scipy.stats import norm
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, parts_of
 from neurocontrast.evaluation.target import Target

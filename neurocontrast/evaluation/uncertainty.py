@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import RANKED, compute_metrics
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator

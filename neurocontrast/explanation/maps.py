@@ -19,6 +19,7 @@ from neurocontrast.explanation.settings import ExplanationSettings
 from neurocontrast.machine import usable_accelerator
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.seeds import derive_seed
+from neurocontrast.transforms.smoothing import FWHM_PER_SIGMA
 
 __all__ = ["SUBJECTS_A_LATTICE", "AverageMaps", "SubjectMap", "brain_of", "explain_scans", "find_peaks"]
 
@@ -29,7 +30,6 @@ _BRAIN_LEVEL = 0.1
 """Part of the way from the background to the brightest voxels from which on a voxel is part of the head."""
 _CONSTANT_MIN = 0.05
 """A background that so many voxels have to the last digit is no noise."""
-_FWHM_PER_SIGMA = 2.3548200450309493
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def explain_scans(
             products, squares = products + np.tensordot(away, np.stack(maps), axes=1), squares + float(away @ away)
     if not squares > 0:
         raise DataError("all chosen scans have the same score: there is no difference to explain.")
-    sigma = [settings.smooth_mm / _FWHM_PER_SIGMA / step for step in spacing_mm]
+    sigma = [settings.smooth_mm / FWHM_PER_SIGMA / step for step in spacing_mm]
     averages = products / squares, signed / len(subjects), absolute / len(subjects)
     made = [ndimage.gaussian_filter(each, sigma, mode="constant").astype(np.float32) for each in averages]
     return AverageMaps(made[0], made[1], made[2], subjects)
@@ -174,20 +174,27 @@ def _explain(
     advance: Callable[[int], None],
 ) -> tuple[Map, Map, npt.NDArray[np.float64]]:
     """Return a scan's signed and absolute map, and the numbers of its `SubjectMap`."""
-    voxels = volume[0].numpy()
-    background, brain = brain_of(voxels)
-    fill = float(voxels[brain].mean()) if settings.fill == "mean" else background
+    of_channels = [brain_of(channel) for channel in volume.numpy()]
+    brain = np.logical_or.reduce([brain for _, brain in of_channels])
+    inside = volume[:, torch.from_numpy(brain)]
+    backgrounds = torch.tensor([background for background, _ in of_channels])
+    fill = _of_channels(inside.mean(1) if settings.fill == "mean" else backgrounds, score)
     there, batch_size = volume.to(score.weights.device), settings.batch_size
     if settings.method == "occlusion":
         boxes = patches_of(brain, *patches)
         signed, whole = occlude(score, there, boxes, fill=fill, batch_size=batch_size, advance=advance)
         absolute = np.abs(signed)
     else:
-        noise_sd = settings.noise * float(voxels[brain].std())
+        noise_sd = _of_channels(settings.noise * inside.std(1, correction=0), score)
         options = {"n_noisy": settings.n_noisy, "batch_size": batch_size, "seed": seed}
         signed, absolute, whole = differentiate(score, there, fill=fill, noise_sd=noise_sd, advance=advance, **options)
     place = np.unravel_index(int(np.abs(signed).argmax()), signed.shape)
     return signed, absolute, np.array([whole, signed[place], *place, np.abs(signed)[brain].mean()])
+
+
+def _of_channels(values: torch.Tensor, score: LinearScore) -> torch.Tensor:
+    """Return one number a channel, as a volume (C, 1, 1, 1) on the device of the score."""
+    return values.float().reshape(-1, 1, 1, 1).to(score.weights.device)
 
 
 def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:

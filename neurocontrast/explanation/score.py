@@ -27,7 +27,7 @@ class LinearScore(nn.Module):
     Parameters
     ----------
     encoder : torch.nn.Module
-        Maps volumes (n, 1, D, H, W) to features (n, p); put in evaluation mode and frozen.
+        Maps volumes (n, C, D, H, W) to features (n, p); put in evaluation mode and frozen.
     weights : array (p,)
         Of the features as they are, not standardised.
     intercept : float
@@ -75,14 +75,14 @@ def occlude(
     volume: torch.Tensor,
     patches: list[Patch],
     *,
-    fill: float,
+    fill: torch.Tensor,
     batch_size: int,
     advance: Callable[[int], None],
 ) -> tuple[Map, float]:
     """Return a map of how much of a volume's score each patch carries, and the score (Zeiler & Fergus 2014).
 
-    The map has in each patch the score of the scan minus that with the patch set to `fill`: positive where what is
-    there speaks for a higher score. It is 0 outside all patches.
+    The map has in each patch the score of the scan minus that with the patch set to `fill` (C, 1, 1, 1): positive where
+    what is there speaks for a higher score. It is 0 outside all patches.
     """
     whole = float(score(volume[None])[0])
     found = np.zeros(volume.shape[1:], dtype=np.float32)
@@ -90,7 +90,7 @@ def occlude(
         some = patches[start : start + batch_size]
         occluded = volume.expand(len(some), *volume.shape).clone()
         for made, patch in zip(occluded, some, strict=True):
-            made[0][patch] = fill
+            made[(slice(None), *patch)] = fill
         for patch, without in zip(some, score(occluded).tolist(), strict=True):
             found[patch] = whole - without
         advance(len(some))
@@ -101,8 +101,8 @@ def differentiate(
     score: LinearScore,
     volume: torch.Tensor,
     *,
-    fill: float,
-    noise_sd: float,
+    fill: torch.Tensor,
+    noise_sd: torch.Tensor,
     n_noisy: int,
     batch_size: int,
     seed: int,
@@ -111,7 +111,7 @@ def differentiate(
     """Return what each voxel carries of the score to first order, the score's sensitivity to it, and the score.
 
     The first map is the mean of (voxel − fill) · ∂score/∂voxel, the second of |∂score/∂voxel|, over `n_noisy` copies
-    of the volume with noise of `noise_sd` (SmoothGrad, Smilkov et al. 2017); a single copy has none.
+    of the volume with noise of `noise_sd` (C, 1, 1, 1) (SmoothGrad, Smilkov et al. 2017); a single copy has none.
     """
     with torch.no_grad():
         whole = float(score(volume[None])[0])
@@ -120,7 +120,7 @@ def differentiate(
         copies = range(start, min(start + batch_size, n_noisy))
         # Drawn on the CPU: the same noise whatever the device and the batches.
         noise = torch.stack([_noise(volume, derive_seed("smoothgrad", seed, copy)) for copy in copies])
-        noisy = volume + (noise_sd if n_noisy > 1 else 0.0) * noise.to(volume.device)
+        noisy = volume + (noise_sd if n_noisy > 1 else torch.zeros_like(noise_sd)) * noise.to(volume.device)
         noisy.requires_grad_()
         (gradient,) = torch.autograd.grad(score(noisy).sum(), noisy)
         signed += (gradient * (noisy.detach() - fill)).double().sum(dim=(0, 1)).cpu()

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from neurocontrast.config import Config, DataSettings, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.batches import Images
+from neurocontrast.data.cohort import columns_of
 from neurocontrast.embedding import EmbeddingSettings, extract_features, write_embeddings
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.exceptions import ConfigError, DataError
@@ -36,6 +37,7 @@ __all__ = ["ScanEmbedder", "embed"]
 
 _WHAT = "ScanEmbedder embeds scans of brains"
 _Scan = str | os.PathLike | SpatialImage
+_WANTED = ("a path or a nibabel image", "a tuple of paths or nibabel images, one a channel of the run")
 
 
 def embed(
@@ -118,7 +120,8 @@ def _prepare(
     cohort = listed.select(settings.embedding.where) if settings.embedding.where else listed
     for warning in cohort.warnings:
         progress.warning(warning)
-    parts = {"listed": listed.table, "excluded": listed.table[~listed.table["path"].isin(cohort.table["path"])]}
+    kept = set(cohort.names())
+    excluded = listed.table[[name not in kept for name in listed.names()]]
     info = _describe(run, contract, cohort, progress) | {
         "flow": [
             {
@@ -127,7 +130,7 @@ def _prepare(
                 "n_subjects": int(part["subject_id"].nunique()),
                 "reason": "not selected by embedding.where" if step == "excluded" else None,
             }
-            for step, part in parts.items()
+            for step, part in {"listed": listed.table, "excluded": excluded}.items()
             if step == "listed" or len(part)
         ],
         "precision": settings.embedding.precision,
@@ -223,20 +226,25 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : sequence of paths or of nibabel images, or DataFrame with a column ``path``
-            One scan each; all that cannot be used are named in one `DataError`.
+            One scan each; of a run with several channels a tuple of one path or image a channel, or a DataFrame with
+            the run's columns. All that cannot be used are named in one `DataError`.
         """
         check_is_fitted(self)
-        scans = _scans_of(X)
         network, contract = _load(self.run, self.layer)
+        channels = columns_of(contract.get("channels"))
+        scans = _scans_of(X, channels)
         with tempfile.TemporaryDirectory(prefix="neurocontrast-scans-") as scratch:
-            paths = [self._path_of(scan, Path(scratch) / f"image-{row:04d}.nii") for row, scan in enumerate(scans)]
-            in_memory = any(Path(scratch) in path.parents for path in paths)
+            names = [f"scan {row}" for row in range(len(scans))]
+            table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": ""})
+            for at, column in enumerate(channels):
+                targets = [Path(scratch) / f"{row:04d}-{at}.nii" for row in range(len(scans))]
+                paths = [self._path_of(scan[at], target) for scan, target in zip(scans, targets, strict=True)]
+                table[column] = list(map(str, paths))
+            in_memory = any(Path(scratch).iterdir())
             n_workers = joblib.effective_n_jobs(self.n_jobs)
             data = DataSettings(cache_dir=Path(scratch) if in_memory else self.cache_dir, n_workers=n_workers)
             source = brains_of_run(Path(self.run), contract, data, what=_WHAT)
-            names = [f"scan {row}" for row in range(len(paths))]
-            columns = {"participant_id": names, "subject_id": names, "session": "", "path": list(map(str, paths))}
-            cohort = Cohort(pd.DataFrame(columns), Path("scans"))
+            cohort = Cohort(table, Path("scans"), channels=channels)
             source.make_ready(cohort, SILENT)
             settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
             return extract_features(network, source.images(cohort), settings=settings, n_readers=n_workers)
@@ -267,20 +275,27 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return target
 
 
-def _scans_of(X: Any) -> list[Any]:
+def _scans_of(X: Any, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    """Return the scans, each a tuple of one path or image a channel."""
     if isinstance(X, pd.DataFrame):
-        if "path" not in X:
-            raise DataError(f"X: a DataFrame needs a column 'path'; it has: {', '.join(map(str, X.columns))}.")
-        X = X["path"]
+        for column in channels:
+            if column not in X:
+                raise DataError(f"X: a DataFrame needs a column '{column}'; it has: {', '.join(map(str, X.columns))}.")
+        X = list(zip(*(X[column] for column in channels), strict=True))
     if isinstance(X, _Scan) or not isinstance(X, Iterable):
         raise DataError(f"X: must be a list of scans, got {type(X).__name__}. For one scan give a list of one.")
-    scans = list(np.ravel(X)) if isinstance(X, np.ndarray) else list(X)
-    if not scans:
+    listed = list(np.ravel(X)) if isinstance(X, np.ndarray) and len(channels) == 1 else list(X)
+    if not listed:
         raise DataError("X: there is no scan to embed.")
-    wrong = [(row, type(scan).__name__) for row, scan in enumerate(scans) if not isinstance(scan, _Scan)]
+    scans = [tuple(scan) if isinstance(scan, list | tuple | np.ndarray) else (scan,) for scan in listed]
+    wrong = [
+        (row, type(listed[row]).__name__)
+        for row, scan in enumerate(scans)
+        if len(scan) != len(channels) or not all(isinstance(file, _Scan) for file in scan)
+    ]
     if wrong:
         raise DataError(
-            f"X: every scan must be a path or a nibabel image; {len(wrong)} of {len(scans)} are not (first: row "
+            f"X: every scan must be {_WANTED[len(channels) > 1]}; {len(wrong)} of {len(scans)} are not (first: row "
             f"{wrong[0][0]}, {wrong[0][1]})."
         )
     return scans

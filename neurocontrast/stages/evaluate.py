@@ -23,7 +23,7 @@ from neurocontrast.evaluation import (
     run_study,
     save_probe,
 )
-from neurocontrast.evaluation.own_estimator import import_estimator
+from neurocontrast.evaluation.estimators import import_estimator
 from neurocontrast.evaluation.probes import probe_names
 from neurocontrast.evaluation.rows import encoder_digest
 from neurocontrast.evaluation.schema import FILE, EmbeddingsOrigin

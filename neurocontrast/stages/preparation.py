@@ -49,8 +49,8 @@ def prepare(settings: Config, cohort: Cohort, source: ImageSource | None = None)
     check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
     # Fitted again in training; here, so that a rule that cannot be used is an error first.
     objective.fit({name: column[training_rows] for name, column in metadata.items()})
-    model = build_model(settings.encoder, seed=settings.seed)
     source = source.prepared(cohort)
+    model = build_model(settings.encoder, n_channels=source.n_channels, seed=settings.seed)
     check_shape(model.encoder, source.shape(cohort))
     probed = settings.training.probe_columns if settings.training.probe_every else ()
     data = TrainingData(

@@ -25,7 +25,7 @@ from neurocontrast.files import check_writable, write_json
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
 from neurocontrast.stages.image_source import ImageSource
-from neurocontrast.training.state import epochs_of, newest_checkpoint
+from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 
 __all__ = [
     "check_can_continue",

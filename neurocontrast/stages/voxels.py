@@ -13,7 +13,7 @@ import nibabel as nib
 import numpy as np
 import numpy.typing as npt
 
-from neurocontrast.data.cohort import read_cohort
+from neurocontrast.data.cohort import columns_of, read_cohort
 from neurocontrast.data.parallel import map_files
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation import Study
@@ -21,6 +21,7 @@ from neurocontrast.evaluation.rows import row_names
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.voxels import Voxels, voxel_products
 from neurocontrast.exceptions import DataError
+from neurocontrast.files import files_of
 from neurocontrast.progress import Progress
 
 __all__ = ["MAX_BYTES", "SPACING_MM", "with_voxels"]
@@ -49,13 +50,13 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
     try:
         if study.fixed or trained_on == "images":
             raise DataError("voxels: this baseline is for scans of brains in cross-validation. Leave voxels out.")
-        paths = _find_scans(study, asked=asked)
-        if not paths:
+        scans = _find_scans(study, columns_of((info.get("run") or {}).get("channels")), asked=asked)
+        if not scans:
             return study
         # Scans that are .npy arrays have the voxel size of the run, which took them as they are.
         spacing = preprocessing.get("spacing_mm")
         spacing = None if spacing is None else tuple(np.broadcast_to(np.asarray(spacing, dtype=float), 3).tolist())
-        return replace(study, voxels=_read(paths, study, spacing, progress))
+        return replace(study, voxels=_read(scans, study, spacing, progress))
     except DataError as error:
         if asked:
             raise
@@ -64,43 +65,48 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
         return replace(study, notices=[*study.notices, notice])
 
 
-def _find_scans(study: Study, *, asked: bool) -> list[str]:
-    """Return the file of each scan; an empty list where the table's scans are absent and were not asked for."""
+def _find_scans(study: Study, channels: tuple[str, ...], *, asked: bool) -> list[tuple[str, ...]]:
+    """Return the files of each scan; an empty list where the table's scans are absent and were not asked for."""
     table = study.table
     if study.settings.scans is not None:
-        listed = read_cohort(study.settings.scans).table
-        path_of = dict(zip(zip(listed["participant_id"], listed["session"], strict=True), listed["path"], strict=True))
-        paths = [path_of.get(key, "") for key in zip(table["participant_id"], table["session"], strict=True)]
+        listed = read_cohort(study.settings.scans, channels=channels)
+        keys = zip(listed.table["participant_id"], listed.table["session"], strict=True)
+        files_by_key = dict(zip(keys, map(files_of, listed.scans), strict=True))
+        scans = [files_by_key.get(key, ()) for key in zip(table["participant_id"], table["session"], strict=True)]
         where, remedy = f"in scans '{Path(study.settings.scans).name}'", "Add them, or leave them out with where."
     else:
         # A relative path would be taken from wherever the command happens to run.
-        paths = [path if path and Path(path).is_absolute() and Path(path).is_file() else "" for path in table["path"]]
+        columns = [table[column] if column in table else [""] * len(table) for column in channels]
+        scans = [files if all(map(_is_there, files)) else () for files in zip(*columns, strict=True)]
         where, remedy = "where the embeddings table says", "Name a table of the same scans (--scans)."
-        if not any(paths) and not asked:
+        if not any(scans) and not asked:
             return []
-    absent = [row for row, path in enumerate(paths) if not path]
+    absent = [row for row, files in enumerate(scans) if not files]
     if absent:
         raise DataError(
-            f"voxels: {len(absent)} of {len(paths)} scans are not {where} ({', '.join(row_names(table, absent[:5]))}). "
+            f"voxels: {len(absent)} of {len(scans)} scans are not {where} ({', '.join(row_names(table, absent[:5]))}). "
             + remedy
         )
-    return [str(path) for path in paths]
+    return scans
 
 
-def _read(paths: list[str], study: Study, spacing: tuple[float, ...] | None, progress: Progress) -> Voxels:
-    headers = [_read_header(path) for path in paths]
-    in_mni = all(header == _MNI for header in headers)
-    n_voxels = int(np.asarray(_masker(in_mni).mask_img_.dataobj).astype(bool).sum())
-    n_bytes = 4 * n_voxels * len(paths) + 8 * len(paths) ** 2
+def _is_there(path: Any) -> bool:
+    return isinstance(path, str) and Path(path).is_absolute() and Path(path).is_file()
+
+
+def _read(scans: list[tuple[str, ...]], study: Study, spacing: tuple[float, ...] | None, progress: Progress) -> Voxels:
+    in_mni = all(_read_header(path) == _MNI for files in scans for path in files)
+    n_voxels = len(scans[0]) * int(np.asarray(_masker(in_mni).mask_img_.dataobj).astype(bool).sum())
+    n_bytes = 4 * n_voxels * len(scans) + 8 * len(scans) ** 2
     if n_bytes > MAX_BYTES:
         raise DataError(
-            f"voxels: {len(paths)} scans of {n_voxels} voxels at {SPACING_MM:g} mm take {n_bytes / 1024**3:.1f} GiB of "
+            f"voxels: {len(scans)} scans of {n_voxels} voxels at {SPACING_MM:g} mm take {n_bytes / 1024**3:.1f} GiB of "
             f"memory, more than {MAX_BYTES / 1024**3:g}. Evaluate fewer scans (where), or set voxels=off."
         )
-    values = np.empty((len(paths), n_voxels), dtype=np.float32)
+    values = np.empty((len(scans), n_voxels), dtype=np.float32)
     problems: dict[int, str] = {}
-    tasks = [(row, path, in_mni, spacing) for row, path in enumerate(paths)]
-    with progress.task("Reading voxels", len(paths), "scans") as task:
+    tasks = [(row, files, in_mni, spacing) for row, files in enumerate(scans)]
+    with progress.task("Reading voxels", len(scans), "scans") as task:
         for row, found in map_files(_read_row, tasks, n_workers=study.settings.n_jobs, option="evaluation.n_jobs"):
             if isinstance(found, str):
                 problems[row] = found
@@ -133,19 +139,22 @@ def _read_header(path: str) -> int:
 
 
 def _read_row(
-    row: int, path: str, in_mni: bool, spacing: tuple[float, ...] | None
+    row: int, files: tuple[str, ...], in_mni: bool, spacing: tuple[float, ...] | None
 ) -> tuple[int, npt.NDArray[np.float32] | str]:
-    """Return a scan's voxels in the mask, standardised; or why there are none, without the folder it lies in."""
-    try:
-        values = _voxels_of(path, in_mni, spacing)
-    except DataError as error:
-        return row, str(error)
-    except Exception as error:
-        return row, f"not readable ({shown(str(error).replace(str(Path(path).parent), ''), 120)})"
-    spread = float(values.std())
-    if not np.isfinite(spread) or spread == 0:
-        return row, "the voxels on the grid are all alike, or not all finite"
-    return row, (values - values.mean()) / spread
+    """Return a scan's voxels in the mask, each channel standardised; or why there are none, without naming folders."""
+    channels = []
+    for path in files:
+        try:
+            values = _voxels_of(path, in_mni, spacing)
+        except DataError as error:
+            return row, str(error)
+        except Exception as error:
+            return row, f"not readable ({shown(str(error).replace(str(Path(path).parent), ''), 120)})"
+        spread = float(values.std())
+        if not np.isfinite(spread) or spread == 0:
+            return row, "the voxels on the grid are all alike, or not all finite"
+        channels.append((values - values.mean()) / spread)
+    return row, np.concatenate(channels)
 
 
 def _voxels_of(path: str, in_mni: bool, spacing: tuple[float, ...] | None) -> npt.NDArray[np.float32]:

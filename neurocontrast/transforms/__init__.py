@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.rand_volume import as_transform, brain_views
     from neurocontrast.transforms.resampling import ResampleByAread
     from neurocontrast.transforms.signal import FromSignald, ToSignald
+    from neurocontrast.transforms.smoothing import SmoothByFwhmd
     from neurocontrast.transforms.views import BatchTransform, TwoViews
 
 # MONAI's transforms of the operations in `operation.OPERATIONS`; `rand_volume` makes them.
@@ -55,6 +56,7 @@ _PLACES = {
     "preprocessing": ["Preprocessing"],
     "rand_volume": ["as_transform", "brain_views", *_RANDOM],
     "resampling": ["ResampleByAread"],
+    "smoothing": ["SmoothByFwhmd"],
     "signal": ["FromSignald", "ToSignald"],
     "described": ["build_transforms"],
     "views": ["BatchTransform", "TwoViews"],

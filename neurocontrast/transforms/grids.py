@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from neurocontrast.files import files_of
 from neurocontrast.transforms.images import centred, spacing_of
 from neurocontrast.transforms.loading import read_scan_header
 from neurocontrast.transforms.preprocessing import SAME_SPACING, Preprocessing
@@ -25,12 +26,12 @@ class Grid:
     is_mni: bool
 
 
-def preprocessed_grid(path: str | os.PathLike[str], preprocessing: Preprocessing) -> Grid:
-    """Return the grid that `Preprocessing.compose` puts a scan on; only the header is read.
+def preprocessed_grid(scan: str | os.PathLike[str] | Sequence[str], preprocessing: Preprocessing) -> Grid:
+    """Return the grid that `Preprocessing.compose` puts a scan on; only the header of the first channel is read.
 
     A ``.npy`` array has no header: its centre is taken for the origin.
     """
-    header = read_scan_header(path)
+    header = read_scan_header(files_of(scan)[0])
     own = header.spacing_mm or (preprocessing.spacing_mm or 1.0,) * 3
     source = centred(header.shape, own) if header.affine is None else header.affine
     spacing = own if preprocessing.spacing_mm is None else (preprocessing.spacing_mm,) * 3

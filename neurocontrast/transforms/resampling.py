@@ -52,8 +52,8 @@ def resample(
     """Interpolate linearly onto a grid with the same centre and directions; `background` outside the field of view.
 
     Where the target is coarser each of its voxels averages over its own width. The grids share their axes, so the
-    interpolation is one sparse matrix for each axis, taken in the order in which they lie in memory: several times
-    faster than sampling every point in three dimensions, and equal to it.
+    interpolation is one sparse matrix for each axis, in the order in which they lie in memory: several times faster
+    than sampling every point in three dimensions, and equal to it.
     """
     stored, axes, flips = in_memory_order(voxels)
     weights = [

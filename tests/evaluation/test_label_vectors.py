@@ -7,9 +7,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from neurocontrast.evaluation.estimators import principal_axes
 from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.label_vectors import LogisticPath, choose_strengths, fit_label_vectors
-from neurocontrast.evaluation.pipelines import principal_axes
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, permutation, plan_study, run_study
-from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
 from neurocontrast.evaluation.designs import FeatureDesign
+from neurocontrast.evaluation.fitting import OutOfFold, cross_validate
 from neurocontrast.evaluation.permutation import permutation_test, permute_labels
 from neurocontrast.evaluation.splits import stratified
 from neurocontrast.evaluation.target import Target

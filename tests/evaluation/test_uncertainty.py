@@ -8,7 +8,7 @@ from scipy.stats import bootstrap
 from sklearn.metrics import roc_auc_score
 
 from neurocontrast.evaluation import uncertainty
-from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import (
     Resamples,

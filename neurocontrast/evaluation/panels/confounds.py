@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
 from neurocontrast.evaluation.designs import choose_covariates, kept_columns
+from neurocontrast.evaluation.fitting import OutOfFold, cross_validate
 from neurocontrast.evaluation.notices import SITE_ASSOCIATION, cramers_v
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.draws import draw_subjects, group_sites

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from neurocontrast.evaluation.crossval import OutOfFold, gather
-from neurocontrast.evaluation.fitting import fit_probe
+from neurocontrast.evaluation.fitting import OutOfFold, fit_probe, gather
 from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
 from neurocontrast.evaluation.notices import NO_BASELINE

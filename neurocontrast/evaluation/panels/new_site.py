@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.crossval import OutOfFold, constant_predictions, cross_validate
 from neurocontrast.evaluation.designs import CovariateDesign, Design, choose_covariates
+from neurocontrast.evaluation.fitting import OutOfFold, constant_predictions, cross_validate
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
     LOWER_IS_BETTER,

@@ -8,7 +8,7 @@ import pytest
 
 from neurocontrast.cli.evaluation_commands import new_site_lines
 from neurocontrast.evaluation import Evaluation, EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.crossval import constant_predictions
+from neurocontrast.evaluation.fitting import constant_predictions
 from neurocontrast.evaluation.panels.new_site import MAX_GROUPS, plan_sites_left_out
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds

@@ -25,9 +25,8 @@ from neurocontrast.files import atomic_folder, check_output_folder, write_json, 
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator
-from neurocontrast.stages.brain_volumes import BrainVolumes
 from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
-from neurocontrast.stages.sources import brains_of_run
+from neurocontrast.stages.sources import BrainVolumes, brains_of_run
 from neurocontrast.transforms.grids import Grid
 
 __all__ = ["explain"]

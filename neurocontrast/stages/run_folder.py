@@ -24,7 +24,7 @@ from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import check_writable, write_json
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
-from neurocontrast.stages.image_source import ImageSource
+from neurocontrast.stages.sources import AnySource
 from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 
 __all__ = [
@@ -237,7 +237,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     return content
 
 
-def read_preprocessing(folder: Path, source: ImageSource) -> ImageSource | None:
+def read_preprocessing(folder: Path, source: AnySource) -> AnySource | None:
     """Return a source with the preprocessing that a run fitted when it began; None for a run that recorded none."""
     contract = read_provenance(folder).get("preprocessing")
     if contract is None:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from neurocontrast.encoders.components import PrincipalComponents
 from neurocontrast.encoders.encoder import FeatureMaps
 from neurocontrast.encoders.settings import EncoderSettings
 
@@ -27,10 +28,14 @@ _RESNETS = {
 # first (benchmarks/encoders.py).
 _STEMS = {"cifar": (3, 1, False), "imagenet": (7, 2, True), "small": (3, 2, False)}
 _LENET5_SIDE = 32
+_N_COMPONENTS = 60
 
 
-def build_network(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """Build the network that the settings name, for volumes of so many channels, with random weights."""
+def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> FeatureMaps:
+    """Build the network that the settings name, with random weights; `n_voxels` are those of a linear encoder."""
+    if settings.is_linear:
+        layers = PrincipalComponents(settings.n_components or _N_COMPONENTS, n_voxels)
+        return FeatureMaps(layers, n_dims=3, n_features=len(layers.components), smallest_shape=1)
     if settings.name in _DENSENETS:
         return _densenet(settings, n_channels)
     if settings.name in _RESNETS:

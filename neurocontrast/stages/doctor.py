@@ -112,7 +112,7 @@ def doctor(
         accelerator = accelerator_of(settings.training)
     except ConfigError as error:
         problems = [str(error)]
-    if problems or not seconds:
+    if problems or not seconds or settings.encoder.is_linear:  # which is fitted in one pass: there is no step to time
         return Diagnosis(machine, None, problems, list(_doubts(machine, None)))
     cohort = None if data.participants is None else source.read_cohort(data.participants)
     cohort = cohort.select(data.where) if cohort is not None and data.where else cohort

@@ -37,6 +37,7 @@ from neurocontrast.stages.run_folder import (
 )
 from neurocontrast.stages.sources import AnySource, source_of
 from neurocontrast.training import fit
+from neurocontrast.training.components import LINEAR_OBJECTIVE, fit_components
 from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.interruption import suspending
 from neurocontrast.training.launched import launched
@@ -130,6 +131,8 @@ def _resolve(
             "--set data.participants=participants.tsv."
         )
     accelerator_of(settings.training)
+    if settings.encoder.is_linear and settings.training.devices * settings.training.num_nodes > 1:
+        raise ConfigError("training.devices: encoder 'pca' is fitted by one process. Set devices and num_nodes to 1.")
     given = {"data": transforms, "augment": augment}
     changes = {name: getattr(settings, name).with_given() for name, each in given.items() if each is not None}
     whole = None if transforms is None else Compose(transforms)
@@ -162,14 +165,18 @@ def _run(
             return
         contract = {
             **parts.source.contract(),
-            "augment": settings.augment.model_dump(mode="json"),
-            "objective": describe_objective(settings.objective),
+            "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
+            "objective": LINEAR_OBJECTIVE if parts.objective is None else describe_objective(settings.objective),
             "seed": settings.seed,
             "epochs": settings.training.epochs,
             "n_training_scans": len(parts.data.training_rows),
             "simulated": parts.cohort.simulated,
             "provenance": digest_of_file(folder / "provenance.json"),
         }
+        if parts.objective is None:
+            save_encoder(folder, parts.model.encoder, {**contract, **_fit_components(settings, parts, progress)})
+            progress.message(f"{folder}: finished.")
+            return
         # What loggers note of a run: what was chosen, and no path of the user's.
         facts = settings.model_dump(mode="json", include={"seed", "augment", "encoder", "objective", "training"})
         facts["data"] = settings.data.model_dump(mode="json", exclude=_OF_THE_MACHINE)
@@ -192,6 +199,12 @@ def _run(
             final = {**contract, "batchnorm": result.batchnorm}
             save_encoder(folder, parts.model.encoder, final, head=parts.model.head)
             progress.message(f"{folder}: finished.")
+
+
+def _fit_components(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
+    data = parts.data
+    images, rows, n_readers = data.images, data.training_rows, data.n_readers
+    return fit_components(parts.model.encoder, images, rows, seed=settings.seed, n_readers=n_readers, progress=progress)
 
 
 def _open(
@@ -239,15 +252,15 @@ def _open(
 def _facts(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
     """Return what ``provenance.json`` says of a run's data; report similar scans of other sites where these matter."""
     data, shares, sampling = parts.data, None, settings.training.sampling
-    if "site" in data.traits:
+    if parts.objective is not None and "site" in data.traits:
         sampler = data.sampler(settings.training, settings.seed)
         shares = cross_site_shares(sampler, parts.objective.positives, data.metadata, data.traits["site"])
-    if shares and (sampling != "shuffle" or "site" in parts.objective.columns):
-        least, site = min((share, site) for site, share in shares["sites"].items())
-        progress.message(
-            f"training.sampling: {sampling}: {shares['share']:.0%} of the scans of a batch have a similar scan of "
-            f"another site in it; the fewest at {site}: {least:.0%}."
-        )
+        if shares and (sampling != "shuffle" or "site" in parts.objective.columns):
+            least, site = min((share, site) for site, share in shares["sites"].items())
+            progress.message(
+                f"training.sampling: {sampling}: {shares['share']:.0%} of the scans of a batch have a similar scan of "
+                f"another site in it; the fewest at {site}: {least:.0%}."
+            )
     return {
         "n_training_scans": len(data.training_rows),
         "n_validation_scans": len(data.validation_rows),
@@ -277,7 +290,7 @@ class Parts:
 
     cohort: Cohort
     model: ContrastiveModel
-    objective: AnyObjective
+    objective: AnyObjective | None  # none where the encoder is linear
     data: TrainingData
     categories: dict[str, list[str]]
     source: AnySource
@@ -293,18 +306,21 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
 
     `source` is that of the configuration where transforms came from Python.
     """
-    source, objective = source or source_of(settings.data), build_objective(settings.objective)
+    source = source or source_of(settings.data)
+    objective = None if settings.encoder.is_linear else build_objective(settings.objective)
     vectors = read_vectors(getattr(settings.data, "vectors", {}), cohort)
-    metadata, categories = encode_metadata(cohort.table, objective.columns, vectors=vectors)
-    objective.check(metadata, names=cohort.names())
+    columns = {} if objective is None else objective.columns
+    metadata, categories = encode_metadata(cohort.table, columns, vectors=vectors)
+    if objective is not None:
+        objective.check(metadata, names=cohort.names())
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
     check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
-    # Fitted again in training; here, so that a rule that cannot be used is an error first.
-    objective.fit({name: column[training_rows] for name, column in metadata.items()})
+    if objective is not None:  # fitted again in training; here, so that a rule that cannot be used is an error first
+        objective.fit({name: column[training_rows] for name, column in metadata.items()})
     source = source.prepared(cohort)
     model = build_model(settings.encoder, n_channels=source.n_channels, seed=settings.seed)
     check_shape(model.encoder, source.shape(cohort))
-    probed = settings.training.probe_columns if settings.training.probe_every else ()
+    probed = settings.training.probe_columns if settings.training.probe_every and objective is not None else ()
     data = TrainingData(
         images=source.images(cohort),
         names=cohort.names(),
@@ -312,10 +328,11 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
         training_rows=training_rows.tolist(),
         validation_rows=validation_rows.tolist(),
         targets={name: _column(cohort, name, "training.probe_columns") for name in probed},
-        traits=_traits(settings, cohort),
+        traits={} if objective is None else _traits(settings, cohort),
         n_readers=settings.data.n_workers,
     )
-    _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
+    if objective is not None:
+        _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
     return Parts(cohort, model, objective, data, categories, source)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import nibabel as nib
 import numpy as np
@@ -17,9 +17,9 @@ from neurocontrast.data.cohort import columns_of, read_cohort
 from neurocontrast.data.parallel import map_files
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation import Study
+from neurocontrast.evaluation.designs import Voxels, voxel_products
 from neurocontrast.evaluation.rows import row_names
 from neurocontrast.evaluation.schema import Notice
-from neurocontrast.evaluation.voxels import Voxels, voxel_products
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import files_of
 from neurocontrast.progress import Progress
@@ -53,16 +53,32 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
         scans = _find_scans(study, columns_of((info.get("run") or {}).get("channels")), asked=asked)
         if not scans:
             return study
-        # Scans that are .npy arrays have the voxel size of the run, which took them as they are.
-        spacing = preprocessing.get("spacing_mm")
-        spacing = None if spacing is None else tuple(np.broadcast_to(np.asarray(spacing, dtype=float), 3).tolist())
-        return replace(study, voxels=_read(scans, study, spacing, progress))
+        return replace(study, voxels=_read(scans, study, _how(scans, preprocessing), progress))
     except DataError as error:
         if asked:
             raise
         explanation = "Whether a linear model of the scans themselves does as well was not asked."
         notice = Notice("voxels_left_out", f"There is no baseline of voxels. {error}", explanation)
         return replace(study, notices=[*study.notices, notice])
+
+
+class _How(NamedTuple):
+    """How scans are read: the mask, and what follows from the preprocessing of the encoder."""
+
+    in_mni: bool
+    spacing_mm: tuple[float, ...] | None  # of .npy arrays, which the run took as they are
+    smooth_mm: float | None
+    standardised: bool  # maps of tissue, which the run takes as they are, are so here
+
+    def masker(self) -> Any:
+        return _masker(self.in_mni, self.smooth_mm)
+
+
+def _how(scans: list[tuple[str, ...]], preprocessing: Mapping[str, Any]) -> _How:
+    in_mni = all(_read_header(path) == _MNI for files in scans for path in files)
+    spacing = preprocessing.get("spacing_mm")
+    spacing = None if spacing is None else tuple(np.broadcast_to(np.asarray(spacing, dtype=float), 3).tolist())
+    return _How(in_mni, spacing, preprocessing.get("smooth_mm"), preprocessing.get("normalise") != "none")
 
 
 def _find_scans(study: Study, channels: tuple[str, ...], *, asked: bool) -> list[tuple[str, ...]]:
@@ -94,9 +110,8 @@ def _is_there(path: Any) -> bool:
     return isinstance(path, str) and Path(path).is_absolute() and Path(path).is_file()
 
 
-def _read(scans: list[tuple[str, ...]], study: Study, spacing: tuple[float, ...] | None, progress: Progress) -> Voxels:
-    in_mni = all(_read_header(path) == _MNI for files in scans for path in files)
-    n_voxels = len(scans[0]) * int(np.asarray(_masker(in_mni).mask_img_.dataobj).astype(bool).sum())
+def _read(scans: list[tuple[str, ...]], study: Study, how: _How, progress: Progress) -> Voxels:
+    n_voxels = len(scans[0]) * int(np.asarray(how.masker().mask_img_.dataobj).astype(bool).sum())
     n_bytes = 4 * n_voxels * len(scans) + 8 * len(scans) ** 2
     if n_bytes > MAX_BYTES:
         raise DataError(
@@ -105,7 +120,7 @@ def _read(scans: list[tuple[str, ...]], study: Study, spacing: tuple[float, ...]
         )
     values = np.empty((len(scans), n_voxels), dtype=np.float32)
     problems: dict[int, str] = {}
-    tasks = [(row, files, in_mni, spacing) for row, files in enumerate(scans)]
+    tasks = [(row, files, how) for row, files in enumerate(scans)]
     with progress.task("Reading voxels", len(scans), "scans") as task:
         for row, found in map_files(_read_row, tasks, n_workers=study.settings.n_jobs, option="evaluation.n_jobs"):
             if isinstance(found, str):
@@ -120,9 +135,10 @@ def _read(scans: list[tuple[str, ...]], study: Study, spacing: tuple[float, ...]
         raise DataError(f"voxels: {len(listed)} scans cannot be used:\n  " + "\n  ".join(listed[:20]) + more)
     about = {
         "spacing_mm": SPACING_MM,
-        "mask": "MNI152 brain" if in_mni else "box of {:g} × {:g} × {:g} mm around the centre".format(*BOX_MM),
+        "mask": "MNI152 brain" if how.in_mni else "box of {:g} × {:g} × {:g} mm around the centre".format(*BOX_MM),
         "n_voxels": n_voxels,
-        "standardised": "each scan over its voxels",
+        "smooth_mm": how.smooth_mm,
+        "standardised": "each scan over its voxels" if how.standardised else None,
     }
     return Voxels(voxel_products(values), about)
 
@@ -138,14 +154,12 @@ def _read_header(path: str) -> int:
         return _MNI
 
 
-def _read_row(
-    row: int, files: tuple[str, ...], in_mni: bool, spacing: tuple[float, ...] | None
-) -> tuple[int, npt.NDArray[np.float32] | str]:
-    """Return a scan's voxels in the mask, each channel standardised; or why there are none, without naming folders."""
+def _read_row(row: int, files: tuple[str, ...], how: _How) -> tuple[int, npt.NDArray[np.float32] | str]:
+    """Return a scan's voxels in the mask, channel by channel; or why there are none, without naming folders."""
     channels = []
     for path in files:
         try:
-            values = _voxels_of(path, in_mni, spacing)
+            values = _voxels_of(path, how)
         except DataError as error:
             return row, str(error)
         except Exception as error:
@@ -153,18 +167,18 @@ def _read_row(
         spread = float(values.std())
         if not np.isfinite(spread) or spread == 0:
             return row, "the voxels on the grid are all alike, or not all finite"
-        channels.append((values - values.mean()) / spread)
+        channels.append((values - values.mean()) / spread if how.standardised else values)
     return row, np.concatenate(channels)
 
 
-def _voxels_of(path: str, in_mni: bool, spacing: tuple[float, ...] | None) -> npt.NDArray[np.float32]:
+def _voxels_of(path: str, how: _How) -> npt.NDArray[np.float32]:
     from nilearn.image import resample_img
 
-    data, affine = _load(path, spacing)
-    if not in_mni:
+    data, affine = _load(path, how.spacing_mm)
+    if not how.in_mni:
         affine[:3, 3] = -affine[:3, :3] @ ((np.array(data.shape) - 1) / 2)  # as the encoder's own preprocessing centres
     coarse, affine = _averaged(data, affine)
-    masker = _masker(in_mni)
+    masker = how.masker()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a scan is resampled is what is wanted
         grid = resample_img(
@@ -208,7 +222,7 @@ def _averaged(
 
 
 @cache
-def _masker(in_mni: bool) -> Any:
+def _masker(in_mni: bool, smooth_mm: float | None) -> Any:
     """Return nilearn's masker of the template's brain, or of a whole box; neither depends on the scans."""
     from nilearn.datasets import load_mni152_brain_mask
     from nilearn.maskers import NiftiMasker
@@ -222,4 +236,4 @@ def _masker(in_mni: bool) -> Any:
             affine = np.diag([SPACING_MM] * 3 + [1.0])
             affine[:3, 3] = -SPACING_MM * (shape - 1) / 2
             mask = nib.Nifti1Image(np.ones(shape.astype(int), dtype=np.uint8), affine)
-        return NiftiMasker(mask_img=mask, standardize=None, dtype="float32").fit()
+        return NiftiMasker(mask_img=mask, smoothing_fwhm=smooth_mm, standardize=None, dtype="float32").fit()

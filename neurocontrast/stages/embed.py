@@ -114,6 +114,13 @@ def _prepare(
 ) -> tuple[Encoder | ContrastiveModel, Images, pd.DataFrame, dict[str, Any]]:
     """Return the network, its prepared images, their table, and the description stored with the features."""
     network, contract = _load(run, settings.embedding.layer)
+    if settings.embedding.read_out is not None:
+        if not isinstance(network, Encoder):
+            raise ConfigError("embedding.read_out: the head takes the encoder's own features. Leave it out, or layer.")
+        try:
+            network.set_read_out(settings.embedding.read_out)
+        except ValueError as error:
+            raise ConfigError(f"embedding.{error}.") from None
     given = None if transforms is None else Compose(transforms)
     source = source_of_run(run, contract, settings.data, transforms=given)
     listed = source.read_cohort(participants, images_root=images_root)
@@ -136,6 +143,8 @@ def _prepare(
         "precision": settings.embedding.precision,
         "layer": settings.embedding.layer,
     }
+    if settings.embedding.read_out is not None:
+        info["read_out"] = settings.embedding.read_out.model_dump(mode="json")
     source.make_ready(cohort, progress)
     return network, source.images(cohort), cohort.table, info
 

@@ -22,15 +22,9 @@ __all__ = [
 
 
 class NeurocontrastError(Exception):
-    """Base of every error this package raises on purpose.
+    """Base of every error this package raises on purpose."""
 
-    Attributes
-    ----------
-    exit_code : int
-        What the command line returns: 2 for bad input, 1 for a failure while running.
-    """
-
-    exit_code = 2
+    exit_code = 2  # of the command line: 2 for bad input, 1 for a failure while running
 
 
 class ConfigError(NeurocontrastError):

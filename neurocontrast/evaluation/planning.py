@@ -37,8 +37,7 @@ from neurocontrast.evaluation.splits.by_column import (
     look_at_fixed,
     look_at_twins,
 )
-from neurocontrast.evaluation.splits.by_file import splits_from_table
-from neurocontrast.evaluation.splits.by_splitter import describe_splitter, splits_from_cv
+from neurocontrast.evaluation.splits.given import describe_splitter, splits_from_cv, splits_from_table
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.units import Units, choose_units
 from neurocontrast.evaluation.voxels import Voxels

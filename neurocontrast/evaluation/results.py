@@ -22,7 +22,7 @@ from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.schema import Evaluation, Notice, compose_evaluation
 from neurocontrast.evaluation.splits import parts_of
-from neurocontrast.evaluation.splits.by_file import split_table
+from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, pooled_metrics, resampled_names
 from neurocontrast.files import digest_of
 from neurocontrast.seeds import derive_seed

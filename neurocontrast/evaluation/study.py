@@ -20,7 +20,7 @@ from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.results import compose, describe_split, fold_table, look_at_results, metric_summary
 from neurocontrast.evaluation.schema import Evaluation
 from neurocontrast.evaluation.splits import Split, stratified
-from neurocontrast.evaluation.splits.by_file import split_table
+from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.stored_probe import FittedProbe, fit_on_all
 from neurocontrast.evaluation.tables import (
     calibration_table,

@@ -14,11 +14,11 @@ from neurocontrast.evaluation.designs import choose_covariates, kept_columns
 from neurocontrast.evaluation.fitting import OutOfFold, cross_validate
 from neurocontrast.evaluation.notices import SITE_ASSOCIATION, cramers_v
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
-from neurocontrast.evaluation.panels.draws import draw_subjects, group_sites
+from neurocontrast.evaluation.panels.draws import draw_subjects
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import cell_texts, is_number
 from neurocontrast.evaluation.schema import Notice
-from neurocontrast.evaluation.splits import Split, leave_site_out, stratified
+from neurocontrast.evaluation.splits import Split, group_sites, leave_site_out, stratified
 from neurocontrast.evaluation.target import MAX_CLASSES as MAX_LEVELS
 from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
@@ -260,8 +260,7 @@ def site_folds(sites: npt.NDArray[np.object_], subjects: npt.NDArray[np.object_]
 
     A subject who was scanned at several sites is not trained on while one of them is tested.
     """
-    groups = group_sites(sites, sorted(set(sites)), MAX_SITE_FOLDS)
-    fold_of = {site: fold for fold, group in enumerate(groups) for site in group}
+    fold_of = {site: fold for fold, group in enumerate(group_sites(sites, MAX_SITE_FOLDS)) for site in group}
     return leave_site_out([str(fold_of[site]) for site in sites], subjects, names=list(subjects))
 
 

@@ -1,4 +1,4 @@
-"""Draws of subjects, for panels that need not see all scans and for learning curves; groups of sites."""
+"""Draws of subjects, for panels that need not see all scans and for learning curves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from neurocontrast.evaluation.splits import Split, subject_values
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = ["draw_of_split", "draw_order", "draw_subjects", "group_sites"]
+__all__ = ["draw_of_split", "draw_order", "draw_subjects"]
 
 Rows = npt.NDArray[np.intp]
 
@@ -30,18 +30,6 @@ def draw_subjects(subjects: npt.NDArray[np.object_], *, seed: int, n_scans: int 
     sizes = np.bincount(codes)[order].cumsum()
     rows = np.flatnonzero(np.argsort(order)[codes] < max(1, int((sizes <= n_scans).sum())))
     return rows, f"{len(rows)} of {len(subjects)} scans, drawn by subject"
-
-
-def group_sites(sites: npt.NDArray[np.object_], names: Sequence[str], n_groups: int) -> list[list[str]]:
-    """Return the named sites in groups of about equal numbers of scans, filled from the largest site down."""
-    sizes = {name: int((sites == name).sum()) for name in names}
-    groups: list[list[str]] = [[] for _ in range(min(n_groups, len(names)))]
-    filled = np.zeros(len(groups))
-    for name in sorted(names, key=lambda name: (-sizes[name], name)):
-        least = int(filled.argmin())
-        groups[least].append(name)
-        filled[least] += sizes[name]
-    return groups
 
 
 def draw_of_split(table: pd.DataFrame, target: Target, split: Split, draw: int, seed: int) -> npt.NDArray[np.str_]:

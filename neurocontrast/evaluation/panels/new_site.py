@@ -22,10 +22,9 @@ from neurocontrast.evaluation.metrics import (
 )
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.confounds import site_reading
-from neurocontrast.evaluation.panels.draws import group_sites
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.schema import Notice
-from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.splits import Split, group_sites
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.exceptions import one_of
 from neurocontrast.progress import Progress
@@ -91,7 +90,7 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
     splits: list[Split] = []
     chosen = [site for site in names if why[site] is None]
     many = len(chosen) > MAX_GROUPS
-    for group in group_sites(sites, chosen, MAX_GROUPS) if many else [[site] for site in chosen]:
+    for group in group_sites(sites[np.isin(sites, chosen)], MAX_GROUPS) if many else [[site] for site in chosen]:
         split = _split(study, home, group, fold=len(splits))
         reason = _why_untrainable(study, split)
         why |= dict.fromkeys(group, reason)

@@ -1,19 +1,27 @@
-"""Folds as a table: written with every evaluation, and read to use the same folds again."""
+"""Folds that are given: as a table, written with every evaluation, or by any splitter of scikit-learn's kind."""
 
 from __future__ import annotations
 
+import inspect
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from sklearn.utils.metadata_routing import get_routing_for_object
 
 from neurocontrast.evaluation.rows import cell_texts, row_names
 from neurocontrast.evaluation.splits.split import Split, parts_of
-from neurocontrast.exceptions import DataError, LeakageError, one_of, suggestion
+from neurocontrast.evaluation.target import Target
+from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of, suggestion
 
-__all__ = ["read_split_file", "split_table", "splits_from_table"]
+__all__ = ["describe_splitter", "read_split_file", "split_table", "splits_from_cv", "splits_from_table"]
+
+Rows = npt.NDArray[np.intp]
 
 _NEEDED = ("participant_id", "repeat", "fold")
 _NEVER_TESTED = -1
@@ -26,19 +34,16 @@ def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
     """
     parts = []
     for repeat in sorted({split.repeat for split in splits}):
-        part = table[["participant_id", "session"]].copy()
-        part["repeat"] = repeat
         fold = pd.Series(pd.NA, index=table.index, dtype="Int64")
         site = pd.Series(None, index=table.index, dtype=object)
         for split in (split for split in splits if split.repeat == repeat):
             fold.iloc[split.test] = split.fold
             site.iloc[split.test] = split.held_out_site
-        part["fold"], part["held_out_site"] = fold, site
+        part = table[["participant_id", "session"]].assign(repeat=repeat, fold=fold, held_out_site=site)
         if splits[0].validation is not None:
-            names = np.full(len(table), "train", dtype=object)
+            part["split"] = "train"
             for name, rows in parts_of(splits[0]).items():
-                names[rows] = name
-            part["split"] = names
+                part.iloc[rows, -1] = name
         parts.append(part)
     return pd.concat(parts, ignore_index=True)
 
@@ -47,12 +52,6 @@ def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
     """Read a tab-separated table with participant_id, repeat and fold, and optionally session and held_out_site.
 
     An empty fold (or ``n/a``) marks a scan that is trained on in every fold and never tested.
-
-    Raises
-    ------
-    DataError
-        If the file is absent, is no such table, or numbers repeats and folds by something else
-        than 0, 1, 2 …
     """
     file = Path(path)
     if not file.is_file():
@@ -168,3 +167,98 @@ def _check_subjects(folds: npt.NDArray[np.int64], table: pd.DataFrame, repeat: i
             f"split_file: in repeat {repeat} scans of {len(straddling)} subjects stand in different folds "
             f"({', '.join(map(str, straddling[:5]))}). Give all scans of a subject the same fold."
         )
+
+
+def describe_splitter(cv: Any) -> str:
+    """Return what evaluation.json calls a splitter: its repr, or its class where that would name an address."""
+    if not hasattr(cv, "split"):
+        return "pairs of training and test rows"
+    text = repr(cv)
+    return type(cv).__name__ if " at 0x" in text else text
+
+
+def splits_from_cv(
+    cv: Any, *, features: npt.NDArray[np.floating], target: Target, subjects: npt.NDArray[np.object_], sites: pd.Series
+) -> list[Split]:
+    """Return the splits of a splitter, or of an iterable of index pairs, numbered by repeat and fold.
+
+    A splitter is called with X, y and, where it takes them, `groups` (the subject of each scan) and `sites`. A repeat
+    ends where a scan would be tested in it for the second time. Where every split tests all scans of one site that it
+    does not train on, the sites are held out, as by `LeaveSiteOut`.
+    """
+    given = _pairs(cv, features, target, subjects, sites)
+    pairs = [_checked(number, pair, len(subjects)) for number, pair in enumerate(given)]
+    if len(pairs) < 2:
+        raise DataError(f"cv: at least two splits are needed, and {describe_splitter(cv)} makes {len(pairs)}.")
+    tested = np.zeros(len(subjects), dtype=bool)
+    splits: list[Split] = []
+    repeat = fold = 0
+    for train, test in pairs:
+        if tested[test].any():
+            repeat, fold = repeat + 1, 0
+            tested[:] = False
+        tested[test] = True
+        splits.append(Split(repeat, fold, train, test))
+        fold += 1
+    held_out = [_held_out(split, sites.to_numpy(dtype=object)) for split in splits]
+    if all(site is not None for site in held_out):
+        return [replace(split, held_out_site=site) for split, site in zip(splits, held_out, strict=True)]
+    return splits
+
+
+def _pairs(
+    cv: Any, features: npt.NDArray[np.floating], target: Target, subjects: npt.NDArray[np.object_], sites: pd.Series
+) -> list[Any]:
+    if isinstance(cv, str) or not hasattr(cv, "split"):
+        if isinstance(cv, str) or not isinstance(cv, Iterable):
+            raise ConfigError(
+                "cv: must be a splitter of scikit-learn's kind (with split and get_n_splits) or pairs of training and "
+                f"test rows, got {cv!r:.80}. For a number of folds use n_folds."
+            )
+        return list(cv)
+    given = {"groups": subjects, "sites": sites.to_numpy(dtype=object)}
+    names = [name for name in given if _takes(cv, name)]
+    try:
+        return list(cv.split(features, target.values, **{name: given[name] for name in names}))
+    except (TypeError, ValueError) as error:
+        passed = ", ".join(["X (features)", f"y ({target.name})", *names])
+        raise DataError(f"cv: {describe_splitter(cv)} refused these scans; it was given {passed}: {error}") from error
+
+
+def _takes(cv: Any, name: str) -> bool:
+    """Say whether `split` wants an argument: by the metadata it requests, or, where it requests none, by its name."""
+    if hasattr(cv, "get_metadata_routing"):
+        return name in get_routing_for_object(cv).consumes("split", [name])
+    return name in inspect.signature(cv.split).parameters
+
+
+def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
+    try:
+        train, test = (np.asarray(rows) for rows in pair)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"cv: split {number} must be a pair of training and test rows ({error}).") from error
+    train, test = (np.flatnonzero(rows) if rows.dtype == bool else rows for rows in (train, test))
+    for name, rows in (("training", train), ("test", test)):
+        if rows.ndim != 1 or not len(rows):
+            raise DataError(f"cv: split {number} has no {name} rows. Every split needs scans to train on and to test.")
+        if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= n_rows or len(set(rows)) != len(rows):
+            raise DataError(
+                f"cv: the {name} rows of split {number} must be different whole numbers from 0 to {n_rows - 1}, the "
+                f"rows of the {n_rows} scans that are evaluated; found {_shown(rows)}."
+            )
+    both = np.intersect1d(train, test)
+    if len(both):
+        raise LeakageError(f"cv: split {number} trains on {len(both)} rows that it tests too ({_shown(both)}).")
+    return np.sort(train).astype(np.intp), np.sort(test).astype(np.intp)
+
+
+def _shown(rows: npt.NDArray[Any]) -> str:
+    return ", ".join(map(str, rows[:5])) + (" …" if len(rows) > 5 else "")
+
+
+def _held_out(split: Split, sites: npt.NDArray[np.object_]) -> str | None:
+    found = set(sites[split.test])
+    site = next(iter(found))
+    if len(found) > 1 or site is None or (sites[split.train] == site).any():
+        return None
+    return str(site) if len(split.test) == (sites == site).sum() else None

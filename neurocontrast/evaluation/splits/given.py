@@ -49,7 +49,7 @@ def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
 
 
 def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Read a tab-separated table with participant_id, repeat and fold, and optionally session and held_out_site.
+    """Read a tab-separated table with participant_id, repeat and fold, and optionally session.
 
     An empty fold (or ``n/a``) marks a scan that is trained on in every fold and never tested.
     """
@@ -66,8 +66,7 @@ def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
             f"split_file '{file.name}': column {one_of(missing)} is needed.{suggestion(missing[0], frame.columns)} "
             f"It has: {one_of(frame.columns)}."
         )
-    for name in ("session", "held_out_site"):
-        frame[name] = frame[name].replace("n/a", "") if name in frame else ""
+    frame["session"] = frame["session"].replace("n/a", "") if "session" in frame else ""
     frame["fold"] = frame["fold"].replace({"": str(_NEVER_TESTED), "n/a": str(_NEVER_TESTED)})
     for name in ("repeat", "fold"):
         frame[name] = _whole_numbers(frame[name], file.name)
@@ -77,25 +76,24 @@ def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
-    """Return the folds of a split file for the scans of a table."""
+    """Return the folds of a split file for the scans of a table, with the sites that they hold out."""
     splits: list[Split] = []
+    straddling: list[str] = []
     for repeat in range(int(frame["repeat"].max()) + 1):
-        part = frame[frame["repeat"] == repeat]
-        folds, sites = _align(part, table, repeat)
+        folds = _align(frame[frame["repeat"] == repeat], table, repeat)
         if folds.max() == _NEVER_TESTED:
             raise DataError(f"split_file: repeat {repeat} has an empty fold in every row: nobody would be tested.")
-        by_site = bool((part["held_out_site"] != "").any())
-        if by_site:
-            _check_sites(folds, sites, table, repeat)
-        else:
-            _check_subjects(folds, table, repeat)
+        straddling += _check_subjects(folds, table, repeat)
         for fold in range(int(folds.max()) + 1):
             test = np.flatnonzero(folds == fold)
             if not len(test):
                 raise DataError(f"split_file: repeat {repeat} has no scan in fold {fold}. Number folds 0, 1, 2 …")
             owners = set(table["subject_id"].iloc[test])
             train = np.flatnonzero((folds != fold) & ~table["subject_id"].isin(owners).to_numpy())
-            splits.append(Split(repeat, fold, train, test, sites[test[0]] if by_site else None))
+            splits.append(Split(repeat, fold, train, test))
+    splits = _find_sites_held_out(splits, table["site"])
+    if straddling and splits[0].held_out_site is None:
+        raise LeakageError(straddling[0])
     return splits
 
 
@@ -110,7 +108,7 @@ def _whole_numbers(texts: pd.Series, name: str) -> npt.NDArray[np.int64]:
     return numbers.to_numpy(dtype=np.int64)
 
 
-def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> tuple[npt.NDArray[np.int64], list[str]]:
+def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[np.int64]:
     keys = pd.MultiIndex.from_frame(table[["participant_id", "session"]])
     given = pd.MultiIndex.from_frame(part[["participant_id", "session"]])
     if given.has_duplicates:
@@ -129,44 +127,19 @@ def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> tuple[npt.ND
             f"split_file: repeat {repeat} has {len(foreign)} scans that are not among those to evaluate ({shown}). Use "
             "the same embeddings table, target and where as the evaluation that wrote it, or remove these rows."
         )
-    ordered = part.set_index(given).loc[keys]
-    return ordered["fold"].to_numpy(dtype=np.int64), [str(site) for site in ordered["held_out_site"]]
+    return part.set_index(given).loc[keys, "fold"].to_numpy(dtype=np.int64)
 
 
-def _check_sites(folds: npt.NDArray[np.int64], said: list[str], table: pd.DataFrame, repeat: int) -> None:
-    """Refuse a fold that says a site is held out, and is not that: the baseline and the report would believe it."""
-    sites = np.array([text or "" for text in cell_texts(table["site"])], dtype=object)
-    claimed = np.array(said, dtype=object)
-    wrong = np.flatnonzero((folds != _NEVER_TESTED) & ((claimed != sites) | (sites == "")))
-    if len(wrong):
-        row = wrong[0]
-        raise DataError(
-            f"split_file: in repeat {repeat} held_out_site is not the site of {len(wrong)} scans (first: "
-            f"{row_names(table, [row])[0]}, '{claimed[row]}' instead of '{sites[row]}'). Correct the column, or remove "
-            "it where folds do not hold out sites."
-        )
-    for fold in range(int(folds.max()) + 1):
-        tested = set(sites[folds == fold])
-        left = np.flatnonzero(np.isin(sites, list(tested)) & (folds != fold))
-        if len(left) or len(tested) > 1:
-            how = f"tests the sites {one_of(sorted(tested))} together"
-            if len(left):
-                names = ", ".join(row_names(table, left[:5]))
-                how = f"does not test {len(left)} scans of the site that it holds out ({names})"
-            raise LeakageError(
-                f"split_file: repeat {repeat}, fold {fold} {how}. Give all scans of a site one fold of their own, or "
-                "remove the column held_out_site."
-            )
-
-
-def _check_subjects(folds: npt.NDArray[np.int64], table: pd.DataFrame, repeat: int) -> None:
+def _check_subjects(folds: npt.NDArray[np.int64], table: pd.DataFrame, repeat: int) -> list[str]:
+    """Return what is wrong with folds that test a subject twice, unless they hold out the sites of the subject."""
     n_folds = pd.Series(folds).groupby(table["subject_id"].to_numpy()).nunique()
     straddling = list(n_folds.index[n_folds > 1])
-    if straddling:
-        raise LeakageError(
-            f"split_file: in repeat {repeat} scans of {len(straddling)} subjects stand in different folds "
-            f"({', '.join(map(str, straddling[:5]))}). Give all scans of a subject the same fold."
-        )
+    if not straddling:
+        return []
+    return [
+        f"split_file: in repeat {repeat} scans of {len(straddling)} subjects stand in different folds "
+        f"({', '.join(map(str, straddling[:5]))}). Give all scans of a subject the same fold."
+    ]
 
 
 def describe_splitter(cv: Any) -> str:
@@ -200,10 +173,7 @@ def splits_from_cv(
         tested[test] = True
         splits.append(Split(repeat, fold, train, test))
         fold += 1
-    held_out = [_held_out(split, sites.to_numpy(dtype=object)) for split in splits]
-    if all(site is not None for site in held_out):
-        return [replace(split, held_out_site=site) for split, site in zip(splits, held_out, strict=True)]
-    return splits
+    return _find_sites_held_out(splits, sites)
 
 
 def _pairs(
@@ -256,9 +226,14 @@ def _shown(rows: npt.NDArray[Any]) -> str:
     return ", ".join(map(str, rows[:5])) + (" …" if len(rows) > 5 else "")
 
 
-def _held_out(split: Split, sites: npt.NDArray[np.object_]) -> str | None:
-    found = set(sites[split.test])
-    site = next(iter(found))
-    if len(found) > 1 or site is None or (sites[split.train] == site).any():
-        return None
-    return str(site) if len(split.test) == (sites == site).sum() else None
+def _find_sites_held_out(splits: list[Split], sites: pd.Series) -> list[Split]:
+    """Return splits with the site that each holds out, if every one tests all scans of one site and trains on none."""
+    places, found = np.array(cell_texts(sites), dtype=object), []
+    for split in splits:
+        tested = set(places[split.test])
+        site = tested.pop()
+        rest = np.setdiff1d(np.flatnonzero(places == site), split.test)
+        if tested or site is None or len(rest):
+            return splits
+        found.append(replace(split, held_out_site=str(site)))
+    return found

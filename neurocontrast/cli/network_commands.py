@@ -83,7 +83,6 @@ def explain(
     out: Annotated[
         Path | None, typer.Option(help="Folder to write (default: EVAL/explanation, where `report` looks).")
     ] = None,
-    method: Annotated[str | None, typer.Option(metavar="occlusion|gradient", help="How the map is made.")] = None,
     n_subjects: Annotated[int | None, typer.Option(help="Subjects to average over, at most.")] = None,
     patch_mm: Annotated[float | None, typer.Option(help="Side of the occluded cubes.")] = None,
     positive: Annotated[str | None, typer.Option(help="Of several classes, the one to explain.")] = None,

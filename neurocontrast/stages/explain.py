@@ -299,18 +299,16 @@ def _write(
 
 def _describe(chosen: _Chosen, settings: ExplanationSettings, maps: AverageMaps) -> dict[str, Any]:
     probe, grid, truths = chosen.probe, chosen.grid, chosen.truths
-    occlusion = settings.method == "occlusion"
-    how = {"patch_mm": settings.patch_mm} if occlusion else {"n_noisy": settings.n_noisy, "noise": settings.noise}
     return {
         "format": 1,
-        "method": settings.method,
+        "method": "occlusion",
         "n_subjects": len(truths),
         "n_of_class": {name: truths.count(name) for name in probe.classes} if probe.classes else None,
         "target": probe.target,
         "positive": chosen.readout.positive,
         "score": chosen.readout.meaning,
         "probe": {"name": probe.name, "strength": probe.strength, "n_scans": probe.n_scans},
-        **how,
+        "patch_mm": settings.patch_mm,
         "fill": settings.fill,
         "smooth_mm": settings.smooth_mm,
         "seed": settings.seed,

@@ -39,8 +39,7 @@ def steps(point):
     from neurocontrast.kernels import Gaussian
     from neurocontrast.losses import YAwareInfoNCE
     from neurocontrast.training import TrainingData, TrainingSettings
-    from neurocontrast.training.session import start_session
-    from neurocontrast.training.state import Position
+    from neurocontrast.training.session import Position, start_session
     from neurocontrast.training.steps import train_batches
 
     n = point["batch"]

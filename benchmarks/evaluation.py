@@ -41,11 +41,11 @@ from threadpoolctl import threadpool_limits
 from neurocontrast.evaluation.label_vectors import fit_label_vectors
 from neurocontrast.evaluation.permutation import permute_labels
 from neurocontrast.evaluation.planning import Study, plan_study
-from neurocontrast.evaluation.results import fold_table, metric_summary
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
-from neurocontrast.evaluation.study import permutation_summary, predict_out_of_fold
+from neurocontrast.evaluation.study import metric_summary, permutation_summary, predict_out_of_fold
+from neurocontrast.evaluation.tables import fold_table
 from neurocontrast.progress import SILENT
 
 WHOLE = """

@@ -24,8 +24,7 @@ from neurocontrast.encoders import EncoderSettings, build_model
 from neurocontrast.kernels import Gaussian
 from neurocontrast.losses import YAwareInfoNCE
 from neurocontrast.training import TrainingData, TrainingSettings, fit
-from neurocontrast.training.session import start_session
-from neurocontrast.training.state import Position
+from neurocontrast.training.session import Position, start_session
 from neurocontrast.training.steps import train_batches
 from neurocontrast.transforms import TwoViews, brain_views
 

@@ -29,8 +29,7 @@ from neurocontrast.kernels import Gaussian
 from neurocontrast.losses import YAwareInfoNCE
 from neurocontrast.machine import keeping_freed_memory
 from neurocontrast.training import TrainingData, TrainingSettings
-from neurocontrast.training.session import Session, deterministic, start_session
-from neurocontrast.training.state import Position
+from neurocontrast.training.session import Position, Session, deterministic, start_session
 from neurocontrast.training.steps import train_batches
 from neurocontrast.transforms import AugmentSettings, TwoViews, brain_views
 

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and digests of their content."""
+"""Files that appear whole or not at all, digests of their content, and the files that make up a scan."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from neurocontrast.exceptions import ConfigError
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # pandas is slow to import, and most of this file does withou
     import pandas as pd
 
 __all__ = [
+    "ScanFiles",
+    "as_scan",
     "atomic_folder",
     "atomic_path",
     "check_output_file",
@@ -26,10 +28,25 @@ __all__ = [
     "check_writable",
     "digest_of",
     "digest_of_file",
+    "files_of",
     "write_json",
     "write_table",
     "write_text",
 ]
+
+ScanFiles: TypeAlias = str | tuple[str, ...]
+"""The file of a scan, or the files of its channels in their order, as `monai.transforms.LoadImaged` takes them."""
+
+
+def as_scan(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> ScanFiles:
+    """Return the files of a scan as text: one path, or a tuple of one path a channel."""
+    return os.fspath(scan) if isinstance(scan, str | os.PathLike) else tuple(os.fspath(path) for path in scan)
+
+
+def files_of(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """Return the files of a scan, one a channel."""
+    known = as_scan(scan)
+    return (known,) if isinstance(known, str) else known
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The commands that make and check tables of scans or images: `simulate`, `images`, `index`, `prepare`, `check`."""
+"""The commands that make and check scans or images and their tables: `simulate`, `images`, `convert`, `index` …"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Table
 from neurocontrast.cli.output import Result
 
-__all__ = ["check", "images", "index", "prepare", "simulate"]
+__all__ = ["check", "convert", "images", "index", "prepare", "simulate"]
 
 
 def simulate(
@@ -74,6 +74,43 @@ def _cohort_result(participants: Path) -> Result:
     return Result({"counts": counts.to_dict("index")}, participants.name, table, path=participants)
 
 
+def convert(
+    given: Given,
+    root: Annotated[
+        Path, typer.Argument(metavar="ROOT", help="Folder with a folder a person, each a series or above it.")
+    ],
+    out: Annotated[Path, typer.Option(help="BIDS tree to write.")],
+    series: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Take the series with this in their description.")
+    ] = None,
+    metadata_from_dicom: Annotated[
+        bool, typer.Option("--metadata-from-dicom", help="Take age and sex from the headers.")
+    ] = False,
+    skip: Annotated[
+        bool, typer.Option("--skip", help="Leave out people with a problem; convert.json says whom.")
+    ] = False,
+    n_workers: Annotated[int, typer.Option(help="Processes.")] = 2,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Convert T1-weighted DICOM series to a BIDS tree by dcm2niix, without what identifies the patient.
+
+    One series a folder. All problems are listed at once (exit code 2), and nothing is written then.
+    """
+    from neurocontrast import stages
+
+    tree = stages.convert(
+        root,
+        out,
+        series=series,
+        metadata_from_dicom=metadata_from_dicom,
+        skip=skip,
+        n_workers=n_workers,
+        overwrite=overwrite,
+        progress=given.progress,
+    )
+    return Result({"tree": str(tree)}, f"A BIDS tree: neurocontrast index {tree}", path=tree)
+
+
 def index(
     given: Given,
     root: Annotated[Path, typer.Argument(metavar="ROOT", help="Folder of the scans.")],
@@ -134,7 +171,16 @@ def prepare(
     participants: Table,
     out: Annotated[Path, typer.Option(help="Folder of brains, tissue maps and the new participants.tsv.")],
     images_root: ImagesRoot = None,
-    spacing_mm: Annotated[float, typer.Option(help="Voxel size of the results in mm.")] = 1.5,
+    protocol: Annotated[
+        Literal["standard", "quasiraw"], typer.Option(help="quasiraw: as OpenBHB's images of that name.")
+    ] = "standard",
+    extraction: Annotated[
+        Literal["auto", "deepbet", "template"],
+        typer.Option(help="How brains are found in heads; template needs no deepbet, and is less exact."),
+    ] = "auto",
+    spacing_mm: Annotated[
+        float | None, typer.Option(help="Voxel size of the results in mm (default: 1.5; quasiraw: 1).")
+    ] = None,
     bias: Annotated[bool, typer.Option(help="Correct the bias field by N4.")] = True,
     tissue: Annotated[bool, typer.Option(help="Make maps of grey matter, white matter and fluid.")] = True,
     skip: Annotated[bool, typer.Option(help="Leave out scans that cannot be prepared.")] = False,
@@ -150,6 +196,8 @@ def prepare(
         participants,
         out,
         images_root=images_root,
+        protocol=protocol,
+        extraction=extraction,
         spacing_mm=spacing_mm,
         bias=bias,
         tissue=tissue,
@@ -186,6 +234,7 @@ def check(
     found = stages.check(
         participants,
         images_root=settings.images_root,
+        channels=getattr(settings, "channels", None),
         preprocessing=preprocessing,
         kind=settings.kind if given.config is not None or "kind" in stated else None,
         n_workers=settings.n_workers,

@@ -17,6 +17,7 @@ from neurocontrast.transforms.preprocessing import (
     Percentiles,
     Preprocessing,
     Shape,
+    SmoothMm,
     SpacingMm,
     check_erosion,
 )
@@ -55,9 +56,12 @@ class DataSettings(Replaceable):
         Folder that relative image paths in the table start from; None for the table's own.
     images_pattern : str or None
         Path of every image, with columns in braces, where the table has no column ``path``.
+    channels : list of str or None
+        Columns of the table that hold the files of each scan, one a channel, for instance ``[gm, wm]``, which `index`
+        and `prepare` write; ``t1`` stands for the column ``path``. None for ``[t1]``.
     where : mapping
         Rows to keep: column → allowed values.
-    spacing_mm, shape, normalise, percentiles, erode_mm, common_view, common_fraction
+    spacing_mm, shape, normalise, percentiles, erode_mm, common_view, common_fraction, smooth_mm
         See `neurocontrast.transforms.Preprocessing`.
     transforms : list of mapping or None
         Transforms of MONAI or of this package that lead from the path of a scan to its image, each a mapping with a
@@ -78,6 +82,7 @@ class DataSettings(Replaceable):
     participants: Path | None = None
     images_root: Path | None = None
     images_pattern: str | None = None
+    channels: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     spacing_mm: SpacingMm | None = 1.5
     shape: Shape = (121, 145, 121)
@@ -86,6 +91,7 @@ class DataSettings(Replaceable):
     erode_mm: ErodeMm = 0.0
     common_view: CommonView = "none"
     common_fraction: CommonFraction = 0.95
+    smooth_mm: SmoothMm = 0.0
     cache_dir: Path | None = None
     cache_dtype: Literal["float16", "float32"] = "float16"
     n_workers: Annotated[int, Field(ge=1)] = 2
@@ -94,16 +100,20 @@ class DataSettings(Replaceable):
     @classmethod
     def replaced(cls) -> tuple[str, ...]:
         """Return the settings of the preprocessing."""
-        return "spacing_mm", "shape", "normalise", "percentiles", "erode_mm", "common_view", "common_fraction"
+        intensities = "normalise", "percentiles", "smooth_mm"
+        return "spacing_mm", "shape", *intensities, "erode_mm", "common_view", "common_fraction"
 
     @property
     def preprocessing(self) -> Preprocessing:
         """What is done to each scan where `transforms` is None, before anything is fitted."""
-        return Preprocessing(**{name: getattr(self, name) for name in self.replaced()})
+        settings = {name: getattr(self, name) for name in self.replaced()}
+        return Preprocessing(**settings, n_channels=len(self.channels or ("t1",)))
 
     @model_validator(mode="after")
     def _check(self) -> DataSettings:
         check_erosion(self.erode_mm, self.spacing_mm)
+        if self.channels is not None and len(set(self.channels)) < len(self.channels):
+            raise ValueError(f"data.channels must name each column once, got {list(self.channels)}")
         return self
 
 

@@ -57,11 +57,13 @@ class Encoder(nn.Module):
         Network that maps samples to feature maps.
     settings : EncoderSettings
         Settings that the network was built from; they travel with its weights.
+    n_channels : int
+        Channels of a volume.
 
     Attributes
     ----------
     n_dims, n_channels : int
-        Axes of a sample, besides channels: 2, with the three channels of colours, or 3, with one.
+        Axes of a sample, besides channels (2 or 3), and its channels: the three colours of an image, or a volume's.
     n_features : int
         Size of the representation.
     smallest_shape : int
@@ -73,11 +75,11 @@ class Encoder(nn.Module):
     mean: torch.Tensor
     std: torch.Tensor
 
-    def __init__(self, features: FeatureMaps, settings: EncoderSettings) -> None:
+    def __init__(self, features: FeatureMaps, settings: EncoderSettings, *, n_channels: int = 1) -> None:
         super().__init__()
         self.features, self.settings = features, settings
         self.n_dims, self.n_features = features.n_dims, features.n_features
-        self.n_channels = _COLOURS if self.n_dims == 2 else 1
+        self.n_channels = _COLOURS if self.n_dims == 2 else n_channels
         self.smallest_shape = features.smallest_shape
         self.layout, self.inference_layout = features.layout, features.inference_layout
         if self.n_dims == 2:
@@ -85,7 +87,7 @@ class Encoder(nn.Module):
             self.register_buffer("std", torch.ones(_COLOURS))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Map volumes (n, 1, D, H, W), or images (n, 3, H, W), to representations (n, n_features).
+        """Map volumes (n, n_channels, D, H, W), or images (n, 3, H, W), to representations (n, n_features).
 
         Images are uint8, or floats between 0 and 1.
         """
@@ -207,5 +209,5 @@ class ContrastiveModel(nn.Module):
         return self.encoder.inference_layout
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Map volumes (n, 1, D, H, W), or images (n, 3, H, W), to embeddings (n, d), not normalised."""
+        """Map volumes (n, n_channels, D, H, W), or images (n, 3, H, W), to embeddings (n, d), not normalised."""
         return self.head(self.encoder(images))

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from neurocontrast.encoders.components import PrincipalComponents
 from neurocontrast.encoders.encoder import FeatureMaps
 from neurocontrast.encoders.settings import EncoderSettings
 
@@ -27,25 +28,29 @@ _RESNETS = {
 # first (benchmarks/encoders.py).
 _STEMS = {"cifar": (3, 1, False), "imagenet": (7, 2, True), "small": (3, 2, False)}
 _LENET5_SIDE = 32
+_N_COMPONENTS = 60
 
 
-def build_network(settings: EncoderSettings) -> FeatureMaps:
-    """Build the network that the settings name, with random weights."""
+def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> FeatureMaps:
+    """Build the network that the settings name, with random weights; `n_voxels` are those of a linear encoder."""
+    if settings.is_linear:
+        layers = PrincipalComponents(settings.n_components or _N_COMPONENTS, n_voxels)
+        return FeatureMaps(layers, n_dims=3, n_features=len(layers.components), smallest_shape=1)
     if settings.name in _DENSENETS:
-        return _densenet(settings)
+        return _densenet(settings, n_channels)
     if settings.name in _RESNETS:
         return _resnet(settings)
-    return _lenet(settings) if settings.name == "lenet" else _lenet5(settings)
+    return _lenet(settings, n_channels) if settings.name == "lenet" else _lenet5(settings)
 
 
-def _densenet(settings: EncoderSettings) -> FeatureMaps:
+def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     """MONAI's DenseNet, its last feature maps rectified as its classifier would see them."""
     # MONAI takes seconds to import, and only these networks need it.
     from monai.networks.nets.densenet import DenseNet
 
     n_first, growth, blocks = _DENSENETS[settings.name]
     norm = {"batch": {}, "group": {"num_groups": growth}, "instance": {"affine": True}}[settings.norm]
-    network = DenseNet(3, 1, 1, n_first, growth, blocks, norm=(settings.norm, norm))
+    network = DenseNet(3, n_channels, 1, n_first, growth, blocks, norm=(settings.norm, norm))
     if not settings.final_norm:
         network.features.norm5 = nn.Identity()
     network.features.add_module("relu5", nn.ReLU())
@@ -103,10 +108,10 @@ def _replace_norms(module: nn.Module, norm: Callable[[int], nn.Module]) -> None:
             _replace_norms(child, norm)
 
 
-def _lenet(settings: EncoderSettings) -> FeatureMaps:
+def _lenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     """Three normalised convolutions of volumes: an epoch of tiny ones takes milliseconds."""
     norm, layers = _norm_layer(settings, 4), nn.Sequential()
-    for n_in, n_out in ((1, 8), (8, 16), (16, 32)):
+    for n_in, n_out in ((n_channels, 8), (8, 16), (16, 32)):
         layers.extend([nn.Conv3d(n_in, n_out, 3, stride=2, padding=1, bias=False), norm(n_out), nn.ReLU()])
     # Instance normalisation needs more than one voxel after three halvings.
     smallest = 16 if settings.norm == "instance" else 8

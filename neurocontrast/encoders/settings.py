@@ -12,7 +12,7 @@ __all__ = ["NAMES_OF_DIMS", "EncoderSettings"]
 
 NAMES_OF_DIMS = {
     2: ("resnet18", "resnet50", "resnet_small", "lenet5"),
-    3: ("densenet121", "densenet_small", "lenet"),
+    3: ("densenet121", "densenet_small", "lenet", "pca"),
 }
 
 
@@ -21,14 +21,18 @@ class EncoderSettings(Settings):
 
     Parameters
     ----------
-    name : {'densenet121', 'densenet_small', 'lenet', 'resnet18', 'resnet50', 'resnet_small', 'lenet5'}
+    name : {'densenet121', 'densenet_small', 'lenet', 'pca', 'resnet18', 'resnet50', 'resnet_small', 'lenet5'}
         Of volumes: ``densenet121`` is MONAI's 3D DenseNet with blocks of 6, 12, 24 and 16 layers, growth 32 and 64
         first features: 1024 features. ``densenet_small`` has blocks of 4, 5, 8 and 6 layers, growth 16 and 32 first
         features: 192 features, a thirteenth of the weights and a fifth of the time, for cohorts of hundreds and
         machines without a GPU. ``lenet`` is a three-layer network for tests and first steps on tiny volumes, not for
-        results. Of images: ``resnet18`` and ``resnet50`` are MONAI's: 512 and 2048 features. ``resnet_small`` is
-        ResNet18 with widths of 16 to 128 and a first convolution of stride 2: 128 features, a sixteenth of the
-        weights, for machines without a GPU. ``lenet5`` is LeNet-5 for colours, 84 features; it resizes images to 32×32.
+        results. ``pca`` is linear: the principal components of the training scans' voxels, which no loss, views or
+        epochs take part in, and which any network has to beat. Of images: ``resnet18`` and ``resnet50`` are MONAI's:
+        512 and 2048 features. ``resnet_small`` is ResNet18 with widths of 16 to 128 and a first convolution of
+        stride 2: 128 features, a sixteenth of the weights, for machines without a GPU. ``lenet5`` is LeNet-5 for
+        colours, 84 features; it resizes images to 32×32.
+    n_components : int or None
+        Components of ``pca``, its features; None: 60.
     norm : {'batch', 'group', 'instance'}
         What the encoder normalises its feature maps over. ``batch``: the samples that pass together, as published.
         ``group``: groups of channels of one sample (32 of them, Wu & He 2018; 16 in ``densenet_small``, 8 in
@@ -56,9 +60,10 @@ class EncoderSettings(Settings):
     2
     """
 
-    name: Literal["densenet121", "densenet_small", "lenet", "resnet18", "resnet50", "resnet_small", "lenet5"] = (
+    name: Literal["densenet121", "densenet_small", "lenet", "pca", "resnet18", "resnet50", "resnet_small", "lenet5"] = (
         "densenet121"
     )
+    n_components: Annotated[int, Field(ge=1)] | None = None
     norm: Literal["batch", "group", "instance"] = "batch"
     final_norm: bool = True
     stem: Literal["cifar", "imagenet"] | None = None
@@ -66,12 +71,19 @@ class EncoderSettings(Settings):
     projection_norm: Literal["batch", "layers", "none"] = "batch"
 
     @model_validator(mode="after")
-    def _stem_of_resnets_only(self) -> EncoderSettings:
+    def _read_by_their_networks_only(self) -> EncoderSettings:
+        if self.n_components is not None and not self.is_linear:
+            raise ValueError(f"n_components belongs to pca, and nothing reads it with name: {self.name}; remove it")
         if self.stem is not None and self.name not in ("resnet18", "resnet50"):
             raise ValueError(
                 f"stem belongs to resnet18 and resnet50, and nothing reads it with name: {self.name}; remove it"
             )
         return self
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the encoder is fitted in one pass, without a loss."""
+        return self.name == "pca"
 
     @property
     def n_dims(self) -> int:

@@ -46,6 +46,7 @@ def save_encoder(
             "neurocontrast": version(),
             "encoder": encoder.settings.model_dump(mode="json"),
             "n_features": encoder.n_features,
+            "n_channels": encoder.n_channels,
             **parts,
             **contract,
         },

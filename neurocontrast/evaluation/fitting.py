@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
-from threadpoolctl import ThreadpoolController
 
 from neurocontrast.data.parallel import map_files
-from neurocontrast.evaluation.designs import Design, FeatureDesign
+from neurocontrast.evaluation.designs import Design, FeatureDesign, one_thread
 from neurocontrast.evaluation.estimators import (
     EstimatorError,
     FittedModel,
@@ -35,7 +32,7 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["OutOfFold", "Prediction", "choose_threshold", "constant_predictions", "cross_validate", "fit_probe",
-           "gather", "needs_inner_predictions", "one_thread", "split_seed", "value_range"]  # fmt: skip
+           "gather", "needs_inner_predictions", "split_seed", "value_range"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -172,16 +169,6 @@ def value_range(target: Target, rows: Rows) -> tuple[float, float]:
     """Return the least and the largest value of a continuous target."""
     values = target.values[rows].astype(float)
     return float(values.min()), float(values.max())
-
-
-@cache
-def _threads() -> ThreadpoolController:
-    return ThreadpoolController()  # looks at every loaded library, which takes longer than a small fit
-
-
-def one_thread() -> AbstractContextManager[object]:
-    """Return a context of one thread: more cost time on matrices of this size, and change the last digits."""
-    return _threads().limit(limits=1)
 
 
 def _decide(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from neurocontrast.data.parallel import map_files
-from neurocontrast.evaluation.designs import Design
+from neurocontrast.evaluation.designs import Design, one_thread
 from neurocontrast.evaluation.fitting import (
     OutOfFold,
     Prediction,
@@ -24,7 +24,6 @@ from neurocontrast.evaluation.fitting import (
     cross_validate,
     gather,
     needs_inner_predictions,
-    one_thread,
     split_seed,
 )
 from neurocontrast.evaluation.label_vectors import fit_label_vectors

@@ -18,6 +18,7 @@ from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.explanation.settings import ExplanationSettings
 from neurocontrast.machine import usable_accelerator
 from neurocontrast.progress import SILENT, Progress, Task
+from neurocontrast.transforms.smoothing import FWHM_PER_SIGMA
 
 __all__ = ["SUBJECTS_A_LATTICE", "AverageMaps", "LinearScore", "SubjectMap", "brain_of", "explain_scans", "find_peaks",
            "occlude", "offset_of", "patches_of"]  # fmt: skip
@@ -33,7 +34,6 @@ _BRAIN_LEVEL = 0.1
 """Part of the way from the background to the brightest voxels from which on a voxel is part of the head."""
 _CONSTANT_MIN = 0.05
 """A background that so many voxels have to the last digit is no noise."""
-_FWHM_PER_SIGMA = 2.3548200450309493
 _SHIFTS = (0.8191725133961645, 0.6710436067037893, 0.5497004779019703)
 """Powers of the inverse of 1.2207…, the root of x⁴ = x + 1: multiples of them fill a cube evenly."""
 
@@ -44,7 +44,7 @@ class LinearScore(nn.Module):
     Parameters
     ----------
     encoder : torch.nn.Module
-        Maps volumes (n, 1, D, H, W) to features (n, p); put in evaluation mode and frozen.
+        Maps volumes (n, C, D, H, W) to features (n, p); put in evaluation mode and frozen.
     weights : array (p,)
         Of the features as they are, not standardised.
     intercept : float
@@ -151,7 +151,7 @@ def explain_scans(
             products, squares = products + np.tensordot(away, np.stack(maps), axes=1), squares + float(away @ away)
     if not squares > 0:
         raise DataError("all chosen scans have the same score: there is no difference to explain.")
-    sigma = [settings.smooth_mm / _FWHM_PER_SIGMA / step for step in spacing_mm]
+    sigma = [settings.smooth_mm / FWHM_PER_SIGMA / step for step in spacing_mm]
     averages = products / squares, signed / len(subjects), absolute / len(subjects)
     made = [ndimage.gaussian_filter(each, sigma, mode="constant").astype(np.float32) for each in averages]
     return AverageMaps(made[0], made[1], made[2], subjects)
@@ -204,11 +204,14 @@ def _explain(
     advance: Callable[[int], None],
 ) -> tuple[Map, npt.NDArray[np.float64]]:
     """Return the map of a scan, and the numbers of its `SubjectMap`."""
-    voxels = volume[0].numpy()
-    background, brain = brain_of(voxels)
-    fill = float(voxels[brain].mean()) if settings.fill == "mean" else background
-    there, patches = volume.to(score.weights.device), patches_of(brain, size, offset)
-    found, whole = occlude(score, there, patches, fill=fill, batch_size=settings.batch_size, advance=advance)
+    backgrounds, brains = zip(*(brain_of(channel) for channel in volume.numpy()), strict=True)
+    brain = np.logical_or.reduce(brains)
+    fill = volume[:, torch.from_numpy(brain)].mean(1) if settings.fill == "mean" else torch.tensor(backgrounds)
+    found, whole = occlude(
+        score, volume.to(score.weights.device), patches_of(brain, size, offset),
+        fill=fill.float().reshape(-1, 1, 1, 1).to(score.weights.device),
+        batch_size=settings.batch_size, advance=advance,
+    )  # fmt: skip
     place = np.unravel_index(int(np.abs(found).argmax()), found.shape)
     return found, np.array([whole, found[place], *place, np.abs(found)[brain].mean()])
 
@@ -234,14 +237,14 @@ def occlude(
     volume: torch.Tensor,
     patches: list[Patch],
     *,
-    fill: float,
+    fill: torch.Tensor,
     batch_size: int,
     advance: Callable[[int], None],
 ) -> tuple[Map, float]:
     """Return a map of how much of a volume's score each patch carries, and the score (Zeiler & Fergus 2014).
 
-    The map has in each patch the score of the scan minus that with the patch set to `fill`: positive where what is
-    there speaks for a higher score. It is 0 outside all patches.
+    The map has in each patch the score of the scan minus that with the patch set to `fill` (C, 1, 1, 1): positive where
+    what is there speaks for a higher score. It is 0 outside all patches.
     """
     whole = float(score(volume[None])[0])
     found = np.zeros(volume.shape[1:], dtype=np.float32)
@@ -249,7 +252,7 @@ def occlude(
         some = patches[start : start + batch_size]
         occluded = volume.expand(len(some), *volume.shape).clone()
         for made, patch in zip(occluded, some, strict=True):
-            made[0][patch] = fill
+            made[(slice(None), *patch)] = fill
         for patch, without in zip(some, score(occluded).tolist(), strict=True):
             found[patch] = whole - without
         advance(len(some))

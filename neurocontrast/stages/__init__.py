@@ -14,6 +14,7 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.stages.check import check
     from neurocontrast.stages.compare import compare
+    from neurocontrast.stages.convert import convert
     from neurocontrast.stages.doctor import doctor
     from neurocontrast.stages.embed import embed
     from neurocontrast.stages.evaluate import evaluate
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check",
     "compare",
+    "convert",
     "doctor",
     "embed",
     "evaluate",

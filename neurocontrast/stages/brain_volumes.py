@@ -15,6 +15,7 @@ from neurocontrast.data.batches import Images
 from neurocontrast.data.cache import VolumeTransforms
 from neurocontrast.data.datasets import deterministic_part
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.files import ScanFiles, files_of
 from neurocontrast.machine import describe_processor
 from neurocontrast.progress import Progress
 from neurocontrast.stages.image_source import ImageSource
@@ -42,6 +43,8 @@ class BrainVolumes(ImageSource):
         Transforms from Python, for ``data.transforms: [{_target_: python}]``.
     transforms : Preprocessing or DescribedTransforms
         What is done to each scan.
+    columns : tuple of str, optional
+        Columns that hold the files of each scan, where a run says which.
     cache_dtype : {'float16', 'float32'}
         Precision of the cache.
     """
@@ -52,6 +55,17 @@ class BrainVolumes(ImageSource):
     given: Compose | None = None
     transforms: VolumeTransforms = field(default_factory=Preprocessing)
     cache_dtype: Literal["float16", "float32"] = "float32"
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def channels(self) -> tuple[str, ...] | None:
+        """Columns that hold the files of a scan: those of the run, or of `data`."""
+        return self.data.channels if self.columns is None else self.columns
+
+    @property
+    def n_channels(self) -> int:
+        """Channels of a preprocessed image."""
+        return self.transforms.image_shape[0]
 
     @property
     def cache(self) -> VolumeCache:
@@ -72,16 +86,16 @@ class BrainVolumes(ImageSource):
             raise ConfigError("data.participants: missing. The shape of what data.transforms make is that of a scan.")
         transform = self.given if is_given else build_transforms(targets, source="data.transforms")
         assert transform is not None
-        found = deterministic_part(transform, str(cohort.table["path"].iloc[0]))
+        found = deterministic_part(transform, cohort.scans[0])
         if len(found.transforms) != len(transform.flatten()):
             random = transform.flatten().transforms[len(found.transforms)]
             raise ConfigError(
                 f"data.transforms: {type(random).__name__} is random, or is none of MONAI's Transform, and results are "
                 "kept on the disk. Random transforms make views: give them as augment.transforms (augment=...)."
             )
-        if len(found.image_shape) != 4 or found.image_shape[0] != 1:
+        if len(found.image_shape) != 4:
             raise ConfigError(
-                "data.transforms: must make images of shape (1, D, H, W), found "
+                "data.transforms: must make images of shape (channels, D, H, W), found "
                 f"{found.image_shape} for the first scan."
             )
         return replace(found, targets=None if is_given else targets)
@@ -91,12 +105,12 @@ class BrainVolumes(ImageSource):
         if not self.transforms.unfitted:
             return self
         assert isinstance(self.transforms, Preprocessing)  # a user's transforms are complete
-        of_training, of_validation = (cohort.table.iloc[list(rows)] for rows in (training, validation))
+        of_training, of_validation = (cohort.subset(list(rows)) for rows in (training, validation))
         preprocessing = fit_preprocessing(
             self.transforms,
-            [str(path) for path in of_training["path"]],
-            sites=list(of_training["site"]) if "site" in cohort.table else None,
-            others=[str(path) for path in of_validation["path"]],
+            of_training.scans,
+            sites=list(of_training.table["site"]) if "site" in cohort.table else None,
+            others=of_validation.scans,
             n_workers=self.data.n_workers,
             progress=progress,
         )
@@ -105,7 +119,8 @@ class BrainVolumes(ImageSource):
     def as_in_run(self, contract: Mapping[str, Any]) -> Self:
         """Return the source with a run's preprocessing, or a run's description of a user's transforms."""
         preprocessing = contract["preprocessing"]
-        chosen = replace(self, cache_dtype=contract.get("cache_dtype", self.cache_dtype))
+        columns = tuple(map(str, contract.get("channels") or ("t1",)))
+        chosen = replace(self, cache_dtype=contract.get("cache_dtype", self.cache_dtype), columns=columns)
         if "image_shape" in preprocessing:
             return replace(chosen, transforms=DescribedTransforms.from_contract(preprocessing, self.given))
         if self.given is not None:
@@ -117,7 +132,8 @@ class BrainVolumes(ImageSource):
 
     def contract(self) -> dict[str, Any]:
         """Return the contract of the transforms, and the precision of the cache, which changes last digits."""
-        return {"preprocessing": self.transforms.contract(), "cache_dtype": self.cache_dtype}
+        channels = {} if self.channels is None else {"channels": list(self.channels)}
+        return {"preprocessing": self.transforms.contract(), "cache_dtype": self.cache_dtype, **channels}
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
         """Return the voxels along each axis."""
@@ -130,15 +146,14 @@ class BrainVolumes(ImageSource):
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
         """Preprocess the scans that the cache does not hold."""
-        paths = [str(path) for path in cohort.table["path"]]
-        self.cache.prepare(paths, n_workers=self.data.n_workers, progress=progress)
+        self.cache.prepare(cohort.scans, n_workers=self.data.n_workers, progress=progress)
 
-    def grid(self, path: str) -> Grid:
+    def grid(self, scan: ScanFiles) -> Grid:
         """Return where the voxels of a scan's volume are, after `make_ready`."""
         if isinstance(self.transforms, Preprocessing):
-            return preprocessed_grid(path, self.transforms)
-        affine = self.cache.affine_of(path)
-        return Grid(affine, spacing_of(affine), read_scan_header(path).is_mni)
+            return preprocessed_grid(scan, self.transforms)
+        affine = self.cache.affine_of(scan)
+        return Grid(affine, spacing_of(affine), read_scan_header(files_of(scan)[0]).is_mni)
 
     def built_in_views(self, settings: Config) -> Any:
         """Return the views of volumes."""
@@ -152,9 +167,9 @@ class BrainVolumes(ImageSource):
     def pending(self, cohort: Cohort, clock: Callable[[], float]) -> tuple[int, float, int]:
         """Time one scan that is not preprocessed yet."""
         source = self.prepared(cohort)
-        paths, preprocessing = [str(path) for path in cohort.table["path"]], source.transforms
+        scans, preprocessing = cohort.scans, source.transforms
         # What is fitted decides where the cache keeps scans, and takes a reading of each before they are preprocessed.
-        missing = paths if preprocessing.unfitted else source.cache.missing(paths)
+        missing = scans if preprocessing.unfitted else source.cache.missing(scans)
         if not missing:
             return 0, 0.0, 0
         n_readings = 1

@@ -9,9 +9,15 @@ from typing import Any
 
 import pandas as pd
 
-from neurocontrast.evaluation.comparison import Evaluated, compare_models, compare_sensitive, load_evaluated
+from neurocontrast.evaluation.comparison import (
+    Evaluated,
+    compare_models,
+    compare_sensitive,
+    load_evaluated,
+    tradeoff_table,
+    unseen_columns,
+)
 from neurocontrast.evaluation.schema import LearningCurve
-from neurocontrast.evaluation.tradeoff import tradeoff_table, unseen_columns
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table, write_text
 from neurocontrast.progress import SILENT, Progress

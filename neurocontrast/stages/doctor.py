@@ -12,7 +12,7 @@ from typing import Any
 from neurocontrast.config import Config, as_config, build_objective
 from neurocontrast.data import Cohort
 from neurocontrast.encoders import build_model
-from neurocontrast.exceptions import ConfigError, MissingDependencyError
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.lazy import is_installed
 from neurocontrast.machine import (
     as_duration,
@@ -30,13 +30,12 @@ from neurocontrast.stages.sources import source_of
 from neurocontrast.training import TrainingSettings
 from neurocontrast.training.distributed import accelerator_of
 from neurocontrast.training.estimate import MeasuredStep, measure_step
-from neurocontrast.training.loggers import check_loggers
 from neurocontrast.training.session import check_split
 from neurocontrast.training.validation import MOST_SCANS_OF_STATISTICS
 
 __all__ = ["Diagnosis", "doctor"]
 
-_EXTRAS = {"images": "kornia", "umap": "umap", "mlflow": "mlflow", "wandb": "wandb", "workflow": "snakemake"}
+_EXTRAS = {"images": "kornia", "umap": "umap", "workflow": "snakemake"}
 
 
 @dataclass(frozen=True)
@@ -121,16 +120,17 @@ def doctor(
     data, source = settings.data, source_of(settings.data)
     machine = _describe_machine(source.cache_folder(), Path(out))
     problems = list(_refusals(settings.training))
-    if problems or not seconds:
+    if problems or not seconds or settings.encoder.is_linear:  # which is fitted in one pass: there is no step to time
         return Diagnosis(machine, None, problems, list(_doubts(machine, None, source)))
     cohort = None if data.participants is None else source.read_cohort(data.participants)
     cohort = cohort.select(data.where) if cohort is not None and data.where else cohort
     counts = _count_scans(settings, source, cohort, n_scans, clock)
-    shape = source.prepared(cohort).shape(cohort)
+    prepared = source.prepared(cohort)
+    shape = prepared.shape(cohort)
     memory = machine["gpus"][0] if accelerator_of(settings.training) == "cuda" else machine["memory"]
     with progress.task("Timing training steps", None, "steps"):
         step = measure_step(
-            lambda: build_model(settings.encoder, seed=settings.seed),
+            lambda: build_model(settings.encoder, n_channels=prepared.n_channels, seed=settings.seed),
             build_objective(settings.objective),
             views=source.views(settings),
             settings=settings.training,
@@ -161,10 +161,6 @@ def _describe_machine(cache: Path, out: Path) -> dict[str, Any]:
 
 def _refusals(settings: TrainingSettings) -> Iterator[str]:
     """Yield the reasons why `pretrain` would refuse these settings on this machine."""
-    try:
-        check_loggers(settings.loggers)
-    except MissingDependencyError as error:
-        yield str(error)
     try:
         accelerator_of(settings)
     except ConfigError as error:

@@ -107,7 +107,8 @@ def _prepare(
     for warning in cohort.warnings:
         progress.warning(warning)
     flow = [_flow_step("listed", listed.table, None)]
-    left_out = listed.table[~listed.table["path"].isin(cohort.table["path"])]
+    kept = set(cohort.names())
+    left_out = listed.table[[name not in kept for name in listed.names()]]
     if len(left_out):
         flow.append(_flow_step("excluded", left_out, "not selected by embedding.where"))
     info = {**_describe(run, contract, cohort, progress), "flow": flow}

@@ -136,7 +136,7 @@ def _prepare(
     given = source.read_cohort(participants, images_root=images_root)
     cohort, truths = _choose(given, _read_evaluated(evaluation), probe, settings.explanation)
     source.make_ready(cohort, progress)
-    grids = [source.grid(str(path)) for path in cohort.table["path"]]
+    grids = [source.grid(scan) for scan in cohort.scans]
     grid, notes = _common_grid(grids, source.shape(cohort))
     for note in notes:
         progress.warning(note)

@@ -75,6 +75,16 @@ class ImageSource(ABC):
     def images(self, cohort: Cohort) -> Images:
         """Return the cohort's images, in the order of its rows."""
 
+    @property
+    def channels(self) -> tuple[str, ...] | None:
+        """Columns that hold the files of a scan, one a channel; None for the column ``path``."""
+        return getattr(self.data, "channels", None)
+
+    @property
+    @abstractmethod
+    def n_channels(self) -> int:
+        """Channels of an image, once the source is prepared."""
+
     @abstractmethod
     def cache_folder(self) -> Path:
         """Return the folder on whose disk prepared images are kept."""
@@ -109,6 +119,7 @@ class ImageSource(ABC):
             Path(participants),
             images_root=self.data.images_root if images_root is None else Path(images_root),
             images_pattern=getattr(self.data, "images_pattern", None),
+            channels=self.channels,
             check_images=check_images,
         )
         return check_kind(cohort, self.data.kind)

@@ -116,6 +116,11 @@ class NaturalImages(ImageSource):
             )
         return self.images(cohort).image_shape[1:]
 
+    @property
+    def n_channels(self) -> int:
+        """The three colours."""
+        return 3
+
     def images(self, cohort: Cohort) -> ImageDataset:
         """Return the cohort's images; another size than that of the run is refused."""
         images = ImageDataset(cohort)

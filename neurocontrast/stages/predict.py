@@ -13,7 +13,7 @@ import pandas as pd
 
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
-from neurocontrast.evaluation.adjustment import FEW_SUBJECTS
+from neurocontrast.evaluation.designs import FEW_SUBJECTS
 from neurocontrast.evaluation.panels.outlyingness import count_outside, outside_message
 from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table
 from neurocontrast.evaluation.transformers.recentring import recentre_table

@@ -25,7 +25,7 @@ class Parts:
 
     cohort: Cohort
     model: ContrastiveModel
-    objective: AnyObjective
+    objective: AnyObjective | None  # none where the encoder is linear
     data: TrainingData
     categories: dict[str, list[str]]
     source: ImageSource
@@ -41,18 +41,21 @@ def prepare(settings: Config, cohort: Cohort, source: ImageSource | None = None)
 
     `source` is that of the configuration where transforms came from Python.
     """
-    source, objective = source or source_of(settings.data), build_objective(settings.objective)
+    source = source or source_of(settings.data)
+    objective = None if settings.encoder.is_linear else build_objective(settings.objective)
     vectors = read_vectors(getattr(settings.data, "vectors", {}), cohort)
-    metadata, categories = encode_metadata(cohort.table, objective.columns, vectors=vectors)
-    objective.check(metadata, names=cohort.names())
+    columns = {} if objective is None else objective.columns
+    metadata, categories = encode_metadata(cohort.table, columns, vectors=vectors)
+    if objective is not None:
+        objective.check(metadata, names=cohort.names())
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
     check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
-    # Fitted again in training; here, so that a rule that cannot be used is an error first.
-    objective.fit({name: column[training_rows] for name, column in metadata.items()})
-    model = build_model(settings.encoder, seed=settings.seed)
+    if objective is not None:  # fitted again in training; here, so that a rule that cannot be used is an error first
+        objective.fit({name: column[training_rows] for name, column in metadata.items()})
     source = source.prepared(cohort)
+    model = build_model(settings.encoder, n_channels=source.n_channels, seed=settings.seed)
     check_shape(model.encoder, source.shape(cohort))
-    probed = settings.training.probe_columns if settings.training.probe_every else ()
+    probed = settings.training.probe_columns if settings.training.probe_every and objective is not None else ()
     data = TrainingData(
         images=source.images(cohort),
         names=cohort.names(),
@@ -60,10 +63,11 @@ def prepare(settings: Config, cohort: Cohort, source: ImageSource | None = None)
         training_rows=training_rows.tolist(),
         validation_rows=validation_rows.tolist(),
         targets={name: _column(cohort, name, "training.probe_columns") for name in probed},
-        traits=_traits(settings, cohort),
+        traits={} if objective is None else _traits(settings, cohort),
         n_readers=settings.data.n_workers,
     )
-    _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
+    if objective is not None:
+        _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
     return Parts(cohort, model, objective, data, categories, source)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning_fabric import Fabric
+from lightning_fabric.loggers import Logger
 from monai.transforms import Compose, Transform
 
 from neurocontrast.collectives import Processes
@@ -34,11 +35,11 @@ from neurocontrast.stages.run_folder import (
 from neurocontrast.stages.run_lock import hold
 from neurocontrast.stages.sources import source_of
 from neurocontrast.training import fit
+from neurocontrast.training.components import LINEAR_OBJECTIVE, fit_components
 from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.interruption import suspending
 from neurocontrast.training.launched import launched
-from neurocontrast.training.loggers import check_loggers
-from neurocontrast.training.sampling import count_cross_site_positives, cross_site_sentence
+from neurocontrast.training.sampling import cross_site_shares
 
 __all__ = ["pretrain"]
 
@@ -52,6 +53,7 @@ def pretrain(
     resume: bool = False,
     transforms: Compose | Sequence[Transform] | None = None,
     augment: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
+    loggers: Sequence[Logger] = (),
     progress: Progress = SILENT,
 ) -> Path:
     """Pretrain an encoder on a cohort's scans, or images, and metadata.
@@ -73,6 +75,9 @@ def pretrain(
     augment : Compose or Transform, optional
         Random transforms of ``{"image": Tensor (C, D, H, W)}`` that make the views, in place of the operations in
         `config`. See `neurocontrast.transforms.TwoViews`.
+    loggers : sequence of lightning.fabric.loggers.Logger
+        Loggers of your own for each epoch's figures, such as Lightning's ``MLFlowLogger`` or ``WandbLogger``, beside
+        those of ``training.loggers``.
     progress : Progress
         Receives progress messages.
 
@@ -90,10 +95,10 @@ def pretrain(
     is_new = check_new(folder, resume=resume) if alone else not (folder / "config.yaml").is_file()
     settings, source = _resolve(config, folder, transforms, augment, is_new=is_new)
     n_processes = settings.training.devices if settings.training.num_nodes == 1 else 1
-    if alone and n_processes > 1 and (transforms is not None or augment is not None):
+    if alone and n_processes > 1 and (transforms is not None or augment is not None or loggers):
         raise ConfigError(
-            f"training.devices: {n_processes} processes cannot be handed transforms from Python. Start this script "
-            "with torchrun, or describe them in data.transforms and augment.transforms."
+            f"training.devices: {n_processes} processes cannot be handed transforms or loggers from Python. Start this "
+            "script with torchrun, or describe transforms in data.transforms and augment.transforms."
         )
     arguments = {"config": settings.model_dump(mode="json"), "out": str(folder), "resume": resume}
     with suspending():
@@ -101,7 +106,8 @@ def pretrain(
             return folder
         engine = launch(settings.training)
         with speaking_once(engine[1]):
-            _run(settings, source, folder, engine, resume=resume, progress=progress if engine[1].is_first else SILENT)
+            shown = progress if engine[1].is_first else SILENT
+            _run(settings, source, folder, engine, resume=resume, loggers=loggers, progress=shown)
             leave(engine[1])
     return folder
 
@@ -127,7 +133,8 @@ def _resolve(
             "--set data.participants=participants.tsv."
         )
     accelerator_of(settings.training)
-    check_loggers(settings.training.loggers)
+    if settings.encoder.is_linear and settings.training.devices * settings.training.num_nodes > 1:
+        raise ConfigError("training.devices: encoder 'pca' is fitted by one process. Set devices and num_nodes to 1.")
     given = {"data": transforms, "augment": augment}
     changes = {name: getattr(settings, name).with_given() for name, each in given.items() if each is not None}
     whole = None if transforms is None else Compose(transforms)
@@ -145,6 +152,7 @@ def _run(
     engine: tuple[Fabric, Processes],
     *,
     resume: bool,
+    loggers: Sequence[Logger],
     progress: Progress,
 ) -> None:
     """Open the run in the first process and then in the others, train, and save the encoder."""
@@ -159,14 +167,18 @@ def _run(
             return
         contract = {
             **parts.source.contract(),
-            "augment": settings.augment.model_dump(mode="json"),
-            "objective": describe_objective(settings.objective),
+            "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
+            "objective": LINEAR_OBJECTIVE if parts.objective is None else describe_objective(settings.objective),
             "seed": settings.seed,
             "epochs": settings.training.epochs,
             "n_training_scans": len(parts.data.training_rows),
             "simulated": parts.cohort.simulated,
             "provenance": digest_of_file(folder / "provenance.json"),
         }
+        if parts.objective is None:
+            save_encoder(folder, parts.model.encoder, {**contract, **_fit_components(settings, parts, progress)})
+            progress.message(f"{folder}: finished.")
+            return
         # What loggers note of a run: what was chosen, and no path of the user's.
         facts = settings.model_dump(mode="json", include={"seed", "augment", "encoder", "objective", "training"})
         facts["data"] = settings.data.model_dump(mode="json", exclude=_OF_THE_MACHINE)
@@ -179,6 +191,7 @@ def _run(
             seed=settings.seed,
             folder=folder,
             resume=not is_new,
+            loggers=loggers,
             facts=facts,
             progress=progress,
             contract=contract,
@@ -188,6 +201,12 @@ def _run(
             final = {**contract, "batchnorm": result.batchnorm}
             save_encoder(folder, parts.model.encoder, final, head=parts.model.head)
             progress.message(f"{folder}: finished.")
+
+
+def _fit_components(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
+    data = parts.data
+    images, rows, n_readers = data.images, data.training_rows, data.n_readers
+    return fit_components(parts.model.encoder, images, rows, seed=settings.seed, n_readers=n_readers, progress=progress)
 
 
 def _open(
@@ -234,17 +253,21 @@ def _open(
 
 def _facts(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
     """Return what ``provenance.json`` says of a run's data; report similar scans of other sites where these matter."""
-    data, positives = parts.data, None
-    if "site" in data.traits:
+    data, shares, sampling = parts.data, None, settings.training.sampling
+    if parts.objective is not None and "site" in data.traits:
         sampler = data.sampler(settings.training, settings.seed)
-        positives = count_cross_site_positives(sampler, parts.objective.positives, data.metadata, data.traits["site"])
-    if positives is not None and (settings.training.sampling != "shuffle" or "site" in parts.objective.columns):
-        progress.message(f"training.sampling: {settings.training.sampling}: {cross_site_sentence(positives)}")
+        shares = cross_site_shares(sampler, parts.objective.positives, data.metadata, data.traits["site"])
+        if shares and (sampling != "shuffle" or "site" in parts.objective.columns):
+            least, site = min((share, site) for site, share in shares["sites"].items())
+            progress.message(
+                f"training.sampling: {sampling}: {shares['share']:.0%} of the scans of a batch have a similar scan of "
+                f"another site in it; the fewest at {site}: {least:.0%}."
+            )
     return {
         "n_training_scans": len(data.training_rows),
         "n_validation_scans": len(data.validation_rows),
         "categories": parts.categories,
-        "cross_site_positives": positives,
+        "cross_site_positives": shares,
         "preprocessing": parts.source.contract()["preprocessing"],
     }
 

@@ -18,7 +18,7 @@ from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
 from neurocontrast.stages.image_source import ImageSource
 from neurocontrast.stages.run_lock import LOCK
-from neurocontrast.training.state import epochs_of, newest_checkpoint
+from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 
 __all__ = [
     "check_can_continue",

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from neurocontrast.config import DataSettings
 from neurocontrast.data import Cohort
+from neurocontrast.data.cohort import columns_of
 from neurocontrast.embedding import EmbeddingSettings, extract_features
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
 from neurocontrast.exceptions import DataError
@@ -30,6 +31,7 @@ __all__ = ["ScanEmbedder"]
 
 _WHAT = "ScanEmbedder embeds scans of brains"
 _Scan = str | os.PathLike | SpatialImage
+_WANTED = ("a path or a nibabel image", "a tuple of paths or nibabel images, one a channel of the run")
 
 
 class ScanEmbedder(TransformerMixin, BaseEstimator):
@@ -96,7 +98,8 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : sequence of paths or of nibabel images, or DataFrame with a column ``path``
-            One scan each.
+            One scan each; of a run with several channels a tuple of one path or image a channel, or a DataFrame with
+            the run's columns.
 
         Returns
         -------
@@ -109,11 +112,17 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
             Naming all scans that cannot be used.
         """
         check_is_fitted(self)
-        scans = _scans_of(X)
         network, contract = self._load()
+        channels = columns_of(contract.get("channels"))
+        scans = _scans_of(X, channels)
         with tempfile.TemporaryDirectory(prefix="neurocontrast-scans-") as scratch:
-            paths = [self._path_of(scan, Path(scratch) / f"image-{row:04d}.nii") for row, scan in enumerate(scans)]
-            in_memory = any(Path(scratch) in path.parents for path in paths)
+            paths = {
+                column: [
+                    self._path_of(scan[at], Path(scratch) / f"{row:04d}-{at}.nii") for row, scan in enumerate(scans)
+                ]
+                for at, column in enumerate(channels)
+            }
+            in_memory = any(Path(scratch) in path.parents for each in paths.values() for path in each)
             n_workers = joblib.effective_n_jobs(self.n_jobs)
             data = DataSettings(cache_dir=Path(scratch) if in_memory else self.cache_dir, n_workers=n_workers)
             source = brains_of_run(Path(self.run), contract, data, what=_WHAT)
@@ -151,26 +160,34 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return target
 
 
-def _scans_of(X: Any) -> list[Any]:
+def _scans_of(X: Any, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    """Return the scans, each a tuple of one path or image a channel."""
     if isinstance(X, pd.DataFrame):
-        if "path" not in X:
-            raise DataError(f"X: a DataFrame needs a column 'path'; it has: {', '.join(map(str, X.columns))}.")
-        X = X["path"]
+        for column in channels:
+            if column not in X:
+                raise DataError(f"X: a DataFrame needs a column '{column}'; it has: {', '.join(map(str, X.columns))}.")
+        X = list(zip(*(X[column] for column in channels), strict=True))
     if isinstance(X, _Scan) or not isinstance(X, Iterable):
         raise DataError(f"X: must be a list of scans, got {type(X).__name__}. For one scan give a list of one.")
-    scans = list(np.ravel(X)) if isinstance(X, np.ndarray) else list(X)
-    if not scans:
+    listed = list(np.ravel(X)) if isinstance(X, np.ndarray) and len(channels) == 1 else list(X)
+    if not listed:
         raise DataError("X: there is no scan to embed.")
-    wrong = [(row, type(scan).__name__) for row, scan in enumerate(scans) if not isinstance(scan, _Scan)]
+    scans = [tuple(scan) if isinstance(scan, list | tuple | np.ndarray) else (scan,) for scan in listed]
+    wrong = [
+        (row, type(listed[row]).__name__)
+        for row, scan in enumerate(scans)
+        if len(scan) != len(channels) or not all(isinstance(file, _Scan) for file in scan)
+    ]
     if wrong:
         raise DataError(
-            f"X: every scan must be a path or a nibabel image; {len(wrong)} of {len(scans)} are not (first: row "
+            f"X: every scan must be {_WANTED[len(channels) > 1]}; {len(wrong)} of {len(scans)} are not (first: row "
             f"{wrong[0][0]}, {wrong[0][1]})."
         )
     return scans
 
 
-def _cohort_of(paths: list[Path]) -> Cohort:
-    names = [f"scan {row}" for row in range(len(paths))]
-    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "", "path": list(map(str, paths))})
-    return Cohort(table, Path("scans"))
+def _cohort_of(paths: dict[str, list[Path]]) -> Cohort:
+    names = [f"scan {row}" for row in range(len(next(iter(paths.values()))))]
+    files = {column: list(map(str, of_scans)) for column, of_scans in paths.items()}
+    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "", **files})
+    return Cohort(table, Path("scans"), channels=tuple(paths))

@@ -7,20 +7,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import nibabel as nib
 import numpy as np
 import numpy.typing as npt
 
-from neurocontrast.data.cohort import read_cohort
+from neurocontrast.data.cohort import columns_of, read_cohort
 from neurocontrast.data.parallel import map_files
 from neurocontrast.data.problems import shown
 from neurocontrast.evaluation import Study
+from neurocontrast.evaluation.designs import Voxels, voxel_products
 from neurocontrast.evaluation.rows import row_names
 from neurocontrast.evaluation.schema import Notice
-from neurocontrast.evaluation.voxels import Voxels, voxel_products
 from neurocontrast.exceptions import DataError
+from neurocontrast.files import files_of
 from neurocontrast.progress import Progress
 
 __all__ = ["MAX_BYTES", "SPACING_MM", "with_voxels"]
@@ -49,13 +50,10 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
     try:
         if study.fixed or trained_on == "images":
             raise DataError("voxels: this baseline is for scans of brains in cross-validation. Leave voxels out.")
-        paths = _find_scans(study, asked=asked)
-        if not paths:
+        scans = _find_scans(study, columns_of((info.get("run") or {}).get("channels")), asked=asked)
+        if not scans:
             return study
-        # Scans that are .npy arrays have the voxel size of the run, which took them as they are.
-        spacing = preprocessing.get("spacing_mm")
-        spacing = None if spacing is None else tuple(np.broadcast_to(np.asarray(spacing, dtype=float), 3).tolist())
-        return replace(study, voxels=_read(paths, study, spacing, progress))
+        return replace(study, voxels=_read(scans, study, _how(scans, preprocessing), progress))
     except DataError as error:
         if asked:
             raise
@@ -64,43 +62,66 @@ def with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> St
         return replace(study, notices=[*study.notices, notice])
 
 
-def _find_scans(study: Study, *, asked: bool) -> list[str]:
-    """Return the file of each scan; an empty list where the table's scans are absent and were not asked for."""
+class _How(NamedTuple):
+    """How scans are read: the mask, and what follows from the preprocessing of the encoder."""
+
+    in_mni: bool
+    spacing_mm: tuple[float, ...] | None  # of .npy arrays, which the run took as they are
+    smooth_mm: float | None
+    standardised: bool  # maps of tissue, which the run takes as they are, are so here
+
+    def masker(self) -> Any:
+        return _masker(self.in_mni, self.smooth_mm)
+
+
+def _how(scans: list[tuple[str, ...]], preprocessing: Mapping[str, Any]) -> _How:
+    in_mni = all(_read_header(path) == _MNI for files in scans for path in files)
+    spacing = preprocessing.get("spacing_mm")
+    spacing = None if spacing is None else tuple(np.broadcast_to(np.asarray(spacing, dtype=float), 3).tolist())
+    return _How(in_mni, spacing, preprocessing.get("smooth_mm"), preprocessing.get("normalise") != "none")
+
+
+def _find_scans(study: Study, channels: tuple[str, ...], *, asked: bool) -> list[tuple[str, ...]]:
+    """Return the files of each scan; an empty list where the table's scans are absent and were not asked for."""
     table = study.table
     if study.settings.scans is not None:
-        listed = read_cohort(study.settings.scans).table
-        path_of = dict(zip(zip(listed["participant_id"], listed["session"], strict=True), listed["path"], strict=True))
-        paths = [path_of.get(key, "") for key in zip(table["participant_id"], table["session"], strict=True)]
+        listed = read_cohort(study.settings.scans, channels=channels)
+        keys = zip(listed.table["participant_id"], listed.table["session"], strict=True)
+        files_by_key = dict(zip(keys, map(files_of, listed.scans), strict=True))
+        scans = [files_by_key.get(key, ()) for key in zip(table["participant_id"], table["session"], strict=True)]
         where, remedy = f"in scans '{Path(study.settings.scans).name}'", "Add them, or leave them out with where."
     else:
         # A relative path would be taken from wherever the command happens to run.
-        paths = [path if path and Path(path).is_absolute() and Path(path).is_file() else "" for path in table["path"]]
+        columns = [table[column] if column in table else [""] * len(table) for column in channels]
+        scans = [files if all(map(_is_there, files)) else () for files in zip(*columns, strict=True)]
         where, remedy = "where the embeddings table says", "Name a table of the same scans (--scans)."
-        if not any(paths) and not asked:
+        if not any(scans) and not asked:
             return []
-    absent = [row for row, path in enumerate(paths) if not path]
+    absent = [row for row, files in enumerate(scans) if not files]
     if absent:
         raise DataError(
-            f"voxels: {len(absent)} of {len(paths)} scans are not {where} ({', '.join(row_names(table, absent[:5]))}). "
+            f"voxels: {len(absent)} of {len(scans)} scans are not {where} ({', '.join(row_names(table, absent[:5]))}). "
             + remedy
         )
-    return [str(path) for path in paths]
+    return scans
 
 
-def _read(paths: list[str], study: Study, spacing: tuple[float, ...] | None, progress: Progress) -> Voxels:
-    headers = [_read_header(path) for path in paths]
-    in_mni = all(header == _MNI for header in headers)
-    n_voxels = int(np.asarray(_masker(in_mni).mask_img_.dataobj).astype(bool).sum())
-    n_bytes = 4 * n_voxels * len(paths) + 8 * len(paths) ** 2
+def _is_there(path: Any) -> bool:
+    return isinstance(path, str) and Path(path).is_absolute() and Path(path).is_file()
+
+
+def _read(scans: list[tuple[str, ...]], study: Study, how: _How, progress: Progress) -> Voxels:
+    n_voxels = len(scans[0]) * int(np.asarray(how.masker().mask_img_.dataobj).astype(bool).sum())
+    n_bytes = 4 * n_voxels * len(scans) + 8 * len(scans) ** 2
     if n_bytes > MAX_BYTES:
         raise DataError(
-            f"voxels: {len(paths)} scans of {n_voxels} voxels at {SPACING_MM:g} mm take {n_bytes / 1024**3:.1f} GiB of "
+            f"voxels: {len(scans)} scans of {n_voxels} voxels at {SPACING_MM:g} mm take {n_bytes / 1024**3:.1f} GiB of "
             f"memory, more than {MAX_BYTES / 1024**3:g}. Evaluate fewer scans (where), or set voxels=off."
         )
-    values = np.empty((len(paths), n_voxels), dtype=np.float32)
+    values = np.empty((len(scans), n_voxels), dtype=np.float32)
     problems: dict[int, str] = {}
-    tasks = [(row, path, in_mni, spacing) for row, path in enumerate(paths)]
-    with progress.task("Reading voxels", len(paths), "scans") as task:
+    tasks = [(row, files, how) for row, files in enumerate(scans)]
+    with progress.task("Reading voxels", len(scans), "scans") as task:
         for row, found in map_files(_read_row, tasks, n_workers=study.settings.n_jobs, option="evaluation.n_jobs"):
             if isinstance(found, str):
                 problems[row] = found
@@ -114,9 +135,10 @@ def _read(paths: list[str], study: Study, spacing: tuple[float, ...] | None, pro
         raise DataError(f"voxels: {len(listed)} scans cannot be used:\n  " + "\n  ".join(listed[:20]) + more)
     about = {
         "spacing_mm": SPACING_MM,
-        "mask": "MNI152 brain" if in_mni else "box of {:g} × {:g} × {:g} mm around the centre".format(*BOX_MM),
+        "mask": "MNI152 brain" if how.in_mni else "box of {:g} × {:g} × {:g} mm around the centre".format(*BOX_MM),
         "n_voxels": n_voxels,
-        "standardised": "each scan over its voxels",
+        "smooth_mm": how.smooth_mm,
+        "standardised": "each scan over its voxels" if how.standardised else None,
     }
     return Voxels(voxel_products(values), about)
 
@@ -132,30 +154,31 @@ def _read_header(path: str) -> int:
         return _MNI
 
 
-def _read_row(
-    row: int, path: str, in_mni: bool, spacing: tuple[float, ...] | None
-) -> tuple[int, npt.NDArray[np.float32] | str]:
-    """Return a scan's voxels in the mask, standardised; or why there are none, without the folder it lies in."""
-    try:
-        values = _voxels_of(path, in_mni, spacing)
-    except DataError as error:
-        return row, str(error)
-    except Exception as error:
-        return row, f"not readable ({shown(str(error).replace(str(Path(path).parent), ''), 120)})"
-    spread = float(values.std())
-    if not np.isfinite(spread) or spread == 0:
-        return row, "the voxels on the grid are all alike, or not all finite"
-    return row, (values - values.mean()) / spread
+def _read_row(row: int, files: tuple[str, ...], how: _How) -> tuple[int, npt.NDArray[np.float32] | str]:
+    """Return a scan's voxels in the mask, channel by channel; or why there are none, without naming folders."""
+    channels = []
+    for path in files:
+        try:
+            values = _voxels_of(path, how)
+        except DataError as error:
+            return row, str(error)
+        except Exception as error:
+            return row, f"not readable ({shown(str(error).replace(str(Path(path).parent), ''), 120)})"
+        spread = float(values.std())
+        if not np.isfinite(spread) or spread == 0:
+            return row, "the voxels on the grid are all alike, or not all finite"
+        channels.append((values - values.mean()) / spread if how.standardised else values)
+    return row, np.concatenate(channels)
 
 
-def _voxels_of(path: str, in_mni: bool, spacing: tuple[float, ...] | None) -> npt.NDArray[np.float32]:
+def _voxels_of(path: str, how: _How) -> npt.NDArray[np.float32]:
     from nilearn.image import resample_img
 
-    data, affine = _load(path, spacing)
-    if not in_mni:
+    data, affine = _load(path, how.spacing_mm)
+    if not how.in_mni:
         affine[:3, 3] = -affine[:3, :3] @ ((np.array(data.shape) - 1) / 2)  # as the encoder's own preprocessing centres
     coarse, affine = _averaged(data, affine)
-    masker = _masker(in_mni)
+    masker = how.masker()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a scan is resampled is what is wanted
         grid = resample_img(
@@ -199,7 +222,7 @@ def _averaged(
 
 
 @cache
-def _masker(in_mni: bool) -> Any:
+def _masker(in_mni: bool, smooth_mm: float | None) -> Any:
     """Return nilearn's masker of the template's brain, or of a whole box; neither depends on the scans."""
     from nilearn.datasets import load_mni152_brain_mask
     from nilearn.maskers import NiftiMasker
@@ -213,4 +236,4 @@ def _masker(in_mni: bool) -> Any:
             affine = np.diag([SPACING_MM] * 3 + [1.0])
             affine[:3, 3] = -SPACING_MM * (shape - 1) / 2
             mask = nib.Nifti1Image(np.ones(shape.astype(int), dtype=np.uint8), affine)
-        return NiftiMasker(mask_img=mask, standardize=None, dtype="float32").fit()
+        return NiftiMasker(mask_img=mask, smoothing_fwhm=smooth_mm, standardize=None, dtype="float32").fit()

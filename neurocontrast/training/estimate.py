@@ -12,9 +12,16 @@ from torch.utils._pytree import tree_leaves
 
 from neurocontrast.encoders.encoder import ContrastiveModel, check_shape
 from neurocontrast.machine import describe_memory, keeping_freed_memory
-from neurocontrast.training.session import AnyObjective, Session, TrainingData, Views, deterministic, start_session
+from neurocontrast.training.session import (
+    AnyObjective,
+    Position,
+    Session,
+    TrainingData,
+    Views,
+    deterministic,
+    start_session,
+)
 from neurocontrast.training.settings import TrainingSettings
-from neurocontrast.training.state import Position
 from neurocontrast.training.steps import train_batches
 
 __all__ = ["MeasuredStep", "measure_step"]

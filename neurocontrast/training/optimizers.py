@@ -13,9 +13,6 @@ from neurocontrast.training.settings import TrainingSettings
 
 __all__ = ["LARS", "build_optimizer", "learning_rate_of"]
 
-_MOMENTUM = 0.9
-_TRUST_COEFFICIENT = 0.001
-
 
 class LARS(torch.optim.Optimizer):
     """SGD with momentum whose steps are proportional to the norm of the weight they change.
@@ -23,19 +20,6 @@ class LARS(torch.optim.Optimizer):
     The gradient g of a weight w, with the decay λw added, is scaled by η‖w‖ / (‖g‖ + λ‖w‖) (You, Gitman & Ginsburg
     2017, equation 6), or by 1 where a norm is 0. Biases and normalisation are neither scaled nor decayed (SimCLR,
     BYOL). The learning rate multiplies the step after the momentum, as in PyTorch's SGD.
-
-    Parameters
-    ----------
-    parameters : iterable of Parameter
-        The weights, or groups of them.
-    lr : float
-        Learning rate.
-    momentum : float
-        Momentum of the scaled gradients.
-    weight_decay : float
-        λ, on weights with more than one dimension.
-    trust_coefficient : float
-        η.
 
     Examples
     --------
@@ -56,8 +40,8 @@ class LARS(torch.optim.Optimizer):
         weight_decay: float = 0.0,
         trust_coefficient: float = 0.001,
     ) -> None:
-        rates = {"lr": lr, "momentum": momentum}
-        super().__init__(parameters, {**rates, "weight_decay": weight_decay, "trust_coefficient": trust_coefficient})
+        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        super().__init__(parameters, {**defaults, "trust_coefficient": trust_coefficient})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -90,9 +74,9 @@ class LARS(torch.optim.Optimizer):
 def build_optimizer(parameters: Iterable[torch.nn.Parameter], settings: TrainingSettings) -> torch.optim.Optimizer:
     """Return the optimiser that the settings name, over all parameters alike."""
     common: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
-    momentum = _MOMENTUM if settings.momentum is None else settings.momentum
+    momentum = 0.9 if settings.momentum is None else settings.momentum
     if settings.optimizer == "lars":
-        trust = _TRUST_COEFFICIENT if settings.trust_coefficient is None else settings.trust_coefficient
+        trust = 0.001 if settings.trust_coefficient is None else settings.trust_coefficient
         return LARS(parameters, momentum=momentum, trust_coefficient=trust, **common)
     # One pass over the weights, a third of the time; it would hide float16's gradients while they are scaled.
     common["fused"] = settings.precision != "16-mixed"

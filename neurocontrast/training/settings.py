@@ -99,9 +99,8 @@ class TrainingSettings(Settings):
         scored on the validation scans'; 0 never.
     probe_columns : tuple of str
         What the probe predicts: ridge for numbers, logistic regression for classes.
-    loggers : tuple of {'csv', 'tensorboard', 'mlflow', 'wandb'}
-        Where the figures of each epoch are kept; the last two are optional packages, and write
-        below the run directory unless their own environment variables name a server.
+    loggers : tuple of {'csv', 'tensorboard'}
+        Where the figures of each epoch are kept, below the run directory.
     """
 
     epochs: NonNegativeInt = 50
@@ -132,7 +131,7 @@ class TrainingSettings(Settings):
     keep_checkpoints: PositiveInt = 2
     probe_every: NonNegativeInt = 0
     probe_columns: tuple[str, ...] = ("age", "sex")
-    loggers: tuple[Literal["csv", "tensorboard", "mlflow", "wandb"], ...] = ("csv", "tensorboard")
+    loggers: tuple[Literal["csv", "tensorboard"], ...] = ("csv", "tensorboard")
 
     @model_validator(mode="after")
     def _check_keys(self) -> TrainingSettings:

@@ -32,9 +32,9 @@ class MarkBraind(MapTransform):
     Parameters
     ----------
     keys, allow_missing_keys : as of `monai.transforms.MapTransform`
-        The item that is a skull-stripped image (C, D, H, W); its first channel decides.
+        The item that is a skull-stripped image (C, D, H, W).
     mask_key : str
-        Item to add: 1 where the image is not 0, float32.
+        Item to add: 1 where any channel of the image is not 0, float32.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class MarkBraind(MapTransform):
         item = dict(data)
         for key in self.key_iterator(item):
             affine = affine_of(item[key])
-            present = voxels_of(item[key])[:1] != 0
+            present = (voxels_of(item[key]) != 0).any(axis=0, keepdims=True)
             litres = np.count_nonzero(present) * float(np.prod(spacing_of(affine))) / 1e6
             if litres > _BRAIN_LITRES_MAX:
                 raise DataError(

@@ -29,6 +29,7 @@ __all__ = [
     "Percentiles",
     "Preprocessing",
     "Shape",
+    "SmoothMm",
     "SpacingMm",
     "check_erosion",
     "check_version",
@@ -49,6 +50,7 @@ Shape = tuple[_Length, _Length, _Length]
 Normalise = Literal["zscore", "zscore-brain", "percentile", "white-matter", "histogram", "none"]
 Percentiles = tuple[Annotated[float, Field(ge=0, lt=10)], Annotated[float, Field(gt=90, le=100)]]
 ErodeMm = Annotated[float, Field(ge=0, le=30)]
+SmoothMm = Annotated[float, Field(ge=0, le=60)]
 CommonView = Literal["none", "template", "cohort"]
 CommonFraction = Annotated[float, Field(gt=0, le=1)]
 
@@ -75,7 +77,7 @@ def check_version(contract: Mapping[str, Any]) -> None:
 class Preprocessing(Settings):
     """What is done to every scan; an encoder keeps it and asks for the same later.
 
-    The order is: axes to RAS, resample, crop or pad around the centre, take away what is not brain, normalise.
+    The order is: axes to RAS, resample, crop or pad around the centre, take away what is not brain, normalise, smooth.
 
     Parameters
     ----------
@@ -99,6 +101,10 @@ class Preprocessing(Settings):
         its sites.
     common_fraction : float
         Of the scans of each site.
+    smooth_mm : float
+        Full width at half maximum of the Gaussian that smooths each channel, in millimetres; 0 for none.
+    n_channels : int
+        Files of a scan, each a channel, for instance maps of grey and white matter.
     landmarks : tuple of float or None
         Fitted for "histogram" (`neurocontrast.data.fit_preprocessing`).
     view : str or None
@@ -119,6 +125,8 @@ class Preprocessing(Settings):
     erode_mm: ErodeMm = 0.0
     common_view: CommonView = "none"
     common_fraction: CommonFraction = 0.95
+    smooth_mm: SmoothMm = 0.0
+    n_channels: Annotated[int, Field(ge=1)] = 1
     landmarks: tuple[float, ...] | None = None
     view: str | None = None
 
@@ -142,8 +150,8 @@ class Preprocessing(Settings):
 
     @property
     def image_shape(self) -> tuple[int, int, int, int]:
-        """The shape of a preprocessed image, (1, D, H, W)."""
-        return (1, *self.shape)
+        """The shape of a preprocessed image, (C, D, H, W)."""
+        return (self.n_channels, *self.shape)
 
     @property
     def inside_brain(self) -> bool:
@@ -167,6 +175,8 @@ class Preprocessing(Settings):
             "erode_mm": self.erode_mm > 0,
             "common_view": self.common_view != "none",
             "common_fraction": self.common_view == "cohort",
+            "smooth_mm": self.smooth_mm > 0,
+            "n_channels": self.n_channels > 1,
             "landmarks": self.landmarks is not None,
             "view": self.view is not None,
         }

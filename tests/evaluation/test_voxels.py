@@ -13,8 +13,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
+from neurocontrast.evaluation.designs import ComponentsDesign, Voxels, voxel_products
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.voxels import ComponentsDesign, Voxels, look_at_voxels, voxel_p_values, voxel_products
+from neurocontrast.evaluation.study import look_at_voxels, voxel_p_values
 
 FAST = {"n_bootstraps": 50, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
 

@@ -162,7 +162,10 @@ def test_the_resolved_configuration_says_what_took_the_place_of_what(tmp_path, r
         ([*TARGETS, NOISE], "RandGaussianNoised is random"),
         (TARGETS[2:], "a transform failed|no transform before the first random one loads"),
         ([TARGETS[0], {**TARGETS[1], "keys": "picture"}], "a transform failed"),
-        ([{"_target_": "monai.transforms.LoadImaged", "keys": "image"}], r"must make images of shape \(1, D, H, W\)"),
+        (
+            [{"_target_": "monai.transforms.LoadImaged", "keys": "image"}],
+            r"must make images of shape \(channels, D, H, W\)",
+        ),
         ([{"_target_": "os.system", "command": "true"}], "'os.system' is refused"),
     ],
 )

@@ -11,10 +11,11 @@ from test_largebatch import METADATA, relative, step
 from tiny import Contrast, Pictures, data, rows_of, run, settings, views_of_pictures, weights
 
 from neurocontrast.encoders import EncoderSettings, build_model, load_encoder, load_model
-from neurocontrast.encoders.synchronised import SynchronisedBatchNorm, synchronise
 from neurocontrast.exceptions import TrainingInterrupted
+from neurocontrast.training.batchnorm import SynchronisedBatchNorm, synchronise
+from neurocontrast.training.checkpoints import load_checkpoint, save_checkpoint
 from neurocontrast.training.estimate import measure_step
-from neurocontrast.training.state import Position, load_checkpoint, save_checkpoint
+from neurocontrast.training.session import Position
 
 ENCODER = EncoderSettings(name="resnet_small", projection=(16, 8), projection_norm="layers")
 CONTRACT = {"preprocessing": {}}

@@ -18,8 +18,7 @@ from neurocontrast.kernels import Categorical, Gaussian
 from neurocontrast.losses import core
 from neurocontrast.progress import SILENT
 from neurocontrast.training import fit
-from neurocontrast.training.session import start_session
-from neurocontrast.training.state import Position
+from neurocontrast.training.session import Position, start_session
 from neurocontrast.training.steps import drawing, parts_of, train_batches
 
 ROWS = [3, 0, 9, 4, 7, 1, 8]

@@ -13,9 +13,8 @@ import pandas as pd
 from scipy import stats
 
 from neurocontrast.evaluation.fitting import OutOfFold, fit_probe, gather
-from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
-from neurocontrast.evaluation.notices import NO_BASELINE
+from neurocontrast.evaluation.notices import NO_BASELINE, check_duplicates, check_overlap
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.groups import site_table
 from neurocontrast.evaluation.panels.outlyingness import measure_external
@@ -35,8 +34,7 @@ from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.by_column import look_at_twins
 from neurocontrast.evaluation.tables import prediction_table
 from neurocontrast.evaluation.target import Target, encode_target
-from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
-from neurocontrast.evaluation.units import choose_units
+from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, choose_units
 from neurocontrast.exceptions import DataError, LeakageError, one_of
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed

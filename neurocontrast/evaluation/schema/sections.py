@@ -344,6 +344,7 @@ class VoxelsAbout(Section):
     spacing_mm: StrictFloat | None = None
     mask: str | None = None
     n_voxels: StrictInt | None = None
+    smooth_mm: StrictFloat | None = None
     standardised: str | None = None
     n_components: StrictInt | None = None
 

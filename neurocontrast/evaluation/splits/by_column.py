@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.leakage import feature_codes
+from neurocontrast.evaluation.notices import feature_codes
 from neurocontrast.evaluation.rows import cell_texts, row_names
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split, parts_of

@@ -31,8 +31,8 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["OutOfFold", "Prediction", "choose_threshold", "constant_predictions", "cross_validate", "fit_probe",
-           "gather", "needs_inner_predictions", "split_seed", "value_range"]  # fmt: skip
+__all__ = ["OutOfFold", "Prediction", "choose_threshold", "constant_predictions", "cross_validate", "decide_scores",
+           "fit_probe", "gather", "needs_inner_predictions", "split_seed", "value_range"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -128,7 +128,7 @@ def fit_probe(
         if not continuous and not gives_probabilities(model.estimator) and model.slope is None:
             decisions, threshold = model.estimator.predict(x_test).astype(np.int64), None
         else:
-            scores, decisions, threshold = _decide(scores, truth, train, settings, model, pairs)
+            scores, decisions, threshold = decide_scores(scores, truth, train, settings, model, pairs)
     return Prediction(scores, decisions, threshold, model.strength, model.n_not_converged), model
 
 
@@ -171,18 +171,25 @@ def value_range(target: Target, rows: Rows) -> tuple[float, float]:
     return float(values.min()), float(values.max())
 
 
-def _decide(
-    scores: Floats, target: Target, train: Rows, settings: EvaluationSettings, model: FittedModel, pairs: Pairs
+def decide_scores(
+    scores: Floats,
+    target: Target,
+    train: Rows,
+    settings: EvaluationSettings,
+    model: FittedModel | None = None,
+    pairs: Pairs = (),
 ) -> tuple[Floats, npt.NDArray[np.int64], float | None]:
-    """Return scores, decisions and the threshold."""
+    """Return scores, decisions and the threshold; a rule that needs predictions of inner folds needs the model."""
     if target.kind == "continuous":
-        kept = np.clip(scores, *value_range(target, train)) if settings.clip else scores
+        kept = scores
+        if settings.clip:
+            kept = np.clip(scores, *value_range(target, train))
         return kept, np.zeros(len(scores), dtype=np.int64), None
     shares = np.bincount(target.values[train], minlength=len(target.classes)) / len(train)
     if target.kind == "multiclass":
         return scores, decide(target.kind, scores, shares=shares if settings.threshold == "prevalence" else None), None
     inner: dict[str, Any] = {}
-    if needs_inner_predictions(settings.threshold):
+    if model is not None and needs_inner_predictions(settings.threshold):
         rows, found = model.inner_scores(train, target.values[train], pairs=pairs)
         inner = {"truth": target.values[rows], "scores": found}
     cut = choose_threshold(settings.threshold, prevalence=float(shares[1]), **inner)

@@ -30,7 +30,7 @@ from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.schema import Evaluation, Notice, compose_evaluation
 from neurocontrast.evaluation.significance import corrected_resampled_t
 from neurocontrast.evaluation.splits import Split, parts_of, stratified
-from neurocontrast.evaluation.splits.by_file import split_table
+from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.stored_probe import FittedProbe, fit_on_all
 from neurocontrast.evaluation.tables import model_prefix, study_tables
 from neurocontrast.evaluation.target import Target

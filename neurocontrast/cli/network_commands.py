@@ -75,7 +75,6 @@ def explain(
     run: Annotated[Path, option("Run directory whose embeddings were evaluated.", metavar="RUN")],
     participants: Participants,
     out: Annotated[Path | None, option("Folder to write (default: EVAL/explanation, where `report` looks).")] = None,
-    method: Annotated[str | None, option("How the map is made.", metavar="occlusion|gradient")] = None,
     n_subjects: Annotated[int | None, option("Subjects to average over, at most.")] = None,
     patch_mm: Annotated[float | None, option("Side of the occluded cubes.")] = None,
     positive: Annotated[str | None, option("Of several classes, the one to explain.")] = None,

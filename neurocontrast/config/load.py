@@ -41,6 +41,9 @@ _PATHS = (
 _ANY = object()
 _RETIRED: dict[str, Any] = {
     "training.strategy": _ANY,
+    "explanation.method": "occlusion",
+    "explanation.n_noisy": _ANY,
+    "explanation.noise": _ANY,
     "images.vectors": {},
     "images.unmatched": "error",
     "images.classes": None,

@@ -288,18 +288,18 @@ def _describe(
     chosen: _Chosen, settings: ExplanationSettings, maps: AverageMaps, contract: Mapping[str, Any]
 ) -> dict[str, Any]:
     probe, grid, truths = chosen.probe, chosen.grid, chosen.truths
-    how = {"patch_mm"} if settings.method == "occlusion" else {"n_noisy", "noise"}
     apart = [round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
     values = {"value": maps.share, "mean": maps.signed, "absolute": maps.absolute}
     return {
         "format": 1,
+        "method": "occlusion",
         "n_subjects": len(truths),
         "n_of_class": {name: truths.count(name) for name in probe.classes} if probe.classes else None,
         "target": probe.target,
         "positive": chosen.readout.positive,
         "score": chosen.readout.meaning,
         "probe": {"name": probe.name, "strength": probe.strength, "n_scans": probe.n_scans},
-        **settings.model_dump(include={"method", "fill", "smooth_mm", "seed", *how}),
+        **settings.model_dump(include={"patch_mm", "fill", "smooth_mm", "seed"}),
         "spacing_mm": grid.spacing_mm[0] if len(set(grid.spacing_mm)) == 1 else list(grid.spacing_mm),
         "shape": list(maps.share.shape),
         "affine": grid.affine.tolist(),

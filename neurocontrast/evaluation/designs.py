@@ -88,10 +88,7 @@ class FeatureDesign:
         return next((clone(step) for step in self.steps if isinstance(step, SiteRecentring)), None)
 
     def within_sites(self, target: Target, train: Rows) -> Target:
-        """Return the target to fit: with recentred features, numbers without the differences between sites.
-
-        Recentred features cannot show those differences, which would be noise to the fit and drive the penalty up.
-        """
+        """Return the target to fit: with recentred features, numbers without the differences between sites."""
         recentring = self.recentring
         if recentring is None or target.kind != "continuous":
             return target
@@ -111,11 +108,7 @@ class Voxels:
 
 @dataclass(frozen=True)
 class ComponentsDesign:
-    """Principal components of the voxels, fitted on the training rows.
-
-    The scores are those of `sklearn.decomposition.PCA` on the voxels themselves, up to their signs: they follow from
-    the inner products of scans, of which there are far fewer than voxels.
-    """
+    """Principal components of the voxels, fitted on the training rows."""
 
     products: Floats
     n_components: int = N_COMPONENTS
@@ -131,10 +124,7 @@ class ComponentsDesign:
 
 
 def voxel_products(values: npt.NDArray[np.float32]) -> Floats:
-    """Return the inner products (n, n) of rows of `values` (n, n_voxels), of which the mean row is taken off first.
-
-    That changes no principal component, which are of centred training rows anyway, and keeps digits.
-    """
+    """Return the inner products (n, n) of rows of `values` (n, n_voxels), of which the mean row is taken off first."""
     products = np.zeros((len(values), len(values)))
     with one_thread():
         for start in range(0, values.shape[1], _BLOCK):
@@ -184,10 +174,7 @@ def kept_columns(
 def choose_covariates(
     table: pd.DataFrame, names: Sequence[str], *, target: str, sites_held_out: bool
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the covariates that can be used, and why the others cannot; `OPTIONAL` ones are dropped silently.
-
-    The site is dropped where sites are held out: a site that was never seen has no coefficient.
-    """
+    """Return the covariates that can be used, and why the others cannot; `OPTIONAL` ones are dropped silently."""
     used, dropped = [], {}
     for name in dict.fromkeys(names):
         if name == target:

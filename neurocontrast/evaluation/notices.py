@@ -352,11 +352,7 @@ def check_duplicates(
 
 
 def feature_codes(features: npt.NDArray[np.floating]) -> npt.NDArray[np.intp]:
-    """Return a code for each row, the same for rows whose features are equal.
-
-    Rows are compared by a digest of 16 bytes: to sort 60,000 rows of 2,048 features would take half a minute and two
-    more copies of them.
-    """
+    """Return a code for each row, the same for rows whose features are equal, by digests: sorting takes far longer."""
     rows = (np.ascontiguousarray(row) + 0.0 for row in features)  # -0.0 is 0.0
     digests = [hashlib.blake2b(row.data, digest_size=16).digest() for row in rows]
     return pd.factorize(np.array(digests, dtype=object))[0].astype(np.intp)

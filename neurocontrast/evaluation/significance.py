@@ -17,10 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference, its standard error, the statistic and the two-sided p-value.
-
-    Statistic and p-value are NaN where the difference is not zero and there is no spread to compare it with.
-    """
+    """A difference with its standard error, statistic and two-sided p-value: NaN where it has no spread."""
 
     difference: float
     standard_error: float

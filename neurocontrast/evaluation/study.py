@@ -217,11 +217,7 @@ def metric_summary(study: Study, folds: pd.DataFrame, models: Models) -> dict[st
 
 
 def voxel_p_values(folds: pd.DataFrame, splits: Sequence[Split], names: Sequence[str]) -> dict[str, float | None]:
-    """Return the p-value of embedding minus voxels over folds, by metric (Nadeau and Bengio, 2003).
-
-    None where fewer than two folds have the metric, where neither more nor less of it is better, and where sites are
-    held out, which are no random draws.
-    """
+    """Return the p-value of embedding minus voxels over folds, by metric (Nadeau and Bengio, 2003)."""
     found: dict[str, float | None] = dict.fromkeys(names)
     if any(split.held_out_site is not None for split in splits):
         return found

@@ -16,7 +16,7 @@ from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import METRICS, RANKED, finite_or_none, top_hits
 from neurocontrast.evaluation.panels.sensitive import error_resamples
 from neurocontrast.evaluation.schema import Estimate, Evaluation, NewSite, read_evaluation
-from neurocontrast.evaluation.significance import corrected_resampled_t, delong_test, holm, mcnemar_test
+from neurocontrast.evaluation.significance import delong_test, fold_p_value, holm, mcnemar_test
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
@@ -260,11 +260,9 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
     if not {name} <= set(model) & set(reference):  # a metric that older evaluations did not have
         return {"n_folds": 0, "p_value": None, "test": None}
     differences = (model[name] - reference[name]).dropna()
-    if len(differences) < 2 or model["held_out_site"].notna().any():
-        return {"n_folds": len(differences), "p_value": None, "test": None}
-    sizes = model.loc[differences.index]
-    result = corrected_resampled_t(differences, n_train=sizes["n_train"].mean(), n_test=sizes["n_test"].mean())
-    return {"n_folds": len(differences), "p_value": finite_or_none(result.p_value), "test": "nadeau-bengio"}
+    p_value = fold_p_value(differences, model)
+    test = "nadeau-bengio" if len(differences) > 1 and model["held_out_site"].isna().all() else None
+    return {"n_folds": len(differences), "p_value": p_value, "test": test}
 
 
 def _paired_test(target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts) -> dict[str, Any]:

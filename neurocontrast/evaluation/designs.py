@@ -298,14 +298,13 @@ def look_at_adjustment(
 
 
 def _look_at_recentring(table: pd.DataFrame, target: Target, settings: EvaluationSettings) -> list[Notice]:
-    """Say that recentring is transductive, and, in numbers, what of the target it takes out with the site."""
-    kept = kept_columns(table, settings, by="recentre", target=target.name)
+    kept = one_of(kept_columns(table, settings, by="recentre", target=target.name))
     text = (
         "recentre=site: each site's features are moved to a common centre, a site that a probe has not seen by its own "
-        "unlabelled scans (transductive: a prediction depends on the other scans of its site). "
-        + (f"Differences in {one_of(kept)} are kept. " if kept else "")
-        + f"A true difference of sites in {target.name} is taken out too, and no unlabelled scan can tell it from a "
-        f"scanner's: predictions at a new site lie around the training mean. {_site_means(table, target)}"
+        f"unlabelled scans (transductive: a prediction depends on the other scans of its site). "
+        f"{f'Differences in {kept} are kept. ' if kept else ''}A true difference of sites in {target.name} is taken out "
+        "too, and no unlabelled scan can tell it from a scanner's: predictions at a new site lie around the training "
+        "mean."
     )
     explanation = (
         "The figures hold for batches of scans of a site, not for a scan that comes alone, and a site whose people "
@@ -318,20 +317,3 @@ def _look_at_recentring(table: pd.DataFrame, target: Target, settings: Evaluatio
         text = f"fewer than {FEW_SUBJECTS} subjects at {', '.join(few[:8])}: their mean is mostly theirs."
         found.append(Notice("recentred_small_site", f"recentre=site: {text}", explanation))
     return found
-
-
-def _site_means(table: pd.DataFrame, target: Target) -> str:
-    """Return the target at each site, or of many sites at the two that differ most."""
-    code = 0
-    values: npt.NDArray[np.float64] = target.values.astype(float)
-    if target.kind != "continuous":
-        code = 1 if target.kind == "binary" else int(np.bincount(target.values).argmax())
-        values = (target.values == code).astype(float)
-    means = pd.Series(values).groupby(table["site"].to_numpy(dtype=object), sort=True).mean()
-    named = means if len(means) <= 4 else means.sort_values(kind="stable").iloc[[0, -1]]
-    if target.kind == "continuous":
-        shown = ", ".join(f"{mean:.1f} at {site}" for site, mean in named.items())
-        return f"Mean {target.name} here: {shown} (standard deviation of the sites' means {means.std(ddof=0):.1f})."
-    return (
-        f"Share of {target.classes[code]} here: {', '.join(f'{mean:.0%} at {site}' for site, mean in named.items())}."
-    )

@@ -301,10 +301,10 @@ def _look_at_recentring(table: pd.DataFrame, target: Target, settings: Evaluatio
     kept = one_of(kept_columns(table, settings, by="recentre", target=target.name))
     text = (
         "recentre=site: each site's features are moved to a common centre, a site that a probe has not seen by its own "
-        f"unlabelled scans (transductive: a prediction depends on the other scans of its site). "
-        f"{f'Differences in {kept} are kept. ' if kept else ''}A true difference of sites in {target.name} is taken out "
-        "too, and no unlabelled scan can tell it from a scanner's: predictions at a new site lie around the training "
-        "mean."
+        "unlabelled scans (transductive: a prediction depends on the other scans of its site). "
+        + (f"Differences in {kept} are kept. " if kept else "")
+        + f"A true difference of sites in {target.name} is taken out too, and no unlabelled scan can tell it from a "
+        "scanner's: predictions at a new site lie around the training mean."
     )
     explanation = (
         "The figures hold for batches of scans of a site, not for a scan that comes alone, and a site whose people "

@@ -16,9 +16,9 @@ from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import METRICS, RANKED, finite_or_none, top_hits
 from neurocontrast.evaluation.panels.sensitive import error_resamples
 from neurocontrast.evaluation.schema import Estimate, Evaluation, NewSite, read_evaluation
-from neurocontrast.evaluation.significance import corrected_resampled_t, delong_test, holm, mcnemar_test
+from neurocontrast.evaluation.significance import delong_test, fold_p_value, holm, mcnemar_test
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, choose_units
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_seed
 
@@ -162,14 +162,10 @@ def compare_models(
     units = _units_of(evaluations[0].evaluation, scans)
     models = {evaluation.name: _out_of_fold(evaluation, target) for evaluation in evaluations}
     folds = {evaluation.name: evaluation.folds for evaluation in evaluations}
-    rows = models[evaluations[0].name].tested
-    ranked = RANKED if fixed and target.kind == "multiclass" else ()
-    drawn: dict[str, dict[str, Resamples]] = {name: {} for name in models}
-    for names, n in (([name for name in target.metric_names if name not in ranked], n_bootstraps), (ranked, 0)):
-        if names:
-            key = derive_seed("compare", seed)
-            found = bootstrap_metrics(target, models, units, n_bootstraps=n, seed=key, rows=rows, names=names)
-            drawn = {name: drawn[name] | found[name] for name in models}
+    drawn = bootstrap_metrics(
+        target, models, units, n_bootstraps=n_bootstraps, seed=derive_seed("compare", seed),
+        rows=models[evaluations[0].name].tested, plain=RANKED if fixed and target.kind == "multiclass" else (),
+    )  # fmt: skip
     reference, *others = models
     table, differences = [], []
     for metric in target.metric_names:
@@ -190,10 +186,7 @@ def compare_models(
 
 
 def compare_sensitive(evaluations: Sequence[Evaluated], *, n_bootstraps: int, level: float, seed: int) -> pd.DataFrame:
-    """Return the errors of sensitive columns by model, with paired differences from the first model.
-
-    Empty unless every evaluation has the same columns of the same images. The column ``all`` is their mean.
-    """
+    """Return the errors of sensitive columns by model, with paired differences from the first model."""
     if any(each.sensitive is None for each in evaluations):
         return pd.DataFrame()
     tables = [pd.DataFrame(each.sensitive).sort_values(_SCAN, ignore_index=True) for each in evaluations]
@@ -267,19 +260,13 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
     if not {name} <= set(model) & set(reference):  # a metric that older evaluations did not have
         return {"n_folds": 0, "p_value": None, "test": None}
     differences = (model[name] - reference[name]).dropna()
-    if len(differences) < 2 or model["held_out_site"].notna().any():
-        return {"n_folds": len(differences), "p_value": None, "test": None}
-    sizes = model.loc[differences.index]
-    result = corrected_resampled_t(differences, n_train=sizes["n_train"].mean(), n_test=sizes["n_test"].mean())
-    return {"n_folds": len(differences), "p_value": finite_or_none(result.p_value), "test": "nadeau-bengio"}
+    p_value = fold_p_value(differences, model)
+    test = "nadeau-bengio" if len(differences) > 1 and model["held_out_site"].isna().all() else None
+    return {"n_folds": len(differences), "p_value": p_value, "test": test}
 
 
 def _paired_test(target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts) -> dict[str, Any]:
-    """Return the p-value of a difference on one test set, and of which test it is; None where there is none.
-
-    McNemar's exact test for shares of images (accuracies, sensitivity, specificity), DeLong's for the AUC of two
-    classes. Both take images for independent draws: there is none where units hold several.
-    """
+    """Return the p-value of a difference on one test set, and of which test it is; None where there is none."""
     rows, found = model.tested, {"n_folds": 1, "p_value": None, "test": None}
     truth = target.values[rows]
     if len(set(units[rows])) < len(rows):
@@ -340,11 +327,7 @@ def _leaves(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def tradeoff_table(evaluations: Sequence[Evaluated], models: pd.DataFrame, *, metric: str) -> pd.DataFrame:
-    """Return one row a model: its weight, how well the site can be told, and the target at known and unseen sites.
-
-    `models` has the columns ``model, metric, value, low, high`` of the comparison, and `metric` is of the target. No
-    row where no evaluation says anything of sites.
-    """
+    """Return one row a model: its weight, how well the site can be told, and the target at known and unseen sites."""
     sweep = find_sweep(evaluations) or Sweep("", {})
     rows = []
     for each in evaluations:

@@ -72,10 +72,7 @@ def permutation_test(
     redeal: Callable[[Target, int], Sequence[Split]] | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> PermutationTest:
-    """Compare the pooled metrics of the first repeat with those of permuted labels.
-
-    Every permutation goes through the whole nested procedure: penalties are chosen and probes fitted anew.
-    """
+    """Compare the pooled metrics of the first repeat with those of permuted labels."""
     first = [split for split in splits if split.repeat == 0]
     places = _places(first, sites)
     moved, moved_in_site = (_expected_moves(target, part, subjects) for part in (places, sites))
@@ -110,11 +107,7 @@ def permutation_test(
 def permuted_labels(
     target: Target, places: Sequence[str | None], subjects: Subjects, *, n_permutations: int, seed: int
 ) -> Labels:
-    """Return label vectors (n, permutations), exchanged between subjects of the same place.
-
-    A subject's labels move together; where subjects have several scans, they are exchanged among those with equally
-    many at the same places.
-    """
+    """Return label vectors (n, permutations), exchanged between subjects of the same place."""
     strata, vectors = _strata(places, subjects), np.tile(target.values[:, None], n_permutations)
     for number, vector in enumerate(vectors.T):
         generator = derive_generator("permutation", seed, number)

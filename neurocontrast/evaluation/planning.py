@@ -44,8 +44,7 @@ from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings, check_probe, probe_name
 from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out, stratified
 from neurocontrast.evaluation.splits.by_column import check_fixed, check_seen, fixed_split, look_at_fixed, look_at_twins
-from neurocontrast.evaluation.splits.by_file import splits_from_table
-from neurocontrast.evaluation.splits.by_splitter import describe_splitter, splits_from_cv
+from neurocontrast.evaluation.splits.given import describe_splitter, splits_from_cv, splits_from_table
 from neurocontrast.evaluation.target import MAX_CLASSES, MAX_IMAGE_CLASSES, Target, read_target
 from neurocontrast.evaluation.uncertainty import Units, choose_units
 from neurocontrast.exceptions import ConfigError
@@ -269,10 +268,7 @@ def _choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], setti
 
 
 def _flow(scans: _Scans, splits: list[Split], info: Mapping[str, Any], *, why_untested: str) -> pd.DataFrame:
-    """Return one row a step, ``step``, ``n_scans``, ``n_subjects`` and ``reason``: which scans came in and left.
-
-    What happened before the embedding is known where the embeddings say so (``flow`` of their description).
-    """
+    """Return one row a step, ``step``, ``n_scans``, ``n_subjects`` and ``reason``: which scans came in and left."""
     tested = np.zeros(len(scans.everything), dtype=bool)
     tested[scans.rows[np.unique(np.concatenate([split.test for split in splits]))]] = True
     untested = np.isin(np.arange(len(tested)), scans.rows) & ~tested

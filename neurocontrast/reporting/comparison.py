@@ -12,7 +12,7 @@ import pandas as pd
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.reporting.page import Section
-from neurocontrast.reporting.prose import split_name
+from neurocontrast.reporting.prose import SPLITS
 from neurocontrast.reporting.read import FORMAT, KINDS, Results, read_json, read_table
 from neurocontrast.reporting.render import render_sections
 from neurocontrast.reporting.wording import IMAGES, Words, join_words, words_of
@@ -117,9 +117,10 @@ def read_comparison(folder: str | os.PathLike[str]) -> ComparisonFiles:
 def render_comparison(files: ComparisonFiles, sections: Sequence[Section]) -> str:
     """Return the page of a comparison, which loads nothing and runs nothing."""
     s, items = files.summary, files.words.items
+    splits = str(s.get("splits"))
     repeats = f" × {s['n_repeats']} repeats" if (s.get("n_repeats") or 1) > 1 else ""
     design = (
-        f"{s.get('n_folds', '?')} folds{repeats}, {split_name(str(s.get('splits')))}; the same {items} and folds for "
+        f"{s.get('n_folds', '?')} folds{repeats}, {SPLITS.get(splits, splits)}; the same {items} and folds for "
         "every model"
     )
     if files.fixed:

@@ -32,7 +32,7 @@ _ENCODERS = {
     "resnet50": "ResNet-50",
     "resnet_small": "small ResNet",
 }
-_SPLITS = {
+SPLITS = {
     "stratified": "stratified by target × site",
     "leave-site-out": "one site left out at a time",
     "file": "read from a split file",
@@ -154,11 +154,6 @@ def encoder_text(files: EvaluationFiles) -> str:
     return f"{text}, {files.summary.n.features} features" if files.summary.n.features else text
 
 
-def split_name(name: str) -> str:
-    """Say how folds were made: "stratified by target × site"."""
-    return _SPLITS.get(name, name)
-
-
 def splits_text(files: EvaluationFiles) -> str:
     """Say how the folds were made: "5 folds, stratified by target × site"; of a fixed split, the sizes of its parts."""
     if files.fixed:
@@ -166,7 +161,7 @@ def splits_text(files: EvaluationFiles) -> str:
         return f"fixed split: {parts or '?'}"
     s, name = files.summary, files.summary.splits
     repeats = f" × {s.n_repeats} repeats" if s.n_repeats > 1 else ""
-    how = f"made by {s.splitter}" if name == "custom" else split_name(name)
+    how = f"made by {s.splitter}" if name == "custom" else SPLITS.get(name, name)
     how = "stratified by the target" if files.words is IMAGES and name == "stratified" else how
     return f"{s.n_folds} folds{repeats}, {how}"
 

@@ -35,7 +35,7 @@ _ORDERS = {"auc", "auc_within_fold", "average_precision", "pearson", "spearman",
            "calibration_intercept"}  # fmt: skip
 """Metrics of the order of scans, of which a guess that is the same for everybody has none."""
 _FEW_SITES = 10
-"""With fewer sites left out, their number is said to be too small to speak for another site."""
+"""With fewer sites left out, the text warns that they cannot speak for another site."""
 _INPUT = Input(
     "new_sites.tsv",
     "how the model does at sites that it has not seen",

@@ -38,7 +38,9 @@ def render_page(files: EvaluationFiles, sections: Sequence[Section]) -> str:
     )
 
 
-def render_sections(sections: Sequence[Section], *, environment: Mapping[str, Any] | None, **head: Any) -> str:
+def render_sections(
+    sections: Sequence[Section], *, environment: Mapping[str, Any] | None, simulation: str = "", **head: Any
+) -> str:
     """Return a page of sections; `head` is its kicker, title and facts, and what the banner of simulated data says."""
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("neurocontrast.reporting", "templates"),
@@ -52,7 +54,7 @@ def render_sections(sections: Sequence[Section], *, environment: Mapping[str, An
     style = Markup(resources.files("neurocontrast.reporting").joinpath("templates/report.css").read_text("utf-8"))
     version, created = (str((environment or {}).get(name) or "") for name in ("neurocontrast", "created"))
     page = templates.get_template("report.html.j2")
-    return page.render(style=style, sections=sections, version=version, created=created, **head)
+    return page.render(style=style, sections=sections, version=version, created=created, simulation=simulation, **head)
 
 
 def list_pictures(sections: Sequence[Section]) -> list[Picture]:

@@ -53,7 +53,7 @@ def test_the_text_follows_the_run(written):
     text = " ".join(text for _, text in written[0])
     for words in (
         "DenseNet121", "y-Aware", "sensitivity of 0.9", "ComBat", "external test set of 120 scans", "DeLong",
-        "Hilbert–Schmidt", "raised to the power of 0.3", "Patches of 16 mm", "40 subjects", "scikit-learn 1.9.0",
+        "raised to the power of 0.3", "Patches of 16 mm", "40 subjects", "scikit-learn 1.9.0",
         "20, 40, 80 and 160 training", "internal–external cross-validation", "Mahalanobis distance", "Ledoit and Wolf",
         "5 nearest neighbours", "Beyond percentile 97.5", "measured from the scans of the other sites alone",
     ):  # fmt: skip

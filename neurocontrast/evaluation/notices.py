@@ -197,11 +197,25 @@ def _site_association(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
     if strength > SITE_ASSOCIATION:
         yield Notice(
             "site_confounded",
-            f"Site is confounded with {target.name} ({measure} {strength:.2f} > {SITE_ASSOCIATION}): {means}. A probe "
-            "can score by recognising the scanner. Compare with the baseline, and with splits=leave-site-out; keep "
-            "sites that have every class with where.",
+            f"Site is confounded with {target.name} ({measure} {strength:.2f} > {SITE_ASSOCIATION}): {means} "
+            f"({_unlike_sites(target, known, sites)}). A probe can score by recognising the scanner. Compare with the "
+            "baseline, and with splits=leave-site-out; keep sites that have every class with where.",
             _CONFOUNDED.format(what="site"),
         )
+
+
+def _unlike_sites(target: Target, known: npt.NDArray[np.intp], sites: npt.NDArray[np.object_], n_shown: int = 3) -> str:
+    """Return the sites that are least like the whole cohort, and in what."""
+    values, continuous = target.values[known], target.kind == "continuous"
+    columns = pd.DataFrame(values.astype(float) if continuous else np.eye(len(target.classes))[values.astype(int)])
+    overall, means = columns.mean(), columns.groupby(sites).mean()
+    apart = (means - overall).abs()
+    code = int(apart.max().to_numpy().argmax())
+    least = apart[code].sort_values(ascending=False, kind="stable").index[:n_shown]
+    if continuous:
+        return ", ".join(f"'{site}' mean {means[code][site]:.4g}" for site in least) + f"; all {overall[code]:.4g}"
+    listed = ", ".join(f"'{site}' {means[code][site]:.0%}" for site in least)
+    return f"{target.classes[code]}: {listed}; all {overall[code]:.0%}"
 
 
 def _age(table: pd.DataFrame, target: Target) -> Iterable[Notice]:

@@ -36,8 +36,8 @@ from neurocontrast.stages.run_lock import hold
 from neurocontrast.stages.sources import source_of
 from neurocontrast.training import fit
 from neurocontrast.training.distributed import accelerator_of, launch, leave
-from neurocontrast.training.interruption import suspending
 from neurocontrast.training.launched import launched
+from neurocontrast.training.loop import suspending
 from neurocontrast.training.sampling import cross_site_shares
 
 __all__ = ["pretrain"]

@@ -101,7 +101,7 @@ def column_of(metadata: Metadata | None, name: str, *, needed_by: str) -> Tensor
     if not isinstance(column, Tensor) or column.ndim not in (1, 2):
         found = f"shape {tuple(column.shape)}" if isinstance(column, Tensor) else type(column).__name__
         raise DataError(f"metadata['{name}'] must be a tensor of shape (n,) or (n, p), got {found}.")
-    return column.detach()
+    return column
 
 
 class _Composite(Kernel):

@@ -202,4 +202,4 @@ def _column(metadata: Metadata | None, name: str, kind: Kind, view: Tensor) -> T
         raise DataError(f"metadata['{name}'] is on {column.device}, but the embeddings are on {view.device}; move it.")
     if kind == "continuous":
         column = column.to(torch.float64 if view.dtype == torch.float64 else torch.float32)
-    return column
+    return column.detach()

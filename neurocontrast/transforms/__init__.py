@@ -9,9 +9,10 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.transforms.augment import AugmentSettings
     from neurocontrast.transforms.brain import KeepBraind, MarkBraind
-    from neurocontrast.transforms.checks import CheckFieldOfViewd, CheckVariesd
+    from neurocontrast.transforms.checks import CheckVariesd
     from neurocontrast.transforms.compose import brain_transforms, load_volume
     from neurocontrast.transforms.described import build_transforms
+    from neurocontrast.transforms.grids import CheckFieldOfViewd
     from neurocontrast.transforms.loading import LoadScand
     from neurocontrast.transforms.natural.settings import ImageAugmentSettings
     from neurocontrast.transforms.natural.views import RandImageViewd
@@ -40,7 +41,8 @@ _RANDOM = [
 _PLACES = {
     "augment": ["AugmentSettings"],
     "brain": ["KeepBraind", "MarkBraind"],
-    "checks": ["CheckFieldOfViewd", "CheckVariesd"],
+    "checks": ["CheckVariesd"],
+    "grids": ["CheckFieldOfViewd"],
     "compose": ["brain_transforms", "load_volume"],
     "loading": ["LoadScand"],
     "natural.settings": ["ImageAugmentSettings"],

@@ -13,7 +13,8 @@ from monai.transforms import Compose, DeleteItemsd, Transform
 from neurocontrast.exceptions import DataError, NeurocontrastError
 from neurocontrast.files import ScanFiles, as_scan, files_of
 from neurocontrast.transforms.brain import KeepBraind, MarkBraind
-from neurocontrast.transforms.checks import CheckFieldOfViewd, CheckVariesd
+from neurocontrast.transforms.checks import CheckVariesd
+from neurocontrast.transforms.grids import CheckFieldOfViewd
 from neurocontrast.transforms.images import voxels_of
 from neurocontrast.transforms.loading import LoadScand
 from neurocontrast.transforms.normalising import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePath
@@ -21,29 +21,22 @@ from monai.transforms import Compose, Randomizable, Transform
 
 from neurocontrast.exceptions import ConfigError, DataError, suggestion
 from neurocontrast.files import digest_of
-from neurocontrast.transforms.description import TARGET, Description, problems_of
+from neurocontrast.transforms.description import TARGET, Description, each_part, problems_of
 from neurocontrast.transforms.preprocessing import TRANSFORM_VERSION, check_version
 
 __all__ = ["REFUSED", "DescribedTransforms", "build_transforms", "describe"]
 
 _MODULES = ("monai.transforms", "neurocontrast.transforms")
 _READERS = ("NibabelReader", "NumpyReader", "ITKReader", "NrrdReader", "PydicomReader")
-REFUSED = {
-    **dict.fromkeys(
-        ("Lambda", "Lambdad", "RandLambda", "RandLambdad", "Ensembled", "Transform", "MapTransform"),
-        "runs a function of its own",
+_REASONS = {
+    "runs a function of its own": "Lambda Lambdad RandLambda RandLambdad Ensembled Transform MapTransform",
+    "calls whatever its argument `name` names in another package": (
+        "TorchVision TorchVisiond RandTorchVision RandTorchVisiond TorchIO TorchIOd RandTorchIO RandTorchIOd "
+        "CuCIM CuCIMd RandCuCIM RandCuCIMd"
     ),
-    **dict.fromkeys(
-        (
-            *("TorchVision", "TorchVisiond", "RandTorchVision", "RandTorchVisiond", "TorchIO", "TorchIOd"),
-            *("RandTorchIO", "RandTorchIOd", "CuCIM", "CuCIMd", "RandCuCIM", "RandCuCIMd"),
-        ),
-        "calls whatever its argument `name` names in another package",
-    ),
-    **dict.fromkeys(
-        ("SaveImage", "SaveImaged", "SaveClassificationd", "WriteFileMapping", "WriteFileMappingd"), "writes files"
-    ),
+    "writes files": "SaveImage SaveImaged SaveClassificationd WriteFileMapping WriteFileMappingd",
 }
+REFUSED = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 """Transforms that no file may ask for, by name, and why; from Python they can be used."""
 
 
@@ -68,10 +61,10 @@ def build_transforms(description: Description, *, source: str) -> Compose:
     1
     """
     steps = [dict(step) for step in description]
-    # Names are resolved only in a description of sound form.
-    problems = problems_of(steps) or [
-        each for number, step in enumerate(steps) for each in _refusals(step, f"[{number}]")
-    ]
+    problems = problems_of(steps)
+    if not problems:  # names are resolved only in a description of sound form
+        parts = ((place, part) for place, part in each_part(steps) if isinstance(part, Mapping) and TARGET in part)
+        problems = [refusal for place, part in parts if (refusal := _refusal(part, place))]
     if problems:
         raise ConfigError("\n".join(f"{source}{problem}." for problem in problems))
     made = []
@@ -83,33 +76,23 @@ def build_transforms(description: Description, *, source: str) -> Compose:
     return Compose(made)
 
 
-def _refusals(value: Any, place: str) -> Iterator[str]:
-    """Yield which transforms of a description are refused or do not exist, at any depth."""
-    if isinstance(value, Mapping):
-        if TARGET in value:
-            yield from _refusal(value, place)
-        for key, each in value.items():
-            yield from _refusals(each, f"{place}.{key}")
-    elif isinstance(value, list | tuple):
-        for number, each in enumerate(value):
-            yield from _refusals(each, f"{place}[{number}]")
-
-
-def _refusal(step: Mapping[str, Any], place: str) -> Iterator[str]:
+def _refusal(step: Mapping[str, Any], place: str) -> str:
+    """Return why a transform is refused, or ""."""
     target = str(step[TARGET])
     module, _, name = target.rpartition(".")
     if module not in _MODULES:
-        yield (
+        return (
             f"{place}.{TARGET}: '{target}' is refused: a file may ask only for classes of {' and '.join(_MODULES)}, "
             "written in full. Anything else can be given from Python (transforms=…, augment=…)"
         )
-    elif name not in (known := _classes_of(module)):
-        yield f"{place}.{TARGET}: {module} has no transform '{name}'.{suggestion(name, known)}".rstrip(".")
-    elif known[name].__name__ in REFUSED:
+    if name not in (known := _classes_of(module)):
+        return f"{place}.{TARGET}: {module} has no transform '{name}'.{suggestion(name, known)}".rstrip(".")
+    if known[name].__name__ in REFUSED:
         reason = REFUSED[known[name].__name__]
-        yield f"{place}.{TARGET}: '{target}' is refused: it {reason}. From Python it can be used"
-    elif step.get("reader") not in (None, *_READERS):
-        yield f"{place}.reader: {step['reader']!r} is refused; leave it out, or use one of {', '.join(_READERS)}"
+        return f"{place}.{TARGET}: '{target}' is refused: it {reason}. From Python it can be used"
+    if step.get("reader") not in (None, *_READERS):
+        return f"{place}.reader: {step['reader']!r} is refused; leave it out, or use one of {', '.join(_READERS)}"
+    return ""
 
 
 def _classes_of(module: str) -> dict[str, type]:

@@ -26,6 +26,7 @@ KEPT = (
     *("EchoTime", "RepetitionTime", "InversionTime", "FlipAngle", "SliceThickness"),
 )
 """What the JSON file beside an image says: settings of the scanner. dcm2niix leaves the hospital and the time in."""
+N_VOXELS_MIN = 8
 _N_FILES_LOOKED_AT = 3
 _T1 = re.compile(r"t1|mp2?-?rage|bravo|spgr|tfe|tfl", re.IGNORECASE)
 _OTHER = re.compile(
@@ -124,7 +125,7 @@ def convert_series(folder: Path, target: Path) -> None:
         if len(images) != 1:
             raise DataError(f"{folder}: dcm2niix made {len(images)} images of it, not one. {said}")
         image = nib.load(images[0])
-        if len(image.shape) != 3:
+        if len(image.shape) != 3 or min(image.shape) < N_VOXELS_MIN:
             raise DataError(f"{folder}: the image has the shape {image.shape}; a T1-weighted scan is one volume.")
         header = json.loads(images[0].with_suffix(".json").read_text(encoding="utf-8", errors="replace"))
         fresh = nib.Nifti1Image(np.asanyarray(image.dataobj), image.affine)

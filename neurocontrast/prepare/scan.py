@@ -146,6 +146,8 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
     if voxels.ndim != 3:
         raise DataError(f"{source}: the image has the shape {voxels.shape}; give one volume.")
     mask, how = _mask(voxels, affine, mask_path, source, options.extraction)
+    if not mask.any():
+        raise DataError(f"{source}: no voxel is of the brain ({how}).")
     brain = correct_bias(voxels, mask, affine) if options.bias else voxels
     brain = np.where(mask, brain, 0).astype(np.float32)
     registration, found_by = _register(brain, mask, affine, source, options)
@@ -186,6 +188,8 @@ def _mask(
 ) -> tuple[npt.NDArray[np.bool_], str]:
     """Return the brain's mask, and where it is from: a file, the zeros around a stripped brain, or an extraction."""
     if mask_path:
+        if not Path(mask_path).is_file():
+            raise DataError(f"{mask_path}: there is no such file; the column 'mask_path' names it.")
         given = np.squeeze(nib.as_closest_canonical(nib.load(mask_path)).get_fdata(dtype=np.float32))
         if given.shape != voxels.shape:
             raise DataError(f"{mask_path}: the mask has the shape {given.shape}, and {source} {voxels.shape}.")

@@ -163,7 +163,9 @@ def _people(
         elif of_label.setdefault(name, place.parts[0]) != place.parts[0]:
             problems.add(f"'{of_label[name]}' and '{place.parts[0]}' are one label in BIDS; rename one", name=name)
         elif len(several) > 1:
-            problems.add(f"{place}: holds {len(several)} series: {_named(several)}; give each a folder", name=name)
+            problems.add(
+                f"{place}: holds {len(several)} series or echoes: {_named(several)}; give each a folder", name=name
+            )
         elif not several:
             left_out.append((place.as_posix(), "dcm2niix reads no series of it"))
         else:
@@ -188,7 +190,10 @@ def _scans(people: Mapping[str, Mapping[Path, Sequence[Series]]], problems: Prob
 
 
 def _named(several: Sequence[Series]) -> str:
-    return ", ".join(f"{shown(series.description)} in {series.folder.name}" for series in several)
+    return ", ".join(
+        f"{shown(series.description)} (folder {series.folder.name}, number {series.header.get('SeriesNumber', '?')})"
+        for series in several
+    )
 
 
 def _told(left_out: Sequence[tuple[str, str]]) -> str:

@@ -169,4 +169,4 @@ def test_a_template_of_a_head_finds_nearly_the_brain_that_deepbet_finds(name, de
     voxels = image.get_fdata(dtype=np.float32)
     disturbance = rotation(degrees)
     disturbance[:3, 3] = shift
-    assert dice(extract_brain_by_template(voxels, disturbance @ image.affine), extract_brain(voxels)) > 0.935
+    assert dice(extract_brain_by_template(voxels, disturbance @ image.affine), extract_brain(voxels)) > 0.94

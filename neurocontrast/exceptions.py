@@ -70,11 +70,11 @@ class TrainingSuspended(TrainingInterrupted):
 
 
 class OtherProcessEnded(TrainingError):
-    """Another process of a distributed run has ended, and this one with it; the other says why."""
+    """Another process of a distributed run has ended, and this one with it; `is_told` where that one has said why."""
 
-    def __init__(self, message: str, exit_code: int = 1) -> None:
+    def __init__(self, message: str, exit_code: int = 1, *, is_told: bool = False) -> None:
         super().__init__(message)
-        self.exit_code = exit_code
+        self.exit_code, self.is_told = exit_code, is_told
 
 
 def suggestion(name: str, allowed: Iterable[str]) -> str:

@@ -54,8 +54,14 @@ def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     if not settings.final_norm:
         network.features.norm5 = nn.Identity()
     network.features.add_module("relu5", nn.ReLU())
+    widths, n_maps = {}, n_first
+    for number, n_layers in enumerate(blocks, start=1):
+        n_maps += growth * n_layers
+        widths["relu5" if number == len(blocks) else f"denseblock{number}"] = n_maps
+        n_maps //= 2  # the transition to the next block halves them
     return FeatureMaps(
         network.features,
+        blocks=widths,
         n_dims=3,
         n_features=network.class_layers.out.in_features,
         # Five halvings must leave a voxel, and two where each channel of a volume is normalised over its voxels.
@@ -116,7 +122,12 @@ def _lenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     # Instance normalisation needs more than one voxel after three halvings.
     smallest = 16 if settings.norm == "instance" else 8
     return FeatureMaps(
-        layers, n_dims=3, n_features=32, smallest_shape=smallest, inference_layout=torch.channels_last_3d
+        layers,
+        blocks={"2": 8, "5": 16, "8": 32},
+        n_dims=3,
+        n_features=32,
+        smallest_shape=smallest,
+        inference_layout=torch.channels_last_3d,
     )
 
 

@@ -2,18 +2,61 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from neurocontrast.settings import Settings
 
-__all__ = ["NAMES_OF_DIMS", "EncoderSettings"]
+__all__ = ["NAMES_OF_DIMS", "N_BLOCKS", "EncoderSettings", "ReadOut"]
 
+_Cells = Annotated[int, Field(ge=1, le=32)]
 NAMES_OF_DIMS = {
     2: ("resnet18", "resnet50", "resnet_small", "lenet5"),
     3: ("densenet121", "densenet_small", "lenet", "pca"),
 }
+
+
+N_BLOCKS = {"densenet121": 4, "densenet_small": 4, "lenet": 3}
+"""Blocks of networks of volumes, whose feature maps can be read out."""
+
+
+class ReadOut(Settings):
+    """Choose the feature maps that make the representation, and the grid over which each of them is averaged.
+
+    Parameters
+    ----------
+    blocks : tuple of int or None
+        Blocks of the network, counted from 1; None for the last one, as published. Earlier blocks keep finer places.
+    grid : tuple of int
+        Cells to the right, to the front and upwards; (1, 1, 1) is global average pooling, as published. A mean over the
+        whole brain forgets where something is, and with it most of what tells the sexes apart.
+
+    Examples
+    --------
+    >>> from neurocontrast.encoders import ReadOut
+    >>> ReadOut(blocks=(2, 3), grid=(3, 4, 3)).n_cells
+    36
+    """
+
+    blocks: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] | None = None
+    grid: tuple[_Cells, _Cells, _Cells] = (1, 1, 1)
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of the grid."""
+        return math.prod(self.grid)
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError where the network of that name has no such blocks, or no read-out to choose."""
+        if self != ReadOut() and name not in N_BLOCKS:
+            raise ValueError(
+                f"read_out belongs to {', '.join(N_BLOCKS)}, and nothing reads it with name: {name}; remove it"
+            )
+        beyond = [block for block in self.blocks or () if block > N_BLOCKS[name]]
+        if beyond:
+            raise ValueError(f"read_out.blocks: {name} has blocks 1 to {N_BLOCKS[name]}, found {beyond[0]}")
 
 
 class EncoderSettings(Settings):
@@ -44,6 +87,8 @@ class EncoderSettings(Settings):
     stem : {'cifar', 'imagenet'} or None
         How ``resnet18`` and ``resnet50`` begin. ``cifar``: a 3×3 convolution, for images of 32 pixels, as in SimCLR's
         appendix B.9; ``imagenet``: a 7×7 convolution of stride 2 and max-pooling. None: ``cifar``.
+    read_out : ReadOut
+        Of ``densenet121``, ``densenet_small`` and ``lenet``: the blocks, and the grid, that features are read out at.
     projection : tuple of int
         Sizes of the projection head's layers after the encoder's features; the last is the size of the embedding that
         the loss sees. Evaluation uses the features before the head, and what the loss makes the embedding forget, such
@@ -67,11 +112,13 @@ class EncoderSettings(Settings):
     norm: Literal["batch", "group", "instance"] = "batch"
     final_norm: bool = True
     stem: Literal["cifar", "imagenet"] | None = None
+    read_out: ReadOut = ReadOut()
     projection: tuple[Annotated[int, Field(ge=1)], ...] = (512, 128)
     projection_norm: Literal["batch", "layers", "none"] = "batch"
 
     @model_validator(mode="after")
     def _read_by_their_networks_only(self) -> EncoderSettings:
+        self.read_out.check(self.name)
         if self.n_components is not None and not self.is_linear:
             raise ValueError(f"n_components belongs to pca, and nothing reads it with name: {self.name}; remove it")
         if self.stem is not None and self.name not in ("resnet18", "resnet50"):

@@ -1,12 +1,12 @@
-"""Evaluations of different models on the same folds, compared pair by pair."""
+"""Evaluations of different models on the same folds: differences pair by pair, and site against target."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,29 +15,27 @@ import pandas as pd
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import METRICS, RANKED, finite_or_none, top_hits
 from neurocontrast.evaluation.panels.sensitive import error_resamples
-from neurocontrast.evaluation.schema import Evaluation, read_evaluation
+from neurocontrast.evaluation.schema import Estimate, Evaluation, NewSite, read_evaluation
 from neurocontrast.evaluation.significance import corrected_resampled_t, delong_test, holm, mcnemar_test
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
-from neurocontrast.evaluation.units import choose_units
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["Evaluated", "check_comparable", "compare_models", "compare_sensitive", "load_evaluated", "paired_test"]
+__all__ = ["Evaluated", "Sweep", "compare_models", "compare_sensitive", "find_sweep", "load_evaluated",
+           "tradeoff_table", "unseen_columns"]  # fmt: skip
 
 Texts = npt.NDArray[np.object_]
 _SCAN = ["participant_id", "session"]
 _KEYS = [*_SCAN, "repeat"]
+_SAME = ("encoder", "preprocessing", "epochs", "n_training_scans")
+"""What the record of two runs must share beside the objective to be points of one curve."""
 _SHARED = {"target": "target", "kind": "kind of target", "classes": "classes", "positive": "positive class"}
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A finished evaluation, as far as a comparison needs it.
-
-    Predictions are in the order of participant, session and repeat. `site` says how well the site is told from the
-    embedding (``balanced_accuracy, low, high, chance`` of ``confounds.tsv``).
-    """
+    """A finished evaluation; `site` says how well the embedding tells the site (a row of ``confounds.tsv``)."""
 
     name: str
     evaluation: Evaluation
@@ -109,7 +107,7 @@ def _read_site(path: Path) -> dict[str, float]:
     return {name: float(found[column].iloc[0]) for name, column in columns.items() if len(found) and column in found}
 
 
-def check_comparable(evaluations: Sequence[Evaluated]) -> None:
+def _check_comparable(evaluations: Sequence[Evaluated]) -> None:
     """Refuse evaluations of different targets, scans or folds: their difference would mean nothing."""
     if len(evaluations) < 2:
         raise ConfigError(f"evaluations: a comparison needs two or more, got {len(evaluations)}.")
@@ -154,25 +152,20 @@ def compare_models(
     """Return a table of models, and one of the differences of every other model from the first.
 
     Intervals are BCa intervals over resamples, the same for all models, of what the first evaluation resampled.
-    ``p_value`` is of the corrected resampled t-test (Nadeau and Bengio) over folds; ``p_adjusted`` counts the
-    comparisons of a metric (Holm). Where sites are held out, folds are no random draws, and both are empty. Of the
-    fixed design there is one test set: ``p_value`` is of `paired_test`, and figures that rank the images of each of
-    several classes have no interval: that takes minutes for some models.
+    ``p_value`` is of the corrected resampled t-test over folds, or, of the one test set of the fixed design, of
+    `_paired_test`; ``p_adjusted`` counts the comparisons of a metric (Holm). Where sites are held out, folds are no
+    random draws, and both are empty. Of several classes of the fixed design, figures that rank have no interval.
     """
-    check_comparable(evaluations)
+    _check_comparable(evaluations)
     fixed = evaluations[0].evaluation.splits == "fixed"
     target, scans = _target_of(evaluations[0])
     units = _units_of(evaluations[0].evaluation, scans)
     models = {evaluation.name: _out_of_fold(evaluation, target) for evaluation in evaluations}
     folds = {evaluation.name: evaluation.folds for evaluation in evaluations}
-    rows = models[evaluations[0].name].tested
-    ranked = RANKED if fixed and target.kind == "multiclass" else ()
-    drawn: dict[str, dict[str, Resamples]] = {name: {} for name in models}
-    for names, n in (([name for name in target.metric_names if name not in ranked], n_bootstraps), (ranked, 0)):
-        if names:
-            key = derive_seed("compare", seed)
-            found = bootstrap_metrics(target, models, units, n_bootstraps=n, seed=key, rows=rows, names=names)
-            drawn = {name: drawn[name] | found[name] for name in models}
+    drawn = bootstrap_metrics(
+        target, models, units, n_bootstraps=n_bootstraps, seed=derive_seed("compare", seed),
+        rows=models[evaluations[0].name].tested, plain=RANKED if fixed and target.kind == "multiclass" else (),
+    )  # fmt: skip
     reference, *others = models
     table, differences = [], []
     for metric in target.metric_names:
@@ -183,7 +176,7 @@ def compare_models(
             figure = (drawn[name][metric] - drawn[reference][metric]).figure(level=level)
             row = {"metric": metric, "model": name, "reference": reference, "difference": figure.pop("value")}
             if fixed:
-                test = paired_test(target, metric, models[name], models[reference], units)
+                test = _paired_test(target, metric, models[name], models[reference], units)
             else:
                 test = _test_over_folds(folds[name], folds[reference], metric)
             rows_of_metric.append(row | figure | test)
@@ -223,13 +216,12 @@ def compare_sensitive(evaluations: Sequence[Evaluated], *, n_bootstraps: int, le
         columns = {} if each.evaluation.sensitive is None else each.evaluation.sensitive.columns
         constants = {key: figures.constant_mse for key, figures in columns.items()}
         constants["all"] = float(np.mean([value for value in constants.values() if value is not None]))
-        own = drawn[place].figure(level=level)
-        gain: dict[str, float | None] = {"value": None, "low": None, "high": None}
+        own, gain = drawn[place].figure(level=level), dict[str, float | None]()
         if place >= len(shown):
             gain = (drawn[place] - drawn[place % len(shown)]).figure(level=level)
         row = {"model": each.name, "column": name, "mse": own["value"], "low": own["low"], "high": own["high"]}
-        row |= {"constant_mse": constants.get(name), "difference": gain["value"]}
-        rows.append(row | {"difference_low": gain["low"], "difference_high": gain["high"]})
+        row |= {"constant_mse": constants.get(name), "difference": gain.get("value")}
+        rows.append(row | {"difference_low": gain.get("low"), "difference_high": gain.get("high")})
     return pd.DataFrame(rows)
 
 
@@ -278,7 +270,7 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
     return {"n_folds": len(differences), "p_value": finite_or_none(result.p_value), "test": "nadeau-bengio"}
 
 
-def paired_test(target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts) -> dict[str, Any]:
+def _paired_test(target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts) -> dict[str, Any]:
     """Return the p-value of a difference on one test set, and of which test it is; None where there is none.
 
     McNemar's exact test for shares of images (accuracies, sensitivity, specificity), DeLong's for the AUC of two
@@ -310,3 +302,92 @@ def _hits(target: Target, metric: str, model: OutOfFold, rows: npt.NDArray[np.in
     if target.kind == "binary" and metric in ("sensitivity", "specificity"):
         return right[truth == (metric == "sensitivity")]
     return None
+
+
+class Sweep(NamedTuple):
+    """A dotted key of the objective (``weights.fair``), and its value in each model."""
+
+    name: str
+    weights: dict[str, float]
+
+
+def find_sweep(evaluations: Sequence[Evaluated]) -> Sweep | None:
+    """Return the one weight in which the objectives of the trained models differ; None where they differ otherwise."""
+    trained = {each.name: each.evaluation for each in evaluations if each.evaluation.objective}
+    leaves = {
+        name: _leaves({"objective": evaluation.objective, **{key: (evaluation.run or {}).get(key) for key in _SAME}})
+        for name, evaluation in trained.items()
+    }
+    first = next(iter(leaves.values()), {})
+    keys = dict.fromkeys(key for values in leaves.values() for key in values)
+    differing = [key for key in keys if any(values.get(key) != first.get(key) for values in leaves.values())]
+    path = differing[0].removeprefix("objective.") if len(differing) == 1 else ""
+    if not (path.startswith("weights.") or path.endswith("_weight")):
+        return None
+    # A part of a sum whose weight is not written has the weight 1.
+    return Sweep(path, {name: float(values.get(differing[0], 1.0)) for name, values in leaves.items()})
+
+
+def _leaves(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        found |= _leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return found
+
+
+def tradeoff_table(evaluations: Sequence[Evaluated], models: pd.DataFrame, *, metric: str) -> pd.DataFrame:
+    """Return one row a model: its weight, how well the site can be told, and the target at known and unseen sites.
+
+    `models` has the columns ``model, metric, value, low, high`` of the comparison, and `metric` is of the target. No
+    row where no evaluation says anything of sites.
+    """
+    sweep = find_sweep(evaluations) or Sweep("", {})
+    rows = []
+    for each in evaluations:
+        weight = sweep.weights.get(each.name)
+        row = {"model": each.name, "weight_name": None if weight is None else sweep.name, "weight": weight}
+        rows.append(row | _site(each) | {"metric": metric} | _target(each, models, metric))
+    table = pd.DataFrame(rows)
+    measured = table[["site_balanced_accuracy", "unseen", "n_outside"]].notna().any(axis=None)
+    return table if measured else table.iloc[:0]
+
+
+def _site(evaluated: Evaluated) -> dict[str, float | None]:
+    new_site = evaluated.evaluation.new_site
+    predictability = None if new_site is None else new_site.site_predictability
+    found = evaluated.site if predictability is None else predictability.model_dump()
+    names = {"site_balanced_accuracy": "balanced_accuracy", "site_low": "low", "site_high": "high"}
+    return {name: found.get(key) for name, key in (names | {"site_chance": "chance"}).items()}
+
+
+def _target(evaluated: Evaluated, models: pd.DataFrame, metric: str) -> dict[str, Any]:
+    evaluation, new_site = evaluated.evaluation, evaluated.evaluation.new_site or NewSite()
+    rows = models[(models["model"] == evaluated.name) & (models["metric"] == metric)]
+    whole = Estimate() if rows.empty else Estimate.model_construct(**rows.iloc[0][["value", "low", "high"]])
+    known, unseen = whole, unseen_columns(evaluated, metric)
+    if evaluation.splits == "leave-site-out":  # the comparison itself is of unseen sites
+        known = new_site.home.get("embedding", {}).get(metric, Estimate())
+        unseen |= _ends("unseen", whole)
+    constant = new_site.unseen.get("constant", {}).get(metric, Estimate())
+    outside = evaluation.outlyingness
+    by_site = [] if outside is None else outside.unseen_by_site
+    return {
+        **_ends("known", known),
+        **unseen,
+        "constant": constant.value,
+        "n": None if outside is None else outside.n,
+        "n_outside": None if outside is None else outside.n_outside,
+        "n_unseen": sum(each.n or 0 for each in by_site) if by_site else None,
+        "n_unseen_outside": sum(each.n_outside or 0 for each in by_site) if by_site else None,
+    }
+
+
+def unseen_columns(evaluated: Evaluated, metric: str) -> dict[str, float | None]:
+    """Return the metric at unseen sites, and its ratio to that at known ones, with their ends; None where absent."""
+    new_site = evaluated.evaluation.new_site or NewSite()
+    unseen, ratio = (part.get("embedding", {}).get(metric, Estimate()) for part in (new_site.unseen, new_site.ratio))
+    return _ends("unseen", unseen) | _ends("ratio", ratio)
+
+
+def _ends(name: str, estimate: Estimate) -> dict[str, float | None]:
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}

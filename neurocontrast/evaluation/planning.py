@@ -29,8 +29,14 @@ from neurocontrast.evaluation.estimators import (
     gives_probabilities,
 )
 from neurocontrast.evaluation.fitting import fit_probe, split_seed
-from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
-from neurocontrast.evaluation.notices import look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
+from neurocontrast.evaluation.notices import (
+    check_duplicates,
+    check_overlap,
+    look_at_cohort,
+    look_at_covariates,
+    look_at_missing,
+    look_at_splits,
+)
 from neurocontrast.evaluation.panels import check_panels
 from neurocontrast.evaluation.probes import get_probe, probe_names
 from neurocontrast.evaluation.rows import check_rows, row_names, select_rows, tidy_table
@@ -38,16 +44,14 @@ from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings, check_probe, probe_name
 from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out, stratified
 from neurocontrast.evaluation.splits.by_column import check_fixed, check_seen, fixed_split, look_at_fixed, look_at_twins
-from neurocontrast.evaluation.splits.by_file import splits_from_table
-from neurocontrast.evaluation.splits.by_splitter import describe_splitter, splits_from_cv
+from neurocontrast.evaluation.splits.given import describe_splitter, splits_from_cv, splits_from_table
 from neurocontrast.evaluation.target import MAX_CLASSES, MAX_IMAGE_CLASSES, Target, read_target
-from neurocontrast.evaluation.units import Units, choose_units
+from neurocontrast.evaluation.uncertainty import Units, choose_units
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["Study", "plan_study"]
 
-_USUAL_COVARIATES = EvaluationSettings.model_fields["covariates"].default
 _OF_FOLDS = ("site_missing", "fold_untested")
 _OF_PEOPLE = (*_OF_FOLDS, "baseline_empty", "baseline_incomplete")
 """Warnings that say nothing of the fixed design: images have neither site nor age, and most are fitted on."""
@@ -69,17 +73,12 @@ class Study:
         Columns of the baseline.
     units : Units
         Groups of scans that a bootstrap resamples together.
-    excluded, flow : dict of str to int, DataFrame
-        Scans that do not take part, by reason, and all steps from the first table on.
-    n_overlap : int
-        Number of subjects that were in pretraining too.
-    from_file, splitter : bool, str or None
-        Whether the folds were read from a file; the splitter that was given.
-    notices : list of Notice
-        Warnings.
+    excluded, flow, n_overlap : dict of str to int, DataFrame, int
+        Scans that do not take part, by reason; all steps from the first table on; subjects seen in pretraining.
+    from_file, splitter, notices : bool, str or None, list of Notice
+        Whether the folds were read from a file; the splitter that was given; warnings.
     seen, n_twins : dict of str to int or None, int
-        Of the fixed design: rows of each part that pretraining has seen, and rows of test that are fitted on too
-        under another name.
+        Rows of each part of a fixed design that pretraining has seen, and of test that are fitted on by another name.
     estimator, baseline_fits : estimator or None, bool
         The user's own, and whether it can be fitted to the columns of the baseline, too.
     voxels : Voxels or None
@@ -151,10 +150,9 @@ class Study:
                 "an estimator of one's own is not written, since that needs pickle; the arrays of logistic, ridge, svm "
                 "and sgd are"
             )
-        if self.settings.harmonise != "none" or self.settings.residualise:
-            adjusted = "harmonised or residualised features need sites and covariates, and what was estimated of them"
-            return get_probe(self.probe).why_not_stored or adjusted
-        return get_probe(self.probe).why_not_stored
+        adjusted = self.settings.harmonise != "none" or self.settings.residualise
+        why = "harmonised or residualised features need sites and covariates, and what was estimated of them"
+        return get_probe(self.probe).why_not_stored or (why if adjusted else None)
 
     @property
     def final_seed(self) -> int:
@@ -298,8 +296,7 @@ def _try_baseline(study: Study, estimator: BaseEstimator) -> list[Notice]:
         fit_probe(CovariateDesign(study.table, names), study.target, rows, rows[:1], subjects=study.subjects,
                   settings=settings, seed=settings.seed, estimator=estimator, pairs=[])  # fmt: skip
     except EstimatorError as error:
-        text = f"The baseline has the default probe, since the estimator does not fit its {len(names)} columns: "
-        text += f"{error}."
+        text = f"The baseline has the default probe: the estimator does not fit its {len(names)} columns: {error}."
         explanation = "The increment compares two kinds of probe, not only two kinds of input."
         return [Notice("baseline_default", text, explanation)]
     return []
@@ -355,7 +352,9 @@ def _plan(
     ]
     why_untested = f"never tested, by the {'split file' if cv is None else 'splitter'}"
     if fixed:  # natural images have neither site nor age, and the columns say so
-        unsaid = _OF_PEOPLE if settings.covariates in ((), _USUAL_COVARIATES) else _OF_FOLDS
+        unsaid = (
+            _OF_PEOPLE if settings.covariates in ((), type(settings).model_fields["covariates"].default) else _OF_FOLDS
+        )
         found = [*(each for each in found if each.code not in unsaid), *look_at_fixed(splits[0], target)]
         seen, overlaps = check_seen(table, splits[0], info, allow_overlap=allowed)
         n_twins, twins = look_at_twins(scans.features, splits[0])
@@ -372,9 +371,9 @@ def _make_splits(scans: _Scans, settings: EvaluationSettings, split_rows: pd.Dat
     table, target = scans.table, scans.target
     subjects = table["subject_id"].to_numpy(dtype=object)
     if settings.split_column is not None:
-        split = fixed_split(table, settings.split_column)
-        check_fixed(split, target, subjects)
-        return [split]
+        splits = [fixed_split(table, settings.split_column)]
+        check_fixed(splits[0], target, subjects)
+        return splits
     if split_rows is not None:
         splits = splits_from_table(split_rows, table)
     elif cv is not None:

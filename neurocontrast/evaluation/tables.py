@@ -20,7 +20,7 @@ from neurocontrast.evaluation.metrics import POOLED_ONLY, compute_metrics, finit
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, parts_of
-from neurocontrast.evaluation.splits.by_file import split_table
+from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.target import Target
 from neurocontrast.lazy import is_installed, require
 from neurocontrast.seeds import derive_generator, derive_seed

@@ -50,12 +50,14 @@ def evaluate(
     progress: Progress = SILENT,
     **options: Any,
 ) -> Path:
-    """Predict a column from frozen embeddings by cross-validation, beside age, sex and site alone.
+    """Predict a column from frozen embeddings by cross-validation, and return the folder of the evaluation.
 
     Parameters
     ----------
-    embeddings, out : path
-        Table written by `embed`; folder to write, which appears whole or not at all.
+    embeddings : path
+        Table written by `embed`.
+    out : path
+        Folder to write: ``evaluation.json``, ``predictions.tsv``, ``folds.tsv``, ``sites.tsv`` and more.
     target : str, optional
         Column to predict; that of the settings (``diagnosis``) by default.
     settings : EvaluationSettings, optional
@@ -64,19 +66,15 @@ def evaluate(
         Any scikit-learn classifier, regressor or pipeline, to be fitted instead of the built-in one; an instance, a
         class, or a function of no argument. ``probe="package.module:Object"`` imports one.
     cv : splitter, or iterable of index pairs, optional
-        What makes the folds in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`.
+        Splitter in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
-    on_plan, progress : callable, Progress
-        Called with the plan, and that of the external test set, before anything is computed; receives progress
-        messages.
+    on_plan : callable
+        Called with the plan, and that of the external test set, before anything is computed.
+    progress : Progress
+        Receives progress messages.
     **options
         Fields of `EvaluationSettings`: ``splits``, ``n_folds``, ``where`` and so on.
-
-    Returns
-    -------
-    Path
-        The folder: ``evaluation.json``, ``predictions.tsv``, ``folds.tsv``, ``sites.tsv`` and more.
     """
     given = options if target is None else {**options, "target": target}
     given = given if settings is None else {**settings.model_dump(), **given}

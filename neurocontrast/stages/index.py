@@ -20,15 +20,7 @@ RECORD_NAME = "index.json"
 
 @dataclass(frozen=True, eq=False)
 class Indexed:
-    """A table that was written, and how it came about.
-
-    Parameters
-    ----------
-    path : Path
-        The table; ``index.json`` beside it says what was found, chosen and left out.
-    index : Index
-        The scans.
-    """
+    """A table that was written, and the scans in it."""
 
     path: Path
     index: Index
@@ -56,7 +48,7 @@ def index(
     root : path
         Folder of the scans: a BIDS tree, or what fMRIPrep, CAT12, FreeSurfer, Clinica or brainprep left.
     out : path, default="participants.tsv"
-        Table to write; ``index.json`` is written beside it.
+        Table to write; ``index.json`` beside it says what was found, chosen and left out.
     layout : str, default="auto"
         ``bids``, ``fmriprep``, ``cat12``, ``freesurfer``, ``caps``, ``openbhb``, ``brainprep`` or ``ixi``;
         ``auto`` is the only one whose images are there.
@@ -77,17 +69,7 @@ def index(
     overwrite : bool, default=False
         Whether an existing table is replaced.
     progress : Progress
-        Told of the headers that were read.
-
-    Returns
-    -------
-    Indexed
-        The path of the table, and the scans.
-
-    Raises
-    ------
-    ConfigError, DataError
-        For a wrong option; for all problems of scans and tables together.
+        Receives progress messages.
     """
     target = Path(out).absolute()
     if target.suffix.lower() != ".tsv":
@@ -110,10 +92,20 @@ def index(
     )
     table = found.table.copy()
     for name in ("path", "mask_path", "gm", "wm", "csf"):
-        table[name] = [_from(target.parent, folder / path) if path else "" for path in table[name]]
+        table[name] = [_relative(folder / path, target.parent) if path else "" for path in table[name]]
     write_table(target, table.replace("", "n/a"))
     options = {"layout": layout, "site_from": site_from, "choose": list(choose), "skip": skip}
-    write_json(target.with_name(RECORD_NAME), _record(found, options))
+    record = {
+        "layout": found.layout,
+        "options": options,
+        "n_found": found.n_found,
+        "n_chosen": len(found.table),
+        "tables": found.tables,
+        "columns_known": {name: int((found.table[name] != "").sum()) for name in found.table},
+        "left_out": [{"what": what, "reason": reason} for what, reason in found.left_out],
+        "environment": describe_environment(),
+    }
+    write_json(target.with_name(RECORD_NAME), record)
     return Indexed(target, found)
 
 
@@ -128,19 +120,5 @@ def _problem_of_header(path: Path) -> str:
     return ""
 
 
-def _from(folder: Path, path: Path) -> str:
-    """Return a path from a folder where it lies below it, else the whole path."""
+def _relative(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
-
-
-def _record(found: Index, options: dict[str, object]) -> dict[str, object]:
-    return {
-        "layout": found.layout,
-        "options": options,
-        "n_found": found.n_found,
-        "n_chosen": len(found.table),
-        "tables": found.tables,
-        "columns_known": {name: int((found.table[name] != "").sum()) for name in found.table},
-        "left_out": [{"what": what, "reason": reason} for what, reason in found.left_out],
-        "environment": describe_environment(),
-    }

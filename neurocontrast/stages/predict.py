@@ -34,7 +34,7 @@ def predict(
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Path:
-    """Apply the probe of an evaluation to embeddings of the same encoder.
+    """Apply the probe of an evaluation to embeddings of the same encoder, and return the path of the predictions.
 
     A probe of recentred features gets these recentred: training sites by what was learned of them, others by their
     own scans in this table (transductive).
@@ -47,18 +47,14 @@ def predict(
         Table written by `embed`, with the run whose embeddings the probe was fitted on.
     out : path
         Table to write, ending in ``.tsv``: identifiers, site, ``y_score`` (probability of the positive class, or
-        number; of several classes ``score_<class>``), ``y_pred``, and ``trained_on``, which marks subjects that
-        the probe was fitted on; ``mahalanobis``, ``mahalanobis_percentile`` and ``outside``: how far from those a scan
-        lies. Beside it, ending in ``.json``, where it came from.
+        number; of several classes ``score_<class>``), ``y_pred``, ``trained_on`` (subjects that the probe was fitted
+        on), ``mahalanobis``, ``mahalanobis_percentile`` and ``outside``. A ``.json`` beside it says where it came from.
     outside_percentile : float, default=97.5
-        Beyond which percentile of the training scans' own distances a scan is called outside.
-    overwrite, progress : bool, Progress
-        Whether an `out` that exists is replaced; receives warnings.
-
-    Returns
-    -------
-    Path
-        The table.
+        Percentile of the training scans' own distances beyond which a scan is called outside.
+    overwrite : bool
+        Whether an `out` that exists is replaced.
+    progress : Progress
+        Receives warnings.
     """
     if not 50 <= outside_percentile < 100:
         raise ConfigError(f"outside_percentile: must be from 50 to below 100, got {outside_percentile}.")
@@ -78,11 +74,29 @@ def predict(
     check_rows(tidy, read.features)
     recentred = _recentred(fitted, tidy)
     table = _predictions(fitted, tidy, read.features, outside_percentile)
-    outside = _outside(table, tidy, outside_percentile)
+    outside = None
+    if fitted.distribution is not None:
+        percentiles = table["mahalanobis_percentile"]
+        outside = count_outside(tidy, percentiles, reference="probe", threshold=outside_percentile)
+        outside["message"] = outside_message(outside)
     for message in (doubt, *_doubts(fitted, table, recentred, outside)):
         if message is not None:
             progress.warning(message)
-    about = _origin(fitted, Path(embeddings), read.info, table) | {"recentred": recentred, "outlyingness": outside}
+    about = {
+        "format": 1,
+        "target": fitted.target,
+        "kind": fitted.kind,
+        "classes": list(fitted.classes),
+        "probe": {"name": fitted.name, "strength": fitted.strength, "threshold": fitted.threshold},
+        "n_trained_on": {"scans": fitted.n_scans, "subjects": len(fitted.trained_on)},
+        "n": {"scans": len(table), "of_trained_subjects": int(table["trained_on"].sum())},
+        "encoder": fitted.encoder,
+        "embeddings": {"file": Path(embeddings).name, "digest": digest_of_file(embeddings)},
+        "simulated": bool(read.info.get("simulated", False)),
+        "environment": describe_environment(),
+        "recentred": recentred,
+        "outlyingness": outside,
+    }
     write_json(target.with_suffix(".json"), about)
     write_table(target, table)
     return target
@@ -129,13 +143,6 @@ def _recentred(fitted: FittedProbe, tidy: pd.DataFrame) -> list[dict[str, Any]] 
             for site, n in counts.items()]  # fmt: skip
 
 
-def _outside(table: pd.DataFrame, tidy: pd.DataFrame, threshold: float) -> dict[str, Any] | None:
-    if "mahalanobis_percentile" not in table:
-        return None
-    counts = count_outside(tidy, table["mahalanobis_percentile"], reference="probe", threshold=threshold)
-    return counts | {"message": outside_message(counts)}
-
-
 def _predictions(
     fitted: FittedProbe, tidy: pd.DataFrame, features: npt.NDArray[np.floating], threshold: float
 ) -> pd.DataFrame:
@@ -155,19 +162,3 @@ def _predictions(
         table["mahalanobis"], table["mahalanobis_percentile"] = fitted.distribution.percentiles(features)
         table["outside"] = table["mahalanobis_percentile"] > threshold
     return table
-
-
-def _origin(fitted: FittedProbe, embeddings: Path, info: dict[str, Any], table: pd.DataFrame) -> dict[str, Any]:
-    return {
-        "format": 1,
-        "target": fitted.target,
-        "kind": fitted.kind,
-        "classes": list(fitted.classes),
-        "probe": {"name": fitted.name, "strength": fitted.strength, "threshold": fitted.threshold},
-        "n_trained_on": {"scans": fitted.n_scans, "subjects": len(fitted.trained_on)},
-        "n": {"scans": len(table), "of_trained_subjects": int(table["trained_on"].sum())},
-        "encoder": fitted.encoder,
-        "embeddings": {"file": embeddings.name, "digest": digest_of_file(embeddings)},
-        "simulated": bool(info.get("simulated", False)),
-        "environment": describe_environment(),
-    }

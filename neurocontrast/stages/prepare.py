@@ -43,7 +43,7 @@ def prepare(
     n_workers: int = 2,
     progress: Progress = SILENT,
 ) -> Path:
-    """Extract brains, correct their bias field, register them to MNI152, and make tissue maps.
+    """Extract brains, correct their bias field, register them to MNI152, make tissue maps; return the new table's path.
 
     A scan that was prepared before with the same options is not prepared again, so an interrupted call is continued by
     the same call. Volumes with more than half of their voxels 0 are taken to be stripped already. FreeSurfer's
@@ -74,18 +74,7 @@ def prepare(
     n_workers : int, default=2
         Processes; the images do not depend on it.
     progress : Progress
-        Told of each scan.
-
-    Returns
-    -------
-    pathlib.Path
-        The new ``participants.tsv``.
-
-    Raises
-    ------
-    ConfigError, DataError, MissingDependencyError
-        For a wrong option or table; for all scans that cannot be prepared, together, after the others were prepared;
-        where SimpleITK is not installed.
+        Receives progress messages.
     """
     options = _options(protocol, extraction, spacing_mm, bias=bias, tissue=tissue)
     cohort = read_cohort(participants, images_root=images_root)

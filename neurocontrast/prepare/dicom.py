@@ -86,11 +86,15 @@ class Series:
         return "89+" if float(years) >= 90 else f"{float(years):.4g}"
 
     def is_called(self, text: str) -> bool:
-        """Tell whether a text holds a name or number of the patient that is in the header."""
-        words = re.findall(
-            r"\w{3,}", f"{self.header.get('PatientName', '')} {self.header.get('PatientID', '')}".lower()
-        )
+        """Tell whether a text holds the patient's name; a name that is the number too is a pseudonym."""
+        name, number = (str(self.header.get(key, "")).lower() for key in ("PatientName", "PatientID"))
+        words = re.findall(r"(?!anon|pseudo|patient|sub)[^\W\d_]{3,}", name) if name != number else []
         return any(word in text.lower() for word in words)
+
+    def is_numbered(self, label: str) -> bool:
+        """Tell whether a label is the patient's number, a pseudonym's or the hospital's."""
+        number = re.sub(r"[^A-Za-z0-9]", "", str(self.header.get("PatientID", "")))
+        return bool(number) and number.lower() in label.lower()
 
 
 def find_series_folders(root: Path) -> list[Path]:

@@ -106,6 +106,9 @@ def convert(
         if not scans:
             raise DataError(f"{source}: no T1-weighted series is left. {_told(left_out)}")
         _write_tables(temporary, scans, left_out, metadata_from_dicom=metadata_from_dicom)
+    n_numbered = sum(scan.series.is_numbered(scan.name) for scan in scans)
+    if n_numbered:
+        progress.warning(f"{n_numbered} labels are the PatientID of the headers: make sure that these are pseudonyms.")
     if left_out:
         progress.warning(_told(left_out))
     return target
@@ -157,9 +160,7 @@ def _people(
         several = found[folder]
         if any(series.is_called(place.as_posix()) for series in several):
             # The message must not repeat what it is about.
-            problems.add(
-                f"series folder {position} of {len(found)}: its path holds the patient's name or number; rename it"
-            )
+            problems.add(f"series folder {position} of {len(found)}: its path holds the patient's name; rename it")
         elif of_label.setdefault(name, place.parts[0]) != place.parts[0]:
             problems.add(f"'{of_label[name]}' and '{place.parts[0]}' are one label in BIDS; rename one", name=name)
         elif len(several) > 1:

@@ -105,7 +105,7 @@ def test_all_problems_come_at_once_and_nothing_is_written(export, tmp_path, voxe
     for expected in (
         "sub-p01: 2 T1-weighted series: 't1_mprage_sag' (folder 003, number 3), 't1_repeat' (folder 006, number 6)",
         "sub-p03: p-03/all: holds 2 series or echoes",
-        "its path holds the patient's name or number",
+        "its path holds the patient's name",
         "'p-01' and 'p01' are one label in BIDS",
     ):
         assert expected in said
@@ -113,6 +113,13 @@ def test_all_problems_come_at_once_and_nothing_is_written(export, tmp_path, voxe
     assert not out.exists()
     assert run(["convert", str(export), "--out", str(out), "--skip"]) == 0
     assert [path.name for path in sorted(out.glob("sub-*"))] == ["sub-02"]
+
+
+def test_pseudonyms_as_names_of_folders_are_allowed_and_numbers_are_warned_of(tmp_path, voxels, capsys):
+    write_series(tmp_path / "export" / "P001", voxels, PatientName="P001", PatientID="P001")
+    write_series(tmp_path / "export" / "anon-2", voxels, PatientName="Anonymous", PatientID="77")
+    assert run(["convert", str(tmp_path / "export"), "--out", str(tmp_path / "bids")]) == 0
+    assert "1 labels are the PatientID of the headers" in capsys.readouterr().err
 
 
 def test_a_series_is_chosen_by_its_description(export, tmp_path, voxels):

@@ -88,7 +88,8 @@ def convert(
         overwrite=overwrite,
         progress=given.progress,
     )
-    return Result({"tree": str(tree)}, f"A BIDS tree: neurocontrast index {tree}", path=tree)
+    notes = ["These images hold faces; what `prepare` writes does not."]
+    return Result({"tree": str(tree)}, f"A BIDS tree: neurocontrast index {tree}", notes=notes, path=tree)
 
 
 def index(
@@ -174,7 +175,8 @@ def prepare(
         n_workers=n_workers,
         progress=given.progress,
     )
-    return Result({"participants": str(table)}, "Brains in MNI space.", path=table)
+    notes = ["Raw inputs hold faces; what was written does not."]
+    return Result({"participants": str(table)}, "Brains in MNI space.", notes=notes, path=table)
 
 
 def check(

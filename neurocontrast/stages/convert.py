@@ -108,7 +108,7 @@ def convert(
         _write_tables(temporary, scans, left_out, metadata_from_dicom=metadata_from_dicom)
     n_numbered = sum(scan.series.is_numbered(scan.name) for scan in scans)
     if n_numbered:
-        progress.warning(f"{n_numbered} labels are the PatientID of the headers: make sure that these are pseudonyms.")
+        progress.warning(f"{n_numbered} of {len(scans)} labels hold the PatientID of the headers; is it a pseudonym?")
     if left_out:
         progress.warning(_told(left_out))
     return target

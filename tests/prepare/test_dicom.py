@@ -119,7 +119,7 @@ def test_pseudonyms_as_names_of_folders_are_allowed_and_numbers_are_warned_of(tm
     write_series(tmp_path / "export" / "P001", voxels, PatientName="P001", PatientID="P001")
     write_series(tmp_path / "export" / "anon-2", voxels, PatientName="Anonymous", PatientID="77")
     assert run(["convert", str(tmp_path / "export"), "--out", str(tmp_path / "bids")]) == 0
-    assert "1 labels are the PatientID of the headers" in capsys.readouterr().err
+    assert "1 of 2 labels hold the PatientID of the headers" in capsys.readouterr().err
 
 
 def test_a_series_is_chosen_by_its_description(export, tmp_path, voxels):

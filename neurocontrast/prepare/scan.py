@@ -134,6 +134,8 @@ def prepare_scan(source: str, mask_path: str, stem: str, folder: str, options: P
 
 
 def _key(source: str, mask_path: str, options: PrepareOptions) -> str:
+    if mask_path and not Path(mask_path).is_file():
+        raise DataError(f"{mask_path}: there is no such file; the column 'mask_path' names it.")
     files = [Path(path) for path in (source, mask_path, find_talairach(source)) if path]
     states = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return digest_of("neurocontrast-prepare", _RECIPE, states, asdict(options))
@@ -188,8 +190,6 @@ def _mask(
 ) -> tuple[npt.NDArray[np.bool_], str]:
     """Return the brain's mask, and where it is from: a file, the zeros around a stripped brain, or an extraction."""
     if mask_path:
-        if not Path(mask_path).is_file():
-            raise DataError(f"{mask_path}: there is no such file; the column 'mask_path' names it.")
         given = np.squeeze(nib.as_closest_canonical(nib.load(mask_path)).get_fdata(dtype=np.float32))
         if given.shape != voxels.shape:
             raise DataError(f"{mask_path}: the mask has the shape {given.shape}, and {source} {voxels.shape}.")

@@ -36,7 +36,7 @@ def convert(
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Path:
-    """Convert the T1-weighted series below a folder to a BIDS tree, without what identifies the patient.
+    """Convert T1-weighted DICOM series to a BIDS tree without what identifies the patient, and return its path.
 
     The first folder below `root` is the person, the last one a series. Where a person has T1-weighted series in
     several folders between the two (the studies of a PACS), they are sessions, numbered in the order of the names.
@@ -60,18 +60,7 @@ def convert(
     overwrite : bool, default=False
         Whether an earlier tree of this command is replaced.
     progress : Progress
-        Told of each series.
-
-    Returns
-    -------
-    pathlib.Path
-        The tree.
-
-    Raises
-    ------
-    ConfigError, DataError, MissingDependencyError
-        For an output that is in use; for a folder without DICOM files, and for all problems of people and series
-        together; where dcm2niix is not installed.
+        Receives progress messages.
     """
     source, target = Path(root).expanduser().absolute(), Path(out).absolute()
     check_output_folder(target, overwrite=overwrite, marker=RECORD_NAME, what="a converted tree")

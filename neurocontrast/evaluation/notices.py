@@ -20,7 +20,7 @@ from neurocontrast.exceptions import LeakageError, one_of
 from neurocontrast.provenance import subject_digest
 
 __all__ = ["NO_BASELINE", "SITE_ASSOCIATION", "check_duplicates", "check_overlap", "cramers_v", "feature_codes",
-           "look_at_cohort", "look_at_covariates", "look_at_missing", "look_at_splits"]  # fmt: skip
+           "look_at_cohort", "look_at_covariates", "look_at_missing"]  # fmt: skip
 
 FEW_SUBJECTS = 20
 """A class with fewer subjects is warned about."""
@@ -39,10 +39,12 @@ _NO_SITES = "Differences between scanners cannot be told apart from differences 
 NO_BASELINE = "Without a full baseline nobody can say what the scan adds to what was known without it."
 
 
-def look_at_cohort(table: pd.DataFrame, target: Target, *, min_site_n: int) -> list[Notice]:
-    """Return warnings about class sizes, sites, and what goes together with the target."""
+def look_at_cohort(table: pd.DataFrame, target: Target, splits: Sequence[Split], *, min_site_n: int) -> list[Notice]:
+    """Return warnings about class sizes, sites, what goes together with the target, and the folds."""
     found = [*_class_sizes(table, target), *_sites(table, target, min_site_n), *_site_association(table, target)]
-    return found if target.kind == "continuous" else [*found, *_age(table, target), *_sex(table, target)]
+    if target.kind != "continuous":
+        found += [*_age(table, target), *_sex(table, target)]
+    return [*found, *_look_at_splits(splits, target, table["subject_id"].to_numpy(dtype=object))]
 
 
 def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[Notice]:
@@ -63,8 +65,7 @@ def look_at_missing(target: str, n_missing: int) -> list[Notice]:
     return [Notice("excluded_missing_target", text, explanation)] if n_missing else []
 
 
-def look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]) -> Iterable[Notice]:
-    """Yield warnings about test folds without all classes, and scans that sit out."""
+def _look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]) -> Iterable[Notice]:
     if target.kind != "continuous":
         single = [split for split in splits if len(np.unique(target.values[split.test])) < 2]
         # The warning on single-class sites says it of a site that is held out.
@@ -197,11 +198,25 @@ def _site_association(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
     if strength > SITE_ASSOCIATION:
         yield Notice(
             "site_confounded",
-            f"Site is confounded with {target.name} ({measure} {strength:.2f} > {SITE_ASSOCIATION}): {means}. A probe "
-            "can score by recognising the scanner. Compare with the baseline, and with splits=leave-site-out; keep "
-            "sites that have every class with where.",
+            f"Site is confounded with {target.name} ({measure} {strength:.2f} > {SITE_ASSOCIATION}): {means} "
+            f"({_unlike_sites(target, known, sites)}). A probe can score by recognising the scanner. Compare with the "
+            "baseline, and with splits=leave-site-out; keep sites that have every class with where.",
             _CONFOUNDED.format(what="site"),
         )
+
+
+def _unlike_sites(target: Target, known: npt.NDArray[np.intp], sites: npt.NDArray[np.object_], n_shown: int = 3) -> str:
+    """Return the sites that are least like the whole cohort, and in what."""
+    values, continuous = target.values[known], target.kind == "continuous"
+    columns = pd.DataFrame(values.astype(float) if continuous else np.eye(len(target.classes))[values.astype(int)])
+    overall, means = columns.mean(), columns.groupby(sites).mean()
+    apart = (means - overall).abs()
+    code = int(apart.max().to_numpy().argmax())
+    least = apart[code].sort_values(ascending=False, kind="stable").index[:n_shown]
+    if continuous:
+        return ", ".join(f"'{site}' mean {means[code][site]:.4g}" for site in least) + f"; all {overall[code]:.4g}"
+    listed = ", ".join(f"'{site}' {means[code][site]:.0%}" for site in least)
+    return f"{target.classes[code]}: {listed}; all {overall[code]:.0%}"
 
 
 def _age(table: pd.DataFrame, target: Target) -> Iterable[Notice]:

@@ -9,7 +9,8 @@ sites are too small, folds are dealt anew for labels exchanged within site: exac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,14 +50,13 @@ _BLOCK = (16, 250)
 """Permutations fitted together: as many as keep scans × permutations × classes below a bound, within these limits."""
 
 
-@dataclass(frozen=True)
-class PermutationTest:
+class PermutationTest(NamedTuple):
     """The result of a permutation test."""
 
-    p_values: dict[str, float | None]
-    observed: dict[str, float]
     within_fold: bool
     share_moved: float
+    observed: dict[str, float]
+    p_values: dict[str, float | None]
 
 
 def permutation_test(
@@ -101,7 +101,7 @@ def permutation_test(
     n = settings.n_permutations
     p_values = {name: (1 + as_good[name]) / (1 + n) if np.isfinite(observed[name]) else None for name in observed}
     share = (moved if within_fold else moved_in_site) / len(target.values)
-    return PermutationTest(p_values, observed, within_fold, share)
+    return PermutationTest(within_fold, share, observed, p_values)
 
 
 def permuted_labels(
@@ -168,42 +168,23 @@ def _together(
     """Yield the metrics of permutations that are fitted side by side, block after block."""
     n, n_permutations = labels.shape
     size = int(np.clip(_BLOCK_VALUES // (n * max(1, len(target.classes) - 1)), *_BLOCK))
-    blocks = {start: labels[:, start : start + size] for start in range(0, n_permutations, size)}
-    tasks = [
-        (start, place, design, target, block, split, subjects, settings)
-        for start, block in blocks.items()
-        for place, split in enumerate(splits)
-    ]
-    waiting: dict[int, dict[int, Floats]] = {}
-    for start, place, scores in map_files(_fit_block, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
-        waiting.setdefault(start, {})[place] = scores
-        advance(scores.shape[1])
-        if len(waiting[start]) < len(splits):
-            continue
-        parts = [each for _, each in sorted(waiting.pop(start).items())]
-        for row, values in enumerate(blocks[start].T):
+    for start in range(0, n_permutations, size):
+        block, parts = labels[:, start : start + size], []
+        for split in splits:
+            seed = split_seed(settings.seed, split)
+            pairs = inner_folds(target, split.train, subjects, n_folds=settings.n_inner_folds, seed=seed)
+            with one_thread():
+                found = fit_label_vectors(
+                    design, target, block, split.train, split.test, pairs=pairs, settings=settings
+                )
+            parts.append(found[0])
+            advance(block.shape[1])
+        for row, values in enumerate(block.T):
             predictions = [
                 Prediction(part[:, row], decide_scores(part[:, row], target, split.train, settings)[1])
                 for split, part in zip(splits, parts, strict=True)
             ]
             yield _figures(replace(target, values=values), gather(target, splits, predictions))
-
-
-def _fit_block(
-    start: int,
-    place: int,
-    design: Design,
-    target: Target,
-    labels: Labels,
-    split: Split,
-    subjects: Subjects,
-    settings: EvaluationSettings,
-) -> tuple[int, int, Floats]:
-    seed = split_seed(settings.seed, split)
-    pairs = inner_folds(target, split.train, subjects, n_folds=settings.n_inner_folds, seed=seed)
-    with one_thread():
-        scores = fit_label_vectors(design, target, labels, split.train, split.test, pairs=pairs, settings=settings)[0]
-    return start, place, scores
 
 
 def _one_by_one(

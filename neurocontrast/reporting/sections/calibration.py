@@ -11,11 +11,9 @@ from neurocontrast.reporting.wording import DASH, interval_text, number_text, po
 
 __all__ = ["CALIBRATION"]
 
+_HOLLOW = {"color": style.BASELINE, "marker": "D", "linestyle": "--", "markerfacecolor": "white"}
 _LOOKS = {
-    "baseline": (
-        "Covariates only",
-        {"color": style.BASELINE, "marker": "D", "linestyle": "--", "markerfacecolor": "white"},
-    ),
+    "baseline": ("Covariates only", _HOLLOW),
     "embedding": ("Embedding", {"color": style.MAIN, "marker": "o", "linestyle": "-"}),
 }
 _INPUT = Input("calibration.tsv", "the calibration curve", "calibration", needed=True)

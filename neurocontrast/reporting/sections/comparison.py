@@ -30,8 +30,7 @@ from neurocontrast.reporting.wording import IMAGES, SHARES, interval_text, join_
 
 __all__ = ["build_comparison"]
 
-SIGNIFICANCE = 0.05
-"""An adjusted p-value from here on speaks against a difference that an interval shows."""
+_SIGNIFICANT_P = 0.05
 
 
 def build_comparison(files: ComparisonFiles) -> list[Section]:
@@ -135,7 +134,7 @@ def _verdict(row: dict[Any, Any], *, higher_is_better: bool) -> str:
     direction = "better" if (row["difference"] > 0) == higher_is_better else "worse"
     if not (row["low"] > 0 or row["high"] < 0):
         return "cannot be told apart from it by these data"
-    if pd.notna(row["p_adjusted"]) and row["p_adjusted"] >= SIGNIFICANCE:
+    if pd.notna(row["p_adjusted"]) and row["p_adjusted"] >= _SIGNIFICANT_P:
         return f"looks {direction}, but only the interval says so, not the corrected test over folds"
     return f"is {direction}"
 

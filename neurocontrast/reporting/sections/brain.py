@@ -40,12 +40,7 @@ Patches{% if about.patch_mm %} of {{ about.patch_mm|value }} mm{% endif %} of ea
 another, and the change of the predicted score was put where the patch was {{ cite("Zeiler MD, Fergus R. Visualizing "
 "and understanding convolutional networks. ECCV 2014:818–833.") }}
 {% else %}
-The gradient of the predicted score with respect to each voxel was computed through the frozen encoder and the probe
-{{ cite("Simonyan K, Vedaldi A, Zisserman A. Deep inside convolutional networks: visualising image classification "
-"models and saliency maps. ICLR workshop 2014.") }}
-{% if (about.n_noisy or 1) > 1 %}, averaged over {{ about.n_noisy }} copies with noise added {{ cite("Smilkov D, "
-"Thorat N, Kim B, Viégas F, Wattenberg M. SmoothGrad: removing noise by adding noise. arXiv:1706.03825, 2017.") }}
-{% endif %}
+The map was made by another method ({{ about.method or "not recorded" }})
 {% endif %}; maps
 {% set who = about.n_subjects ~ " subjects" if about.n_subjects else "subjects" %}
 {% if (about.quantity or "").startswith("share") %}of {{ who }} were regressed on their scores

@@ -19,7 +19,7 @@ from neurocontrast.reporting.page import (
     note,
     pictures,
 )
-from neurocontrast.reporting.prose import flatten
+from neurocontrast.reporting.prose import value_text
 from neurocontrast.reporting.read import EvaluationFiles, Explanation
 from neurocontrast.reporting.style import WIDTH, Picture, blank_figure, styled
 from neurocontrast.reporting.tables import Column, make_table
@@ -30,7 +30,8 @@ __all__ = ["BRAIN", "read_map", "share_outside"]
 # nilearn is imported inside functions: it takes seconds, and only a report with volumes needs it.
 
 _MUCH_OUTSIDE = 0.3
-_NOT_FACTS = {"format", "map", "top_regions", "warnings", "environment", "template", "simulated"}
+_FACTS = ("method", "n_subjects", "target", "positive", "score", "n_of_class", "patch_mm", "smooth_mm", "spacing_mm",
+          "shape", "seed")  # fmt: skip
 _METHODS = """
 ## Where in the brain.
 {% set about = files.explanation.about %}
@@ -74,8 +75,8 @@ def _build(files: EvaluationFiles) -> Section:
 
 def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     about = explanation.about
-    kept = {key: value for key, value in about.items() if key not in _NOT_FACTS and value is not None}
-    facts = [(capitalise(key.replace("_", " ")), text) for key, text in flatten(kept)]
+    shown = [key for key in _FACTS if about.get(key) is not None]
+    facts = [(capitalise(key.replace("_", " ")), value_text(about[key])) for key in shown]
     template = about.get("template") or "not known to be MNI152: the coordinates may not be those of the template"
     facts.append(("Space", str(template)))
     if about.get("simulated"):

@@ -94,7 +94,14 @@ def predict(
     for message in (doubt, *_doubts(fitted, table, recentred, outside), *_doubts_of_calibration(calibration)):
         if message is not None:
             progress.warning(message)
-    about = {
+    about = _origin(fitted, Path(embeddings), read.info, table) | {"recentred": recentred, "outlyingness": outside}
+    write_json(target.with_suffix(".json"), about)
+    write_table(target, table)
+    return target
+
+
+def _origin(fitted: FittedProbe, embeddings: Path, info: dict[str, Any], table: pd.DataFrame) -> dict[str, Any]:
+    return {
         "format": 1,
         "target": fitted.target,
         "kind": fitted.kind,

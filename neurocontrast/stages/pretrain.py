@@ -163,16 +163,7 @@ def _run(
         if parts is None:
             progress.message(f"{folder}: this run is finished; there is nothing to continue.")
             return
-        contract = {
-            **parts.source.contract(),
-            "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
-            "objective": LINEAR_OBJECTIVE if parts.objective is None else describe_objective(settings.objective),
-            "seed": settings.seed,
-            "epochs": settings.training.epochs,
-            "n_training_scans": len(parts.data.training_rows),
-            "simulated": parts.cohort.simulated,
-            "provenance": digest_of_file(folder / "provenance.json"),
-        }
+        contract = _contract(settings, parts, folder)
         if parts.objective is None:
             data = parts.data
             how: dict[str, Any] = {"seed": settings.seed, "n_readers": data.n_readers, "progress": progress}
@@ -202,6 +193,19 @@ def _run(
             final = {**contract, "batchnorm": result.batchnorm}
             save_encoder(folder, parts.model.encoder, final, head=parts.model.head)
             progress.message(f"{folder}: finished.")
+
+
+def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
+    return {
+        **parts.source.contract(),
+        "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
+        "objective": LINEAR_OBJECTIVE if parts.objective is None else describe_objective(settings.objective),
+        "seed": settings.seed,
+        "epochs": settings.training.epochs,
+        "n_training_scans": len(parts.data.training_rows),
+        "simulated": parts.cohort.simulated,
+        "provenance": digest_of_file(folder / "provenance.json"),
+    }
 
 
 def _open(

@@ -94,7 +94,8 @@ def predict(
     for message in (doubt, *_doubts(fitted, table, recentred, outside), *_doubts_of_calibration(calibration)):
         if message is not None:
             progress.warning(message)
-    about = _origin(fitted, Path(embeddings), read.info, table) | {"recentred": recentred, "outlyingness": outside}
+    about = _origin(fitted, Path(embeddings), read.info, table)
+    about |= {"recentred": recentred, "outlyingness": outside, "calibration": calibration}
     write_json(target.with_suffix(".json"), about)
     write_table(target, table)
     return target
@@ -110,16 +111,10 @@ def _origin(fitted: FittedProbe, embeddings: Path, info: dict[str, Any], table: 
         "n_trained_on": {"scans": fitted.n_scans, "subjects": len(fitted.trained_on)},
         "n": {"scans": len(table), "of_trained_subjects": int(table["trained_on"].sum())},
         "encoder": fitted.encoder,
-        "embeddings": {"file": Path(embeddings).name, "digest": digest_of_file(embeddings)},
-        "simulated": bool(read.info.get("simulated", False)),
+        "embeddings": {"file": embeddings.name, "digest": digest_of_file(embeddings)},
+        "simulated": bool(info.get("simulated", False)),
         "environment": describe_environment(),
-        "recentred": recentred,
-        "outlyingness": outside,
-        "calibration": calibration,
     }
-    write_json(target.with_suffix(".json"), about)
-    write_table(target, table)
-    return target
 
 
 def _calibrated(fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, path: Path) -> dict[str, Any]:

@@ -38,6 +38,7 @@ def prepare(
     extraction: Extraction = "auto",
     spacing_mm: float | None = None,
     bias: bool = True,
+    registration: bool = True,
     tissue: bool = True,
     skip: bool = False,
     n_workers: int = 2,
@@ -67,6 +68,9 @@ def prepare(
         Voxel size of the results, 0.5 to 8 mm; by default 1.5, or the 1 of ``quasiraw``.
     bias : bool, default=True
         Whether the bias field is corrected by N4.
+    registration : bool, default=True
+        Whether scans are registered; otherwise they lie in MNI152 already, as fMRIPrep's do, and are only resampled.
+        The overlap with the template's brain is told in ``quality.tsv``.
     tissue : bool, default=True
         Whether maps of grey matter, white matter and fluid are made.
     skip : bool, default=False
@@ -76,7 +80,7 @@ def prepare(
     progress : Progress
         Receives progress messages.
     """
-    options = _options(protocol, extraction, spacing_mm, bias=bias, tissue=tissue)
+    options = _options(protocol, extraction, spacing_mm, bias=bias, registration=registration, tissue=tissue)
     cohort = read_cohort(participants, images_root=images_root)
     target = Path(out).absolute()
     check_writable(target / RECORD_NAME)
@@ -105,7 +109,9 @@ def prepare(
     return target / "participants.tsv"
 
 
-def _options(protocol: str, extraction: str, spacing_mm: float | None, *, bias: bool, tissue: bool) -> PrepareOptions:
+def _options(
+    protocol: str, extraction: str, spacing_mm: float | None, *, registration: bool, **wanted: bool
+) -> PrepareOptions:
     """Return what is done to each scan; wrong or missing parts are an error."""
     for name, found, allowed in (
         ("protocol", protocol, get_args(Protocol)),
@@ -117,10 +123,11 @@ def _options(protocol: str, extraction: str, spacing_mm: float | None, *, bias: 
     spacing = (1.0 if quasiraw else 1.5) if spacing_mm is None else spacing_mm
     if not low <= spacing <= high:
         raise ConfigError(f"spacing_mm must be between {low:g} and {high:g}, got {spacing!r}.")
-    if quasiraw and (spacing != 1 or not bias):
-        what = "spacing_mm" if spacing != 1 else "bias"
+    if quasiraw and (spacing != 1 or not wanted["bias"] or not registration):
+        what = "spacing_mm" if spacing != 1 else "registration" if wanted["bias"] else "bias"
         raise ConfigError(
-            f"{what}: the protocol 'quasiraw' has voxels of 1 mm and a corrected bias field. Leave it out."
+            f"{what}: the protocol 'quasiraw' has voxels of 1 mm, a corrected bias field and a registration. Leave it "
+            "out."
         )
     try:
         from neurocontrast.prepare.scan import PrepareOptions
@@ -128,7 +135,7 @@ def _options(protocol: str, extraction: str, spacing_mm: float | None, *, bias: 
         raise MissingDependencyError("prepare needs SimpleITK: pip install 'neurocontrast[prepare]'.") from error
     if extraction == "auto":
         extraction = "deepbet" if is_installed("deepbet") else "template"
-    return PrepareOptions(spacing, bias, tissue, extraction, quasiraw)
+    return PrepareOptions(spacing, extraction=extraction, quasiraw=quasiraw, registration=registration, **wanted)
 
 
 def _numbered(row: int, *given: Any) -> tuple[int, Any]:

@@ -56,6 +56,22 @@ def test_deepbet_is_used_where_it_is_installed(study, tmp_path, monkeypatch, ins
     assert record["options"]["extraction"] == extraction
 
 
+def test_scans_that_lie_in_mni_space_are_only_resampled(study, tmp_path):
+    table, _ = study
+    out = prepare(table, tmp_path / "out", spacing_mm=6.0, bias=False, registration=False, tissue=False, n_workers=0)
+    found, source = nib.load(read_cohort(out).table["path"][0]), nib.load(read_cohort(table).table["path"][0])
+    assert np.allclose(found.affine[:3, 3], (-90, -126, -72))
+
+    def centre(image):
+        voxels = image.get_fdata()
+        return nib.affines.apply_affine(image.affine, np.argwhere(voxels > 0).mean(axis=0))
+
+    assert np.abs(centre(found) - centre(source)).max() < 1.5
+    quality = pd.read_csv(out.parent / "quality.tsv", sep="\t")
+    assert list(quality["registration"]) == ["the header's"] * 2
+    assert quality["metric"].isna().all()
+
+
 @pytest.mark.slow
 def test_quasiraw_is_on_the_grid_of_openbhb(study, tmp_path):
     table, _ = study

@@ -12,9 +12,10 @@ import pytest
 from neurocontrast.evaluation.schema import Outlyingness
 from neurocontrast.evaluation.schema.sections import SiteOutside
 from neurocontrast.exceptions import DataError
-from neurocontrast.reporting import SECTIONS, list_pictures, read_evaluation, render_page
+from neurocontrast.reporting import SECTIONS, Citations, list_pictures, read_evaluation, render_page
 from neurocontrast.reporting.predictions import worst_errors
 from neurocontrast.reporting.read import external_part
+from neurocontrast.reporting.sections.methods import write_methods
 from neurocontrast.reporting.sections.outlyingness import furthest_outside, stand_out
 from neurocontrast.reporting.sections.warnings import list_warnings
 
@@ -220,3 +221,9 @@ def test_what_is_no_flag_or_number_is_named(folder):
 def test_a_block_that_holds_something_else(folder, keys, says):
     with pytest.raises(DataError, match=re.escape(says)):
         change(folder, **keys)
+
+
+def test_a_reference_that_is_not_recorded_is_named_so(folder):
+    block = json.loads((folder / "evaluation.json").read_text())["outlyingness"] | {"reference": None}
+    text = dict(write_methods(change(folder, outlyingness=block), Citations(), SECTIONS))["Scans outside."]
+    assert "lies from a reference that is not recorded" in text

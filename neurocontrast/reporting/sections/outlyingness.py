@@ -43,7 +43,8 @@ _METHODS = """
 {% if block %}
 {% set reference = {"training folds": "the scans of the training folds", "pretraining": "the scans of pretraining",
 "probe": "the scans that the probe was fitted on"}.get(block.reference, block.reference) %}
-How far each scan lies from {{ reference or "a reference that is not recorded" }} was measured by its Mahalanobis distance
+How far each scan lies from {{ reference or "a reference that is not recorded" }} was measured by its Mahalanobis
+distance
 {% if "Ledoit" in (block.covariance or "") %}to the nearest of their sites{% endif %}
 {{ cite("Lee K, Lee K, Lee H, Shin J. A simple unified framework for detecting out-of-distribution samples and "
 "adversarial attacks. NeurIPS 2018:7167–7177.") }}

@@ -33,21 +33,17 @@ class ComBat(SideColumnTransformer):
     site : str or int, default=None
         Column of the site. With None all rows are of one site, and the features stay as they are.
     preserve : sequence of str or int, default=()
-        Covariates whose effect on the features stays, such as age and sex. Wherever sites differ in age, age belongs
-        here: without, ComBat takes the difference in age out with the site. Never what is to be predicted.
+        Covariates whose effect on the features stays. Wherever sites differ in age, age belongs here, or ComBat takes
+        the difference in age out with the site. Never what is to be predicted.
     handle_unknown : {"error", "ignore"}, default="error"
         What to do with rows of a site that has fewer than three training rows: raise, or leave them as they are.
 
     Attributes
     ----------
-    sites_ : array of str
-        Sites that were learned; this and what follows is absent with ``site=None``.
+    sites_, shift_, spread_ : array (n sites,), (n sites, p), (n sites, p)
+        Sites, posterior shift in units of `scale_`, and posterior ratio of the variance.
     mean_, coef_, scale_ : array (p,), (q, p), (p,)
         Grand mean, effects of the preserved covariates, and pooled standard deviation within sites.
-    shift_, spread_ : array (n sites, p)
-        Posterior shift of each site in units of `scale_`, and posterior ratio of its variance.
-    encoder_ : CovariateEncoder
-        Makes the preserved covariates into numbers.
 
     References
     ----------

@@ -39,9 +39,7 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     numbers_, texts_ : list
-        Columns of numbers, and the others.
-    imputer_, one_hot_ : SimpleImputer, OneHotEncoder
-        Encoders of the columns of numbers, and of the others.
+        Columns of numbers, and the others, which `imputer_` and `one_hot_` encode.
 
     Examples
     --------
@@ -214,10 +212,8 @@ class Residualiser(SideColumnTransformer):
 
     Attributes
     ----------
-    encoder_ : CovariateEncoder
-        Makes the covariates into numbers; absent without covariates.
     centre_, coef_ : array (q,), (q, n features)
-        Training means of these numbers, and the change of each feature with each of them.
+        Training means of the covariates as numbers, and the change of each feature with each of them.
 
     Examples
     --------

@@ -23,10 +23,9 @@ ARRAYS = {"shifts": "shifts_", "centre": "centre_", "scale": "scale_", "coeffici
 class SiteRecentring(SideColumnTransformer):
     """Move the features of every site to a common centre, a site that `fit` has not seen included.
 
-    Sites of `fit` are moved by what was learned of them, other sites by the mean of their own rows in `transform`,
-    which needs no label but is transductive: a row's result depends on the other rows of its site that are given with
-    it, so transform all rows of a new site at once. Any true difference between sites in what is predicted is lost,
-    unless a preserved covariate explains it.
+    Sites of `fit` are moved by what was learned of them, other sites by the mean of their own rows in `transform`. No
+    label is needed, but the result of a row depends on the other rows of its site: transform all rows of a new site at
+    once. Any true difference between sites in what is predicted is lost, unless a preserved covariate explains it.
 
     Parameters
     ----------
@@ -35,20 +34,17 @@ class SiteRecentring(SideColumnTransformer):
     subject : str or int, default=None
         Column of the person, whose scans at a site count once together. With None each row is a person.
     preserve : sequence of str or int, default=()
-        Covariates in which sites may go on to differ, such as age and sex. Wherever sites differ in age, age belongs
-        here, unless it is what is to be predicted: without, the difference in age is taken out with the site.
+        Covariates in which sites may go on to differ. Wherever sites differ in age, age belongs here, unless age is
+        what is to be predicted, or the difference in age is taken out with the site.
 
     Attributes
     ----------
     sites_, shifts_ : array of str, array (n sites, p)
-        How far each site lies from the common centre; this and what follows is absent with ``site=None``.
+        Distance of each site from the common centre.
     centre_, scale_ : array (p,)
-        Mean of the people at the mean of their covariates; standard deviation within sites, infinite where a feature
-        does not vary.
+        Mean of the people at the mean of their covariates; standard deviation within sites.
     coef_, means_ : array (q, p), array (q,)
         Change of the features with each covariate within sites, and the means of the covariates.
-    encoder_ : CovariateEncoder
-        Makes the preserved covariates into numbers.
 
     References
     ----------
@@ -157,14 +153,11 @@ def recentre_table(recentring: SiteRecentring, x: npt.NDArray[np.floating], tabl
 
 def describe_recentring(recentring: SiteRecentring) -> list[dict[str, Any]]:
     """Return how covariates become numbers: for each ``name`` the ``mean`` of a number, or a ``level`` of text."""
-    encoder, columns = recentring.encoder_, list[dict[str, Any]]()
-    if encoder.numbers_:
-        means = zip(encoder.numbers_, encoder.imputer_.statistics_, strict=True)
-        columns += [{"name": name, "mean": float(mean)} for name, mean in means]
-    if encoder.texts_:
-        known = zip(encoder.texts_, encoder.one_hot_.categories_, strict=True)
-        columns += [{"name": name, "level": str(level)} for name, levels in known for level in levels]
-    return columns
+    encoder = recentring.encoder_
+    means = zip(encoder.numbers_, encoder.imputer_.statistics_, strict=True) if encoder.numbers_ else ()
+    known = zip(encoder.texts_, encoder.one_hot_.categories_, strict=True) if encoder.texts_ else ()
+    columns: list[dict[str, Any]] = [{"name": name, "mean": float(mean)} for name, mean in means]
+    return columns + [{"name": name, "level": str(level)} for name, levels in known for level in levels]
 
 
 def restore_recentring(

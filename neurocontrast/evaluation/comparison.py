@@ -18,7 +18,7 @@ from neurocontrast.evaluation.panels.sensitive import error_resamples
 from neurocontrast.evaluation.schema import Estimate, Evaluation, NewSite, read_evaluation
 from neurocontrast.evaluation.significance import corrected_resampled_t, delong_test, holm, mcnemar_test
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, choose_units
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_seed
 
@@ -162,14 +162,10 @@ def compare_models(
     units = _units_of(evaluations[0].evaluation, scans)
     models = {evaluation.name: _out_of_fold(evaluation, target) for evaluation in evaluations}
     folds = {evaluation.name: evaluation.folds for evaluation in evaluations}
-    rows = models[evaluations[0].name].tested
-    ranked = RANKED if fixed and target.kind == "multiclass" else ()
-    drawn: dict[str, dict[str, Resamples]] = {name: {} for name in models}
-    for names, n in (([name for name in target.metric_names if name not in ranked], n_bootstraps), (ranked, 0)):
-        if names:
-            key = derive_seed("compare", seed)
-            found = bootstrap_metrics(target, models, units, n_bootstraps=n, seed=key, rows=rows, names=names)
-            drawn = {name: drawn[name] | found[name] for name in models}
+    drawn = bootstrap_metrics(
+        target, models, units, n_bootstraps=n_bootstraps, seed=derive_seed("compare", seed),
+        rows=models[evaluations[0].name].tested, plain=RANKED if fixed and target.kind == "multiclass" else (),
+    )  # fmt: skip
     reference, *others = models
     table, differences = [], []
     for metric in target.metric_names:

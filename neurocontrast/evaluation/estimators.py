@@ -63,8 +63,8 @@ class Matrices(NamedTuple):
 class FoldFeatures:
     """Features of training and test rows by a design, computed once for each pair; on request standardised.
 
-    Where `rotate` is set and features outnumber training rows, they are expressed along the principal axes of these: an
-    L2-penalised linear model predicts the same, and is fitted sooner.
+    With `rotate`, features that outnumber training rows are expressed along the principal axes of these, which changes
+    no prediction of an L2-penalised linear model, and takes less time.
     """
 
     def __init__(self, design: Design, *, standardise: bool = False, rotate: bool = False) -> None:
@@ -74,20 +74,17 @@ class FoldFeatures:
     def __call__(self, train: Rows, test: Rows) -> Matrices:
         """Return the features, with everything estimated on the training rows."""
         key = train.tobytes(), test.tobytes()
-        if key not in self._seen:
-            self._seen[key] = self._compute(train, test)
+        if key in self._seen:
+            return self._seen[key]
+        (x_train, x_test), scaler, axes = self._design(train, test), None, None
+        if self._standardise:
+            scaler = StandardScaler(copy=False)
+            x_train, x_test = scaler.fit_transform(x_train), scaler.transform(x_test)
+        if self._rotate and x_train.shape[1] > x_train.shape[0]:
+            axes, x_train = principal_axes(x_train)
+            x_test = x_test @ axes
+        self._seen[key] = Matrices(x_train, x_test, scaler, axes)
         return self._seen[key]
-
-    def _compute(self, train: Rows, test: Rows) -> Matrices:
-        x_train, x_test = self._design(train, test)
-        if not self._standardise:
-            return Matrices(x_train, x_test)
-        scaler = StandardScaler(copy=False)
-        x_train, x_test = scaler.fit_transform(x_train), scaler.transform(x_test)
-        if not self._rotate or x_train.shape[1] <= x_train.shape[0]:
-            return Matrices(x_train, x_test, scaler)
-        axes, along = principal_axes(x_train)
-        return Matrices(along, x_test @ axes, scaler, axes)
 
 
 def principal_axes(x: Floats) -> tuple[Floats, Floats]:
@@ -277,12 +274,10 @@ def import_estimator(path: str) -> BaseEstimator:
 
 def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
     """Return an estimator from an instance, a class, or a function of no argument that makes one."""
-    made = given
-    if isinstance(given, type) or (callable(given) and not hasattr(given, "fit")):
-        try:
-            made = given()
-        except Exception as error:
-            raise EstimatorError(f"probe: {source} cannot be called without arguments: {shorten(error)}") from error
+    try:
+        made = given() if isinstance(given, type) or (callable(given) and not hasattr(given, "fit")) else given
+    except Exception as error:
+        raise EstimatorError(f"probe: {source} cannot be called without arguments: {shorten(error)}") from error
     lacking = [name for name in ("fit", "predict") if not callable(getattr(made, name, None))]
     if lacking:
         raise EstimatorError(

@@ -56,18 +56,9 @@ class Prediction:
 class OutOfFold:
     """Predictions of the test rows of every split.
 
-    Attributes
-    ----------
-    scores : array (n_repeats, n) or (n_repeats, n, n_classes)
-        Probability of the positive class, of each class, or the predicted value; NaN where a scan was never tested.
-    decisions : array (n_repeats, n)
-        Predicted class codes; zeros for a continuous target.
-    folds : array (n_repeats, n)
-        Fold in which the scan was tested; -1 where never.
-    strengths, thresholds : list
-        What was chosen in each split.
-    n_not_converged : int
-        Number of fits in which the solver stopped early.
+    `scores` (n_repeats, n) or (n_repeats, n, n_classes) are probabilities of the positive class, of each class, or
+    predicted values, NaN where a scan was never tested; `decisions` (n_repeats, n) are class codes, zeros for a
+    continuous target; `folds` (n_repeats, n) are -1 where a scan was never tested.
     """
 
     scores: Floats
@@ -98,16 +89,12 @@ def fit_probe(
     features: FoldFeatures | None = None,
     pairs: Pairs | None = None,
 ) -> tuple[Prediction, FittedModel | None]:
-    """Fit a probe on the training rows, and decide about the test rows.
-
-    Where the training rows have one class, as a small draw of subjects can, that class is predicted, and there is no
-    model.
-    """
+    """Fit a probe on the training rows, and decide about the test rows; one class in training has no model."""
     truth = target
     if isinstance(design, FeatureDesign):
         target = design.within_sites(target, train)
     if target.kind != "continuous" and len(np.unique(target.values[train])) == 1:
-        return _one_class(target, train, len(test)), None
+        return _constant(target, train, len(test)), None
     if pairs is None:
         pairs = penalty_folds(target, train, subjects, settings=settings, seed=seed, sites=sites, validation=validation)
     values, continuous = target.values[train], target.kind == "continuous"
@@ -237,11 +224,15 @@ def _covers(pairs: Pairs, train: Rows) -> bool:
     return np.array_equal(np.sort(tried), np.sort(train))
 
 
-def _one_class(target: Target, train: Rows, n_test: int) -> Prediction:
-    code, binary = int(target.values[train][0]), target.kind == "binary"
-    scores = np.tile(np.eye(len(target.classes))[code], (n_test, 1))
-    decisions = np.full(n_test, code, dtype=np.int64)
-    return Prediction(scores[:, 1] if binary else scores, decisions, 0.5 if binary else None)
+def _constant(target: Target, train: Rows, n_test: int) -> Prediction:
+    values = target.values[train]
+    if target.kind == "continuous":
+        return Prediction(np.full(n_test, np.median(values.astype(float))), np.zeros(n_test, dtype=np.int64))
+    shares = np.bincount(values.astype(int), minlength=len(target.classes)) / len(values)
+    decisions = np.full(n_test, shares.argmax(), dtype=np.int64)
+    if target.kind == "binary":
+        return Prediction(np.full(n_test, shares[1]), decisions, 0.5)
+    return Prediction(np.tile(shares, (n_test, 1)), decisions)
 
 
 def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Prediction]) -> OutOfFold:
@@ -281,16 +272,7 @@ def cross_validate(
 
 def constant_predictions(target: Target, splits: Sequence[Split]) -> OutOfFold:
     """Return what the training scans' median, or share of each class, says of every test scan."""
-    found = []
-    for split in splits:
-        values, n = target.values[split.train], len(split.test)
-        if target.kind == "continuous":
-            found.append(Prediction(np.full(n, np.median(values.astype(float))), np.zeros(n, dtype=np.int64)))
-            continue
-        shares = np.bincount(values.astype(int), minlength=len(target.classes)) / len(values)
-        scores = np.tile(shares, (n, 1)) if target.kind == "multiclass" else np.full(n, shares[1])
-        found.append(Prediction(scores, np.full(n, shares.argmax(), dtype=np.int64)))
-    return gather(target, splits, found)
+    return gather(target, splits, [_constant(target, split.train, len(split.test)) for split in splits])
 
 
 def split_seed(seed: int, split: Split) -> int:

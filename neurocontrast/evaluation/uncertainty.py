@@ -14,14 +14,14 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import norm
 
 from neurocontrast.evaluation.fitting import OutOfFold
-from neurocontrast.evaluation.metrics import RANKED, compute_metrics
+from neurocontrast.evaluation.metrics import compute_metrics
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_generator
 
 __all__ = ["MIN_SITES", "Resamples", "Units", "bootstrap_metrics", "choose_units", "leave_out", "pooled_metrics",
-           "resample_counts", "resampled_names"]  # fmt: skip
+           "resample_counts"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -32,8 +32,6 @@ MIN_SITES = 5
 """With fewer sites, resampling them is refused."""
 MAX_LEFT_OUT = 200
 """More units than this are left out in groups."""
-MAX_RANKED = 300_000
-"""With more classes × tested images, figures that rank them within each class are not resampled: it takes too long."""
 _CHUNK_VALUES = 4_000_000
 MAX_UNDEFINED_SHARE = 0.05
 """An interval is withheld where more resamples than this leave the metric undefined."""
@@ -101,16 +99,6 @@ class Resamples:
         return float((influence**3).sum()) / (6 * squares**1.5) if squares > 1e-24 * max(1.0, self.value**2) else 0.0
 
 
-def resampled_names(target: Target, rows: Rows, *, fixed: bool) -> tuple[str, ...]:
-    """Return the metrics that have an interval: all, but of many images of many classes none that ranks them.
-
-    Of 10,000 test images of 100 classes, 2,000 resamples of these three would take a quarter of an hour.
-    """
-    if not fixed or len(target.classes) * len(rows) <= MAX_RANKED:
-        return target.metric_names
-    return tuple(name for name in target.metric_names if name not in RANKED)
-
-
 def pooled_metrics(
     target: Target,
     predictions: OutOfFold,
@@ -125,19 +113,13 @@ def pooled_metrics(
     for scores, decisions, folds in zip(predictions.scores, predictions.decisions, predictions.folds, strict=True):
         tested = folds[chosen] >= 0
         part = chosen[tested]
-        if not len(part):
-            continue
-        per_repeat.append(
-            compute_metrics(
-                target.kind,
-                target.values[part],
-                scores[part],
-                decisions=decisions[part],
-                folds=folds[part],
-                weights=None if weights is None else weights[:, tested],
-                names=names,
-            )
-        )
+        if len(part):
+            counted = None if weights is None else weights[:, tested]
+            found = compute_metrics(
+                target.kind, target.values[part], scores[part], decisions=decisions[part], folds=folds[part],
+                weights=counted, names=names,
+            )  # fmt: skip
+            per_repeat.append(found)
     return {name: np.mean([values[name] for values in per_repeat], axis=0) for name in per_repeat[0]}
 
 
@@ -150,20 +132,24 @@ def bootstrap_metrics(
     seed: int,
     rows: Rows | None = None,
     names: Collection[str] | None = None,
+    plain: Collection[str] = (),
 ) -> dict[str, dict[str, Resamples]]:
     """Return every metric of every model on each resample of units: subjects, or whole sites.
 
     All models see the same resamples, so differences between them are paired. The fitted probes stay as they are.
+    Metrics that are `plain` are not resampled.
     """
     chosen = np.arange(len(target.values)) if rows is None else rows
+    asked = target.metric_names if names is None else names
+    resampled = [name for name in asked if name not in plain]
     collected: dict[str, dict[str, list[Floats]]] = {name: {} for name in models}
-    blocks: Iterable[Floats] = [np.ones((1, len(chosen)))]
-    if n_bootstraps:
+    blocks: Iterable[tuple[Floats, Collection[str]]] = [(np.ones((1, len(chosen))), asked)]
+    if n_bootstraps and resampled:
         drawn = resample_counts(units[chosen], n_bootstraps=n_bootstraps, seed=seed)
-        blocks = chain(blocks, leave_out(units[chosen]), drawn)
-    for weights in blocks:
+        blocks = chain(blocks, ((weights, resampled) for weights in chain(leave_out(units[chosen]), drawn)))
+    for weights, wanted in blocks:
         for name, predictions in models.items():
-            found = pooled_metrics(target, predictions, rows=chosen, weights=weights, names=names)
+            found = pooled_metrics(target, predictions, rows=chosen, weights=weights, names=wanted)
             for metric, values in found.items():
                 collected[name].setdefault(metric, []).append(values)
     return {
@@ -173,8 +159,8 @@ def bootstrap_metrics(
 
 
 def _resamples(values: Floats, n_bootstraps: int) -> Resamples:
-    n_others = len(values) - n_bootstraps
-    return Resamples(float(values[0]), values[1:n_others], values[n_others:])
+    first = max(1, len(values) - n_bootstraps)
+    return Resamples(float(values[0]), values[1:first], values[first:])
 
 
 def leave_out(units: npt.NDArray[np.generic]) -> Iterator[Floats]:

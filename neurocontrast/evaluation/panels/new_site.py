@@ -22,6 +22,7 @@ from neurocontrast.evaluation.metrics import (
 )
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.confounds import site_reading
+from neurocontrast.evaluation.panels.groups import why_no_interval
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split, group_sites
@@ -227,8 +228,7 @@ def _site_table(study: Study, plan: SitesLeftOut, models: Models) -> pd.DataFram
         rows = split.test[study.sites[split.test] == site]
         if not len(rows):
             continue
-        n, least = len(set(study.subjects[rows])), settings.min_site_n
-        few = f"fewer than {least} subjects ({n}): no interval" if n < least else None
+        few = why_no_interval(study, rows, study.subjects)
         reason = explain_undefined(target.kind, target.values[rows], target.classes)
         drawn = _draw(study, models, rows, names, study.subjects, 0 if few else settings.n_bootstraps, site)
         for model in (key.removeprefix("unseen ") for key in models if key.startswith("unseen ")):

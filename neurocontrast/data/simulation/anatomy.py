@@ -150,7 +150,7 @@ def _bias_terms(positions: Array, image: Array) -> Array:
 
 
 def _sample(fine: Array, spacing_mm: float, shape: tuple[int, ...]) -> Array:
-    """Sample a 1 mm map on the grid, under a Gaussian about as wide as a voxel, so that it does not alias."""
+    """Sample a 1 mm map on the grid, under a Gaussian about as wide as a voxel, against aliasing."""
     sigma = float(np.sqrt(0.42**2 * (spacing_mm**2 - 1.0) + 0.25**2))
     return _filter(fine, [spacing_mm * np.arange(n, dtype=np.float64) for n in shape], sigma)
 

@@ -178,7 +178,7 @@ class Person:
 
 
 def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
-    """Draw the machine of a site; it depends on the scanners' seed and the site's number alone."""
+    """Draw the machine of a site, from the seed of the scanners and the number of the site alone."""
     generator = derive_generator("simulated-scanner", settings.scanner_seed, site)
     gamma, white, gain = generator.standard_normal(3)
     bias = generator.standard_normal(_BIAS_TERMS) / math.sqrt(_BIAS_TERMS)
@@ -217,7 +217,7 @@ def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
 
 
 def draw_person(settings: SimulationSettings, index: int) -> Person:
-    """Draw person number `index` (from 0); nobody else's draws matter to them."""
+    """Draw person number `index` (from 0), independently of all other people."""
     site = _site_of(settings, index)
     place = draw_sites(settings)[site]
     # All draws are made for everybody, in one order: changing an effect leaves the other draws as they were.

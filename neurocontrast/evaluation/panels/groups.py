@@ -48,9 +48,9 @@ def site_table(study: Study, models: Models) -> pd.DataFrame:
 
 
 def _group_table(study: Study, models: Models) -> pd.DataFrame:
-    """Return one row a sex and one an age band that has scans, with what `site_table` gives a site.
+    """Return one row a sex and one an age band that has scans, with the columns of `site_table`.
 
-    Intervals resample what those of the whole cohort resample. The target itself forms no groups, nor does an empty
+    Intervals resample the units of the whole cohort. The target itself forms no groups, nor does an empty
     column; scans without a value form a group of their own.
     """
     table, target, rows = study.table, study.target, list[dict[str, Any]]()

@@ -46,7 +46,7 @@ MAX_GROUPS = 20
 
 @dataclass(frozen=True)
 class SitesLeftOut:
-    """Folds that each leave out a site or a group of sites; the sites tested so, the others, or why there are none."""
+    """Folds that each leave out a site or a group of sites; the sites left out and the others, or why there are none."""
 
     splits: list[Split] = field(default_factory=list)
     sites: tuple[str, ...] = ()
@@ -166,7 +166,7 @@ def measure_new_sites(inputs: PanelInputs) -> Findings:
 
 
 def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> Models:
-    """Return predictions by name, each model at ``home`` and ``unseen``; ``recentred`` is `embedding` as asked for."""
+    """Return predictions of each model at known sites, ``home …``, and at sites left out, ``unseen …``."""
     names = choose_covariates(study.table, study.settings.covariates, target=study.target.name, sites_held_out=True)[0]
     recentred = study.settings.recentre != "none"
     designs: dict[str, Design] = {"embedding": study.design(recentre=False)}
@@ -251,7 +251,7 @@ def _predictability(reading: pd.Series | None) -> dict[str, Any] | None:
 
 
 def _warnings(summary: Mapping[str, Any]) -> list[Notice]:
-    """Warn where the probe is clearly worse at sites it has not seen, or no better than saying what is usual."""
+    """Warn where the probe is clearly worse at unseen sites, or no better than a constant."""
     found = []
     best = "recentred" if summary["recentred"] else "embedding"
     name = "mae" if "mae" in summary["ratio"][best] else "log_loss"

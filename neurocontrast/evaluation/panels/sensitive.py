@@ -124,7 +124,7 @@ def error_resamples(
 def _summary(
     study: Study, names: Sequence[str], errors: Floats, usual: Floats, units: npt.NDArray[np.object_]
 ) -> dict[str, Any]:
-    """Return errors of the columns and of their mean, and their shares of the constant's, from the same resamples."""
+    """Return errors of the columns and of their mean, and R² against a constant, from the same resamples."""
     both = np.column_stack([errors, errors.mean(axis=1), usual, usual.mean(axis=1)])
     seed, level = derive_seed("sensitive-intervals", study.settings.seed), study.settings.confidence_level
     drawn = error_resamples(both, units, n_bootstraps=study.settings.n_bootstraps, seed=seed)

@@ -64,7 +64,7 @@ def measure_similarity(inputs: PanelInputs) -> Findings:
 
 
 def unit_rows(features: Floats) -> npt.NDArray[np.float32]:
-    """Return each row divided by its length, in float32; a row of zeros stays one, and has a cosine of 0 with all."""
+    """Return each row divided by its length, in float32; a row of zeros stays, and has a cosine of 0 with all rows."""
     rows = np.asarray(features, dtype=np.float32)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
@@ -83,7 +83,7 @@ def class_cosines(
 def nearest_cosines(
     tested: Floats, tested_codes: Codes, trained: Floats, trained_codes: Codes, *, n_classes: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Return each tested row's largest cosine with a training row of its own class, and of any other class."""
+    """Return the largest cosine of each tested row with a training row of its own class, and of any other class."""
     best = np.full((len(tested), n_classes), np.nan, dtype=np.float32)
     for code in np.unique(trained_codes):  # class by class, to hold fewer cosines in memory
         best[:, code] = (tested @ trained[trained_codes == code].T).max(axis=1)

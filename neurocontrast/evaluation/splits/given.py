@@ -187,7 +187,7 @@ def _pairs(
 
 
 def _takes(cv: Any, name: str) -> bool:
-    """Say whether `split` wants an argument: by the metadata it requests, or, where it requests none, by its name."""
+    """Return whether `split` takes an argument: by its metadata request, or else by the name of its parameters."""
     if hasattr(cv, "get_metadata_routing"):
         return name in get_routing_for_object(cv).consumes("split", [name])
     return name in inspect.signature(cv.split).parameters
@@ -218,7 +218,7 @@ def _shown(rows: npt.NDArray[Any]) -> str:
 
 
 def _find_sites_held_out(splits: list[Split], sites: pd.Series) -> list[Split]:
-    """Return splits with the site that each holds out, if every one tests all scans of one site and trains on none."""
+    """Return the splits with the sites held out, if each split tests all scans of one site."""
     places, found = np.array(cell_texts(sites), dtype=object), []
     for split in splits:
         tested = set(places[split.test])

@@ -236,7 +236,7 @@ class SiteRecentring(SideColumnTransformer):
         self.shifts_ = np.stack([_shrink(*each, self.scale_) for each in zip(own - self.centre_, counts, strict=True)])
 
     def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
-        """Return scans without the shift of their site: the one that was learned, or that of these scans."""
+        """Return scans without the shift of their site: the learned shift, or for a new site that of these scans."""
         if self.site is None:
             return x
         sites, people = self.name_groups(side, self.site), self._name_people(side)

@@ -61,8 +61,8 @@ def _least_size(study: Study, split: Split, draw: int) -> int:
 def measure_learning_curve(inputs: PanelInputs) -> Findings:
     """Fit the probes on draws of training subjects, each with all scans, and test them on the same folds.
 
-    The smaller sizes of a draw are parts of the larger ones. Folds and draws depend on scans, target and seed alone, and
-    are the same for other encoders.
+    The smaller sizes of a draw are parts of the larger ones. Folds and draws depend on scans, target and seed,
+    and are the same for other encoders.
     """
     study, settings = inputs.study, inputs.study.settings
     if not settings.train_sizes:

@@ -46,7 +46,7 @@ MAX_GROUPS = 20
 
 @dataclass(frozen=True)
 class SitesLeftOut:
-    """Folds that each leave out a site or a group of sites; the sites left out and the others, or why there are none."""
+    """Folds that each leave out a site or a group of sites, and the sites that are left out or skipped."""
 
     splits: list[Split] = field(default_factory=list)
     sites: tuple[str, ...] = ()

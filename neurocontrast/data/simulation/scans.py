@@ -10,7 +10,6 @@ from typing import Any
 import nibabel as nib
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import ndimage
 from scipy.spatial.transform import Rotation
@@ -151,6 +150,8 @@ def write_cohort(
 
     The files are the same for any `n_workers`.
     """
+    from joblib import Parallel, delayed  # here, for a quicker start of other commands
+
     people = [draw_person(settings, index) for index in range(settings.n_subjects)]
     (folder / "images").mkdir(parents=True, exist_ok=True)
     work = (delayed(_write_person)(settings, person, folder) for person in people)

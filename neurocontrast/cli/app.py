@@ -94,7 +94,7 @@ def _is_shown_elsewhere(error: NeurocontrastError) -> bool:
     from neurocontrast.training.launched import launched
 
     place = launched()
-    if isinstance(error, OtherProcessEnded) and error.is_told:
+    if isinstance(error, OtherProcessEnded) and error.is_shown:
         return True
     return (isinstance(error, OtherProcessEnded | TrainingSuspended) and place.rank > 0) or (
         isinstance(error, ConfigError) and place.local_rank > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Table, argument, option
 from neurocontrast.cli.output import Result
@@ -76,19 +76,12 @@ def convert(
 
     One series a folder. All problems are listed at once (exit code 2), and nothing is written then.
     """
+    options = _stage_options(locals())
     from neurocontrast import stages
 
-    tree = stages.convert(
-        root,
-        out,
-        series=series,
-        metadata_from_dicom=metadata_from_dicom,
-        skip=skip,
-        n_workers=n_workers,
-        overwrite=overwrite,
-        progress=given.progress,
-    )
-    return Result({"tree": str(tree)}, f"A BIDS tree: neurocontrast index {tree}", path=tree)
+    tree = stages.convert(**options)
+    notes = ["These images hold faces; what `prepare` writes does not."]
+    return Result({"tree": str(tree)}, f"A BIDS tree: neurocontrast index {tree}", notes=notes, path=tree)
 
 
 def index(
@@ -112,22 +105,11 @@ def index(
     Ages, sex, site and diagnosis are joined from scans.tsv, sessions.tsv, phenotype/ and participants.tsv, decoded by
     the JSON files beside them. All problems are listed at once (exit code 2), and nothing is written then.
     """
+    options = _stage_options(locals())
     from neurocontrast import stages
 
-    found = stages.index(
-        root,
-        out,
-        layout=layout,
-        phenotypes=phenotype or (),
-        id_column=id_column,
-        site_from=site_from,
-        choose=choose or (),
-        keep=keep or (),
-        check_headers=check_headers,
-        skip=skip,
-        overwrite=overwrite,
-        progress=given.progress,
-    )
+    lists: dict[str, Any] = {name: options.pop(name) or () for name in ("choose", "keep")}
+    found = stages.index(phenotypes=options.pop("phenotype") or (), **lists, **options)
     table, left_out = found.index.table, found.index.left_out
     known = {name: int((table[name] != "").sum()) for name in ("age", "sex", "site", "diagnosis")}
     facts = {"scans": len(table), "people": int(table["subject_id"].nunique()), "left_out": len(left_out)}
@@ -159,22 +141,12 @@ def prepare(
 
     Raw inputs hold faces; only stripped images are written. Needs pip install 'neurocontrast[prepare]'.
     """
+    options = _stage_options(locals())
     from neurocontrast import stages
 
-    table = stages.prepare(
-        participants,
-        out,
-        images_root=images_root,
-        protocol=protocol,
-        extraction=extraction,
-        spacing_mm=spacing_mm,
-        bias=bias,
-        tissue=tissue,
-        skip=skip,
-        n_workers=n_workers,
-        progress=given.progress,
-    )
-    return Result({"participants": str(table)}, "Brains in MNI space.", path=table)
+    table = stages.prepare(**options)
+    notes = ["Raw inputs hold faces; what was written does not."]
+    return Result({"participants": str(table)}, "Brains in MNI space.", notes=notes, path=table)
 
 
 def check(
@@ -208,3 +180,9 @@ def check(
         progress=given.progress,
     )
     return Result(found.facts(), notes=[found.to_text()], has_failed=not found.passed)
+
+
+def _stage_options(given_to_command: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a command whose stage has parameters of the same names, and the progress."""
+    progress = given_to_command.pop("given").progress
+    return {**given_to_command, "progress": progress}

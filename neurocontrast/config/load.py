@@ -15,6 +15,7 @@ from typing import Any
 
 import pydantic
 import yaml
+from pydantic_core import to_jsonable_python
 
 from neurocontrast.config.schema import (
     DEFAULT_OBJECTIVE,
@@ -164,7 +165,7 @@ def _position(part: str, values: list[Any], override: str) -> int:
 def _validate(content: dict[str, Any], *, source: str, check_objective: bool = True) -> Config:
     # Validated as JSON: lists become tuples and text becomes paths there, and nothing else is converted.
     try:
-        plain = json.loads(json.dumps(content, default=_as_json))
+        plain = to_jsonable_python(content, fallback=str)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{source}: not a tree of keys and values ({error}); a part must not hold itself.") from None
     # `training:` with nothing below it is an empty section; an objective is never meant to be empty.
@@ -187,14 +188,6 @@ def _drop(content: Any, place: list[str], idle: Any) -> None:
         content = content.get(key) if isinstance(content, dict) else None
     if isinstance(content, dict) and last in content and idle in (content[last], _ANY):
         del content[last]
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, pydantic.BaseModel):
-        return value.model_dump(mode="json")
-    return str(value)
 
 
 _FLOAT = re.compile(

@@ -22,18 +22,7 @@ from neurocontrast.settings import Settings, choose
 from neurocontrast.training import TrainingSettings
 from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings
 from neurocontrast.transforms.description import Replaceable
-from neurocontrast.transforms.preprocessing import (
-    CommonFraction,
-    CommonView,
-    ErodeMm,
-    Normalise,
-    Percentiles,
-    Preprocessing,
-    Shape,
-    SmoothMm,
-    SpacingMm,
-    check_erosion,
-)
+from neurocontrast.transforms.preprocessing import Preprocessing, ScanSettings
 
 __all__ = [
     "DEFAULT_OBJECTIVE",
@@ -64,7 +53,7 @@ _Vector = Annotated[
 ]
 
 
-class DataSettings(Replaceable):
+class DataSettings(ScanSettings, Replaceable):
     """Choose scans of brains, and their preprocessing.
 
     Parameters
@@ -106,14 +95,6 @@ class DataSettings(Replaceable):
     images_pattern: str | None = None
     channels: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    spacing_mm: SpacingMm | None = 1.5
-    shape: Shape = (121, 145, 121)
-    normalise: Normalise = "zscore"
-    percentiles: Percentiles = (1.0, 99.0)
-    erode_mm: ErodeMm = 0.0
-    common_view: CommonView = "none"
-    common_fraction: CommonFraction = 0.95
-    smooth_mm: SmoothMm = 0.0
     cache_dir: Path | None = None
     cache_dtype: Literal["float16", "float32"] = "float16"
     n_workers: Annotated[int, Field(ge=1)] = 2
@@ -122,8 +103,7 @@ class DataSettings(Replaceable):
     @classmethod
     def replaced(cls) -> tuple[str, ...]:
         """Return the settings of the preprocessing."""
-        intensities = "normalise", "percentiles", "smooth_mm"
-        return "spacing_mm", "shape", *intensities, "erode_mm", "common_view", "common_fraction"
+        return tuple(ScanSettings.model_fields)
 
     @property
     def preprocessing(self) -> Preprocessing:
@@ -133,7 +113,6 @@ class DataSettings(Replaceable):
 
     @model_validator(mode="after")
     def _check(self) -> DataSettings:
-        check_erosion(self.erode_mm, self.spacing_mm)
         if self.channels is not None and len(set(self.channels)) < len(self.channels):
             raise ValueError(f"data.channels must name each column once, got {list(self.channels)}")
         return self

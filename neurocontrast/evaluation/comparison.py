@@ -16,7 +16,7 @@ from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import METRICS, RANKED, finite_or_none, top_hits
 from neurocontrast.evaluation.panels.sensitive import error_resamples
 from neurocontrast.evaluation.schema import Estimate, Evaluation, NewSite, read_evaluation
-from neurocontrast.evaluation.significance import corrected_resampled_t, delong_test, holm, mcnemar_test
+from neurocontrast.evaluation.significance import delong_test, fold_p_value, holm, mcnemar_test
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
@@ -51,18 +51,14 @@ def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -
     if not (root / "evaluation.json").is_file():
         raise ConfigError(f"evaluations: '{root}' is not the folder of an evaluation: it has no evaluation.json.")
     evaluation = read_evaluation(root)
-    kind, scores = evaluation.kind, ["y_score"]
-    if kind == "multiclass":
-        scores = [f"score_{name}" for name in evaluation.classes]
-    labels = set() if kind == "continuous" else {"y_pred"}
+    kind, scores = evaluation.kind, _score_columns(evaluation)
+    texts = {"participant_id", "subject_id", "session", "site", *(() if kind == "continuous" else ("y_pred", "y_true"))}
     sizes = {"repeat", "fold", "n_train", "n_test"}
     try:
         predictions = _read_table(
-            root / "predictions.tsv",
-            texts={"participant_id", "subject_id", "session", "site", *labels, *(("y_true",) if labels else ())},
-            needed={"participant_id", "subject_id", "session", "site", "repeat", "fold", "y_true", *labels, *scores},
+            root / "predictions.tsv", texts=texts, needed={*texts, "repeat", "fold", "y_true", *scores},
             numeric={"repeat", "fold", *scores},
-        )
+        )  # fmt: skip
         folds = _read_table(root / "folds.tsv", needed={*sizes, "held_out_site"}, numeric={*sizes, *METRICS[kind]})
         site = _read_site(root / "confounds.tsv")
         sensitive = _read_sensitive(root / "sensitive_predictions.tsv")
@@ -71,6 +67,10 @@ def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -
     predictions["session"] = predictions["session"].fillna("")
     predictions = predictions.sort_values(_KEYS, ignore_index=True)
     return Evaluated(name or root.name, evaluation, predictions, folds, site, sensitive)
+
+
+def _score_columns(evaluation: Evaluation) -> list[str]:
+    return [f"score_{name}" for name in evaluation.classes] if evaluation.kind == "multiclass" else ["y_score"]
 
 
 def _read_table(
@@ -89,8 +89,8 @@ def _read_table(
 def _read_sensitive(path: Path) -> pd.DataFrame | None:
     if not path.is_file():
         return None
-    names = pd.read_csv(path, sep="\t", nrows=0).columns
-    numeric = {str(name) for name in names if str(name).startswith(("true_", "predicted_"))}
+    names = map(str, pd.read_csv(path, sep="\t", nrows=0).columns)
+    numeric = {name for name in names if name.startswith(("true_", "predicted_"))}
     table = _read_table(path, needed=set(_SCAN), numeric=numeric, texts=set(_SCAN))
     return table.assign(session=table["session"].fillna(""))
 
@@ -158,10 +158,9 @@ def compare_models(
     """
     _check_comparable(evaluations)
     fixed = evaluations[0].evaluation.splits == "fixed"
-    target, scans = _target_of(evaluations[0])
-    units = _units_of(evaluations[0].evaluation, scans)
-    models = {evaluation.name: _out_of_fold(evaluation, target) for evaluation in evaluations}
-    folds = {evaluation.name: evaluation.folds for evaluation in evaluations}
+    target, units = _target_of(evaluations[0])
+    models = {each.name: _out_of_fold(each, target) for each in evaluations}
+    folds = {each.name: each.folds for each in evaluations}
     drawn = bootstrap_metrics(
         target, models, units, n_bootstraps=n_bootstraps, seed=derive_seed("compare", seed),
         rows=models[evaluations[0].name].tested, plain=RANKED if fixed and target.kind == "multiclass" else (),
@@ -186,60 +185,47 @@ def compare_models(
 
 
 def compare_sensitive(evaluations: Sequence[Evaluated], *, n_bootstraps: int, level: float, seed: int) -> pd.DataFrame:
-    """Return the errors of sensitive columns by model, with paired differences from the first model.
-
-    Empty unless every evaluation has the same columns of the same images. The column ``all`` is their mean.
-    """
+    """Return the errors of sensitive columns by model, with paired differences from the first model."""
     if any(each.sensitive is None for each in evaluations):
         return pd.DataFrame()
     tables = [pd.DataFrame(each.sensitive).sort_values(_SCAN, ignore_index=True) for each in evaluations]
-    first = tables[0]
-    names = [str(name).removeprefix("true_") for name in first.columns if str(name).startswith("true_")]
+    names = [str(name).removeprefix("true_") for name in tables[0].columns if str(name).startswith("true_")]
     truths, guesses = ([f"{prefix}_{name}" for name in names] for prefix in ("true", "predicted"))
-    squares = []
+    truth, squares = tables[0][truths].to_numpy(dtype=float), []
     for table in tables:
-        if not {*truths, *guesses} <= set(table) or not table[_SCAN].equals(first[_SCAN]):
+        if not {*truths, *guesses} <= set(table) or not table[_SCAN].equals(tables[0][_SCAN]):
             return pd.DataFrame()
-        truth = table[truths].to_numpy(dtype=float)
-        if not np.allclose(truth, first[truths].to_numpy(dtype=float)):
+        own = table[truths].to_numpy(dtype=float)
+        if not np.allclose(own, truth):
             return pd.DataFrame()
-        errors = (truth - table[guesses].to_numpy(dtype=float)) ** 2
+        errors = (own - table[guesses].to_numpy(dtype=float)) ** 2
         squares += [errors, errors.mean(axis=1)]
-    drawn = error_resamples(
-        np.column_stack(squares),
-        np.arange(len(first)),
-        n_bootstraps=n_bootstraps,
-        seed=derive_seed("compare-sensitive", seed),
-    )
+    key, people = derive_seed("compare-sensitive", seed), np.arange(len(truth))
+    drawn = error_resamples(np.column_stack(squares), people, n_bootstraps=n_bootstraps, seed=key)
     rows, shown = [], [*names, "all"]
     for place, (each, name) in enumerate((each, name) for each in evaluations for name in shown):
         columns = {} if each.evaluation.sensitive is None else each.evaluation.sensitive.columns
         constants = {key: figures.constant_mse for key, figures in columns.items()}
         constants["all"] = float(np.mean([value for value in constants.values() if value is not None]))
-        own, gain = drawn[place].figure(level=level), dict[str, float | None]()
+        figure, gain = drawn[place].figure(level=level), dict[str, float | None]()
         if place >= len(shown):
             gain = (drawn[place] - drawn[place % len(shown)]).figure(level=level)
-        row = {"model": each.name, "column": name, "mse": own["value"], "low": own["low"], "high": own["high"]}
+        row = {"model": each.name, "column": name, "mse": figure["value"], "low": figure["low"], "high": figure["high"]}
         row |= {"constant_mse": constants.get(name), "difference": gain.get("value")}
         rows.append(row | {"difference_low": gain.get("low"), "difference_high": gain.get("high")})
     return pd.DataFrame(rows)
 
 
-def _units_of(evaluation: Evaluation, scans: pd.DataFrame) -> Texts:
-    sites = scans["site"].astype(object).where(scans["site"].notna(), None).tolist()
-    subjects = scans["subject_id"].to_numpy(dtype=object)
-    return choose_units(evaluation.bootstrap.unit or "subject", sites, subjects, target=evaluation.target).labels
-
-
-def _target_of(evaluated: Evaluated) -> tuple[Target, pd.DataFrame]:
-    """Return the target, and the rows of the predictions that hold each scan once."""
+def _target_of(evaluated: Evaluated) -> tuple[Target, Texts]:
+    """Return the target of each scan, and the units that a bootstrap resamples."""
     evaluation, rows = evaluated.evaluation, evaluated.predictions.drop_duplicates(_SCAN)
-    classes = tuple(evaluation.classes)
-    if evaluation.kind == "continuous":
-        values = rows["y_true"].to_numpy(dtype=float)
-    else:
+    classes, values = tuple(evaluation.classes), rows["y_true"].to_numpy()
+    if evaluation.kind != "continuous":
         values = pd.Categorical(rows["y_true"], categories=classes).codes.astype(np.int64)
-    return Target(evaluation.target, evaluation.kind, values, classes, evaluation.positive), rows
+    target = Target(evaluation.target, evaluation.kind, values, classes, evaluation.positive)
+    sites = rows["site"].astype(object).where(rows["site"].notna(), None).tolist()
+    subjects, unit = rows["subject_id"].to_numpy(dtype=object), evaluation.bootstrap.unit or "subject"
+    return target, choose_units(unit, sites, subjects, target=target.name).labels
 
 
 def _out_of_fold(evaluation: Evaluated, target: Target) -> OutOfFold:
@@ -247,7 +233,7 @@ def _out_of_fold(evaluation: Evaluated, target: Target) -> OutOfFold:
     table = evaluation.predictions
     n, n_repeats = len(target.values), int(table["repeat"].max()) + 1
     place = table["repeat"].to_numpy(), table.groupby(_SCAN, sort=True).ngroup().to_numpy()
-    columns = [f"score_{name}" for name in target.classes] if target.kind == "multiclass" else ["y_score"]
+    columns = _score_columns(evaluation.evaluation)
     scores = np.full((n_repeats, n, len(columns)), np.nan)
     scores[place] = table[columns].to_numpy(dtype=float)
     decisions, folds = np.zeros((n_repeats, n), dtype=np.int64), np.full((n_repeats, n), -1, dtype=np.intp)
@@ -263,21 +249,18 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
     if not {name} <= set(model) & set(reference):  # a metric that older evaluations did not have
         return {"n_folds": 0, "p_value": None, "test": None}
     differences = (model[name] - reference[name]).dropna()
-    if len(differences) < 2 or model["held_out_site"].notna().any():
-        return {"n_folds": len(differences), "p_value": None, "test": None}
-    sizes = model.loc[differences.index]
-    result = corrected_resampled_t(differences, n_train=sizes["n_train"].mean(), n_test=sizes["n_test"].mean())
-    return {"n_folds": len(differences), "p_value": finite_or_none(result.p_value), "test": "nadeau-bengio"}
+    p_value = fold_p_value(differences, model)
+    test = "nadeau-bengio" if len(differences) > 1 and model["held_out_site"].isna().all() else None
+    return {"n_folds": len(differences), "p_value": p_value, "test": test}
 
 
 def _paired_test(target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts) -> dict[str, Any]:
-    """Return the p-value of a difference on one test set, and of which test it is; None where there is none.
+    """Return the p-value of a difference on one test set: McNemar's for shares of images, DeLong's for an AUC.
 
-    McNemar's exact test for shares of images (accuracies, sensitivity, specificity), DeLong's for the AUC of two
-    classes. Both take images for independent draws: there is none where units hold several.
+    Both take images for independent draws: there is none where units hold several.
     """
     rows, found = model.tested, {"n_folds": 1, "p_value": None, "test": None}
-    truth = target.values[rows]
+    truth, both = target.values[rows], (model, reference)
     if len(set(units[rows])) < len(rows):
         return found
     if metric == "auc" and target.kind == "binary":
@@ -285,23 +268,14 @@ def _paired_test(target: Target, metric: str, model: OutOfFold, reference: OutOf
             return found
         p_value = delong_test(truth, model.scores[0, rows], reference.scores[0, rows]).p_value
         return found | {"p_value": finite_or_none(p_value), "test": "delong"}
-    hits = [_hits(target, metric, each, rows) for each in (model, reference)]
-    if hits[0] is None or hits[1] is None:
-        return found
-    return found | {"p_value": mcnemar_test(hits[0], hits[1]).p_value, "test": "mcnemar"}
-
-
-def _hits(target: Target, metric: str, model: OutOfFold, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_] | None:
-    """Return which images a metric counts as right; None for what is no share of images."""
-    truth = target.values[rows]
-    right = model.decisions[0, rows] == truth
-    if metric == "accuracy":
-        return right
+    hits = [each.decisions[0, rows] == truth for each in both]
     if metric == "top5_accuracy":
-        return top_hits(truth, model.scores[0, rows]) >= 0.5
-    if target.kind == "binary" and metric in ("sensitivity", "specificity"):
-        return right[truth == (metric == "sensitivity")]
-    return None
+        hits = [top_hits(truth, each.scores[0, rows]) >= 0.5 for each in both]
+    elif target.kind == "binary" and metric in ("sensitivity", "specificity"):
+        hits = [each[truth == (metric == "sensitivity")] for each in hits]
+    elif metric != "accuracy":
+        return found
+    return found | {"p_value": mcnemar_test(*hits).p_value, "test": "mcnemar"}
 
 
 class Sweep(NamedTuple):
@@ -336,11 +310,7 @@ def _leaves(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def tradeoff_table(evaluations: Sequence[Evaluated], models: pd.DataFrame, *, metric: str) -> pd.DataFrame:
-    """Return one row a model: its weight, how well the site can be told, and the target at known and unseen sites.
-
-    `models` has the columns ``model, metric, value, low, high`` of the comparison, and `metric` is of the target. No
-    row where no evaluation says anything of sites.
-    """
+    """Return one row a model: its weight, how well the site can be told, and the target at known and unseen sites."""
     sweep = find_sweep(evaluations) or Sweep("", {})
     rows = []
     for each in evaluations:

@@ -82,10 +82,7 @@ def place(distance: float, usual: Floats) -> float:
 def fit_distribution(
     x: npt.NDArray[np.floating], sites: Sequence[str | None], subjects: npt.NDArray[np.object_], *, seed: int
 ) -> TrainingDistribution | str:
-    """Learn where training scans lie, or say why that cannot be.
-
-    Usual distances are those of scans whose subject is in another of five folds, which `seed` deals.
-    """
+    """Learn where training scans lie, or say why that cannot be."""
     features: Floats = np.asarray(x, dtype=np.float64)
     owners = subjects.astype(str)
     if len(set(owners)) < MIN_SUBJECTS:

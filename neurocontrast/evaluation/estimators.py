@@ -61,11 +61,7 @@ class Matrices(NamedTuple):
 
 
 class FoldFeatures:
-    """Features of training and test rows by a design, computed once for each pair; on request standardised.
-
-    With `rotate`, features that outnumber training rows are expressed along the principal axes of these, which changes
-    no prediction of an L2-penalised linear model, and takes less time.
-    """
+    """Features of training and test rows by a design, computed once for each pair; on request standardised."""
 
     def __init__(self, design: Design, *, standardise: bool = False, rotate: bool = False) -> None:
         self._design, self._standardise, self._rotate = design, standardise, rotate
@@ -102,10 +98,7 @@ def principal_axes(x: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class FittedModel:
-    """An estimator fitted on the features of training rows; `refit` fits it to other rows and their values.
-
-    `slope` is the factor that makes decision values of a machine into logits; None where no temperature was fitted.
-    """
+    """An estimator fitted on the features of training rows; `slope` makes decision values of a machine into logits."""
 
     estimator: Any
     features: FoldFeatures
@@ -123,10 +116,7 @@ class FittedModel:
         return softmax(margins, axis=1) if margins.ndim == 2 else np.column_stack([expit(-margins), expit(margins)])
 
     def inner_scores(self, rows: Rows, values: Labels, *, pairs: Pairs) -> tuple[Rows, Floats]:
-        """Return training rows of two classes, and their probabilities by models that have not seen their subjects.
-
-        Without inner folds, the training rows' own probabilities are all there is.
-        """
+        """Return training rows of two classes, and their probabilities by models that have not seen their subjects."""
         value_of, tried, scores = dict(zip(rows.tolist(), values, strict=True)), [], []
         for fit_rows, try_rows in pairs or [(rows, rows)]:
             x = self.features(fit_rows, try_rows)
@@ -166,11 +156,7 @@ def fit_built_in(
     *,
     continuous: bool,
 ) -> FittedModel:
-    """Choose the strength on inner folds, of equals the strongest penalty, and fit it on all training rows.
-
-    Without inner folds the strength is the middle of the grid. `cover` are inner folds in which every training row is
-    tried once, for the temperature.
-    """
+    """Choose the strength on inner folds, of equals the strongest penalty; `cover` are those of the temperature."""
     model, grid = probe.estimator(settings, continuous=continuous, seed=seed), list(probe.grid(settings))
     if probe.strength == "k":  # more neighbours than training rows are as many as there are
         least = min([len(fit) for fit, _ in pairs], default=len(rows))
@@ -225,10 +211,7 @@ def _loss(model: Any, x: Floats, y: Labels, *, continuous: bool, calibrated: boo
 
 
 def _temperature(decisions: Floats, values: Labels) -> float:
-    """Return the factor that makes decision values into logits.
-
-    One for all classes: unlike a sigmoid's slope, it never turns the order of scores round.
-    """
+    """Return the one factor that makes decision values of all classes into logits: it never turns their order round."""
     beta = float(_TemperatureScaling().fit(decisions, np.unique(values, return_inverse=True)[1]).beta_)
     return beta if decisions.ndim == 2 else 2 * beta
 
@@ -345,10 +328,7 @@ def fit_own(
     subjects: npt.NDArray[np.object_],
     seed: int,
 ) -> FittedModel:
-    """Fit a clone of the user's estimator on the features of the training rows, as they are.
-
-    A ``random_state`` that is None is set from `seed`. A search gets the subjects as ``groups``, for its splitter.
-    """
+    """Fit a clone of the user's estimator; a search gets the subjects as ``groups``, for its splitter."""
     states = {
         key: derive_seed("estimator", seed, key) % 2**32
         for key, value in estimator.get_params().items()

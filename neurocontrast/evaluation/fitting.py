@@ -54,12 +54,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """Predictions of the test rows of every split.
-
-    `scores` (n_repeats, n) or (n_repeats, n, n_classes) are probabilities of the positive class, of each class, or
-    predicted values, NaN where a scan was never tested; `decisions` (n_repeats, n) are class codes, zeros for a
-    continuous target; `folds` (n_repeats, n) are -1 where a scan was never tested.
-    """
+    """Scores, decisions and folds of each scan (n_repeats, n): NaN, 0 and -1 where it was never tested."""
 
     scores: Floats
     decisions: npt.NDArray[np.int64]
@@ -184,10 +179,7 @@ def decide_scores(
 
 
 def _scores(model: FittedModel, target: Target, x: Floats, *, own: str) -> Floats:
-    """Return predicted numbers, or probabilities or decision values in the columns of the target's classes.
-
-    `own` names a user's estimator.
-    """
+    """Return predicted numbers, or probabilities or decision values in the columns of the target's classes."""
     try:
         if target.kind == "continuous":
             found = np.asarray(model.estimator.predict(x), dtype=float)

@@ -41,11 +41,7 @@ def fit_label_vectors(
     pairs: Pairs,
     settings: EvaluationSettings,
 ) -> tuple[Floats, Floats]:
-    """Choose the penalty, fit and predict for each column of `labels` (n, b), with the same inner folds.
-
-    Every column must have the classes of the target in the training rows. Returns scores (n test, b) or
-    (n test, b, classes), and the strengths (b,).
-    """
+    """Choose the penalty, fit and predict for each column of `labels` (n, b), with the same inner folds."""
     classes = np.unique(target.values[train])
     path: Callable[[Floats, Any], RidgePath | LogisticPath] = RidgePath
     grid, values = settings.alpha[::-1], labels.astype(float)

@@ -157,10 +157,7 @@ def compute_metrics(
     weights: Floats | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, Floats]:
-    """Return every metric of a kind of target, or those that are named.
-
-    Truth is class codes or numbers. Decisions are by default those of the threshold 0.5, or of the likeliest class.
-    """
+    """Return every metric of a kind of target, or those that are named."""
     usual = metric_names(kind, scores.shape[1] if kind == "multiclass" else 0)
     wanted = set(usual) if names is None else {*usual, *ON_REQUEST[kind]} & set(names)
     counted = np.ones((1, len(truth))) if weights is None else np.asarray(weights, dtype=float)
@@ -180,21 +177,14 @@ def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
 
 
 def top_hits(truth: npt.NDArray[np.generic], scores: Floats) -> Floats:
-    """Return 1 for each row whose true class is among the `TOP` likeliest, and shares of it where scores tie.
-
-    A model that says the same of all of k classes gets 5 / k, not 1.
-    """
+    """Return 1 for each row whose true class is among the `TOP` likeliest, and shares of it where scores tie."""
     own = np.take_along_axis(scores, truth.astype(np.intp)[:, None], axis=1)
     above, tied = (scores > own).sum(axis=1), (scores == own).sum(axis=1)
     return np.clip((TOP - above) / tied, 0.0, 1.0)
 
 
 def decide(kind: Kind, scores: Floats, *, shares: Floats | None = None) -> npt.NDArray[np.int64]:
-    """Return predicted class codes: of two classes from 0.5 on, of several the likeliest.
-
-    With `shares` (n classes,) of the classes in training, a scan of two classes is positive from the share of positives
-    on, and the probabilities of several are divided by their shares first.
-    """
+    """Return predicted class codes, with `shares` of the classes in training by probabilities relative to these."""
     if kind == "binary":
         return (scores >= (0.5 if shares is None else shares[1])).astype(np.int64)
     if shares is None:

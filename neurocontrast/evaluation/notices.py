@@ -206,10 +206,9 @@ def _site_association(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
 
 def _unlike_sites(target: Target, known: npt.NDArray[np.intp], sites: npt.NDArray[np.object_], n_shown: int = 3) -> str:
     """Return the sites that are least like the whole cohort, and in what."""
-    continuous = target.kind == "continuous"
-    values = target.values[known]
-    columns = values.astype(float)[:, None] if continuous else np.eye(len(target.classes))[values.astype(int)]
-    overall, means = columns.mean(axis=0), pd.DataFrame(columns).groupby(sites).mean()
+    values, continuous = target.values[known], target.kind == "continuous"
+    columns = pd.DataFrame(values.astype(float) if continuous else np.eye(len(target.classes))[values.astype(int)])
+    overall, means = columns.mean(), columns.groupby(sites).mean()
     apart = (means - overall).abs()
     code = int(apart.max().to_numpy().argmax())
     least = apart[code].sort_values(ascending=False, kind="stable").index[:n_shown]
@@ -352,11 +351,7 @@ def check_duplicates(
 
 
 def feature_codes(features: npt.NDArray[np.floating]) -> npt.NDArray[np.intp]:
-    """Return a code for each row, the same for rows whose features are equal.
-
-    Rows are compared by a digest of 16 bytes: to sort 60,000 rows of 2,048 features would take half a minute and two
-    more copies of them.
-    """
+    """Return a code for each row, the same for rows whose features are equal, by digests: sorting takes far longer."""
     rows = (np.ascontiguousarray(row) + 0.0 for row in features)  # -0.0 is 0.0
     digests = [hashlib.blake2b(row.data, digest_size=16).digest() for row in rows]
     return pd.factorize(np.array(digests, dtype=object))[0].astype(np.intp)

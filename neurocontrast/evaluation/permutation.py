@@ -72,10 +72,7 @@ def permutation_test(
     redeal: Callable[[Target, int], Sequence[Split]] | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> PermutationTest:
-    """Compare the pooled metrics of the first repeat with those of permuted labels.
-
-    Every permutation goes through the whole nested procedure: penalties are chosen and probes fitted anew.
-    """
+    """Compare the pooled metrics of the first repeat with those of permuted labels."""
     first = [split for split in splits if split.repeat == 0]
     places = _places(first, sites)
     moved, moved_in_site = (_expected_moves(target, part, subjects) for part in (places, sites))
@@ -110,11 +107,7 @@ def permutation_test(
 def permuted_labels(
     target: Target, places: Sequence[str | None], subjects: Subjects, *, n_permutations: int, seed: int
 ) -> Labels:
-    """Return label vectors (n, permutations), exchanged between subjects of the same place.
-
-    A subject's labels move together; where subjects have several scans, they are exchanged among those with equally
-    many at the same places.
-    """
+    """Return label vectors (n, permutations), exchanged between subjects of the same place."""
     strata, vectors = _strata(places, subjects), np.tile(target.values[:, None], n_permutations)
     for number, vector in enumerate(vectors.T):
         generator = derive_generator("permutation", seed, number)
@@ -175,42 +168,23 @@ def _together(
     """Yield the metrics of permutations that are fitted side by side, block after block."""
     n, n_permutations = labels.shape
     size = int(np.clip(_BLOCK_VALUES // (n * max(1, len(target.classes) - 1)), *_BLOCK))
-    blocks = {start: labels[:, start : start + size] for start in range(0, n_permutations, size)}
-    tasks = [
-        (start, place, design, target, block, split, subjects, settings)
-        for start, block in blocks.items()
-        for place, split in enumerate(splits)
-    ]
-    waiting: dict[int, dict[int, Floats]] = {}
-    for start, place, scores in map_files(_fit_block, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
-        waiting.setdefault(start, {})[place] = scores
-        advance(scores.shape[1])
-        if len(waiting[start]) < len(splits):
-            continue
-        parts = [each for _, each in sorted(waiting.pop(start).items())]
-        for row, values in enumerate(blocks[start].T):
+    for start in range(0, n_permutations, size):
+        block, parts = labels[:, start : start + size], []
+        for split in splits:
+            seed = split_seed(settings.seed, split)
+            pairs = inner_folds(target, split.train, subjects, n_folds=settings.n_inner_folds, seed=seed)
+            with one_thread():
+                found = fit_label_vectors(
+                    design, target, block, split.train, split.test, pairs=pairs, settings=settings
+                )
+            parts.append(found[0])
+            advance(block.shape[1])
+        for row, values in enumerate(block.T):
             predictions = [
                 Prediction(part[:, row], decide_scores(part[:, row], target, split.train, settings)[1])
                 for split, part in zip(splits, parts, strict=True)
             ]
             yield _figures(replace(target, values=values), gather(target, splits, predictions))
-
-
-def _fit_block(
-    start: int,
-    place: int,
-    design: Design,
-    target: Target,
-    labels: Labels,
-    split: Split,
-    subjects: Subjects,
-    settings: EvaluationSettings,
-) -> tuple[int, int, Floats]:
-    seed = split_seed(settings.seed, split)
-    pairs = inner_folds(target, split.train, subjects, n_folds=settings.n_inner_folds, seed=seed)
-    with one_thread():
-        scores = fit_label_vectors(design, target, labels, split.train, split.test, pairs=pairs, settings=settings)[0]
-    return start, place, scores
 
 
 def _one_by_one(

@@ -268,10 +268,7 @@ def _choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], setti
 
 
 def _flow(scans: _Scans, splits: list[Split], info: Mapping[str, Any], *, why_untested: str) -> pd.DataFrame:
-    """Return one row a step, ``step``, ``n_scans``, ``n_subjects`` and ``reason``: which scans came in and left.
-
-    What happened before the embedding is known where the embeddings say so (``flow`` of their description).
-    """
+    """Return one row a step, ``step``, ``n_scans``, ``n_subjects`` and ``reason``: which scans came in and left."""
     tested = np.zeros(len(scans.everything), dtype=bool)
     tested[scans.rows[np.unique(np.concatenate([split.test for split in splits]))]] = True
     untested = np.isin(np.arange(len(tested)), scans.rows) & ~tested

@@ -7,20 +7,28 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy import stats
 from scipy.special import expit, logit
 
-__all__ = ["Difference", "corrected_resampled_t", "delong_interval", "delong_test", "holm", "mcnemar_test"]
+from neurocontrast.evaluation.metrics import finite_or_none
+
+__all__ = [
+    "Difference",
+    "corrected_resampled_t",
+    "delong_interval",
+    "delong_test",
+    "fold_p_value",
+    "holm",
+    "mcnemar_test",
+]
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference, its standard error, the statistic and the two-sided p-value.
-
-    Statistic and p-value are NaN where the difference is not zero and there is no spread to compare it with.
-    """
+    """A difference with its standard error, statistic and two-sided p-value: NaN where it has no spread."""
 
     difference: float
     standard_error: float
@@ -96,6 +104,16 @@ def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test:
     mean = float(values.mean())
     error = float(np.sqrt((1 / n + n_test / n_train) * values.var(ddof=1)))
     return _difference(mean, error, least=1e-12 * abs(mean), distribution=stats.t(n - 1))
+
+
+def fold_p_value(differences: pd.Series, folds: pd.DataFrame) -> float | None:
+    """Return the p-value of differences over folds; None of fewer than two, and where sites are held out: no draws."""
+    known = differences.astype(float).dropna()
+    if len(known) < 2 or folds["held_out_site"].notna().any():
+        return None
+    sizes = folds.loc[known.index]
+    test = corrected_resampled_t(known, n_train=sizes["n_train"].mean(), n_test=sizes["n_test"].mean())
+    return finite_or_none(test.p_value)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

@@ -99,10 +99,7 @@ class FittedProbe:
         return len(self.mean)
 
     def predict(self, features: npt.NDArray[np.floating]) -> Floats:
-        """Return probabilities of the positive class (n,), of each class (n, n classes), or predicted numbers (n,).
-
-        Features of a probe with `recentring` must have been through that.
-        """
+        """Return probabilities of the positive class (n,), of each class (n, n classes), or predicted numbers (n,)."""
         x = (np.asarray(features, dtype=np.float64) - self.mean) / self.scale
         margins = x @ self.coefficients + self.intercept
         if self.kind == "continuous":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.schema import Evaluation, Notice, compose_evaluation
-from neurocontrast.evaluation.significance import corrected_resampled_t
+from neurocontrast.evaluation.significance import fold_p_value
 from neurocontrast.evaluation.splits import Split, parts_of, stratified
 from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.stored_probe import FittedProbe, fit_on_all
@@ -211,29 +211,18 @@ def metric_summary(study: Study, folds: pd.DataFrame, models: Models) -> dict[st
     figures = {keys[model]: {name: described(model, name) for name in names} for model in models}
     figures["increment"] = {name: against("baseline", name) for name in names}
     if "voxels" in models:
-        p_values = voxel_p_values(folds, study.splits, names)
-        figures["voxels_increment"] = {name: against("voxels", name) | {"p_value": p_values[name]} for name in names}
+        figures["voxels_increment"] = {
+            name: against("voxels", name) | {"p_value": voxel_p_value(folds, name)} for name in names
+        }
     return figures
 
 
-def voxel_p_values(folds: pd.DataFrame, splits: Sequence[Split], names: Sequence[str]) -> dict[str, float | None]:
-    """Return the p-value of embedding minus voxels over folds, by metric (Nadeau and Bengio, 2003).
-
-    None where fewer than two folds have the metric, where neither more nor less of it is better, and where sites are
-    held out, which are no random draws.
-    """
-    found: dict[str, float | None] = dict.fromkeys(names)
-    if any(split.held_out_site is not None for split in splits):
-        return found
-    n_train, n_test = (float(folds[name].mean()) for name in ("n_train", "n_test"))
-    for name in names:
-        column = name.removesuffix("_within_fold")
-        if column in folds and name not in DESCRIPTIVE:
-            differences = (folds[column].astype(float) - folds[f"voxels_{column}"].astype(float)).dropna()
-            if len(differences) > 1:
-                test = corrected_resampled_t(differences, n_train=n_train, n_test=n_test)
-                found[name] = finite_or_none(test.p_value)
-    return found
+def voxel_p_value(folds: pd.DataFrame, metric: str) -> float | None:
+    """Return the p-value of embedding minus voxels over folds; None where neither more nor less is better."""
+    column = metric.removesuffix("_within_fold")
+    if column not in folds or metric in DESCRIPTIVE:
+        return None
+    return fold_p_value(folds[column].astype(float) - folds[f"voxels_{column}"].astype(float), folds)
 
 
 def look_at_voxels(figures: Mapping[str, Any], metric: str) -> list[Notice]:

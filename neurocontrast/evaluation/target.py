@@ -37,11 +37,7 @@ _FEATURE = re.compile(r"feature_\d+")
 
 @dataclass(frozen=True)
 class Target:
-    """A target without missing values.
-
-    `values` are codes into `classes` (of two the positive one last; empty for a continuous target), or numbers. Where
-    `has_probabilities` is false, scores of its classes are decision values, which have fewer metrics.
-    """
+    """A target without missing values: codes into `classes` (of two the positive one last), or numbers."""
 
     name: str
     kind: Kind
@@ -68,10 +64,7 @@ class Target:
 def read_target(
     table: pd.DataFrame, name: str, *, kind: str = "auto", positive: str | None = None, max_classes: int = MAX_CLASSES
 ) -> tuple[Target, npt.NDArray[np.bool_]]:
-    """Return the target of the rows that have one, and which rows these are.
-
-    A text column is categorical, and so is a numeric one with two distinct values, unless `kind` overrides this.
-    """
+    """Return the target of the rows that have one, and which rows these are."""
     _check_column(table, name)
     texts, present, kept = _present(table[name])
     if not kept:

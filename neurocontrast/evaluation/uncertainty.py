@@ -39,10 +39,7 @@ MAX_UNDEFINED_SHARE = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Resamples:
-    """A figure of all units, without some of them, and of every resample.
-
-    `combine` puts two figures of the same resamples together: the result has a paired interval.
-    """
+    """A figure of all units, without some of them, and of every resample; two of the same resamples are paired."""
 
     value: float
     left_out: Floats
@@ -134,11 +131,7 @@ def bootstrap_metrics(
     names: Collection[str] | None = None,
     plain: Collection[str] = (),
 ) -> dict[str, dict[str, Resamples]]:
-    """Return every metric of every model on each resample of units: subjects, or whole sites.
-
-    All models see the same resamples, so differences between them are paired. The fitted probes stay as they are.
-    Metrics that are `plain` are not resampled.
-    """
+    """Return every metric of every model on each resample of units: subjects, or whole sites."""
     chosen = np.arange(len(target.values)) if rows is None else rows
     asked = target.metric_names if names is None else names
     resampled = [name for name in asked if name not in plain]
@@ -174,10 +167,7 @@ def leave_out(units: npt.NDArray[np.generic]) -> Iterator[Floats]:
 
 
 def resample_counts(units: npt.NDArray[np.generic], *, n_bootstraps: int, seed: int) -> Iterator[Floats]:
-    """Yield blocks of weights (resamples, scans): how often each scan's unit was drawn.
-
-    As many units as there are are drawn with replacement, each with all of its scans.
-    """
+    """Yield blocks of weights (resamples, scans): how often each scan's unit was drawn."""
     codes = np.unique(units, return_inverse=True)[1]
     n_units = int(codes.max()) + 1
     generator = derive_generator("bootstrap", seed)
@@ -199,11 +189,7 @@ class Units:
 
 
 def choose_units(asked: str, sites: Sequence[str | None], subjects: npt.NDArray[np.object_], *, target: str) -> Units:
-    """Return the units that were asked for, or, for ``auto``, those that the cohort allows.
-
-    ``auto`` takes sites where there are `ENOUGH_SITES` or more and every scan has one. Sites that share a subject form
-    one unit, so that a unit holds all scans of its subjects. Sites that are missing, too few or the target are refused.
-    """
+    """Return the units that were asked for, or, for ``auto``, those that the cohort allows; linked sites form one."""
     by_subject = Units("subject", subjects, len(set(subjects)))
     if asked == "subject":
         return by_subject

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from neurocontrast.stages.embed import embed
     from neurocontrast.stages.evaluate import evaluate
     from neurocontrast.stages.explain import explain
-    from neurocontrast.stages.index import index
-    from neurocontrast.stages.make_data import prepare_images, simulate
+    from neurocontrast.stages.make_data import index, prepare_images, simulate
     from neurocontrast.stages.predict import predict
     from neurocontrast.stages.prepare import prepare
     from neurocontrast.stages.pretrain import pretrain
@@ -43,7 +42,7 @@ __all__ = [
 ]
 
 
-_ELSEWHERE = {"make_data": ["prepare_images", "simulate"], "report": ["compare", "report"]}
+_ELSEWHERE = {"make_data": ["index", "prepare_images", "simulate"], "report": ["compare", "report"]}
 
 __getattr__ = lazy_exports(__name__, {name: [name] for name in __all__} | _ELSEWHERE)
 

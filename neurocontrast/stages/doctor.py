@@ -105,8 +105,7 @@ def doctor(
     if n_scans is not None and n_scans < 2:
         raise ConfigError(f"n_scans: must be at least 2, got {n_scans}.")
     data, source = settings.data, source_of(settings.data)
-    cache = getattr(data, "cache_dir", None) or default_cache_folder()
-    machine = _describe_machine(cache, Path(out))
+    machine = _describe_machine(getattr(data, "cache_dir", None) or default_cache_folder(), Path(out))
     problems = []
     try:
         accelerator = accelerator_of(settings.training)

@@ -39,8 +39,8 @@ from neurocontrast.stages.sources import AnySource, source_of
 from neurocontrast.training import fit
 from neurocontrast.training.components import LINEAR_OBJECTIVE, fit_components
 from neurocontrast.training.distributed import accelerator_of, launch, leave
-from neurocontrast.training.interruption import suspending
 from neurocontrast.training.launched import launched
+from neurocontrast.training.loop import suspending
 from neurocontrast.training.sampling import cross_site_shares
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 

@@ -79,7 +79,7 @@ def is_run_elsewhere(
             f"process {rank} of this run's {n_processes} was ended by {signal.Signals(-code).name}, perhaps for lack "
             "of memory, and the others with it. The last checkpoint, if there is one, stands: continue with --resume."
         )
-    raise OtherProcessEnded("the processes of this run have ended, and say why on standard error.", code, is_told=True)
+    raise OtherProcessEnded("the processes of this run have ended, and say why on standard error.", code, is_shown=True)
 
 
 @contextmanager

@@ -246,7 +246,5 @@ def cluster(
     with threadpool_limits(1):
         fitted = KMeans(n_clusters, n_init=10, random_state=state).fit(values[training])
         codes = fitted.predict(values)
-    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    number = np.argsort(np.argsort(first))[inverse]
     width = len(str(n_clusters - 1))
-    return [f"c{code:0{width}d}" for code in number.tolist()]
+    return [f"c{number:0{width}d}" for number in pd.factorize(codes)[0].tolist()]

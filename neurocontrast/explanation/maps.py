@@ -19,7 +19,7 @@ from neurocontrast.explanation.settings import ExplanationSettings
 from neurocontrast.machine import usable_accelerator
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.seeds import derive_seed
-from neurocontrast.transforms.smoothing import FWHM_PER_SIGMA
+from neurocontrast.transforms.normalising import FWHM_PER_SIGMA
 
 __all__ = ["SUBJECTS_A_LATTICE", "AverageMaps", "SubjectMap", "brain_of", "explain_scans", "find_peaks"]
 

@@ -13,20 +13,20 @@ from monai.transforms import Compose, DeleteItemsd, Transform
 from neurocontrast.exceptions import DataError, NeurocontrastError
 from neurocontrast.files import ScanFiles, as_scan, files_of
 from neurocontrast.transforms.brain import KeepBraind, MarkBraind
-from neurocontrast.transforms.checks import CheckVariesd
 from neurocontrast.transforms.grids import CheckFieldOfViewd
 from neurocontrast.transforms.images import voxels_of
 from neurocontrast.transforms.loading import LoadScand
 from neurocontrast.transforms.normalising import (
+    CheckVariesd,
     MatchHistogramd,
     ScaleByBrainPercentilesd,
     ScaleByWhiteMatterd,
+    SmoothByFwhmd,
     ZScoreBraind,
     ZScored,
 )
 from neurocontrast.transforms.preprocessing import Preprocessing
 from neurocontrast.transforms.resampling import ResampleByAread
-from neurocontrast.transforms.smoothing import SmoothByFwhmd
 
 __all__ = ["apply", "boxing", "brain_transforms", "load_volume"]
 

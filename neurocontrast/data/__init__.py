@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neurocontrast.data.cohort import Cohort, Kind, read_cohort
+from neurocontrast.data.cohort import Cohort, Kind, read_cohort, split_by_subject
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from neurocontrast.data.datasets import CohortDataset
     from neurocontrast.data.fitting import fit_preprocessing
     from neurocontrast.data.metadata import encode_metadata
-    from neurocontrast.data.splits import split_by_subject
 
 __all__ = [
     "Cohort",
@@ -35,6 +34,5 @@ __getattr__ = lazy_exports(
         "datasets": ["CohortDataset"],
         "metadata": ["encode_metadata"],
         "fitting": ["fit_preprocessing"],
-        "splits": ["split_by_subject"],
     },
 )

@@ -42,6 +42,9 @@ _NIFTI = {
 class LoadScand(EachImage):
     """Load scans, and refuse by name what is no usable volume.
 
+    A DataError names a file that is absent, unreadable, truncated, not three-dimensional, not of real numbers,
+    constant, with non-finite voxels, with an impossible voxel size, or on another grid than the first channel.
+
     A ``.nii``, ``.nii.gz``, ``.mgz`` or ``.npy`` file becomes a `monai.data.MetaTensor` of shape (1, D, H, W),
     float32, with its axes as they are stored and the affine of its header. Axes of length 1 before or behind the
     volume are dropped. A list of files on one grid, such as tissue maps, becomes an image of as many channels.
@@ -55,13 +58,6 @@ class LoadScand(EachImage):
         be the origin.
     n_channels : int or None
         Files that each scan must have; None for any number.
-
-    Raises
-    ------
-    DataError
-        When called, naming the file, where it is absent, unreadable, truncated, not three-dimensional, not of real
-        numbers, constant, with non-finite voxels, with an impossible voxel size, or on another grid than the first
-        channel.
 
     Examples
     --------

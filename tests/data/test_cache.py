@@ -295,6 +295,6 @@ def test_the_default_folder_follows_xdg(monkeypatch, tmp_path):
 def test_old_files_are_not_waited_for(brain, write_nifti, cache, monkeypatch):
     path = write_nifti(brain)
     now = time.time()
-    monkeypatch.setattr("neurocontrast.data.entries.time.time", lambda: now + 60)
-    monkeypatch.setattr("neurocontrast.data.entries.time.sleep", lambda seconds: pytest.fail("waited"))
+    monkeypatch.setattr("neurocontrast.data.cache.time.time", lambda: now + 60)
+    monkeypatch.setattr("neurocontrast.data.cache.time.sleep", lambda seconds: pytest.fail("waited"))
     cache.read(path)

@@ -61,8 +61,8 @@ from neurocontrast.transforms import (
     ZScoreBraind,
     ZScored,
 )
+from neurocontrast.transforms.brain import erode
 from neurocontrast.transforms.compose import boxing, load_volume
-from neurocontrast.transforms.masks import erode
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 Timed = Callable[[], object]

@@ -21,8 +21,7 @@ from neurocontrast.transforms.compose import apply, boxing
 from neurocontrast.transforms.grids import preprocessed_grid
 from neurocontrast.transforms.images import name_of, voxels_of
 from neurocontrast.transforms.intensity import find_landmarks, standard_landmarks
-from neurocontrast.transforms.masks import pack
-from neurocontrast.transforms.preprocessing import Preprocessing
+from neurocontrast.transforms.preprocessing import Preprocessing, pack
 
 __all__ = ["SHARED_MIN", "fit_preprocessing", "fit_scan", "template_on_grid"]
 

@@ -11,7 +11,7 @@ import scipy.ndimage
 import scipy.signal
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.transforms.masks import deep_part
+from neurocontrast.transforms.brain import deep_part
 
 __all__ = [
     "find_landmarks",

@@ -26,8 +26,6 @@ from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.images import affine_of, voxels_of
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-__all__ = ["Prepared", "VolumeCache", "VolumeTransforms", "default_cache_folder"]
-
 _N_TRIES = 3
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SETTLED_SECONDS = 0.1

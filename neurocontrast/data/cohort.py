@@ -20,8 +20,6 @@ from neurocontrast.files import ScanFiles, digest_of
 from neurocontrast.provenance import subject_digest
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["Cohort", "Inspection", "Kind", "columns_of", "inspect_cohort", "read_cohort", "split_by_subject"]
-
 Kind = Literal["continuous", "categorical"]
 
 

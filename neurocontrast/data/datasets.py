@@ -23,8 +23,6 @@ from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.images import to_image
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-__all__ = ["CohortDataset", "deterministic_part"]
-
 _IMAGE = "image"
 
 

@@ -23,8 +23,6 @@ from neurocontrast.transforms.images import name_of, voxels_of
 from neurocontrast.transforms.intensity import find_landmarks, standard_landmarks
 from neurocontrast.transforms.preprocessing import Preprocessing, pack
 
-__all__ = ["SHARED_MIN", "fit_preprocessing", "fit_scan", "template_on_grid"]
-
 SHARED_MIN = 0.5  # a common view with less than this part of the brains' mean volume: they are not registered
 _MNI_BOX_CENTRE_MM = (0.0, -18.0, 18.0)  # of the usual boxes of MNI152, as which arrays (.npy) are taken
 

@@ -15,8 +15,6 @@ from neurocontrast.data.columns import matching_columns, no_column, text_of
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
-__all__ = ["encode_metadata", "read_vectors"]
-
 _NOT_VALUES = ("participant_id", "subject_id", "session", "path")
 
 

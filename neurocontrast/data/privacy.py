@@ -13,8 +13,6 @@ from neurocontrast.data.columns import number_of
 from neurocontrast.data.layouts.table import read_text_table
 from neurocontrast.data.problems import Problems
 
-__all__ = ["identifying_fields_of_image", "identifying_fields_of_json", "look_for_identities"]
-
 TOP_AGE = 89.0
 """Ages above this number of years identify a person, by the rule of HIPAA."""
 

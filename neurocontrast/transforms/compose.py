@@ -28,8 +28,6 @@ from neurocontrast.transforms.normalising import (
 from neurocontrast.transforms.preprocessing import Preprocessing
 from neurocontrast.transforms.resampling import ResampleByAread
 
-__all__ = ["apply", "boxing", "brain_transforms", "load_volume"]
-
 
 def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "image", **settings: Any) -> Compose:
     """Return the transforms from the path of a scan to the image that a network sees.

@@ -24,8 +24,6 @@ from neurocontrast.files import files_of
 from neurocontrast.transforms.images import EachImage, centred, in_memory_order, times, to_image
 from neurocontrast.transforms.preprocessing import N_VOXELS_MIN, SPACING_LIMITS_MM
 
-__all__ = ["LoadScand", "Scan", "ScanHeader", "read_scan", "read_scan_header"]
-
 _GZIP = b"\x1f\x8b"
 _TILT_WARNED_DEGREES = 20.0
 _MNI = 4

@@ -22,17 +22,6 @@ from neurocontrast.transforms.intensity import (
 )
 from neurocontrast.transforms.preprocessing import N_LANDMARKS
 
-__all__ = [
-    "FWHM_PER_SIGMA",
-    "CheckVariesd",
-    "MatchHistogramd",
-    "ScaleByBrainPercentilesd",
-    "ScaleByWhiteMatterd",
-    "SmoothByFwhmd",
-    "ZScoreBraind",
-    "ZScored",
-]
-
 FWHM_PER_SIGMA = 2.3548200450309493
 
 Values = npt.NDArray[np.float32]

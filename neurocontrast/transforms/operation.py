@@ -15,18 +15,6 @@ from neurocontrast.settings import Settings
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "OPERATIONS",
-    "Axes",
-    "Operation",
-    "Pair",
-    "Probability",
-    "Random",
-    "Span",
-    "one_of_axes",
-    "operation_called",
-]
-
 OPERATIONS = {
     "flip": ".rand_space:Flip",
     "blur": ".rand_detail:Blur",

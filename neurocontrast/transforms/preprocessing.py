@@ -20,27 +20,6 @@ from neurocontrast.settings import Settings
 if TYPE_CHECKING:
     from monai.transforms import Compose
 
-__all__ = [
-    "N_LANDMARKS",
-    "N_VOXELS_MIN",
-    "SAME_SPACING",
-    "SPACING_LIMITS_MM",
-    "TRANSFORM_VERSION",
-    "CommonFraction",
-    "CommonView",
-    "ErodeMm",
-    "Normalise",
-    "Percentiles",
-    "Preprocessing",
-    "Shape",
-    "SmoothMm",
-    "SpacingMm",
-    "check_erosion",
-    "check_version",
-    "pack",
-    "unpack",
-]
-
 TRANSFORM_VERSION = 1
 """Raised whenever the same settings would give other voxels: old caches and encoders then do not match."""
 

@@ -21,17 +21,6 @@ from neurocontrast.transforms.operation import Axes, Operation, Pair, Probabilit
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "Blur",
-    "BrainGhosting",
-    "BrainResolution",
-    "BrainSharpness",
-    "blur",
-    "ghost",
-    "slice_matrix",
-    "widest_sigma",
-]
-
 _TRUNCATE = 4.0
 
 

@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = [
-    "Array",
-    "BrainBiasField",
-    "BrainContrast",
-    "BrainHistogram",
-    "BrainRician",
-    "Noise",
-    "random_polynomial",
-    "smooth_field",
-]
-
 Array = NDArray[np.float64]
 
 

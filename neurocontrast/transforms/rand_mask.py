@@ -14,8 +14,6 @@ from neurocontrast.transforms.rand_intensity import Array, random_polynomial, sm
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["MaskEdge", "TightMask", "cut_rim", "leave_rim"]
-
 _DEEPEST = 1.5  # deviations of the Gaussian beyond which a mask under it tells too little of the depth
 _SOFT = 0.1  # range of signal over which a voxel passes from cut to kept
 _ORDER = 5  # degree of the polynomial by which the depth of a rim varies: over some centimetres

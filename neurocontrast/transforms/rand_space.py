@@ -20,8 +20,6 @@ from neurocontrast.transforms.operation import Axes, Operation, Pair, Random, Sp
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["BrainAffine", "Cutout", "Flip", "ResizedCrop", "box_of", "crop_resize"]
-
 
 class Flip(Operation):
     """Mirror along one axis.

@@ -24,8 +24,6 @@ from neurocontrast.transforms.signal import (
     put_signal,
 )
 
-__all__ = ["RandVolumeTransform", "as_transform", "brain_views"]
-
 _PARAMETERS = """
 All volumes of one dictionary are changed alike and come back in float32. An operation on the brain's signal finds the
 signal by itself; between `ToSignald` and `FromSignald` it is found once for all.

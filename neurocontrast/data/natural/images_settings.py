@@ -11,8 +11,6 @@ from pydantic_core import PydanticCustomError
 from neurocontrast.exceptions import one_of
 from neurocontrast.settings import Settings
 
-__all__ = ["SOURCES", "SPLITS", "SPLIT_OF_NAME", "ClusterSettings", "ImagesSettings"]
-
 SOURCES = {
     "digits": "neurocontrast.data.natural.sources:read_digits",
     "cifar10": "neurocontrast.data.natural.sources:read_cifar",

@@ -19,17 +19,6 @@ from neurocontrast.data.store import STORE_NAME
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = [
-    "BACKGROUND_COLUMNS",
-    "Plan",
-    "cluster",
-    "divide",
-    "draw_backgrounds",
-    "join_attributes",
-    "plan_images",
-    "stratified_order",
-]
-
 BACKGROUND_COLUMNS = ("background_red", "background_green", "background_blue")
 _PALETTE = np.array(
     [

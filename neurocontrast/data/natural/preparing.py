@@ -27,8 +27,6 @@ from neurocontrast.lazy import load
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
-__all__ = ["write_images"]
-
 Pixels = npt.NDArray[np.uint8]
 
 

@@ -16,8 +16,6 @@ from neurocontrast.data.natural.pictures import Pictures, class_names, grey_to_r
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of
 
-__all__ = ["read_cifar", "read_digits", "read_idx", "read_mnist"]
-
 _N_PIXELS = 3 * 32 * 32
 _OF_PYTHON_VERSION = ("batches.meta", "meta")
 _CLASSES = {

@@ -221,25 +221,11 @@ def _below(root: Path, path: Path) -> str:
 
 
 def split_by_subject(cohort: Cohort, fraction: float, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Split a cohort so that all scans of a subject stand on one side.
+    """Return the rows for training and for validation, ascending; all scans of a subject stand on one side.
 
-    About `fraction` of the subjects of each site are held out; where sites are too small for that, the largest
-    remainders decide. The choice depends on the subjects and the seed, not on the order of the table.
-
-    Parameters
-    ----------
-    cohort : Cohort
-        Scans to split.
-    fraction : float
-        Part of the subjects to hold out, from 0 to below 1. Unless it is 0 at least one
-        subject is held out, and at least one is always kept for training.
-    seed : int
-        Seed of the choice.
-
-    Returns
-    -------
-    train_rows, val_rows : ndarray of int64
-        Row positions, ascending.
+    About `fraction` of the subjects of each site are held out, at least one unless it is 0, and one is always kept;
+    where sites are too small for that, the largest remainders decide. The choice depends on the subjects and the
+    seed, not on the order of the table.
     """
     if not 0 <= fraction < 1:
         raise ConfigError(f"val_fraction must be at least 0 and below 1, found {fraction}.")

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal, Self
 from monai.transforms import Compose
 
 from neurocontrast.config import Config, DataSettings
-from neurocontrast.data import Cohort, CohortDataset, VolumeCache, default_cache_folder, fit_preprocessing
+from neurocontrast.data import Cohort, CohortDataset, VolumeCache, fit_preprocessing
 from neurocontrast.data.batches import Images
-from neurocontrast.data.cache import VolumeTransforms
+from neurocontrast.data.cache import VolumeTransforms, default_cache_folder
 from neurocontrast.data.datasets import deterministic_part
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import ScanFiles, files_of

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.config import Config, build_objective
-from neurocontrast.data import Cohort, encode_metadata, split_by_subject
-from neurocontrast.data.metadata import read_vectors
+from neurocontrast.data.cohort import Cohort, split_by_subject
+from neurocontrast.data.metadata import encode_metadata, read_vectors
 from neurocontrast.encoders import ContrastiveModel, build_model, check_shape
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.stages.image_source import ImageSource

@@ -39,7 +39,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from neurocontrast.evaluation.label_vectors import fit_label_vectors
-from neurocontrast.evaluation.permutation import permute_labels
+from neurocontrast.evaluation.permutation import permuted_labels
 from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
@@ -137,10 +137,8 @@ def our_scores(study: Study, split: Split, labels: np.ndarray) -> np.ndarray:
 
 
 def permuted(study: Study, n: int) -> np.ndarray:
-    generator = np.random.default_rng(0)
     sites = [None] * len(study.table) if study.target.name == "site" else list(study.table["site"])
-    drawn = [permute_labels(study.target, sites, study.subjects, generator).values for _ in range(n)]
-    return np.stack(drawn, axis=1)
+    return permuted_labels(study.target, sites, study.subjects, n_permutations=n, seed=0)
 
 
 def plain_permutations(study: Study, n_permutations: int) -> float:

@@ -38,7 +38,7 @@ from neurocontrast.encoders import Encoder, EncoderSettings, build_encoder, buil
 from neurocontrast.losses import NTXent
 from neurocontrast.machine import keeping_freed_memory
 from neurocontrast.training import TrainingData, TrainingSettings
-from neurocontrast.training.session import Position, Session, deterministic, start_session
+from neurocontrast.training.session import Position, Session, deterministic
 from neurocontrast.training.steps import train_batches
 from neurocontrast.transforms import AugmentSettings, Preprocessing, TwoViews, brain_views
 
@@ -141,7 +141,7 @@ def _session(side: int, n_scans: int, augment: AugmentSettings, options: argpars
     rows = list(range(len(images)))
     data = TrainingData(images=images, names=[str(row) for row in rows], metadata={}, training_rows=rows)
     settings = TrainingSettings(batch_size=n_scans, accelerator="cpu")
-    return start_session(
+    return Session(
         build_model(EncoderSettings()),
         NTXent(),
         TwoViews(brain_views(augment), seed=0),

@@ -51,11 +51,7 @@ def files_of(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path beside `path` to write to; rename it to `path` on success.
-
-    On any error the temporary file is removed and an existing `path` stays as it was. The temporary name keeps the
-    ending, since many writers choose their format by it.
-    """
+    """Give a temporary path of the same ending to write to; rename it to `path` on success, remove it on any error."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".tmp-{uuid.uuid4().hex[:12]}-{target.name}")
@@ -94,11 +90,7 @@ def check_output_file(path: Path, suffix: str, *, overwrite: bool) -> None:
 
 
 def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str) -> None:
-    """Refuse a folder that must not be written: a file, or one that holds something already.
-
-    With `overwrite`, an earlier output of the same kind may be replaced, which is known by the file `marker`. `what` is
-    the kind for the message: "an evaluation".
-    """
+    """Refuse a file, or a folder that is not empty, unless `overwrite` and a file `marker` says that it is `what`."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ConfigError(f"out: '{folder}' must be a folder, and is something else. Give another path.")
     check_writable(folder)
@@ -115,11 +107,10 @@ def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str
 
 @contextlib.contextmanager
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary folder beside `path` to fill; on success it takes the place of `path`.
+    """Give a temporary folder to fill; on success it takes the place of `path`, on any error it is removed.
 
-    On any error the temporary folder is removed and an existing `path` stays as it was.
-    A mount point, and the folder one works in, cannot be exchanged for another: there the
-    temporary folder is inside, and its entries take their places one after another.
+    A mount point, and the folder one works in, cannot be exchanged for another: there the temporary folder is inside,
+    and its entries take their places one after another.
     """
     target = Path(path).absolute()
     stays = target.is_dir() and (os.path.ismount(target) or Path.cwd().is_relative_to(target.resolve()))

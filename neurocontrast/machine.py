@@ -115,9 +115,8 @@ def as_duration(seconds: float) -> str:
 def keeping_freed_memory() -> Iterator[None]:
     """Let the C library keep what is freed, until the end of the block.
 
-    By itself glibc gives every large array back to the kernel, which clears its pages again for the next one: up to a
-    quarter of the time of a training step on a CPU (``benchmarks/training.py``). Nothing is done with another C
-    library, or where the environment already says how memory is kept (``MALLOC_…``, ``GLIBC_TUNABLES``).
+    glibc gives every large array back to the kernel, which clears its pages for the next one: up to a quarter of the
+    time of a training step on a CPU (``benchmarks/training.py``). ``MALLOC_…`` and ``GLIBC_TUNABLES`` go before this.
     """
     global _n_keeping
     libc = _glibc()

@@ -17,23 +17,43 @@ if TYPE_CHECKING:
     from neurocontrast.config import Config
     from neurocontrast.progress import Progress
 
-__all__ = ["Configured", "Evaluated", "Given", "ImagesRoot", "Overwrite", "Participants", "Table", "command"]
-
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what an earlier run of this command wrote.")]
-Table = Annotated[Path, typer.Argument(metavar="PARTICIPANTS.tsv", help="Table with one row a scan.")]
-Participants = Annotated[Path, typer.Option(metavar="PARTICIPANTS.tsv", help="Table with one row a scan.")]
-ImagesRoot = Annotated[
-    Path | None, typer.Option(help="Folder that relative image paths start from (default: the table's).")
+__all__ = [
+    "Configured",
+    "Evaluated",
+    "Given",
+    "ImagesRoot",
+    "Overwrite",
+    "Participants",
+    "Table",
+    "argument",
+    "command",
+    "option",
 ]
-Evaluated = Annotated[Path, typer.Argument(metavar="EVAL", help="Evaluation directory of `evaluate`.")]
+
+
+def option(help: str, *names: str, metavar: str | None = None) -> Any:
+    """Return what Typer shows of an option."""
+    return typer.Option(*names, help=help, metavar=metavar)
+
+
+def argument(metavar: str, help: str) -> Any:
+    """Return what Typer shows of an argument."""
+    return typer.Argument(help=help, metavar=metavar)
+
+
+Overwrite = Annotated[bool, option("Replace what an earlier run of this command wrote.", "--overwrite")]
+Table = Annotated[Path, argument("PARTICIPANTS.tsv", "Table with one row a scan.")]
+Participants = Annotated[Path, option("Table with one row a scan.", metavar="PARTICIPANTS.tsv")]
+ImagesRoot = Annotated[Path | None, option("Folder that relative image paths start from (default: the table's).")]
+Evaluated = Annotated[Path, argument("EVAL", "Evaluation directory of `evaluate`.")]
 
 
 @dataclass(frozen=True)
 class Given:
     """The options of every command."""
 
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, for programs.")] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress: errors and the result only.")] = False
+    as_json: Annotated[bool, option("Print the result as JSON, for programs.", "--json")] = False
+    quiet: Annotated[bool, option("Show no progress: errors and the result only.", "--quiet", "-q")] = False
 
     @property
     def progress(self) -> Progress:
@@ -45,12 +65,10 @@ class Given:
 class Configured(Given):
     """The options of every command, and those of a configuration."""
 
-    config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="YAML configuration; unused sections are ignored.")
-    ] = None
+    config: Annotated[Path | None, option("YAML configuration file.", "--config", metavar="FILE")] = None
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override one key, e.g. training.epochs=10; may be repeated."),
+        option("Override one key, e.g. training.epochs=10; may be repeated.", "--set", metavar="KEY=VALUE"),
     ] = None
 
     def resolve(

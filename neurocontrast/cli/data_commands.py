@@ -1,31 +1,25 @@
-"""The commands that make and check tables of scans or images: `simulate`, `images`, `index`, `prepare`, `check`."""
+"""The commands that make and check scans or images and their tables: `simulate`, `images`, `convert`, `index` …"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-import typer
-
-from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Table
+from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Table, argument, option
 from neurocontrast.cli.output import Result
 
-__all__ = ["check", "images", "index", "prepare", "simulate"]
+__all__ = ["check", "convert", "images", "index", "prepare", "simulate"]
 
 
 def simulate(
     given: Configured,
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="Folder to write: participants.tsv, images/, simulation.json.")
-    ],
-    n_subjects: Annotated[int | None, typer.Option(help="Number of subjects.")] = None,
-    n_sites: Annotated[int | None, typer.Option(help="Number of sites.")] = None,
-    spacing_mm: Annotated[float | None, typer.Option(help="Voxel size in mm.")] = None,
-    patients: Annotated[float | None, typer.Option(help="Fraction of subjects who are patients.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of every subject and site.")] = None,
-    site_seed: Annotated[
-        int | None, typer.Option(help="Seed of the sites alone: cohorts with the same one share scanners.")
-    ] = None,
+    out: Annotated[Path, argument("OUT", "Folder to write: participants.tsv, images/, simulation.json.")],
+    n_subjects: Annotated[int | None, option("Number of subjects.")] = None,
+    n_sites: Annotated[int | None, option("Number of sites.")] = None,
+    spacing_mm: Annotated[float | None, option("Voxel size in mm.")] = None,
+    patients: Annotated[float | None, option("Fraction of subjects who are patients.")] = None,
+    seed: Annotated[int | None, option("Seed of every subject and site.")] = None,
+    site_seed: Annotated[int | None, option("Seed of the sites alone: equal ones share scanners.")] = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Simulate a multi-site cohort of brains with age, sex, disease and scanner effects (labelled as simulated)."""
@@ -37,21 +31,15 @@ def simulate(
 
 def images(
     given: Configured,
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="Folder to write: images.npy, participants.tsv, images.json.")
-    ],
-    dataset: Annotated[
-        str | None, typer.Option(help="digits (default), cifar10, cifar100, mnist, fashion-mnist or folder.")
-    ] = None,
-    source: Annotated[
-        Path | None, typer.Option(help="Folder or archive (.tar, .tar.gz, .tar.xz, .zip) of its files.")
-    ] = None,
-    size: Annotated[int | None, typer.Option(help="Scale and crop every image to so many pixels.")] = None,
-    background: Annotated[str | None, typer.Option(help="random: ColorMNIST's colours behind grey pictures.")] = None,
-    n_train: Annotated[int | None, typer.Option(help="Keep so many training images.")] = None,
-    n_validation: Annotated[int | None, typer.Option(help="Keep so many for validation.")] = None,
-    n_test: Annotated[int | None, typer.Option(help="Keep so many test images.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of split, subset, background and clusters.")] = None,
+    out: Annotated[Path, argument("OUT", "Folder to write: images.npy, participants.tsv, images.json.")],
+    dataset: Annotated[str | None, option("digits, cifar10, cifar100, mnist, fashion-mnist or folder.")] = None,
+    source: Annotated[Path | None, option("Folder or archive (.tar, .tar.gz, .tar.xz, .zip) of its files.")] = None,
+    size: Annotated[int | None, option("Scale and crop every image to so many pixels.")] = None,
+    background: Annotated[str | None, option("random: ColorMNIST's colours behind grey pictures.")] = None,
+    n_train: Annotated[int | None, option("Keep so many training images.")] = None,
+    n_validation: Annotated[int | None, option("Keep so many for validation.")] = None,
+    n_test: Annotated[int | None, option("Keep so many test images.")] = None,
+    seed: Annotated[int | None, option("Seed of split, subset, background and clusters.")] = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Prepare a data set of natural images: one file of bytes and a table with one row an image.
@@ -74,29 +62,42 @@ def _cohort_result(participants: Path) -> Result:
     return Result({"counts": counts.to_dict("index")}, participants.name, table, path=participants)
 
 
+def convert(
+    given: Given,
+    root: Annotated[Path, argument("ROOT", "Folder with a folder a person, each a series or above it.")],
+    out: Annotated[Path, option("BIDS tree to write.")],
+    series: Annotated[str | None, option("Take the series with this in their description.", metavar="TEXT")] = None,
+    metadata_from_dicom: Annotated[bool, option("Take age and sex from the headers.", "--metadata-from-dicom")] = False,
+    skip: Annotated[bool, option("Leave out people with a problem; convert.json says whom.", "--skip")] = False,
+    n_workers: Annotated[int, option("Processes.")] = 2,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Convert T1-weighted DICOM series to a BIDS tree by dcm2niix, without what identifies the patient.
+
+    One series a folder. All problems are listed at once (exit code 2), and nothing is written then.
+    """
+    options = _stage_options(locals())
+    from neurocontrast import stages
+
+    tree = stages.convert(**options)
+    notes = ["These images hold faces; what `prepare` writes does not."]
+    return Result({"tree": str(tree)}, f"A BIDS tree: neurocontrast index {tree}", notes=notes, path=tree)
+
+
 def index(
     given: Given,
-    root: Annotated[Path, typer.Argument(metavar="ROOT", help="Folder of the scans.")],
-    out: Annotated[Path, typer.Option(help="Table to write; index.json beside it.")] = Path("participants.tsv"),
-    layout: Annotated[
-        str, typer.Option(help="auto, bids, fmriprep, cat12, freesurfer, caps, openbhb, brainprep or ixi.")
-    ] = "auto",
-    phenotype: Annotated[
-        list[Path] | None, typer.Option(help="Table of people (.tsv, .csv, .xlsx); may be repeated.")
-    ] = None,
-    id_column: Annotated[str | None, typer.Option(help="Column of identifiers in the tables of --phenotype.")] = None,
-    site_from: Annotated[
-        Literal["column", "folder", "scanner"], typer.Option(help="Where the site is read.")
-    ] = "column",
+    root: Annotated[Path, argument("ROOT", "Folder of the scans.")],
+    out: Annotated[Path, option("Table to write; index.json beside it.")] = Path("participants.tsv"),
+    layout: Annotated[str, option("bids, fmriprep, cat12, freesurfer, caps, openbhb, brainprep, ixi.")] = "auto",
+    phenotype: Annotated[list[Path] | None, option("Table of people (.tsv, .csv, .xlsx); may be repeated.")] = None,
+    id_column: Annotated[str | None, option("Column of identifiers in the tables of --phenotype.")] = None,
+    site_from: Annotated[Literal["column", "folder", "scanner"], option("Where the site is read.")] = "column",
     choose: Annotated[
-        list[str] | None,
-        typer.Option(help="Of several images: run=first, run=all, acq=mprage, space=…; may be repeated."),
+        list[str] | None, option("Of several images: run=first, run=all, acq=…; may be repeated.")
     ] = None,
-    keep: Annotated[
-        list[str] | None, typer.Option(help="Further column of the tables to take over; may be repeated.")
-    ] = None,
-    check_headers: Annotated[bool, typer.Option("--check-headers", help="Read the header of every image.")] = False,
-    skip: Annotated[bool, typer.Option("--skip", help="Leave out what has a problem; index.json says what.")] = False,
+    keep: Annotated[list[str] | None, option("Further column of the tables to take over; may be repeated.")] = None,
+    check_headers: Annotated[bool, option("Read the header of every image.", "--check-headers")] = False,
+    skip: Annotated[bool, option("Leave out what has a problem; index.json says what.", "--skip")] = False,
     overwrite: Overwrite = False,
 ) -> Result:
     """Find the scans of a BIDS tree, fMRIPrep, CAT12, FreeSurfer, Clinica, OpenBHB, brainprep or IXI; write one table.
@@ -104,22 +105,11 @@ def index(
     Ages, sex, site and diagnosis are joined from scans.tsv, sessions.tsv, phenotype/ and participants.tsv, decoded by
     the JSON files beside them. All problems are listed at once (exit code 2), and nothing is written then.
     """
+    options = _stage_options(locals())
     from neurocontrast import stages
 
-    found = stages.index(
-        root,
-        out,
-        layout=layout,
-        phenotypes=phenotype or (),
-        id_column=id_column,
-        site_from=site_from,
-        choose=choose or (),
-        keep=keep or (),
-        check_headers=check_headers,
-        skip=skip,
-        overwrite=overwrite,
-        progress=given.progress,
-    )
+    lists: dict[str, Any] = {name: options.pop(name) or () for name in ("choose", "keep")}
+    found = stages.index(phenotypes=options.pop("phenotype") or (), **lists, **options)
     table, left_out = found.index.table, found.index.left_out
     known = {name: int((table[name] != "").sum()) for name in ("age", "sex", "site", "diagnosis")}
     facts = {"scans": len(table), "people": int(table["subject_id"].nunique()), "left_out": len(left_out)}
@@ -132,44 +122,39 @@ def index(
 def prepare(
     given: Given,
     participants: Table,
-    out: Annotated[Path, typer.Option(help="Folder of brains, tissue maps and the new participants.tsv.")],
+    out: Annotated[Path, option("Folder of brains, tissue maps and the new participants.tsv.")],
     images_root: ImagesRoot = None,
-    spacing_mm: Annotated[float, typer.Option(help="Voxel size of the results in mm.")] = 1.5,
-    bias: Annotated[bool, typer.Option(help="Correct the bias field by N4.")] = True,
-    tissue: Annotated[bool, typer.Option(help="Make maps of grey matter, white matter and fluid.")] = True,
-    skip: Annotated[bool, typer.Option(help="Leave out scans that cannot be prepared.")] = False,
-    n_workers: Annotated[int, typer.Option(help="Processes.")] = 2,
+    protocol: Annotated[
+        Literal["standard", "quasiraw"], option("quasiraw: as OpenBHB's images of that name.")
+    ] = "standard",
+    extraction: Annotated[
+        Literal["auto", "deepbet", "template"],
+        option("How brains are found in heads; template needs no deepbet, and is less exact."),
+    ] = "auto",
+    spacing_mm: Annotated[float | None, option("Voxel size of the results in mm (default: 1.5; quasiraw: 1).")] = None,
+    bias: Annotated[bool, option("Correct the bias field by N4.")] = True,
+    tissue: Annotated[bool, option("Make maps of grey matter, white matter and fluid.")] = True,
+    skip: Annotated[bool, option("Leave out scans that cannot be prepared.")] = False,
+    n_workers: Annotated[int, option("Processes.")] = 2,
 ) -> Result:
     """Prepare raw heads: brain extraction, N4, affine registration to MNI152, tissue maps. Continues where it stopped.
 
     Raw inputs hold faces; only stripped images are written. Needs pip install 'neurocontrast[prepare]'.
     """
+    options = _stage_options(locals())
     from neurocontrast import stages
 
-    table = stages.prepare(
-        participants,
-        out,
-        images_root=images_root,
-        spacing_mm=spacing_mm,
-        bias=bias,
-        tissue=tissue,
-        skip=skip,
-        n_workers=n_workers,
-        progress=given.progress,
-    )
-    return Result({"participants": str(table)}, "Brains in MNI space.", path=table)
+    table = stages.prepare(**options)
+    notes = ["Raw inputs hold faces; what was written does not."]
+    return Result({"participants": str(table)}, "Brains in MNI space.", notes=notes, path=table)
 
 
 def check(
     given: Configured,
     participants: Table,
     images_root: ImagesRoot = None,
-    table_only: Annotated[
-        bool, typer.Option("--table-only", help="Check the table and that files exist; open no image.")
-    ] = False,
-    phi: Annotated[
-        bool, typer.Option("--phi", help="Also look for what could identify a patient; fields are named, values never.")
-    ] = False,
+    table_only: Annotated[bool, option("Check the table and that files exist; open no image.", "--table-only")] = False,
+    phi: Annotated[bool, option("Also look for what could identify a patient.", "--phi")] = False,
 ) -> Result:
     """Check a table of scans, or of images, and every one in it; list all problems at once (exit code 2 if any).
 
@@ -195,3 +180,9 @@ def check(
         progress=given.progress,
     )
     return Result(found.facts(), notes=[found.to_text()], has_failed=not found.passed)
+
+
+def _stage_options(given_to_command: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a command whose stage has parameters of the same names, and the progress."""
+    progress = given_to_command.pop("given").progress
+    return {**given_to_command, "progress": progress}

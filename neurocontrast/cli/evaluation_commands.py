@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
-import typer
 
-from neurocontrast.cli.command import Configured, Evaluated, Given, Overwrite
+from neurocontrast.cli.command import Configured, Evaluated, Given, Overwrite, argument, option
 from neurocontrast.cli.output import Result, read_facts, show_table
 from neurocontrast.exceptions import ConfigError
 
@@ -28,41 +27,26 @@ _CLOSE = {"auc": "log_loss", "balanced_accuracy": "log_loss"}
 
 def evaluate(
     given: Configured,
-    embeddings: Annotated[Path, typer.Argument(metavar="EMB.parquet", help="Embeddings table of `embed`.")],
-    out: Annotated[Path, typer.Option(help="Evaluation directory to write.")],
-    target: Annotated[str | None, typer.Option(help="Column to predict: diagnosis, age, sex, site ...")] = None,
-    splits: Annotated[str | None, typer.Option(metavar="stratified|leave-site-out", help="How folds are made.")] = None,
-    n_folds: Annotated[int | None, typer.Option(help="Number of folds of stratified splits.")] = None,
-    n_repeats: Annotated[int | None, typer.Option(help="How often stratified splits are drawn anew.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of splits and bootstrap.")] = None,
-    positive: Annotated[str | None, typer.Option(help="Class that counts as positive.")] = None,
-    split_file: Annotated[
-        Path | None, typer.Option(help="Folds to use again: the splits.tsv of another evaluation.")
-    ] = None,
-    test: Annotated[
-        Path | None,
-        typer.Option(metavar="EMB2.parquet", help="Other people, by the same run: tested once, at the end"),
-    ] = None,
+    embeddings: Annotated[Path, argument("EMB.parquet", "Embeddings table of `embed`.")],
+    out: Annotated[Path, option("Evaluation directory to write.")],
+    target: Annotated[str | None, option("Column to predict: diagnosis, age, sex, site ...")] = None,
+    splits: Annotated[str | None, option("How folds are made.", metavar="stratified|leave-site-out")] = None,
+    n_folds: Annotated[int | None, option("Number of folds of stratified splits.")] = None,
+    n_repeats: Annotated[int | None, option("How often stratified splits are drawn anew.")] = None,
+    seed: Annotated[int | None, option("Seed of splits and bootstrap.")] = None,
+    positive: Annotated[str | None, option("Class that counts as positive.")] = None,
+    split_file: Annotated[Path | None, option("Folds to use again: the splits.tsv of another evaluation.")] = None,
+    test: Annotated[Path | None, option("Other people, tested once, at the end.", metavar="EMB2.parquet")] = None,
     scans: Annotated[
-        Path | None, typer.Option(metavar="TABLE", help="Table of the same scans, for the baseline of their voxels.")
+        Path | None, option("Table of the scans, for the baseline of their voxels.", metavar="TABLE")
     ] = None,
-    probe: Annotated[str | None, typer.Option(metavar=_PROBES, help="What is fitted, by scikit-learn.")] = None,
-    threshold: Annotated[str | None, typer.Option(metavar="RULE", help=f"When a scan is positive: {_RULES}.")] = None,
-    train_sizes: Annotated[
-        str | None, typer.Option(metavar="100,200,...", help="Learning curve: numbers of training subjects.")
-    ] = None,
-    n_draws: Annotated[
-        int | None, typer.Option(help="How often the subjects of each size are drawn in each fold.")
-    ] = None,
-    n_permutations: Annotated[
-        int | None, typer.Option(help="Test against labels permuted within site, so many times.")
-    ] = None,
-    n_jobs: Annotated[
-        int | None, typer.Option(help="Processes that fit probes; results are the same for any number.")
-    ] = None,
-    allow_overlap: Annotated[
-        bool | None, typer.Option("--allow-overlap", help="Evaluate participants of the pretraining cohort too.")
-    ] = None,
+    probe: Annotated[str | None, option("What is fitted, by scikit-learn.", metavar=_PROBES)] = None,
+    threshold: Annotated[str | None, option(f"When a scan is positive: {_RULES}.", metavar="RULE")] = None,
+    train_sizes: Annotated[str | None, option("Learning curve: training subjects.", metavar="100,200,...")] = None,
+    n_draws: Annotated[int | None, option("How often the subjects of each size are drawn in each fold.")] = None,
+    n_permutations: Annotated[int | None, option("Test against labels permuted within site, so many times.")] = None,
+    n_jobs: Annotated[int | None, option("Processes that fit probes; results are the same for any number.")] = None,
+    allow_overlap: Annotated[bool | None, option("Evaluate people of pretraining too.", "--allow-overlap")] = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Predict a column from frozen embeddings by cross-validation, beside age, sex and site alone."""
@@ -88,20 +72,17 @@ def _sizes(text: str | None) -> list[int | str] | None:
 
 def predict(
     given: Given,
-    probe: Annotated[
-        Path, typer.Argument(metavar="EVAL", help="Evaluation directory of `evaluate`, or its folder `probe`.")
-    ],
-    embeddings: Annotated[Path, typer.Argument(metavar="EMB.parquet", help="Embeddings by the same run.")],
-    out: Annotated[Path, typer.Option(help="Table to write, ending in .tsv.")],
-    outside_percentile: Annotated[
-        float, typer.Option(help="Scans further out than this percentile of the training scans are called outside.")
-    ] = 97.5,
+    probe: Annotated[Path, argument("EVAL", "Evaluation directory of `evaluate`, or its folder `probe`.")],
+    embeddings: Annotated[Path, argument("EMB.parquet", "Embeddings by the same run.")],
+    out: Annotated[Path, option("Table to write, ending in .tsv.")],
+    calibrate: Annotated[Path | None, option("Table with the target of some scans of each new site.")] = None,
+    outside_percentile: Annotated[float, option("Percentile of training scans from which a scan is outside.")] = 97.5,
     overwrite: Overwrite = False,
 ) -> Result:
     """Predict with the probe that an evaluation has fitted on all of its scans."""
     from neurocontrast import stages
 
-    options: dict[str, Any] = {"outside_percentile": outside_percentile, "overwrite": overwrite}
+    options: dict[str, Any] = {"calibrate": calibrate, "outside_percentile": outside_percentile, "overwrite": overwrite}
     path = stages.predict(probe, embeddings, out=out, progress=given.progress, **options)
     about = read_facts(path.with_suffix(".json"))
     outside = about["outlyingness"]
@@ -116,16 +97,10 @@ def predict(
 def report(
     given: Configured,
     evaluation: Evaluated,
-    out: Annotated[
-        Path | None, typer.Option(help="HTML file to write (default: report.html in the directory).")
-    ] = None,
-    figures: Annotated[
-        Path | None, typer.Option(help="Folder for every figure as SVG, PNG and TSV (default: beside the page).")
-    ] = None,
-    no_figures: Annotated[bool, typer.Option("--no-figures", help="Write the page alone.")] = False,
-    show_ids: Annotated[
-        bool | None, typer.Option("--show-ids/--hide-ids", help="Show participant identifiers.")
-    ] = None,
+    out: Annotated[Path | None, option("HTML file to write (default: report.html in the directory).")] = None,
+    figures: Annotated[Path | None, option("Folder for figures as SVG, PNG, TSV (default: beside the page).")] = None,
+    no_figures: Annotated[bool, option("Write the page alone.", "--no-figures")] = False,
+    show_ids: Annotated[bool | None, option("Show participant identifiers.", "--show-ids/--hide-ids")] = None,
 ) -> Result:
     """Make one self-contained HTML report of an evaluation."""
     from neurocontrast import stages
@@ -145,14 +120,9 @@ def report(
 
 def compare(
     given: Configured,
-    evaluations: Annotated[
-        list[Path],
-        typer.Argument(metavar="EVAL1 EVAL2 ...", help="Evaluation folders; the first is the reference."),
-    ],
-    out: Annotated[Path, typer.Option(help="Comparison directory to write.")],
-    names: Annotated[
-        str | None, typer.Option(help="What the models are called, with commas between (default: folders).")
-    ] = None,
+    evaluations: Annotated[list[Path], argument("EVAL1 EVAL2 ...", "Evaluation folders; the first is the reference.")],
+    out: Annotated[Path, option("Comparison directory to write.")],
+    names: Annotated[str | None, option("What the models are called, with commas between (default: folders).")] = None,
     overwrite: Overwrite = False,
 ) -> Result:
     """Compare evaluations of the same scans in the same folds, with tests that know that folds overlap."""

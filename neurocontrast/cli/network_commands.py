@@ -7,26 +7,20 @@ from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
-import typer
 
-from neurocontrast.cli.command import Configured, Evaluated, ImagesRoot, Overwrite, Participants
+from neurocontrast.cli.command import Configured, Evaluated, ImagesRoot, Overwrite, Participants, argument, option
 from neurocontrast.cli.output import Result, read_facts
 
 __all__ = ["doctor", "embed", "explain", "pretrain"]
 
-_RunTable = Annotated[
-    Path | None,
-    typer.Option("--participants", metavar="PARTICIPANTS.tsv", help="Same as --set data.participants=..."),
-]
+_RunTable = Annotated[Path | None, option("Table with one row a scan.", "--participants", metavar="PARTICIPANTS.tsv")]
 
 
 def pretrain(
     given: Configured,
-    out: Annotated[Path, typer.Option(help="Run directory to write.")],
+    out: Annotated[Path, option("Run directory to write.")],
     participants: _RunTable = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a run that was stopped, to the same weights.")
-    ] = False,
+    resume: Annotated[bool, option("Continue a run that was stopped, to the same weights.", "--resume")] = False,
 ) -> Result:
     """Pretrain an encoder with a contrastive objective that knows age, sex, site or any other column."""
     from neurocontrast import stages
@@ -50,9 +44,9 @@ def pretrain(
 
 def embed(
     given: Configured,
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory of `pretrain`.")],
+    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`.")],
     participants: Participants,
-    out: Annotated[Path, typer.Option(metavar="EMB.parquet", help="Embeddings table to write.")],
+    out: Annotated[Path, option("Embeddings table to write.", metavar="EMB.parquet")],
     images_root: ImagesRoot = None,
     overwrite: Overwrite = False,
 ) -> Result:
@@ -78,15 +72,12 @@ def embed(
 def explain(
     given: Configured,
     evaluation: Evaluated,
-    run: Annotated[Path, typer.Option(metavar="RUN", help="Run directory whose embeddings were evaluated.")],
+    run: Annotated[Path, option("Run directory whose embeddings were evaluated.", metavar="RUN")],
     participants: Participants,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder to write (default: EVAL/explanation, where `report` looks).")
-    ] = None,
-    method: Annotated[str | None, typer.Option(metavar="occlusion|gradient", help="How the map is made.")] = None,
-    n_subjects: Annotated[int | None, typer.Option(help="Subjects to average over, at most.")] = None,
-    patch_mm: Annotated[float | None, typer.Option(help="Side of the occluded cubes.")] = None,
-    positive: Annotated[str | None, typer.Option(help="Of several classes, the one to explain.")] = None,
+    out: Annotated[Path | None, option("Folder to write (default: EVAL/explanation, where `report` looks).")] = None,
+    n_subjects: Annotated[int | None, option("Subjects to average over, at most.")] = None,
+    patch_mm: Annotated[float | None, option("Side of the occluded cubes.")] = None,
+    positive: Annotated[str | None, option("Of several classes, the one to explain.")] = None,
     images_root: ImagesRoot = None,
     overwrite: Overwrite = False,
 ) -> Result:
@@ -113,15 +104,11 @@ def explain(
 def doctor(
     given: Configured,
     participants: _RunTable = None,
-    n_scans: Annotated[
-        int | None, typer.Option("--scans", help="Number of scans, where there is no table of them yet.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Where the run directory would be.")] = Path(),
-    seconds: Annotated[
-        float, typer.Option(help="How long training steps are timed; 0 to only look at the machine.")
-    ] = 10.0,
+    n_scans: Annotated[int | None, option("Number of scans, where there is no table of them yet.", "--scans")] = None,
+    out: Annotated[Path, option("Where the run directory would be.")] = Path(),
+    seconds: Annotated[float, option("How long training steps are timed; 0 to only look at the machine.")] = 10.0,
 ) -> Result:
-    """Show versions, devices, memory and disks, and estimate time, memory and disk of a run (writes nothing)."""
+    """Show versions, devices, memory and disks, and estimate time and memory of a run (writes nothing)."""
     from neurocontrast import stages
 
     settings = given.resolve("data", {"participants": participants}, check_objective=True)

@@ -19,7 +19,7 @@ from neurocontrast.seeds import derive_seed
 __all__ = ["build_encoder", "build_model", "load_encoder", "load_model"]
 
 
-def build_encoder(settings: EncoderSettings, *, n_channels: int = 1, seed: int = 0) -> Encoder:
+def build_encoder(settings: EncoderSettings, *, n_channels: int = 1, n_voxels: int = 0, seed: int = 0) -> Encoder:
     """Build an encoder with weights drawn from `seed` alone, in training mode.
 
     Parameters
@@ -28,6 +28,8 @@ def build_encoder(settings: EncoderSettings, *, n_channels: int = 1, seed: int =
         Which network.
     n_channels : int
         Channels of a volume, such as tissue maps; natural images have three.
+    n_voxels : int
+        Voxels that a linear encoder looks at, once it is fitted.
     seed : int
         The run's seed; the global random state is neither read nor changed.
 
@@ -39,7 +41,7 @@ def build_encoder(settings: EncoderSettings, *, n_channels: int = 1, seed: int =
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed("encoder weights", seed))
-        return Encoder(build_network(settings, n_channels), settings, n_channels=n_channels)
+        return Encoder(build_network(settings, n_channels, n_voxels), settings, n_channels=n_channels)
 
 
 def build_model(settings: EncoderSettings, *, n_channels: int = 1, seed: int = 0) -> ContrastiveModel:
@@ -74,7 +76,8 @@ def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, dict[str, Any
     except pydantic.ValidationError as error:
         problems = "; ".join(f"encoder.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise CheckpointError(f"{Path(folder) / CONTRACT}: {problems}. Upgrade neurocontrast.") from error
-    encoder = build_encoder(settings, n_channels=int(contract.get("n_channels", 1)))
+    sizes = {"n_channels": int(contract.get("n_channels", 1)), "n_voxels": int(contract.get("n_voxels", 0))}
+    encoder = build_encoder(settings, **sizes)
     encoder.load_state_dict(read_tensors(folder, contract["weights"], expected=encoder.state_dict()))
     return encoder.eval(), contract
 

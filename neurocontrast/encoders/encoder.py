@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, cast
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from neurocontrast.encoders.settings import NAMES_OF_DIMS, EncoderSettings
+from neurocontrast.encoders.settings import NAMES_OF_DIMS, EncoderSettings, ReadOut
 from neurocontrast.exceptions import ConfigError, DataError
 
 __all__ = ["ContrastiveModel", "Encoder", "FeatureMaps", "ProjectionHead", "check_shape"]
@@ -22,6 +22,7 @@ _COLOURS = 3
 class FeatureMaps(nn.Module):
     """Layers that make feature maps, and what an encoder must know of them.
 
+    `blocks` are the names of the layers whose outputs can be read out besides the last, with their numbers of maps.
     `layout` is the memory format of images that is quickest in training on a CPU, `inference_layout` that of weights
     where nothing is trained.
     """
@@ -33,11 +34,13 @@ class FeatureMaps(nn.Module):
         n_dims: Literal[2, 3],
         n_features: int,
         smallest_shape: int,
+        blocks: Mapping[str, int] | None = None,
         layout: torch.memory_format = torch.contiguous_format,
         inference_layout: torch.memory_format = torch.contiguous_format,
     ) -> None:
         super().__init__()
         self.layers = layers
+        self.blocks = dict(blocks or {})
         self.n_dims, self.n_features, self.smallest_shape = n_dims, n_features, smallest_shape
         self.layout, self.inference_layout = layout, inference_layout
 
@@ -45,9 +48,24 @@ class FeatureMaps(nn.Module):
         """Map images (n, C, …) to feature maps (n, n_features, …)."""
         return self.layers(images)
 
+    def of_blocks(self, images: torch.Tensor, numbers: Sequence[int]) -> list[torch.Tensor]:
+        """Map images (n, C, …) to the feature maps of each of some blocks, counted from 1."""
+        names, found = list(self.blocks), {}
+        for name, layer in self.layers.named_children():
+            images = layer(images)
+            if name in names:
+                found[names.index(name) + 1] = images
+            if len(found) == max(numbers):
+                break
+        return [found[number] for number in numbers]
+
+    def n_maps(self, numbers: tuple[int, ...] | None) -> int:
+        """Return how many feature maps the last layer has, or the blocks together."""
+        return self.n_features if numbers is None else sum(list(self.blocks.values())[number - 1] for number in numbers)
+
 
 class Encoder(nn.Module):
-    """A network and global average pooling: one representation a sample.
+    """A network, and its feature maps averaged over the whole or over a grid: one representation a sample.
 
     Images of two dimensions are standardised here, so that the numbers for it travel with the weights.
 
@@ -78,9 +96,10 @@ class Encoder(nn.Module):
     def __init__(self, features: FeatureMaps, settings: EncoderSettings, *, n_channels: int = 1) -> None:
         super().__init__()
         self.features, self.settings = features, settings
-        self.n_dims, self.n_features = features.n_dims, features.n_features
+        self.n_dims = features.n_dims
         self.n_channels = _COLOURS if self.n_dims == 2 else n_channels
         self.smallest_shape = features.smallest_shape
+        self.set_read_out(settings.read_out)
         self.layout, self.inference_layout = features.layout, features.inference_layout
         if self.n_dims == 2:
             self.register_buffer("mean", torch.zeros(_COLOURS))
@@ -99,9 +118,16 @@ class Encoder(nn.Module):
             images = (images - self.mean[:, None, None]) / self.std[:, None, None]
         if images.device.type == "cpu":
             images = images.contiguous(memory_format=self.layout)
-        maps = self.features(images)
-        # A mean, not adaptive pooling: its backward pass is deterministic on every device.
-        return maps.mean(dim=tuple(range(2, maps.ndim)))
+        blocks = self.read_out.blocks
+        maps = [self.features(images)] if blocks is None else self.features.of_blocks(images, blocks)
+        means = [_grid_means(each, self.read_out.grid[: self.n_dims]) for each in maps]
+        return means[0] if len(means) == 1 else torch.cat(means, dim=1)
+
+    def set_read_out(self, read_out: ReadOut) -> None:
+        """Let features be read out of other blocks, or over another grid, than the network was trained with."""
+        read_out.check(self.settings.name)
+        self.read_out = read_out
+        self.n_features = self.features.n_maps(read_out.blocks) * read_out.n_cells
 
     def set_standardisation(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> None:
         """Standardise each colour by these numbers, of the training images' values between 0 and 1."""
@@ -117,6 +143,24 @@ class Encoder(nn.Module):
             )
         for buffer, values in zip((self.mean, self.std), made, strict=True):
             buffer.copy_(torch.from_numpy(values))
+
+
+def _grid_means(maps: torch.Tensor, grid: Sequence[int]) -> torch.Tensor:
+    """Return the means (n, maps × cells) of feature maps over the cells of a grid.
+
+    A voxel that two cells share counts in both by its part. Means and sums of products, not adaptive pooling: their
+    backward pass is deterministic on every device.
+    """
+    if all(n_cells == 1 for n_cells in grid):
+        return maps.mean(dim=tuple(range(2, maps.ndim)))
+    for axis, n_cells in enumerate(grid, start=2):
+        n_voxels = maps.shape[axis]
+        edges = torch.linspace(0, n_voxels, n_cells + 1, dtype=torch.float64)
+        lower, upper = torch.arange(n_voxels), torch.arange(1, n_voxels + 1)
+        shared = torch.minimum(upper, edges[1:, None]) - torch.maximum(lower, edges[:-1, None])
+        weights = (shared.clamp(min=0) * n_cells / n_voxels).to(maps)
+        maps = torch.tensordot(maps, weights, dims=([axis], [1])).movedim(-1, axis)
+    return maps.flatten(1)
 
 
 def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from neurocontrast.encoders.components import PrincipalComponents
 from neurocontrast.encoders.encoder import FeatureMaps
 from neurocontrast.encoders.settings import EncoderSettings
 
@@ -27,10 +28,14 @@ _RESNETS = {
 # first (benchmarks/encoders.py).
 _STEMS = {"cifar": (3, 1, False), "imagenet": (7, 2, True), "small": (3, 2, False)}
 _LENET5_SIDE = 32
+_N_COMPONENTS = 60
 
 
-def build_network(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
-    """Build the network that the settings name, for volumes of so many channels, with random weights."""
+def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> FeatureMaps:
+    """Build the network that the settings name, with random weights; `n_voxels` are those of a linear encoder."""
+    if settings.is_linear:
+        layers = PrincipalComponents(settings.n_components or _N_COMPONENTS, n_voxels)
+        return FeatureMaps(layers, n_dims=3, n_features=len(layers.components), smallest_shape=1)
     if settings.name in _DENSENETS:
         return _densenet(settings, n_channels)
     if settings.name in _RESNETS:
@@ -49,8 +54,14 @@ def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     if not settings.final_norm:
         network.features.norm5 = nn.Identity()
     network.features.add_module("relu5", nn.ReLU())
+    widths, n_maps = {}, n_first
+    for number, n_layers in enumerate(blocks, start=1):
+        n_maps += growth * n_layers
+        widths["relu5" if number == len(blocks) else f"denseblock{number}"] = n_maps
+        n_maps //= 2  # the transition to the next block halves them
     return FeatureMaps(
         network.features,
+        blocks=widths,
         n_dims=3,
         n_features=network.class_layers.out.in_features,
         # Five halvings must leave a voxel, and two where each channel of a volume is normalised over its voxels.
@@ -111,7 +122,12 @@ def _lenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
     # Instance normalisation needs more than one voxel after three halvings.
     smallest = 16 if settings.norm == "instance" else 8
     return FeatureMaps(
-        layers, n_dims=3, n_features=32, smallest_shape=smallest, inference_layout=torch.channels_last_3d
+        layers,
+        blocks={"2": 8, "5": 16, "8": 32},
+        n_dims=3,
+        n_features=32,
+        smallest_shape=smallest,
+        inference_layout=torch.channels_last_3d,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -56,12 +56,10 @@ def save_encoder(
 def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:
     """Write a module's tensors; return how the JSON names the file."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
+    content = safetensors.torch.save(tensors, metadata={"format": f"neurocontrast {path.stem}"})
     with atomic_path(path) as temporary:
-        try:
-            safetensors.torch.save_file(tensors, temporary, metadata={"format": f"neurocontrast {path.stem}"})
-        except safetensors.SafetensorError as error:
-            raise OSError(errno.EIO, f"the weights cannot be written ({error})", str(temporary)) from error
-    return {"file": path.name, "sha256": digest_of_file(path)}
+        temporary.write_bytes(content)
+    return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:

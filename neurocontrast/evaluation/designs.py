@@ -88,10 +88,7 @@ class FeatureDesign:
         return next((clone(step) for step in self.steps if isinstance(step, SiteRecentring)), None)
 
     def within_sites(self, target: Target, train: Rows) -> Target:
-        """Return the target to fit: with recentred features, numbers without the differences between sites.
-
-        Recentred features cannot show those differences, which would be noise to the fit and drive the penalty up.
-        """
+        """Return the target to fit: with recentred features, numbers without the differences between sites."""
         recentring = self.recentring
         if recentring is None or target.kind != "continuous":
             return target
@@ -111,11 +108,7 @@ class Voxels:
 
 @dataclass(frozen=True)
 class ComponentsDesign:
-    """Principal components of the voxels, fitted on the training rows.
-
-    The scores are those of `sklearn.decomposition.PCA` on the voxels themselves, up to their signs: they follow from
-    the inner products of scans, of which there are far fewer than voxels.
-    """
+    """Principal components of the voxels, fitted on the training rows."""
 
     products: Floats
     n_components: int = N_COMPONENTS
@@ -131,10 +124,7 @@ class ComponentsDesign:
 
 
 def voxel_products(values: npt.NDArray[np.float32]) -> Floats:
-    """Return the inner products (n, n) of rows of `values` (n, n_voxels), of which the mean row is taken off first.
-
-    That changes no principal component, which are of centred training rows anyway, and keeps digits.
-    """
+    """Return the inner products (n, n) of rows of `values` (n, n_voxels), of which the mean row is taken off first."""
     products = np.zeros((len(values), len(values)))
     with one_thread():
         for start in range(0, values.shape[1], _BLOCK):
@@ -184,10 +174,7 @@ def kept_columns(
 def choose_covariates(
     table: pd.DataFrame, names: Sequence[str], *, target: str, sites_held_out: bool
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the covariates that can be used, and why the others cannot; `OPTIONAL` ones are dropped silently.
-
-    The site is dropped where sites are held out: a site that was never seen has no coefficient.
-    """
+    """Return the covariates that can be used, and why the others cannot; `OPTIONAL` ones are dropped silently."""
     used, dropped = [], {}
     for name in dict.fromkeys(names):
         if name == target:
@@ -311,14 +298,13 @@ def look_at_adjustment(
 
 
 def _look_at_recentring(table: pd.DataFrame, target: Target, settings: EvaluationSettings) -> list[Notice]:
-    """Say that recentring is transductive, and, in numbers, what of the target it takes out with the site."""
-    kept = kept_columns(table, settings, by="recentre", target=target.name)
+    kept = one_of(kept_columns(table, settings, by="recentre", target=target.name))
     text = (
         "recentre=site: each site's features are moved to a common centre, a site that a probe has not seen by its own "
         "unlabelled scans (transductive: a prediction depends on the other scans of its site). "
-        + (f"Differences in {one_of(kept)} are kept. " if kept else "")
+        + (f"Differences in {kept} are kept. " if kept else "")
         + f"A true difference of sites in {target.name} is taken out too, and no unlabelled scan can tell it from a "
-        f"scanner's: predictions at a new site lie around the training mean. {_site_means(table, target)}"
+        "scanner's: predictions at a new site lie around the training mean."
     )
     explanation = (
         "The figures hold for batches of scans of a site, not for a scan that comes alone, and a site whose people "
@@ -331,20 +317,3 @@ def _look_at_recentring(table: pd.DataFrame, target: Target, settings: Evaluatio
         text = f"fewer than {FEW_SUBJECTS} subjects at {', '.join(few[:8])}: their mean is mostly theirs."
         found.append(Notice("recentred_small_site", f"recentre=site: {text}", explanation))
     return found
-
-
-def _site_means(table: pd.DataFrame, target: Target) -> str:
-    """Return the target at each site, or of many sites at the two that differ most."""
-    code = 0
-    values: npt.NDArray[np.float64] = target.values.astype(float)
-    if target.kind != "continuous":
-        code = 1 if target.kind == "binary" else int(np.bincount(target.values).argmax())
-        values = (target.values == code).astype(float)
-    means = pd.Series(values).groupby(table["site"].to_numpy(dtype=object), sort=True).mean()
-    named = means if len(means) <= 4 else means.sort_values(kind="stable").iloc[[0, -1]]
-    if target.kind == "continuous":
-        shown = ", ".join(f"{mean:.1f} at {site}" for site, mean in named.items())
-        return f"Mean {target.name} here: {shown} (standard deviation of the sites' means {means.std(ddof=0):.1f})."
-    return (
-        f"Share of {target.classes[code]} here: {', '.join(f'{mean:.0%} at {site}' for site, mean in named.items())}."
-    )

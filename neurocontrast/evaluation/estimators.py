@@ -61,11 +61,7 @@ class Matrices(NamedTuple):
 
 
 class FoldFeatures:
-    """Features of training and test rows by a design, computed once for each pair; on request standardised.
-
-    Where `rotate` is set and features outnumber training rows, they are expressed along the principal axes of these: an
-    L2-penalised linear model predicts the same, and is fitted sooner.
-    """
+    """Features of training and test rows by a design, computed once for each pair; on request standardised."""
 
     def __init__(self, design: Design, *, standardise: bool = False, rotate: bool = False) -> None:
         self._design, self._standardise, self._rotate = design, standardise, rotate
@@ -74,20 +70,17 @@ class FoldFeatures:
     def __call__(self, train: Rows, test: Rows) -> Matrices:
         """Return the features, with everything estimated on the training rows."""
         key = train.tobytes(), test.tobytes()
-        if key not in self._seen:
-            self._seen[key] = self._compute(train, test)
+        if key in self._seen:
+            return self._seen[key]
+        (x_train, x_test), scaler, axes = self._design(train, test), None, None
+        if self._standardise:
+            scaler = StandardScaler(copy=False)
+            x_train, x_test = scaler.fit_transform(x_train), scaler.transform(x_test)
+        if self._rotate and x_train.shape[1] > x_train.shape[0]:
+            axes, x_train = principal_axes(x_train)
+            x_test = x_test @ axes
+        self._seen[key] = Matrices(x_train, x_test, scaler, axes)
         return self._seen[key]
-
-    def _compute(self, train: Rows, test: Rows) -> Matrices:
-        x_train, x_test = self._design(train, test)
-        if not self._standardise:
-            return Matrices(x_train, x_test)
-        scaler = StandardScaler(copy=False)
-        x_train, x_test = scaler.fit_transform(x_train), scaler.transform(x_test)
-        if not self._rotate or x_train.shape[1] <= x_train.shape[0]:
-            return Matrices(x_train, x_test, scaler)
-        axes, along = principal_axes(x_train)
-        return Matrices(along, x_test @ axes, scaler, axes)
 
 
 def principal_axes(x: Floats) -> tuple[Floats, Floats]:
@@ -105,10 +98,7 @@ def principal_axes(x: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class FittedModel:
-    """An estimator fitted on the features of training rows; `refit` fits it to other rows and their values.
-
-    `slope` is the factor that makes decision values of a machine into logits; None where no temperature was fitted.
-    """
+    """An estimator fitted on the features of training rows; `slope` makes decision values of a machine into logits."""
 
     estimator: Any
     features: FoldFeatures
@@ -126,10 +116,7 @@ class FittedModel:
         return softmax(margins, axis=1) if margins.ndim == 2 else np.column_stack([expit(-margins), expit(margins)])
 
     def inner_scores(self, rows: Rows, values: Labels, *, pairs: Pairs) -> tuple[Rows, Floats]:
-        """Return training rows of two classes, and their probabilities by models that have not seen their subjects.
-
-        Without inner folds, the training rows' own probabilities are all there is.
-        """
+        """Return training rows of two classes, and their probabilities by models that have not seen their subjects."""
         value_of, tried, scores = dict(zip(rows.tolist(), values, strict=True)), [], []
         for fit_rows, try_rows in pairs or [(rows, rows)]:
             x = self.features(fit_rows, try_rows)
@@ -169,11 +156,7 @@ def fit_built_in(
     *,
     continuous: bool,
 ) -> FittedModel:
-    """Choose the strength on inner folds, of equals the strongest penalty, and fit it on all training rows.
-
-    Without inner folds the strength is the middle of the grid. `cover` are inner folds in which every training row is
-    tried once, for the temperature.
-    """
+    """Choose the strength on inner folds, of equals the strongest penalty; `cover` are those of the temperature."""
     model, grid = probe.estimator(settings, continuous=continuous, seed=seed), list(probe.grid(settings))
     if probe.strength == "k":  # more neighbours than training rows are as many as there are
         least = min([len(fit) for fit, _ in pairs], default=len(rows))
@@ -228,10 +211,7 @@ def _loss(model: Any, x: Floats, y: Labels, *, continuous: bool, calibrated: boo
 
 
 def _temperature(decisions: Floats, values: Labels) -> float:
-    """Return the factor that makes decision values into logits.
-
-    One for all classes: unlike a sigmoid's slope, it never turns the order of scores round.
-    """
+    """Return the one factor that makes decision values of all classes into logits: it never turns their order round."""
     beta = float(_TemperatureScaling().fit(decisions, np.unique(values, return_inverse=True)[1]).beta_)
     return beta if decisions.ndim == 2 else 2 * beta
 
@@ -277,12 +257,10 @@ def import_estimator(path: str) -> BaseEstimator:
 
 def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
     """Return an estimator from an instance, a class, or a function of no argument that makes one."""
-    made = given
-    if isinstance(given, type) or (callable(given) and not hasattr(given, "fit")):
-        try:
-            made = given()
-        except Exception as error:
-            raise EstimatorError(f"probe: {source} cannot be called without arguments: {shorten(error)}") from error
+    try:
+        made = given() if isinstance(given, type) or (callable(given) and not hasattr(given, "fit")) else given
+    except Exception as error:
+        raise EstimatorError(f"probe: {source} cannot be called without arguments: {shorten(error)}") from error
     lacking = [name for name in ("fit", "predict") if not callable(getattr(made, name, None))]
     if lacking:
         raise EstimatorError(
@@ -350,10 +328,7 @@ def fit_own(
     subjects: npt.NDArray[np.object_],
     seed: int,
 ) -> FittedModel:
-    """Fit a clone of the user's estimator on the features of the training rows, as they are.
-
-    A ``random_state`` that is None is set from `seed`. A search gets the subjects as ``groups``, for its splitter.
-    """
+    """Fit a clone of the user's estimator; a search gets the subjects as ``groups``, for its splitter."""
     states = {
         key: derive_seed("estimator", seed, key) % 2**32
         for key, value in estimator.get_params().items()

@@ -31,8 +31,8 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["OutOfFold", "Prediction", "choose_threshold", "constant_predictions", "cross_validate", "fit_probe",
-           "gather", "needs_inner_predictions", "split_seed", "value_range"]  # fmt: skip
+__all__ = ["OutOfFold", "Prediction", "choose_threshold", "constant_predictions", "cross_validate", "decide_scores",
+           "fit_probe", "gather", "needs_inner_predictions", "split_seed", "value_range"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -54,21 +54,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """Predictions of the test rows of every split.
-
-    Attributes
-    ----------
-    scores : array (n_repeats, n) or (n_repeats, n, n_classes)
-        Probability of the positive class, of each class, or the predicted value; NaN where a scan was never tested.
-    decisions : array (n_repeats, n)
-        Predicted class codes; zeros for a continuous target.
-    folds : array (n_repeats, n)
-        Fold in which the scan was tested; -1 where never.
-    strengths, thresholds : list
-        What was chosen in each split.
-    n_not_converged : int
-        Number of fits in which the solver stopped early.
-    """
+    """Scores, decisions and folds of each scan (n_repeats, n): NaN, 0 and -1 where it was never tested."""
 
     scores: Floats
     decisions: npt.NDArray[np.int64]
@@ -98,16 +84,12 @@ def fit_probe(
     features: FoldFeatures | None = None,
     pairs: Pairs | None = None,
 ) -> tuple[Prediction, FittedModel | None]:
-    """Fit a probe on the training rows, and decide about the test rows.
-
-    Where the training rows have one class, as a small draw of subjects can, that class is predicted, and there is no
-    model.
-    """
+    """Fit a probe on the training rows, and decide about the test rows; one class in training has no model."""
     truth = target
     if isinstance(design, FeatureDesign):
         target = design.within_sites(target, train)
     if target.kind != "continuous" and len(np.unique(target.values[train])) == 1:
-        return _one_class(target, train, len(test)), None
+        return _constant(target, train, len(test)), None
     if pairs is None:
         pairs = penalty_folds(target, train, subjects, settings=settings, seed=seed, sites=sites, validation=validation)
     values, continuous = target.values[train], target.kind == "continuous"
@@ -128,7 +110,7 @@ def fit_probe(
         if not continuous and not gives_probabilities(model.estimator) and model.slope is None:
             decisions, threshold = model.estimator.predict(x_test).astype(np.int64), None
         else:
-            scores, decisions, threshold = _decide(scores, truth, train, settings, model, pairs)
+            scores, decisions, threshold = decide_scores(scores, truth, train, settings, model, pairs)
     return Prediction(scores, decisions, threshold, model.strength, model.n_not_converged), model
 
 
@@ -171,18 +153,25 @@ def value_range(target: Target, rows: Rows) -> tuple[float, float]:
     return float(values.min()), float(values.max())
 
 
-def _decide(
-    scores: Floats, target: Target, train: Rows, settings: EvaluationSettings, model: FittedModel, pairs: Pairs
+def decide_scores(
+    scores: Floats,
+    target: Target,
+    train: Rows,
+    settings: EvaluationSettings,
+    model: FittedModel | None = None,
+    pairs: Pairs = (),
 ) -> tuple[Floats, npt.NDArray[np.int64], float | None]:
-    """Return scores, decisions and the threshold."""
+    """Return scores, decisions and the threshold; a rule that needs predictions of inner folds needs the model."""
     if target.kind == "continuous":
-        kept = np.clip(scores, *value_range(target, train)) if settings.clip else scores
+        kept = scores
+        if settings.clip:
+            kept = np.clip(scores, *value_range(target, train))
         return kept, np.zeros(len(scores), dtype=np.int64), None
     shares = np.bincount(target.values[train], minlength=len(target.classes)) / len(train)
     if target.kind == "multiclass":
         return scores, decide(target.kind, scores, shares=shares if settings.threshold == "prevalence" else None), None
     inner: dict[str, Any] = {}
-    if needs_inner_predictions(settings.threshold):
+    if model is not None and needs_inner_predictions(settings.threshold):
         rows, found = model.inner_scores(train, target.values[train], pairs=pairs)
         inner = {"truth": target.values[rows], "scores": found}
     cut = choose_threshold(settings.threshold, prevalence=float(shares[1]), **inner)
@@ -190,10 +179,7 @@ def _decide(
 
 
 def _scores(model: FittedModel, target: Target, x: Floats, *, own: str) -> Floats:
-    """Return predicted numbers, or probabilities or decision values in the columns of the target's classes.
-
-    `own` names a user's estimator.
-    """
+    """Return predicted numbers, or probabilities or decision values in the columns of the target's classes."""
     try:
         if target.kind == "continuous":
             found = np.asarray(model.estimator.predict(x), dtype=float)
@@ -230,11 +216,15 @@ def _covers(pairs: Pairs, train: Rows) -> bool:
     return np.array_equal(np.sort(tried), np.sort(train))
 
 
-def _one_class(target: Target, train: Rows, n_test: int) -> Prediction:
-    code, binary = int(target.values[train][0]), target.kind == "binary"
-    scores = np.tile(np.eye(len(target.classes))[code], (n_test, 1))
-    decisions = np.full(n_test, code, dtype=np.int64)
-    return Prediction(scores[:, 1] if binary else scores, decisions, 0.5 if binary else None)
+def _constant(target: Target, train: Rows, n_test: int) -> Prediction:
+    values = target.values[train]
+    if target.kind == "continuous":
+        return Prediction(np.full(n_test, np.median(values.astype(float))), np.zeros(n_test, dtype=np.int64))
+    shares = np.bincount(values.astype(int), minlength=len(target.classes)) / len(values)
+    decisions = np.full(n_test, shares.argmax(), dtype=np.int64)
+    if target.kind == "binary":
+        return Prediction(np.full(n_test, shares[1]), decisions, 0.5)
+    return Prediction(np.tile(shares, (n_test, 1)), decisions)
 
 
 def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Prediction]) -> OutOfFold:
@@ -274,16 +264,7 @@ def cross_validate(
 
 def constant_predictions(target: Target, splits: Sequence[Split]) -> OutOfFold:
     """Return what the training scans' median, or share of each class, says of every test scan."""
-    found = []
-    for split in splits:
-        values, n = target.values[split.train], len(split.test)
-        if target.kind == "continuous":
-            found.append(Prediction(np.full(n, np.median(values.astype(float))), np.zeros(n, dtype=np.int64)))
-            continue
-        shares = np.bincount(values.astype(int), minlength=len(target.classes)) / len(values)
-        scores = np.tile(shares, (n, 1)) if target.kind == "multiclass" else np.full(n, shares[1])
-        found.append(Prediction(scores, np.full(n, shares.argmax(), dtype=np.int64)))
-    return gather(target, splits, found)
+    return gather(target, splits, [_constant(target, split.train, len(split.test)) for split in splits])
 
 
 def split_seed(seed: int, split: Split) -> int:

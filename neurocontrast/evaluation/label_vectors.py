@@ -41,11 +41,7 @@ def fit_label_vectors(
     pairs: Pairs,
     settings: EvaluationSettings,
 ) -> tuple[Floats, Floats]:
-    """Choose the penalty, fit and predict for each column of `labels` (n, b), with the same inner folds.
-
-    Every column must have the classes of the target in the training rows. Returns scores (n test, b) or
-    (n test, b, classes), and the strengths (b,).
-    """
+    """Choose the penalty, fit and predict for each column of `labels` (n, b), with the same inner folds."""
     classes = np.unique(target.values[train])
     path: Callable[[Floats, Any], RidgePath | LogisticPath] = RidgePath
     grid, values = settings.alpha[::-1], labels.astype(float)
@@ -79,8 +75,8 @@ def choose_strengths(
 ) -> Floats:
     """Return, for each label vector, the strength of least mean loss over inner folds, of equals the first of the grid.
 
-    Each fold is its fitted path, and the rows on which that is tried, with their values. A path that says so is left
-    once the loss of a label vector has risen three times in a row. Without folds, the middle of the grid is taken.
+    Each fold is its path, and the features and values on which that is tried. Without folds, the middle of the grid is
+    taken.
     """
     if not fits:
         return np.full(n_columns, sorted(grid)[len(grid) // 2])
@@ -126,11 +122,7 @@ class RidgePath:
 
 
 class LogisticPath:
-    """Logistic regressions of one training set (n, k) on codes (n, b), each started from the penalty before.
-
-    The minimum is that of `sklearn.linear_model.LogisticRegression`: of two classes there is one coefficient vector, of
-    more one each, and the intercept is not penalised.
-    """
+    """Logistic regressions of one training set (n, k) on codes (n, b), each started from the penalty before."""
 
     gives_up = True
     loss = staticmethod(log_losses)

@@ -29,8 +29,13 @@ from neurocontrast.evaluation.estimators import (
     gives_probabilities,
 )
 from neurocontrast.evaluation.fitting import fit_probe, split_seed
-from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
-from neurocontrast.evaluation.notices import look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
+from neurocontrast.evaluation.notices import (
+    check_duplicates,
+    check_overlap,
+    look_at_cohort,
+    look_at_covariates,
+    look_at_missing,
+)
 from neurocontrast.evaluation.panels import check_panels
 from neurocontrast.evaluation.probes import get_probe, probe_names
 from neurocontrast.evaluation.rows import check_rows, row_names, select_rows, tidy_table
@@ -38,16 +43,14 @@ from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings, check_probe, probe_name
 from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out, stratified
 from neurocontrast.evaluation.splits.by_column import check_fixed, check_seen, fixed_split, look_at_fixed, look_at_twins
-from neurocontrast.evaluation.splits.by_file import splits_from_table
-from neurocontrast.evaluation.splits.by_splitter import describe_splitter, splits_from_cv
+from neurocontrast.evaluation.splits.given import describe_splitter, splits_from_cv, splits_from_table
 from neurocontrast.evaluation.target import MAX_CLASSES, MAX_IMAGE_CLASSES, Target, read_target
-from neurocontrast.evaluation.units import Units, choose_units
+from neurocontrast.evaluation.uncertainty import Units, choose_units
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["Study", "plan_study"]
 
-_USUAL_COVARIATES = EvaluationSettings.model_fields["covariates"].default
 _OF_FOLDS = ("site_missing", "fold_untested")
 _OF_PEOPLE = (*_OF_FOLDS, "baseline_empty", "baseline_incomplete")
 """Warnings that say nothing of the fixed design: images have neither site nor age, and most are fitted on."""
@@ -69,17 +72,12 @@ class Study:
         Columns of the baseline.
     units : Units
         Groups of scans that a bootstrap resamples together.
-    excluded, flow : dict of str to int, DataFrame
-        Scans that do not take part, by reason, and all steps from the first table on.
-    n_overlap : int
-        Number of subjects that were in pretraining too.
-    from_file, splitter : bool, str or None
-        Whether the folds were read from a file; the splitter that was given.
-    notices : list of Notice
-        Warnings.
+    excluded, flow, n_overlap : dict of str to int, DataFrame, int
+        Scans that do not take part, by reason; all steps from the first table on; subjects seen in pretraining.
+    how_split, splitter, notices : str, str or None, list of Notice
+        How the folds were made, in the words of evaluation.json; the splitter that was given; warnings.
     seen, n_twins : dict of str to int or None, int
-        Of the fixed design: rows of each part that pretraining has seen, and rows of test that are fitted on too
-        under another name.
+        Rows of each part of a fixed design that pretraining has seen, and of test that are fitted on by another name.
     estimator, baseline_fits : estimator or None, bool
         The user's own, and whether it can be fitted to the columns of the baseline, too.
     voxels : Voxels or None
@@ -96,7 +94,7 @@ class Study:
     excluded: dict[str, int] = field(default_factory=dict)
     flow: pd.DataFrame = field(default_factory=pd.DataFrame)
     n_overlap: int = 0
-    from_file: bool = False
+    how_split: str = "stratified"
     splitter: str | None = None
     notices: list[Notice] = field(default_factory=list)
     seen: dict[str, int | None] = field(default_factory=dict)
@@ -151,10 +149,9 @@ class Study:
                 "an estimator of one's own is not written, since that needs pickle; the arrays of logistic, ridge, svm "
                 "and sgd are"
             )
-        if self.settings.harmonise != "none" or self.settings.residualise:
-            adjusted = "harmonised or residualised features need sites and covariates, and what was estimated of them"
-            return get_probe(self.probe).why_not_stored or adjusted
-        return get_probe(self.probe).why_not_stored
+        adjusted = self.settings.harmonise != "none" or self.settings.residualise
+        why = "harmonised or residualised features need sites and covariates, and what was estimated of them"
+        return get_probe(self.probe).why_not_stored or (why if adjusted else None)
 
     @property
     def final_seed(self) -> int:
@@ -172,15 +169,6 @@ class Study:
     def fitted_rows(self) -> npt.NDArray[np.intp]:
         """Rows that the stored probe is fitted on: all of them, but of the fixed design those of no test."""
         return self.splits[0].train if self.fixed else np.arange(len(self.table))
-
-    @property
-    def how_split(self) -> str:
-        """How the folds were made, in the words of evaluation.json."""
-        if self.from_file or self.fixed:
-            return "file" if self.from_file else "fixed"
-        if self.splitter is None:
-            return self.settings.splits
-        return "custom" if self.splits[0].held_out_site is None else "leave-site-out"
 
 
 def plan_study(
@@ -270,10 +258,7 @@ def _choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], setti
 
 
 def _flow(scans: _Scans, splits: list[Split], info: Mapping[str, Any], *, why_untested: str) -> pd.DataFrame:
-    """Return one row a step, ``step``, ``n_scans``, ``n_subjects`` and ``reason``: which scans came in and left.
-
-    What happened before the embedding is known where the embeddings say so (``flow`` of their description).
-    """
+    """Return one row a step, ``step``, ``n_scans``, ``n_subjects`` and ``reason``: which scans came in and left."""
     tested = np.zeros(len(scans.everything), dtype=bool)
     tested[scans.rows[np.unique(np.concatenate([split.test for split in splits]))]] = True
     untested = np.isin(np.arange(len(tested)), scans.rows) & ~tested
@@ -298,8 +283,7 @@ def _try_baseline(study: Study, estimator: BaseEstimator) -> list[Notice]:
         fit_probe(CovariateDesign(study.table, names), study.target, rows, rows[:1], subjects=study.subjects,
                   settings=settings, seed=settings.seed, estimator=estimator, pairs=[])  # fmt: skip
     except EstimatorError as error:
-        text = f"The baseline has the default probe, since the estimator does not fit its {len(names)} columns: "
-        text += f"{error}."
+        text = f"The baseline has the default probe: the estimator does not fit its {len(names)} columns: {error}."
         explanation = "The increment compares two kinds of probe, not only two kinds of input."
         return [Notice("baseline_default", text, explanation)]
     return []
@@ -346,16 +330,18 @@ def _plan(
     excluded = {reason: int(part.sum()) for reason, part in scans.left_out.items()}
     units = choose_units(settings.bootstrap_unit, list(table["site"]), subjects, target=target.name)
     found = [
-        *look_at_cohort(table, target, min_site_n=settings.min_site_n),
-        *look_at_splits(splits, target, subjects),
+        *look_at_cohort(table, target, splits, min_site_n=settings.min_site_n),
         *look_at_covariates(names, dropped),
         *look_at_adjustment(table, target, splits, settings),
         *look_at_missing(settings.target, excluded.get(f"{settings.target} missing", 0)),
         *units.notices,
     ]
+    how_split: str = settings.splits if cv is None else "leave-site-out" if leaving else "custom"
+    how_split = "file" if split_rows is not None else "fixed" if fixed else how_split
     why_untested = f"never tested, by the {'split file' if cv is None else 'splitter'}"
     if fixed:  # natural images have neither site nor age, and the columns say so
-        unsaid = _OF_PEOPLE if settings.covariates in ((), _USUAL_COVARIATES) else _OF_FOLDS
+        usual = settings.covariates in ((), type(settings).model_fields["covariates"].default)
+        unsaid = _OF_PEOPLE if usual else _OF_FOLDS
         found = [*(each for each in found if each.code not in unsaid), *look_at_fixed(splits[0], target)]
         seen, overlaps = check_seen(table, splits[0], info, allow_overlap=allowed)
         n_twins, twins = look_at_twins(scans.features, splits[0])
@@ -363,7 +349,7 @@ def _plan(
     return Study(
         settings, table, scans.features, target, splits, names, units, excluded,
         flow=_flow(scans, splits, info, why_untested=why_untested), n_overlap=n_overlap,
-        from_file=split_rows is not None, splitter=None if cv is None else describe_splitter(cv),
+        how_split=how_split, splitter=None if cv is None else describe_splitter(cv),
         notices=[*notices, *found], seen=seen, n_twins=n_twins,
     )  # fmt: skip
 
@@ -372,9 +358,9 @@ def _make_splits(scans: _Scans, settings: EvaluationSettings, split_rows: pd.Dat
     table, target = scans.table, scans.target
     subjects = table["subject_id"].to_numpy(dtype=object)
     if settings.split_column is not None:
-        split = fixed_split(table, settings.split_column)
-        check_fixed(split, target, subjects)
-        return [split]
+        splits = [fixed_split(table, settings.split_column)]
+        check_fixed(splits[0], target, subjects)
+        return splits
     if split_rows is not None:
         splits = splits_from_table(split_rows, table)
     elif cv is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from neurocontrast.evaluation.fitting import OutOfFold, constant_predictions, cr
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
     LOWER_IS_BETTER,
+    RANKED,
     explain_undefined,
     explain_value,
     finite_or_none,
@@ -27,13 +28,13 @@ from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.schema import Evaluation, Notice, compose_evaluation
-from neurocontrast.evaluation.significance import corrected_resampled_t
+from neurocontrast.evaluation.significance import fold_p_value
 from neurocontrast.evaluation.splits import Split, parts_of, stratified
-from neurocontrast.evaluation.splits.by_file import split_table
+from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.stored_probe import FittedProbe, fit_on_all
 from neurocontrast.evaluation.tables import model_prefix, study_tables
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, pooled_metrics, resampled_names
+from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.files import digest_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
@@ -43,6 +44,8 @@ __all__ = ["Study", "StudyResult", "metric_summary", "permutation_summary", "pla
 
 Models = dict[str, OutOfFold]
 
+MAX_RANKED = 300_000
+"""With more classes × tested images, figures that rank them within each class are not resampled: it takes too long."""
 POOLING_GAP = 0.05
 """A pooled AUC that differs more than this from the one within folds is warned about."""
 FEW_MOVED = 0.1
@@ -179,66 +182,47 @@ def metric_summary(study: Study, folds: pd.DataFrame, models: Models) -> dict[st
     is not defined is None and has a ``reason``.
     """
     target, settings, rows = study.target, study.settings, models["embedding"].tested
-    pooled = {name: pooled_metrics(target, model, rows=rows) for name, model in models.items()}
-    resamples: dict[str, dict[str, Resamples]] = {name: {} for name in models}
-    if settings.n_bootstraps:
-        resamples = bootstrap_metrics(
-            target, models, study.units.labels, n_bootstraps=settings.n_bootstraps,
-            seed=derive_seed("intervals", settings.seed), rows=rows,
-            names=resampled_names(target, rows, fixed=study.fixed),
-        )  # fmt: skip
+    too_long = study.fixed and len(target.classes) * len(rows) > MAX_RANKED
+    drawn = bootstrap_metrics(
+        target, models, study.units.labels, n_bootstraps=settings.n_bootstraps,
+        seed=derive_seed("intervals", settings.seed), rows=rows, plain=RANKED if too_long else (),
+    )  # fmt: skip
     reason = explain_undefined(target.kind, target.values[rows], target.classes)
 
-    def interval(drawn: Resamples | None, value: float | None) -> list[float] | None:
-        found = None if drawn is None or value is None else drawn.interval(level=settings.confidence_level)
-        return None if found is None else list(found)
+    def estimate(resamples: Resamples, name: str) -> dict[str, Any]:
+        found = resamples.figure(level=settings.confidence_level)
+        return {name: found["value"], "interval": None if found["low"] is None else [found["low"], found["high"]]}
 
     def described(model: str, name: str) -> dict[str, Any]:
         column = model_prefix(model) + name.removesuffix("_within_fold")  # within one fold, the two are one
         per_fold = folds[column].dropna().to_numpy(dtype=float) if column in folds else np.array([])
-        value = finite_or_none(pooled[model][name][0])
-        found: dict[str, Any] = {
+        found = {
             "mean": finite_or_none(per_fold.mean()) if len(per_fold) else None,
             "sd": finite_or_none(per_fold.std(ddof=1)) if len(per_fold) > 1 else None,
-            "pooled": value,
-            "interval": interval(resamples[model].get(name), value),
+            **estimate(drawn[model][name], "pooled"),
             "n_folds_defined": len(per_fold),
         }
-        return found | ({"reason": explain_value(name, reason)} if value is None else {})
+        return found | ({"reason": explain_value(name, reason)} if found["pooled"] is None else {})
 
     def against(other: str, name: str) -> dict[str, Any]:
-        difference = finite_or_none(pooled["embedding"][name][0] - pooled[other][name][0])
-        ours = resamples["embedding"]
-        drawn = ours[name] - resamples[other][name] if name in ours else None
-        return {"difference": difference, "interval": interval(drawn, difference)}
+        return estimate(drawn["embedding"][name] - drawn[other][name], "difference")
 
     names, keys = target.metric_names, {"embedding": "metrics", "baseline": "baseline", "voxels": "voxels"}
     figures = {keys[model]: {name: described(model, name) for name in names} for model in models}
     figures["increment"] = {name: against("baseline", name) for name in names}
     if "voxels" in models:
-        p_values = voxel_p_values(folds, study.splits, names)
-        figures["voxels_increment"] = {name: against("voxels", name) | {"p_value": p_values[name]} for name in names}
+        figures["voxels_increment"] = {
+            name: against("voxels", name) | {"p_value": voxel_p_value(folds, name)} for name in names
+        }
     return figures
 
 
-def voxel_p_values(folds: pd.DataFrame, splits: Sequence[Split], names: Sequence[str]) -> dict[str, float | None]:
-    """Return the p-value of embedding minus voxels over folds, by metric (Nadeau and Bengio, 2003).
-
-    None where fewer than two folds have the metric, where neither more nor less of it is better, and where sites are
-    held out, which are no random draws.
-    """
-    found: dict[str, float | None] = dict.fromkeys(names)
-    if any(split.held_out_site is not None for split in splits):
-        return found
-    n_train, n_test = (float(folds[name].mean()) for name in ("n_train", "n_test"))
-    for name in names:
-        column = name.removesuffix("_within_fold")
-        if column in folds and name not in DESCRIPTIVE:
-            differences = (folds[column].astype(float) - folds[f"voxels_{column}"].astype(float)).dropna()
-            if len(differences) > 1:
-                test = corrected_resampled_t(differences, n_train=n_train, n_test=n_test)
-                found[name] = finite_or_none(test.p_value)
-    return found
+def voxel_p_value(folds: pd.DataFrame, metric: str) -> float | None:
+    """Return the p-value of embedding minus voxels over folds; None where neither more nor less is better."""
+    column = metric.removesuffix("_within_fold")
+    if column not in folds or metric in DESCRIPTIVE:
+        return None
+    return fold_p_value(folds[column].astype(float) - folds[f"voxels_{column}"].astype(float), folds)
 
 
 def look_at_voxels(figures: Mapping[str, Any], metric: str) -> list[Notice]:

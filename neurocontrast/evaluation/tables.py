@@ -20,7 +20,7 @@ from neurocontrast.evaluation.metrics import POOLED_ONLY, compute_metrics, finit
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, parts_of
-from neurocontrast.evaluation.splits.by_file import split_table
+from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.target import Target
 from neurocontrast.lazy import is_installed, require
 from neurocontrast.seeds import derive_generator, derive_seed
@@ -117,10 +117,7 @@ def model_prefix(model: str) -> str:
 def prediction_table(
     table: pd.DataFrame, target: Target, models: Mapping[str, OutOfFold], *, with_paths: bool = False
 ) -> pd.DataFrame:
-    """Return one row a tested scan and repeat: who, where, the truth, and what was predicted.
-
-    On request also its file, without the folder: the table travels, and folders can name people.
-    """
+    """Return one row a tested scan and repeat: who, where, the truth, and what was predicted."""
     embedding, labels, parts = models["embedding"], np.array(target.classes, dtype=object), []
     for repeat, folds in enumerate(embedding.folds):
         rows = np.flatnonzero(folds >= 0)
@@ -151,10 +148,7 @@ def _map_rows(rows: Rows, *, seed: int) -> Rows:
 
 
 def _map_table(study: Study, rows: Rows) -> pd.DataFrame:
-    """Return two principal components of the standardised features, and UMAP where it is installed.
-
-    The map is for looking: it is fitted on all scans and no figure is computed from it.
-    """
+    """Return two principal components of the standardised features, and UMAP where it is installed."""
     standard = StandardScaler().fit_transform(study.features[rows].astype(float))
     n_components = min(2, *standard.shape)
     points = np.zeros((len(standard), 2))
@@ -190,12 +184,7 @@ def _example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> 
 def calibration_table(
     target: Target, models: Mapping[str, OutOfFold], subjects: npt.NDArray[np.object_], *, level: float
 ) -> pd.DataFrame:
-    """Return, for each model and bin of predicted probability, the mean prediction and the observed share.
-
-    Bins hold about equally many scans; equal predictions are never parted. A scan's prediction is its mean over
-    repeats. The interval is Wilson's, for as many draws as the bin has subjects. Several classes: each against the
-    rest.
-    """
+    """Return, for each model and bin of predicted probability, the mean prediction and the observed share."""
     rows = []
     for model, predictions in models.items():
         tested = predictions.tested
@@ -241,10 +230,7 @@ def wilson_interval(share: float, n: int, *, level: float) -> tuple[float, float
 
 
 def _class_table(target: Target, model: OutOfFold, *, split: Split | None, level: float) -> pd.DataFrame:
-    """Return one row a class: counts, recall and precision with Wilson's intervals, and the commonest wrong answer.
-
-    Each scan counts once: of repeated folds the first repeat does.
-    """
+    """Return one row a class: counts, recall and precision with Wilson's intervals, and the commonest wrong answer."""
     tested, n_classes = np.flatnonzero(model.folds[0] >= 0), len(target.classes)
     truth = target.values[tested].astype(np.intp)
     counts = confusion_matrix(truth, model.decisions[0, tested], labels=np.arange(n_classes))

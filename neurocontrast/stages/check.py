@@ -29,38 +29,17 @@ __all__ = ["CheckReport", "check", "summarise"]
 
 @dataclass(frozen=True, eq=False)
 class CheckReport:
-    """What `check` found.
-
-    Parameters
-    ----------
-    source : Path
-        The table.
-    kind : {'volumes', 'images'}
-        Scans, or natural images of a store.
-    n_scans, n_subjects : int
-        Rows, and people.
-    problems : Problems
-        What must be mended before the table can be used.
-    warnings : tuple of str
-        What should be known, though it does not stop the work.
-    summary : DataFrame
-        One row a site and a last row for all: counts, ages, sexes and diagnoses. Of natural images one row a split:
-        counts of images and classes.
-    simulated : bool
-        Whether scans are marked as simulated.
-    deep : bool
-        Whether every voxel was read, or headers alone.
-    """
+    """What `check` found."""
 
     source: Path
     kind: Literal["volumes", "images"]
     n_scans: int
     n_subjects: int
-    problems: Problems
+    problems: Problems  # what must be mended before the table can be used
     warnings: tuple[str, ...]
-    summary: pd.DataFrame
+    summary: pd.DataFrame  # one row a site, or a split of natural images, and a last row for all
     simulated: bool
-    deep: bool
+    deep: bool  # whether every voxel was read, or headers alone
 
     @property
     def passed(self) -> bool:
@@ -127,19 +106,15 @@ def check(
         Processes that read images.
     progress : Progress
         Receives progress messages.
-
-    Raises
-    ------
-    DataError
-        Where the table cannot be read as one at all, or holds another kind of images.
     """
     inspection = inspect_cohort(participants, images_root=images_root, images_pattern=images_pattern, channels=channels)
     cohort, problems = inspection.cohort, inspection.problems
+    holds_images = _holds_images(cohort)
     if kind is not None:
         check_kind(cohort, kind)
     without = {problem.line for problem in problems.found if problem.column in ("path", *cohort.channels)}
     rows = [row for row, line in enumerate(inspection.lines) if line not in without]
-    if _holds_images(cohort):
+    if holds_images:
         usable = cohort.subset(rows)
         warnings = inspect_images(usable, problems, deep=deep, progress=progress) if rows else cohort.warnings
     else:
@@ -161,7 +136,7 @@ def check(
         )
     return CheckReport(
         source=cohort.source,
-        kind="images" if _holds_images(cohort) else "volumes",
+        kind="images" if holds_images else "volumes",
         n_scans=len(cohort),
         n_subjects=int(cohort.table["subject_id"].nunique()),
         problems=problems,
@@ -215,8 +190,7 @@ def _images_row(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
 def _scans_row(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
     row: dict[str, float] = {"scans": len(part), "subjects": part["subject_id"].nunique()}
     if "age" in whole:
-        ages = part["age"]
-        row |= {"age mean": ages.mean(), "age min": ages.min(), "age max": ages.max()}
+        row |= {f"age {name}": value for name, value in part["age"].agg(["mean", "min", "max"]).items()}
     for column in ("sex", "diagnosis"):
         if column in whole:
             counts = part[column].value_counts()

@@ -26,10 +26,8 @@ from neurocontrast.training.session import Position, Session
 __all__ = ["Checkpoints", "DamagedCheckpoint", "epochs_of", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
 
 _FORMAT = 1
-_OUT_OF_REACH = (
-    *(errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.EMFILE, errno.ENFILE),
-    *(errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH),
-)
+# Errors of reading that damaged content leads to; others, such as of permissions, say that a file is out of reach.
+_OF_DAMAGE = (None, errno.EINVAL, errno.EIO)
 _NAME = re.compile(r"epoch-(\d+)(?:-batch-(\d+))?\.pt")
 
 
@@ -87,7 +85,7 @@ def load_checkpoint(path: Path) -> tuple[Position, dict[str, Any]]:
     except (CheckpointError, MemoryError):
         raise
     except Exception as error:  # what was not written as a checkpoint may fail to be read in any way
-        if isinstance(error, OSError) and error.errno in _OUT_OF_REACH:  # permissions, a lost mount
+        if isinstance(error, OSError) and error.errno not in _OF_DAMAGE:
             raise CheckpointError(
                 f"{path}: the checkpoint cannot be read now ({error}). Nothing was changed: continue with --resume "
                 "when it can be."
@@ -131,7 +129,7 @@ class Checkpoints:
         self._session, self._run, self._contract, self._progress = session, run, contract, progress
         if session.processes.is_first:
             run.mkdir(parents=True, exist_ok=True)
-            self._identity = _identity_of(run)
+            self._first_seen = run.stat()
         self._last = time.monotonic()
 
     def save(self, position: Position) -> Path:
@@ -207,15 +205,10 @@ class Checkpoints:
     def _check_still_there(self) -> None:
         found = None
         with contextlib.suppress(OSError):
-            found = _identity_of(self._run)
-        if found != self._identity:
+            found = self._run.stat()
+        if found is None or not os.path.samestat(found, self._first_seen):
             what = "is not there any more" if found is None else "is another folder now"
             raise TrainingError(
                 f"{self._run}: the run directory {what}: it was removed or moved, or its disk is no longer mounted. "
                 "Nothing is written in its place. Bring it back and continue with --resume."
             )
-
-
-def _identity_of(folder: Path) -> tuple[int, int]:
-    found = folder.stat()
-    return found.st_dev, found.st_ino

@@ -29,12 +29,12 @@ from neurocontrast.training.settings import TrainingSettings
 
 __all__ = ["accelerator_of", "is_lost_connection", "launch", "launch_sharing", "leave"]
 
+# Processes wait for the first, which may preprocess a whole cohort; one that dies is noticed at once.
 _PATIENCE = timedelta(days=7)
-"""How long processes wait for the first, which may preprocess a whole cohort; one that dies is noticed at once."""
 
 
 def launch(settings: TrainingSettings) -> tuple[Fabric, Processes]:
-    """Join the run's other processes, if there are any; refuse settings that ask for another number of them."""
+    """Join the run's other processes; refuse settings that ask for another number of them."""
     accelerator, place = accelerator_of(settings), launched()
     n_processes = settings.devices * settings.num_nodes
     if place.n_processes != n_processes:
@@ -57,7 +57,6 @@ def launch_sharing(accelerator: str, *, section: str) -> tuple[torch.device, Pro
 
 
 def _join(place: Launched, accelerator: str, *, n_local: int, precision: Any = "32-true") -> tuple[Fabric, Processes]:
-    several = place.n_processes > 1
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it names each process on standard error
     try:
         fabric = Fabric(
@@ -65,13 +64,13 @@ def _join(place: Launched, accelerator: str, *, n_local: int, precision: Any = "
             devices=n_local,
             num_nodes=place.n_processes // n_local,
             precision=precision,
-            strategy=_replicas() if several else "auto",
+            strategy=_replicas() if place.n_processes > 1 else "auto",
             plugins=[_environment_of(place.by)],
         )
         fabric.launch()
     except ValueError as error:  # Fabric's, where SLURM's tasks and these settings differ
         raise ConfigError(f"training.devices, training.num_nodes: {error}") from error
-    if not several:
+    if place.n_processes == 1:
         return fabric, Processes()
     group = dist.new_group(backend="gloo", timeout=_PATIENCE)
     return fabric, Processes(fabric.global_rank, fabric.world_size, group)

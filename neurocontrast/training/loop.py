@@ -1,13 +1,15 @@
-"""The training loop, from the first batch to an encoder that can be saved."""
+"""The training loop, from the first batch to an encoder that can be saved, and signals that ask to stop."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from lightning_fabric import Fabric
@@ -19,7 +21,6 @@ from neurocontrast.exceptions import TrainingInterrupted, TrainingSuspended
 from neurocontrast.machine import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.training.checkpoints import Checkpoints
-from neurocontrast.training.interruption import Stopped, stop_requests
 from neurocontrast.training.loggers import open_loggers
 from neurocontrast.training.optimizers import learning_rate_of
 from neurocontrast.training.session import (
@@ -29,13 +30,12 @@ from neurocontrast.training.session import (
     TrainingData,
     Views,
     deterministic,
-    start_session,
 )
 from neurocontrast.training.settings import TrainingSettings
 from neurocontrast.training.steps import inexactness_of, train_batches
 from neurocontrast.training.validation import collapse_warning, measure_contrast, measure_probe, reestimate_model
 
-__all__ = ["FitResult", "fit"]
+__all__ = ["FitResult", "fit", "suspending"]
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,12 @@ def fit(
 ) -> FitResult:
     """Train a model in place, with a checkpoint after every epoch, and within one every `checkpoint_minutes`.
 
-    With `resume`, training continues from the newest checkpoint in ``folder/checkpoints``; on a CPU the weights are
-    then bit for bit those of a run that was never stopped, given the same number of threads and version of PyTorch.
-
     Parameters
     ----------
     model : ContrastiveModel
         Ends with BatchNorm re-estimated on un-augmented samples; with `ema_decay`, as its weights' average.
     objective : Objective or SumOfObjectives
-        A loss of `neurocontrast.losses`. Its kernel is fitted on the training rows here.
+        Loss of `neurocontrast.losses`, whose kernel is fitted on the training rows here.
     views : callable
         Makes two views of a batch; see `Views`.
     data : TrainingData
@@ -82,22 +79,16 @@ def fit(
     folder : Path
         Run directory, for ``metrics.csv``, ``checkpoints/`` and ``tensorboard/``.
     resume : bool
-        Whether to continue.
-    loggers : sequence of lightning.fabric.loggers.Logger
-        Loggers of your own, for each epoch's figures.
-    facts, progress : mapping, Progress
-        What your loggers note of the run; receives progress messages.
+        Whether to continue from the newest checkpoint; on a CPU the weights are then bit for bit those of a run that
+        was never stopped, given the same number of threads and version of PyTorch.
+    loggers, facts : sequence of lightning.fabric.loggers.Logger, mapping
+        Loggers of your own for each epoch's figures, and what they note of the run.
+    progress : Progress
+        Receives progress messages.
     contract, engine : optional
         What must travel with an encoder, for weights beside the checkpoints; what `launch` returned.
-
-    Raises
-    ------
-    TrainingInterrupted
-        After Ctrl-C, SIGTERM or SIGUSR1, with the state saved.
-    TrainingError
-        On a loss, gradient or embedding that is not finite; the last checkpoint stays.
     """
-    session = start_session(model, objective, views, data, settings=settings, seed=seed, engine=engine)
+    session = Session(model, objective, views, data, settings=settings, seed=seed, engine=engine)
     is_first = session.processes.is_first
     progress = progress if is_first else SILENT
     checkpoints = Checkpoints(session, folder, contract=contract, progress=progress)
@@ -191,3 +182,61 @@ def _report(metrics: Sequence[dict[str, Any]], progress: Progress, settings: Tra
     warning = collapse_warning(row, previous)
     if warning is not None:
         progress.warning(warning)
+
+
+class Stopped(Exception):
+    """Training was asked to stop by `signal`; raised only where its state is whole."""
+
+    def __init__(self, number: int) -> None:
+        self.signal = signal.Signals(number)
+        super().__init__(self.signal.name)
+
+
+@contextlib.contextmanager
+def stop_requests(agree: Callable[[int], int] = lambda number: number) -> Iterator[Callable[[], None]]:
+    """Note the first SIGINT, SIGTERM or SIGUSR1, and give a function that raises `Stopped` for it.
+
+    A second signal acts at once. Given this process's signal, or 0, `agree` returns the one that all processes act on.
+    Outside the main thread signals stay as they are.
+    """
+    noted, previous = 0, dict[signal.Signals, Any]()
+
+    def put_back() -> None:
+        while previous:
+            signal.signal(*previous.popitem())
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal noted
+        del frame
+        noted = number
+        put_back()
+
+    def check() -> None:
+        if number := agree(noted):
+            raise Stopped(number)
+
+    if threading.current_thread() is threading.main_thread():
+        for which in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            previous[which] = signal.signal(which, note)
+    try:
+        yield check
+    finally:
+        put_back()
+
+
+@contextlib.contextmanager
+def suspending() -> Iterator[None]:
+    """Let SIGUSR1, which would kill, end the process as one to be started again, where there is nothing to save."""
+
+    def suspend(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise TrainingSuspended("stopped by SIGUSR1 with nothing to save; the same command with --resume goes on.")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGUSR1, suspend)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)

@@ -20,15 +20,6 @@ class LARS(torch.optim.Optimizer):
     The gradient g of a weight w, with the decay λw added, is scaled by η‖w‖ / (‖g‖ + λ‖w‖) (You, Gitman & Ginsburg
     2017, equation 6), or by 1 where a norm is 0. Biases and normalisation are neither scaled nor decayed (SimCLR,
     BYOL). The learning rate multiplies the step after the momentum, as in PyTorch's SGD.
-
-    Examples
-    --------
-    >>> weight = torch.nn.Parameter(torch.ones(2, 2))
-    >>> weight.grad = torch.full((2, 2), 50.0)
-    >>> LARS([weight], lr=1.0, momentum=0.0, trust_coefficient=0.1).step()
-    >>> weight.data
-    tensor([[0.9000, 0.9000],
-            [0.9000, 0.9000]])
     """
 
     def __init__(
@@ -46,10 +37,7 @@ class LARS(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Change the weights by one step."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
             for weight in group["params"]:
                 if weight.grad is not None:
@@ -89,15 +77,7 @@ def build_optimizer(parameters: Iterable[torch.nn.Parameter], settings: Training
 def learning_rate_of(epoch: int, settings: TrainingSettings, *, batch: int = 0, n_batches: int = 1) -> float:
     """Return the learning rate of the step after `epoch` epochs and `batch` of `n_batches` batches.
 
-    It is a function of these numbers alone, so a resumed run needs no schedule state.
-
-    Examples
-    --------
-    >>> learning_rate_of(25, TrainingSettings(learning_rate=1.0, step_epochs=10, step_factor=0.5))
-    0.25
-    >>> settings = TrainingSettings(learning_rate=1.0, schedule="cosine", warmup_epochs=1, epochs=3)
-    >>> [round(learning_rate_of(e, settings, batch=b, n_batches=2), 3) for e in range(3) for b in range(2)]
-    [0.5, 1.0, 1.0, 0.854, 0.5, 0.146]
+    The rate is a function of these numbers alone, so a resumed run needs no schedule state.
     """
     rate = settings.learning_rate
     if settings.schedule == "step":

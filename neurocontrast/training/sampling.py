@@ -85,14 +85,7 @@ def build_sampler(
 
 
 def strata_of(table: pd.DataFrame, *, n_bins: int) -> Strata:
-    """Return positions by stratum and site: a stratum has one category, and one bin of equal numbers, of every column.
-
-    Examples
-    --------
-    >>> table = pd.DataFrame({"age": [20.0, 70.0, 22.0, 71.0], "sex": ["F"] * 4, "site": ["a", "a", "b", "b"]})
-    >>> strata_of(table, n_bins=2)
-    [[[0], [2]], [[1], [3]]]
-    """
+    """Return positions by stratum and site; a stratum is one category, or one bin of equal numbers, of every column."""
     levels = np.arange(1, n_bins) / n_bins
     codes = {
         name: np.searchsorted(np.quantile(values, levels), values, side="right") if values.dtype.kind == "f" else values
@@ -104,10 +97,7 @@ def strata_of(table: pd.DataFrame, *, n_bins: int) -> Strata:
 
 
 def bins_for(table: pd.DataFrame, *, batch_size: int) -> int:
-    """Return how many bins leave each stratum a scan of every site (of three, where there are more) in a batch.
-
-    At least 2 and at most 10.
-    """
+    """Return how many bins, 2 to 10, leave each stratum a scan of every site (of three at most) in a batch."""
     columns = table.drop(columns="site")
     n_numbers = len(columns.select_dtypes("float").columns)
     n_classes = len(columns.select_dtypes(exclude="float").drop_duplicates()) if n_numbers < columns.shape[1] else 1
@@ -143,13 +133,7 @@ def deal(strata: Strata, n_batches: int, *, most_repeats: int, generator: np.ran
 
 
 def equal_shares(limits: Sequence[int], total: int) -> list[int]:
-    """Divide a total into shares that are as equal as their limits allow; what is left over goes to the first.
-
-    Examples
-    --------
-    >>> equal_shares([5, 100, 100], 46)
-    [5, 21, 20]
-    """
+    """Divide a total into shares that are as equal as their limits allow; what is left over goes to the first."""
     shares = [0] * len(limits)
     while left := total - sum(shares):
         growing = [place for place, limit in enumerate(limits) if shares[place] < limit]

@@ -33,7 +33,6 @@ __all__ = [
     "Views",
     "check_split",
     "deterministic",
-    "start_session",
 ]
 
 AnyObjective = Objective | SumOfObjectives
@@ -105,28 +104,62 @@ class Position:
         self.sum_of_norms, self.n_norms = 0.0, 0
 
 
-@dataclass(frozen=True)
 class Session:
-    """One run's objects on their device.
+    """One run's objects on their device: checks the data, fits the objective's kernel on the training rows; see `fit`.
 
     `encoder` and `head` are the model's two parts as Fabric runs them, each replicated by itself: gradient caching
     passes backwards through the head once and through the encoder once a micro-batch.
     """
 
-    fabric: Fabric
-    model: ContrastiveModel
     encoder: Any
     head: Any
-    optimizer: Any
-    objective: AnyObjective
-    views: Views
-    data: TrainingData
-    metadata: Mapping[str, torch.Tensor]
-    settings: TrainingSettings
-    seed: int
-    sampler: Sampler
-    processes: Processes = field(default_factory=Processes)
-    average: AveragedModel | None = None
+
+    def __init__(
+        self,
+        model: ContrastiveModel,
+        objective: AnyObjective,
+        views: Views,
+        data: TrainingData,
+        *,
+        settings: TrainingSettings,
+        seed: int,
+        engine: tuple[Fabric, Processes] | None = None,
+    ) -> None:
+        check_split(data.training_rows, data.validation_rows, settings)
+        objective.check(data.metadata, names=data.names)
+        training = torch.as_tensor(data.training_rows)
+        objective.fit({name: column[training] for name, column in data.metadata.items()})
+        self.fabric, self.processes = fabric, processes = engine or launch(settings)
+        if processes.size > 1 and settings.sync_batchnorm:
+            whole = model if settings.micro_batch_size is None else model.head
+            synchronise(whole, on_gpu=fabric.device.type == "cuda")
+        self.average: AveragedModel | None = None
+        if settings.ema_decay is not None:
+            ema = get_ema_multi_avg_fn(settings.ema_decay)
+            self.average = AveragedModel(fabric.to_device(model), multi_avg_fn=ema)
+        # A head without weights has no gradients to average.
+        self.encoder, self.head = (
+            fabric.setup_module(part) if any(True for _ in part.parameters()) else fabric.to_device(part)
+            for part in (model.encoder, model.head)
+        )
+        self.optimizer: Any = fabric.setup_optimizers(build_optimizer(model.parameters(), settings))
+        self.model, self.objective, self.views, self.data = model, objective.to(fabric.device), views, data
+        self.metadata = {name: column.to(fabric.device) for name, column in data.metadata.items()}
+        self.settings, self.seed, self.sampler = settings, seed, data.sampler(settings, seed)
+        if processes.size > 1:
+            self._lay_buckets_out()
+
+    def _lay_buckets_out(self) -> None:
+        """Pass one sample backwards without a step.
+
+        DDP keeps all gradients in one bucket until its first backward pass has shown their order. The sum of three or
+        more processes depends on the layout: without this pass the first step of a resumed run would round otherwise.
+        """
+        with still_statistics(self.model), self.read([[self.data.training_rows[0]]]) as batches:
+            for _, images in batches:
+                features = self.encoder(torch.cat([images, images])).float()
+                self.fabric.backward(self.head(features).float().sum())
+        self.optimizer.zero_grad(set_to_none=True)
 
     def read(self, batches: Sequence[Sequence[int]]) -> contextlib.closing[Batches]:
         """Open batches of the data, on the device."""
@@ -205,67 +238,6 @@ class Session:
             "n_threads": torch.get_num_threads(),
             "n_processes": self.processes.size,
         }
-
-
-def start_session(
-    model: ContrastiveModel,
-    objective: AnyObjective,
-    views: Views,
-    data: TrainingData,
-    *,
-    settings: TrainingSettings,
-    seed: int,
-    engine: tuple[Fabric, Processes] | None = None,
-) -> Session:
-    """Check the data, fit the objective's kernel on the training rows, and move all to the device; see `fit`."""
-    check_split(data.training_rows, data.validation_rows, settings)
-    objective.check(data.metadata, names=data.names)
-    training = torch.as_tensor(data.training_rows)
-    objective.fit({name: column[training] for name, column in data.metadata.items()})
-    fabric, processes = engine or launch(settings)
-    if processes.size > 1 and settings.sync_batchnorm:
-        synchronise(model if settings.micro_batch_size is None else model.head, on_gpu=fabric.device.type == "cuda")
-    average = None
-    if settings.ema_decay is not None:
-        average = AveragedModel(fabric.to_device(model), multi_avg_fn=get_ema_multi_avg_fn(settings.ema_decay))
-    # A head without weights has no gradients to average.
-    encoder, head = (
-        fabric.setup_module(part) if any(True for _ in part.parameters()) else fabric.to_device(part)
-        for part in (model.encoder, model.head)
-    )
-    session = Session(
-        fabric=fabric,
-        model=model,
-        encoder=encoder,
-        head=head,
-        optimizer=fabric.setup_optimizers(build_optimizer(model.parameters(), settings)),
-        objective=objective.to(fabric.device),
-        views=views,
-        data=data,
-        metadata={name: column.to(fabric.device) for name, column in data.metadata.items()},
-        settings=settings,
-        seed=seed,
-        sampler=data.sampler(settings, seed),
-        processes=processes,
-        average=average,
-    )
-    if processes.size > 1:
-        _lay_buckets_out(session)
-    return session
-
-
-def _lay_buckets_out(session: Session) -> None:
-    """Pass one sample backwards without a step.
-
-    DDP keeps all gradients in one bucket until its first backward pass has shown their order. The sum over three or
-    more processes depends on the layout, so without this pass the first step of a resumed run would round otherwise.
-    """
-    row = session.data.training_rows[0]
-    with still_statistics(session.model), session.read([[row]]) as batches:
-        for _, images in batches:
-            features = session.encoder(torch.cat([images, images])).float()
-            session.fabric.backward(session.head(features).float().sum())
-    session.optimizer.zero_grad(set_to_none=True)
 
 
 def check_split(training_rows: Sequence[int], validation_rows: Sequence[int], settings: TrainingSettings) -> None:

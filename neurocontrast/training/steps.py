@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from neurocontrast.collectives import of_all_processes
 from neurocontrast.exceptions import TrainingError
@@ -39,13 +38,7 @@ Contrasted = tuple[Tensor, Tensor, Tensor, dict[str, Tensor] | None]
 
 
 def parts_of(batch: Sequence[int], micro_batch_size: int | None) -> list[list[int]]:
-    """Divide a batch into micro-batches of nearly equal size, in order.
-
-    Examples
-    --------
-    >>> parts_of([4, 0, 2, 1, 3], 2)
-    [[4, 0], [2, 1], [3]]
-    """
+    """Divide a batch into micro-batches of nearly equal size, in order."""
     n_parts = 1 if micro_batch_size is None else -(-len(batch) // micro_batch_size)
     return [part.tolist() for part in np.array_split(np.asarray(batch), n_parts)]
 
@@ -84,14 +77,13 @@ def train_batches(
             if twice:
                 contrasted = _backward_in_parts(session, islice(reading, 2 * len(each)), len(each), position)
             else:
-                contrasted = _backward(session, *next(reading), position)
-            yield batch, _finish(session, torch.tensor([row for part in each for row in part]), position, *contrasted)
-
-
-def _backward(session: Session, rows: Tensor, images: Tensor, position: Position) -> Contrasted:
-    with drawing(session, position) as occasion:
-        features = session.encode_views(images, rows, epoch=occasion)
-        return _backward_of_loss(session, features, rows)
+                rows, images = next(reading)
+                with drawing(session, position) as occasion:
+                    features = session.encode_views(images, rows, epoch=occasion)
+                    contrasted = _backward_of_loss(session, features, rows)
+                del images, features
+            share = torch.tensor([row for part in each for row in part])
+            yield batch, _finish(session, share, position, contrasted)
 
 
 def _backward_of_loss(session: Session, features: Tensor, rows: Tensor) -> Contrasted:
@@ -143,47 +135,27 @@ def drawing(session: Session, position: Position, part: int = 0) -> Iterator[int
         yield session.sampler.occasion(position.epoch, position.batch)
 
 
-def _finish(
-    session: Session,
-    rows: Tensor,
-    position: Position,
-    loss: Tensor,
-    z1: Tensor,
-    z2: Tensor,
-    metadata: Mapping[str, Tensor] | None,
-) -> dict[str, float]:
+def _finish(session: Session, rows: Tensor, position: Position, contrasted: Contrasted) -> dict[str, float]:
     """Change the weights, unless loss or gradient is not finite; return the figures of the batch."""
+    loss, z1, z2, metadata = contrasted
+    given = z1.detach(), z2.detach(), metadata
+    limit = session.settings.clip_norm or math.inf
+    norm = session.fabric.clip_gradients(session.model, session.optimizer, max_norm=limit, error_if_nonfinite=False)
+    assert norm is not None  # before clipping, and without the factor of a loss scaler
     with torch.no_grad():
-        views = z1.detach(), z2.detach()
-        terms, bounds = session.objective.terms(*views, metadata), session.objective.bounds(*views, metadata)
-    tensors = {"loss": loss, "gradient_norm": _clip(session)}
-    tensors |= {f"term_{name}": value for name, value in terms.items()}
-    tensors |= {f"bound_{name}": value for name, value in bounds.items()}
+        tensors = {"loss": loss, "gradient_norm": norm}
+        tensors |= {f"term_{name}": value for name, value in session.objective.terms(*given).items()}
+        tensors |= {f"bound_{name}": value for name, value in session.objective.bounds(*given).items()}
     # One transfer from the device for all figures of the step.
     values = torch.stack([value.detach().float() for value in tensors.values()]).tolist()
     figures = dict(zip(tensors, values, strict=True))
     scaled = session.settings.precision == "16-mixed"  # its loss scaler skips steps with infinite gradients itself
     if not math.isfinite(figures["loss"]) or not (scaled or math.isfinite(figures["gradient_norm"])):
-        _refuse(session, rows, torch.cat(views, dim=1), position, figures)
+        _refuse(session, rows, torch.cat(given[:2], dim=1), position, figures)
     session.optimizer.step()
     if session.average is not None:
         session.average.update_parameters(session.model)
     return figures
-
-
-def _clip(session: Session) -> Tensor:
-    """Clip the gradients to `clip_norm`, where there is one; return their norm before."""
-    limit = session.settings.clip_norm
-    if session.settings.precision == "16-mixed":  # this undoes the loss scaler's factor first
-        largest = math.inf if limit is None else limit
-        model, optimizer = session.model, session.optimizer
-        norm = session.fabric.clip_gradients(model, optimizer, max_norm=largest, error_if_nonfinite=False)
-        assert norm is not None
-        return norm
-    norm = get_total_norm([parameter.grad for parameter in session.model.parameters() if parameter.grad is not None])
-    if limit is not None:
-        clip_grads_with_norm_(session.model.parameters(), limit, norm)
-    return norm
 
 
 def _refuse(session: Session, rows: Tensor, z: Tensor, position: Position, figures: dict[str, float]) -> None:

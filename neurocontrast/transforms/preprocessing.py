@@ -7,7 +7,7 @@ import binascii
 import functools
 import zlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,15 +29,6 @@ N_VOXELS_MIN = 8  # a scan with fewer voxels along an axis is a slice or a thumb
 N_LANDMARKS = 11  # of a histogram: the lower percentile, each tenth, the upper percentile
 
 _Length = Annotated[int, Field(ge=N_VOXELS_MIN, le=1024)]
-
-SpacingMm = Annotated[float, Field(ge=SPACING_LIMITS_MM[0], le=SPACING_LIMITS_MM[1])]
-Shape = tuple[_Length, _Length, _Length]
-Normalise = Literal["zscore", "zscore-brain", "percentile", "white-matter", "histogram", "none"]
-Percentiles = tuple[Annotated[float, Field(ge=0, lt=10)], Annotated[float, Field(gt=90, le=100)]]
-ErodeMm = Annotated[float, Field(ge=0, le=30)]
-SmoothMm = Annotated[float, Field(ge=0, le=60)]
-CommonView = Literal["none", "template", "cohort"]
-CommonFraction = Annotated[float, Field(gt=0, le=1)]
 
 
 def check_erosion(erode_mm: float, spacing_mm: float | None) -> None:
@@ -79,7 +70,25 @@ def unpack(text: str, shape: tuple[int, int, int]) -> npt.NDArray[np.bool_]:
     return mask
 
 
-class Preprocessing(Settings):
+class ScanSettings(Settings):
+    """The part of the preprocessing that a user chooses; see `Preprocessing`."""
+
+    spacing_mm: Annotated[float, Field(ge=SPACING_LIMITS_MM[0], le=SPACING_LIMITS_MM[1])] | None = 1.5
+    shape: tuple[_Length, _Length, _Length] = (121, 145, 121)
+    normalise: Literal["zscore", "zscore-brain", "percentile", "white-matter", "histogram", "none"] = "zscore"
+    percentiles: tuple[Annotated[float, Field(ge=0, lt=10)], Annotated[float, Field(gt=90, le=100)]] = (1.0, 99.0)
+    erode_mm: Annotated[float, Field(ge=0, le=30)] = 0.0
+    common_view: Literal["none", "template", "cohort"] = "none"
+    common_fraction: Annotated[float, Field(gt=0, le=1)] = 0.95
+    smooth_mm: Annotated[float, Field(ge=0, le=60)] = 0.0
+
+    @model_validator(mode="after")
+    def _check_erosion(self) -> Self:
+        check_erosion(self.erode_mm, self.spacing_mm)
+        return self
+
+
+class Preprocessing(ScanSettings):
     """What is done to every scan; an encoder keeps it and asks for the same later.
 
     The order is: axes to RAS, resample, crop or pad around the centre, take away what is not brain, normalise, smooth.
@@ -122,22 +131,13 @@ class Preprocessing(Settings):
     'zscore-brain'
     """
 
-    spacing_mm: SpacingMm | None = 1.5
-    shape: Shape = (121, 145, 121)
-    normalise: Normalise = "zscore"
     orientation: Literal["RAS"] = "RAS"
-    percentiles: Percentiles = (1.0, 99.0)
-    erode_mm: ErodeMm = 0.0
-    common_view: CommonView = "none"
-    common_fraction: CommonFraction = 0.95
-    smooth_mm: SmoothMm = 0.0
     n_channels: Annotated[int, Field(ge=1)] = 1
     landmarks: tuple[float, ...] | None = None
     view: str | None = None
 
     @model_validator(mode="after")
-    def _check(self) -> Preprocessing:
-        check_erosion(self.erode_mm, self.spacing_mm)
+    def _check(self) -> Self:
         if self.landmarks is not None:
             steps = np.diff(self.landmarks)
             if self.normalise != "histogram" or len(steps) != N_LANDMARKS - 1 or not (steps >= 0).all():

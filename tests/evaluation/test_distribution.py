@@ -8,7 +8,6 @@ from neurocontrast.evaluation.distribution import (
     LEVELS,
     fit_distribution,
     place,
-    shrinkage,
 )
 
 
@@ -64,13 +63,6 @@ def test_all_scans_of_a_subject_are_in_one_fold():
     thrice = fit_distribution(np.tile(x, (3, 1)), sites * 3, np.tile(names(40), 3), seed=0)
     new = draw(200, p=300, seed=1)[0]
     assert np.median(thrice.percentiles(new)[1]) == pytest.approx(np.median(once.percentiles(new)[1]), abs=20)
-
-
-@pytest.mark.parametrize(("n", "p"), [(40, 100), (100, 30)])
-def test_the_shrinkage_is_that_of_ledoit_and_wolf(n, p):
-    z = np.random.default_rng(0).normal(size=(n, p)) * np.linspace(0.5, 2, p)
-    squared = float(((z @ z.T) ** 2).sum())
-    assert shrinkage(z, squared, p) == pytest.approx(ledoit_wolf_shrinkage(z, assume_centered=True), abs=1e-10)
 
 
 def test_the_distance_is_that_of_the_shrunk_covariance():

@@ -5,8 +5,7 @@ import pytest
 
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics
-from neurocontrast.evaluation.units import choose_units
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
 
 
 def test_sites_that_share_a_subject_are_drawn_together():

@@ -11,7 +11,7 @@ from torch.optim.swa_utils import update_bn
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import TrainingInterrupted
 from neurocontrast.training.checkpoints import load_checkpoint
-from neurocontrast.training.session import start_session
+from neurocontrast.training.session import Session
 from neurocontrast.training.steps import train_batches
 
 
@@ -92,7 +92,7 @@ def test_validation_and_probe_see_the_average_and_give_the_trained_weights_back(
 
 def test_weights_come_back_when_something_fails():
     network = model()
-    session = start_session(network, Contrast(), views, data(), settings=settings(ema_decay=0.5), seed=0)
+    session = Session(network, Contrast(), views, data(), settings=settings(ema_decay=0.5), seed=0)
     before = {name: tensor.clone() for name, tensor in network.named_parameters()}
     with torch.no_grad():
         for weight in session.average.module.parameters():

@@ -14,7 +14,7 @@ from neurocontrast.progress import SILENT
 from neurocontrast.training import fit
 from neurocontrast.training.checkpoints import newest_checkpoint, save_checkpoint
 from neurocontrast.training.distributed import launch
-from neurocontrast.training.interruption import suspending
+from neurocontrast.training.loop import suspending
 
 
 def test_training_lowers_the_loss_and_ends_in_a_loadable_encoder(tmp_path):

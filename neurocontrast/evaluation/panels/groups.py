@@ -15,8 +15,7 @@ from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, exp
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import NO_SITE
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics
-from neurocontrast.evaluation.units import MIN_SITES
+from neurocontrast.evaluation.uncertainty import MIN_SITES, bootstrap_metrics
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["PANEL", "age_bands", "site_table"]

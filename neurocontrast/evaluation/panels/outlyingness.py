@@ -12,7 +12,7 @@ from scipy import stats
 
 from neurocontrast.evaluation.distribution import MAX_AXES, TrainingDistribution, fit_distribution
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
-from neurocontrast.evaluation.panels.draws import draw_subjects
+from neurocontrast.evaluation.panels.confounds import draw_subjects
 from neurocontrast.evaluation.panels.new_site import plan_sites_left_out
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import NO_SITE, cell_texts

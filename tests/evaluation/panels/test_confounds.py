@@ -7,8 +7,7 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.panels.confounds import read_column, site_folds
-from neurocontrast.evaluation.panels.draws import draw_subjects
+from neurocontrast.evaluation.panels.confounds import draw_subjects, read_column, site_folds
 
 FAST = {"n_bootstraps": 200, "umap": False, "C": (1e-3, 1e-1, 10.0)}
 

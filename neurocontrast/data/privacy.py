@@ -44,10 +44,9 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
     for path in images:
         for field in identifying_fields_of_image(path):
             problems.add(f"{path.name}: {field}")
-        for beside in _json_beside(path):
-            fields = identifying_fields_of_json(beside)
-            if fields:
-                problems.add(f"{beside.name}: has the fields {', '.join(fields)}")
+        beside = path.with_name(path.name.partition(".")[0] + ".json")
+        if beside.is_file() and (fields := identifying_fields_of_json(beside)):
+            problems.add(f"{beside.name}: has the fields {', '.join(fields)}")
     if problems.found:
         problems.hint("Values are not shown here on purpose; look at the named fields yourself.")
 
@@ -84,12 +83,6 @@ def _keys(content: object) -> set[str]:
         return set()
     named = {str(key) for key, value in content.items() if _JSON_KEYS.fullmatch(str(key)) and value not in ("", None)}
     return named.union(*(_keys(value) for value in content.values()))
-
-
-def _json_beside(path: Path) -> Iterator[Path]:
-    beside = path.with_name(path.name.partition(".")[0] + ".json")
-    if beside.is_file():
-        yield beside
 
 
 def _fields_of_gzip(path: Path) -> Iterator[str]:

@@ -39,13 +39,6 @@ VolumeTransforms: TypeAlias = Preprocessing | DescribedTransforms
 """What is done to each scan before it is kept."""
 
 
-class Prepared(NamedTuple):
-    """Numbers of scans that were ready, and of scans that `VolumeCache.prepare` preprocessed."""
-
-    n_reused: int
-    n_made: int
-
-
 class CacheFullError(DataError):
     """There is no room for more volumes; nothing else can be prepared either."""
 
@@ -99,11 +92,11 @@ class VolumeCache:
         """Size of one volume."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
-    def prepare(self, scans: Sequence[ScanFiles | Path], *, n_workers: int, progress: Progress = SILENT) -> Prepared:
-        """Preprocess every scan that has no valid entry yet, in `n_workers` processes."""
-        missing, n_unique = self.missing(scans), len({as_scan(scan) for scan in scans})
+    def prepare(self, scans: Sequence[ScanFiles | Path], *, n_workers: int, progress: Progress = SILENT) -> int:
+        """Preprocess every scan that has no valid entry yet, in `n_workers` processes, and return their number."""
+        missing = self.missing(scans)
         if not missing:
-            return Prepared(n_unique, 0)
+            return 0
         self._open_folder(n_missing=len(missing))
         problems = Problems("scans")
         with progress.task("Preprocessing scans", len(missing), "scan") as task:
@@ -113,7 +106,7 @@ class VolumeCache:
                     problems.add(failure)
                 task.advance()
         problems.raise_if_any()
-        return Prepared(n_unique - len(missing), len(missing))
+        return len(missing)
 
     def missing(self, scans: Sequence[ScanFiles | Path]) -> list[ScanFiles]:
         """Return the scans that have no valid entry yet, each once."""

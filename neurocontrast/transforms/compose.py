@@ -75,10 +75,10 @@ def boxing(preprocessing: Preprocessing) -> Compose:
     return Compose(_to_box(preprocessing, "image"))
 
 
-def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0, end: int | None = None) -> dict[str, Any]:
-    """Apply transforms `start` to `end` of a `Compose`; raise a DataError that names the scan where one fails."""
+def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0) -> dict[str, Any]:
+    """Apply the transforms of a `Compose` from `start` on; raise a DataError that names the scan where one fails."""
     try:
-        made: dict[str, Any] = compose(item, start=start, end=end)
+        made: dict[str, Any] = compose(item, start=start)
         return made
     except RuntimeError as error:
         cause: BaseException = error

@@ -27,10 +27,7 @@ class TightMask(Operation):
     variation_voxels: float = Field(
         0.5, ge=0.0, le=3.0, allow_inf_nan=False, description="Standard deviation of the depth over the box."
     )
-    below: Annotated[Pair, Span("Intensity below which is cut, on the scale of `BrainContrast`.", ge=0.0, le=1.0)] = (
-        0.2,
-        0.5,
-    )
+    below: Annotated[Pair, Span("Signal below which is cut (99th percentile: 1).", ge=0.0, le=1.0)] = (0.2, 0.5)
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw mean depth, how bright what is cut may be, and the variation of the depth."""
@@ -50,10 +47,7 @@ class MaskEdge(Operation):
     variation_voxels: float = Field(
         0.5, ge=0.0, le=3.0, allow_inf_nan=False, description="Standard deviation of the depth over the box."
     )
-    rim: Annotated[Pair, Span("Intensity of a rim that is left over that of the edge beside it.", ge=0.0, le=1.0)] = (
-        0.2,
-        0.6,
-    )
+    rim: Annotated[Pair, Span("Signal of a rim left over that of the edge beside it.", ge=0.0, le=1.0)] = (0.2, 0.6)
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw mean depth, below 0 of a rim that is left; the intensity of a rim left; and the variation of depth."""

@@ -41,10 +41,7 @@ class BrainAffine(Operation):
     stage = "scanner"
     rotation_degrees: Annotated[Pair, Span("Angle about each axis.", ge=-45.0, le=45.0)] = (-3.0, 3.0)
     translation_voxels: Annotated[Pair, Span("Shift along each axis.", ge=-16.0, le=16.0)] = (-1.0, 1.0)
-    scale: Annotated[Pair, Span("Factor on lengths; off by default, as size tells age and sex.", ge=0.5, le=2.0)] = (
-        1.0,
-        1.0,
-    )
+    scale: Annotated[Pair, Span("Factor on lengths; note that size tells age and sex.", ge=0.5, le=2.0)] = (1.0, 1.0)
     anisotropic: bool = Field(False, description="Whether each axis has a factor of its own.")
 
     def draw(self, random: Random) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from neurocontrast.cli.data_commands import check, images, simulate
 from neurocontrast.cli.evaluation_commands import compare, evaluate, predict, report
 from neurocontrast.cli.network_commands import doctor, embed, explain, pretrain
 from neurocontrast.cli.output import show_error, show_message, show_unexpected
-from neurocontrast.cli.scanner_commands import index, prepare
+from neurocontrast.cli.scanner_commands import index, prepare, qc
 from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded, TrainingSuspended
 
 __all__ = ["app", "run"]
@@ -29,7 +29,7 @@ app = typer.Typer(
         "The way through: index or check scans, pretrain an encoder, embed scans, evaluate, report."
     ),
 )
-_BEFORE_TRAINING = (simulate, index, prepare, images, check)
+_BEFORE_TRAINING = (simulate, index, prepare, qc, images, check)
 _FROM_TRAINING_ON = (pretrain, embed, evaluate, predict, explain, report, compare, doctor)
 for command in (*_BEFORE_TRAINING, *_FROM_TRAINING_ON):
     app.command()(command)

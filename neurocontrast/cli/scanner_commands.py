@@ -1,4 +1,4 @@
-"""The commands that begin at the scanner: `index` and `prepare`."""
+"""The commands that begin at the scanner: `index`, `prepare` and `qc`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from neurocontrast.cli.options import ImagesRoot, JsonOption, OverwriteOption, QuietOption
 from neurocontrast.cli.output import Result, console_progress, show_result
 
-__all__ = ["index", "prepare"]
+__all__ = ["index", "prepare", "qc"]
 
 
 def index(
@@ -99,3 +99,28 @@ def prepare(
         progress=console_progress(quiet=quiet),
     )
     show_result(Result({"participants": str(table)}, "Brains in MNI space.", path=table), as_json=as_json)
+
+
+def qc(
+    participants: Annotated[Path, typer.Argument(metavar="PARTICIPANTS.tsv", help="Table with one row a scan.")],
+    out: Annotated[Path, typer.Option(help="Folder of qc.tsv and qc.html.")],
+    images_root: ImagesRoot = None,
+    n_workers: Annotated[int, typer.Option(help="Processes.")] = 2,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Measure brains in MNI space, flag those unlike the template or their site, and drop none.
+
+    qc.html shows every scan, the worst first, with its measures and flags. An interrupted call continues.
+    """
+    from neurocontrast import stages
+
+    found = stages.qc(
+        participants, out, images_root=images_root, n_workers=n_workers, progress=console_progress(quiet=quiet)
+    )
+    flagged = found.table[found.table["n_flags"] > 0]
+    facts = {"n_scans": len(found.table), "n_flagged": len(flagged), "flagged": flagged["participant_id"].tolist()}
+    title = f"{len(flagged)} of {len(found.table)} scans are flagged."
+    shown = [f"{name}: {flags}" for name, flags in zip(flagged["participant_id"], flagged["flags"], strict=True)]
+    more = [f"… and {len(shown) - 20} more"] if len(shown) > 20 else []
+    show_result(Result(facts, title, notes=[*shown[:20], *more], path=found.page), as_json=as_json)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from neurocontrast.stages.predict import predict
     from neurocontrast.stages.prepare import prepare
     from neurocontrast.stages.pretrain import pretrain
+    from neurocontrast.stages.qc import qc
     from neurocontrast.stages.report import report
     from neurocontrast.stages.simulate import simulate
 
@@ -38,6 +39,7 @@ __all__ = [
     "prepare",
     "prepare_images",
     "pretrain",
+    "qc",
     "report",
     "simulate",
 ]

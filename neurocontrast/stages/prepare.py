@@ -100,7 +100,8 @@ def prepare(
     for name in made:
         table["path" if name == "brain" else name] = [f"images/{stems[row]}_{name}.nii.gz" for row in done]
     table["space"], table["stage"] = "MNI152", "stripped"
-    quality = pd.DataFrame([{"participant_id": cohort.table["participant_id"][row], **facts[row]} for row in done])
+    keys = cohort.table[["participant_id", "session"]]
+    quality = pd.DataFrame([{**keys.loc[row], **facts[row]} for row in done]).replace("", "n/a")
     write_table(target / "quality.tsv", quality.fillna("n/a"))
     write_json(target / RECORD_NAME, {"options": vars(options), "n": len(done), "environment": describe_environment()})
     write_table(target / "participants.tsv", table.astype(object).where(table.notna() & (table != ""), "n/a"))

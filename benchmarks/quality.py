@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from neurocontrast.data.parallel import map_files
-from neurocontrast.prepare.flags import N_DEVIATIONS, RULES, flag_scans
+from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, flag_scans
 from neurocontrast.prepare.measures import Measured, compare_with_others, measure_scan
 
 SHIFTS = {f"shift {name} {5 * step * 2:+d} mm": (axis, 5 * step) for axis, name in enumerate("xyz") for step in (-1, 1)}
@@ -61,9 +61,11 @@ class Cohort:
         names = self.people.index[list(rows)]
         chosen = [self.found[name, kind if name == row else "as is"] for name in names]
         table = pd.DataFrame([each.measures for each in chosen]).assign(site=self.sites[list(rows)])
+        table[["site_correlation", "asymmetry"]] = np.nan
         for _, group in table.groupby("site"):
-            alike = compare_with_others(np.stack([chosen[place].vector for place in group.index]))
-            table.loc[group.index, ["site_correlation", "asymmetry"]] = np.stack(alike, axis=1)
+            if len(group) >= N_SITE:
+                alike = compare_with_others(np.stack([chosen[place].vector for place in group.index]))
+                table.loc[group.index, ["site_correlation", "asymmetry"]] = np.stack(alike, axis=1)
         return [{flag.measure for flag in flags} for flags in flag_scans(table, deviations)[0]]
 
     def planted(self, kind: str, deviations: float) -> list[set[str]]:

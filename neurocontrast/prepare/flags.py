@@ -47,8 +47,8 @@ RULES = {
     "efc": Rule("EFC", "high", about="entropy focus criterion, lower is better"),
     "scale_min": Rule("smallest affine scale", "low", low=0.6, about="from prepare's quality.tsv"),
     "scale_max": Rule("largest affine scale", "high", high=1.5, about="from prepare's quality.tsv"),
-    "iqr": Rule("CAT12's IQR", high=4.0, about="grade of the image, lower is better"),
-    "euler": Rule("Euler number", low=-217.0, about="FreeSurfer's, of both hemispheres; nearer to 2 is better"),
+    "iqr": Rule("CAT12's IQR", "high", high=4.0, about="grade of the image, lower is better"),
+    "euler": Rule("Euler number", "low", low=-217.0, about="FreeSurfer's, the mean of both hemispheres; 2 is best"),
 }
 """What is flagged, in the order of the report."""
 

@@ -30,8 +30,12 @@ REACH = 6
 """Steps of 4 mm that the best place is looked for in, to each side."""
 SLICES_MM = (-4.0, -18.0, 8.0)
 """Where the sagittal, the coronal and the axial slice are shown."""
+FAINT = 0.02
+"""What is fainter than this share of the brightest voxels is no brain: splines leave ripples around one."""
 FLIPS = {"front-back": (1,), "up-down": (2,), "front-back and up-down": (1, 2)}
 """Flips that the template tells; it is symmetric, so that it cannot tell left from right."""
+LEAST_ASYMMETRY = 0.1
+"""Least median correlation of asymmetries, for a contrary one to mean anything."""
 _N_BINS = 256
 _FFT_SHAPE = (64, 72, 64)
 
@@ -71,7 +75,7 @@ def measure_scan(path: str, mask_path: str = "", grey_path: str = "", white_path
     path : str
         The image. A ``.npy`` array is taken to span the box of MNI152.
     mask_path : str
-        A mask of the brain; without one, the brain is what is brighter than the corners of the image.
+        A mask of the brain; without one, the brain is what is clearly brighter than the corners of the image.
     grey_path, white_path : str
         Maps of grey and white matter; without them, three classes of intensity stand for the tissues.
 
@@ -107,7 +111,8 @@ def compare_with_others(vectors: npt.NDArray[Any]) -> tuple[Doubles, Doubles]:
     """Compare each scan with the mean of the others: correlations of the scans, and of their asymmetries.
 
     An asymmetry is the left half minus the mirrored right half. That of a scan whose left and right are swapped has the
-    opposite sign, so its correlation with that of the others is below 0.
+    opposite sign, so its correlation with that of the others is below 0. Where the scans share too little asymmetry
+    for that, correlations are NaN: images without one, or half of them swapped.
 
     Parameters
     ----------
@@ -121,7 +126,8 @@ def compare_with_others(vectors: npt.NDArray[Any]) -> tuple[Doubles, Doubles]:
     left = mirrored > np.arange(len(mirrored))
     whole = np.asarray(vectors, dtype=np.float32)
     asymmetries = (whole - whole[:, mirrored])[:, left]
-    return _with_mean_of_others(whole), _with_mean_of_others(asymmetries)
+    alike = _with_mean_of_others(asymmetries)
+    return _with_mean_of_others(whole), alike if np.median(alike) >= LEAST_ASYMMETRY else np.full(len(whole), np.nan)
 
 
 def place_by_template(coarse: Floats) -> tuple[float, Doubles]:
@@ -196,7 +202,8 @@ def _brain_of(path: str, mask_path: str) -> tuple[Floats, Mask, float]:
         given = _spanning(mask.voxels.shape) if mask.affine is None else mask.affine
         inside = _on_grid((mask.voxels > 0).astype(np.float32), given) > 0.5
     else:
-        inside = _on_grid((voxels > 0).astype(np.float32), affine) > 0.5
+        faint = FAINT * np.quantile(voxels, 0.999)
+        inside = _on_grid((voxels > faint).astype(np.float32), affine) > 0.5
     return np.where(inside, _on_grid(voxels, affine), 0).astype(np.float32), inside, _entropy_focus(voxels)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
-from neurocontrast.data.problems import Problems
+from neurocontrast.data.problems import Problems, shown
 from neurocontrast.data.store import is_image_path
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path, check_writable, digest_of, write_json, write_table, write_text
@@ -31,6 +32,7 @@ __all__ = ["Quality", "qc"]
 _RECIPE = 1
 """Raised when the same scan gives other measures."""
 _IMPORTED = ("iqr", "euler")
+_NUMBER = re.compile(r"[0-9]+\.?[0-9]*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +92,11 @@ def qc(
     """
     cohort = read_cohort(participants, images_root=images_root)
     _refuse_other_images(cohort)
+    imported = _imported(cohort)
     target = Path(out).absolute()
     check_writable(target / "qc.tsv", parameter="out")
-    (target / "scans").mkdir(parents=True, exist_ok=True)
     kept = _measure(cohort, target / "scans", n_workers, progress)
-    table = _identity(cohort).join(_measured(cohort, kept)).join(_imported(cohort))
+    table = _identity(cohort).join(_measured(cohort, kept)).join(imported)
     flags, worst = flag_scans(table)
     table.insert(3, "n_flags", [len(each) for each in flags])
     table.insert(4, "flags", ["; ".join(flag.text for flag in each) for each in flags])
@@ -117,7 +119,7 @@ def _refuse_other_images(cohort: Cohort) -> None:
         if is_image_path(path):
             problems.add("qc measures scans of brains, and this is an image of a store", column="path", name=name)
         elif grey and os.path.join(cohort.root, grey) == path:  # noqa: PTH118  may be absolute
-            problems.add("qc measures T1-weighted images, and this is the map of grey matter", column="path", name=name)
+            problems.add("qc measures T1-weighted images, and this is a map of grey matter", column="path", name=name)
     problems.raise_if_any()
 
 
@@ -196,22 +198,23 @@ def _load(file: Path) -> dict[str, Any]:
 
 def _imported(cohort: Cohort) -> pd.DataFrame:
     """Return what others measured: columns of the table, and the scales of `prepare`'s quality.tsv beside it."""
-    columns = {name: cohort.table[name] for name in _IMPORTED if name in cohort.table}
-    found = pd.DataFrame(index=cohort.table.index)
-    for name, values in columns.items():
-        numbers = pd.to_numeric(values, errors="coerce")
-        if (numbers.isna() & values.notna() & (values != "")).any():
-            raise DataError(f"{cohort.source.name}: column '{name}' must hold numbers.")
-        found[name] = numbers
+    found, problems = pd.DataFrame(index=cohort.table.index), Problems(cohort.source.name)
+    for column in [name for name in _IMPORTED if name in cohort.table]:
+        found[column] = pd.to_numeric(cohort.table[column], errors="coerce").astype(float)
+        for row in np.flatnonzero(found[column].isna() & cohort.table[column].notna()):
+            text = shown(cohort.table[column][row])
+            problems.add(f"found {text}; a number or n/a", column=column, name=cohort.names()[row])
+    problems.raise_if_any()
     file = cohort.source.parent / "quality.tsv"
-    if file.is_file():
-        quality = pd.read_csv(file, sep="\t", dtype=str, keep_default_na=False).replace("n/a", "")
-        keys = [key for key in ("participant_id", "session") if key in quality]
-        if {"participant_id", "scales"} <= set(quality) and not quality.duplicated(keys).any():
-            texts = cohort.table[keys].merge(quality, on=keys, how="left")["scales"].fillna("[]").astype(str)
-            listed = [json.loads(text) if text.startswith("[") else [] for text in texts]
-            extremes = [(min(each, default=np.nan), max(each, default=np.nan)) for each in listed]
-            found[["scale_min", "scale_max"]] = np.array(extremes, dtype=float)
+    if not file.is_file():
+        return found
+    quality = pd.read_csv(file, sep="\t", dtype=str, keep_default_na=False).replace("n/a", "")
+    keys = [key for key in ("participant_id", "session") if key in quality]
+    if {"participant_id", "scales"} <= set(quality) and not quality.duplicated(keys).any():
+        texts = cohort.table[keys].merge(quality, on=keys, how="left")["scales"].fillna("").astype(str)
+        scales = [[float(number) for number in _NUMBER.findall(text)] for text in texts]
+        extremes = [(min(each, default=np.nan), max(each, default=np.nan)) for each in scales]
+        found[["scale_min", "scale_max"]] = np.array(extremes, dtype=float)
     return found
 
 

@@ -39,8 +39,7 @@ def steps(point):
     from neurocontrast.kernels import Gaussian
     from neurocontrast.losses import YAwareInfoNCE
     from neurocontrast.training import TrainingData, TrainingSettings
-    from neurocontrast.training.session import start_session
-    from neurocontrast.training.state import Position
+    from neurocontrast.training.session import Position, Session
     from neurocontrast.training.steps import train_batches
 
     n = point["batch"]
@@ -55,7 +54,7 @@ def steps(point):
         training_rows=rows,
     )
     objective, model = YAwareInfoNCE(Gaussian("age", sigma=5.0)), build_model(EncoderSettings())
-    session = start_session(model, objective, default_views(), data, settings=settings, seed=0)
+    session = Session(model, objective, default_views(), data, settings=settings, seed=0)
     figures, before = [], None
     for _ in train_batches(session, [rows] * (point["steps"] + 2), Position()):
         now = time.perf_counter(), time.process_time(), written()

@@ -5,10 +5,10 @@
 
 Simulated features of 8 sites with a weak signal. In full: five folds, ten times, C chosen among ten values on five
 inner folds (subjects together), by scikit-learn; 2,000 bootstraps; 1,000 permutations of the whole nested procedure,
-by the batched solver. The plain script (`GridSearchCV` in `permutation_test_score`, a loop of bootstraps) is run on a
-share of that, which is printed, and multiplied; as it is usually written (scikit-learn's default tolerance), and with a
-tolerance at which its predictions can be compared. One thread each. Then other kinds of targets, and the peak memory of
-10,000 scans in a process of its own.
+label vectors side by side. The plain script (`GridSearchCV` in `permutation_test_score`, a loop of bootstraps) is run
+on a share of that, which is printed, and multiplied; as it is usually written (scikit-learn's default tolerance), and
+with a tolerance at which its predictions can be compared. One thread each. Then other kinds of targets, and the
+peak memory of 10,000 scans in a process of its own.
 
 With `--before`, the folder of a checkout of an earlier commit, the whole evaluation of a diagnosis, an age and a site
 is run by both, in turn, and CPU seconds are compared; nothing else.
@@ -38,14 +38,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from neurocontrast.evaluation.newton import fit_label_vectors
-from neurocontrast.evaluation.permutation import permute_labels
+from neurocontrast.evaluation.label_vectors import fit_label_vectors
+from neurocontrast.evaluation.permutation import permuted_labels
 from neurocontrast.evaluation.planning import Study, plan_study
-from neurocontrast.evaluation.results import fold_table, metric_summary
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
-from neurocontrast.evaluation.study import permutation_summary, predict_out_of_fold
+from neurocontrast.evaluation.study import metric_summary, permutation_summary, predict_out_of_fold
+from neurocontrast.evaluation.tables import fold_table
 from neurocontrast.progress import SILENT
 
 WHOLE = """
@@ -95,8 +95,8 @@ def timed(work: Callable[[], object]) -> tuple[float, object]:
 def run_ours(arguments: argparse.Namespace, n_jobs: int) -> dict[str, float]:
     study = make_study(arguments, n_repeats=arguments.n_repeats, n_permutations=arguments.n_permutations, n_jobs=n_jobs)
     nested, models = timed(lambda: predict_out_of_fold(study, SILENT))
-    folds = fold_table(study.target, study.splits, models, strength_name="C")
-    bootstrap, _ = timed(lambda: metric_summary(study.target, folds, models, study.units.labels, study.settings))
+    folds = fold_table(study, models)
+    bootstrap, _ = timed(lambda: metric_summary(study, folds, models))
     permutation, found = timed(lambda: permutation_summary(study, models["embedding"], SILENT))
     print(f"(p of the AUC with {n_jobs} process(es): {found['p_values']['auc']:.6f})", file=sys.stderr)
     return {"nested": nested, "bootstrap": bootstrap, "permutation": permutation}
@@ -128,7 +128,7 @@ def plain_scores(study: Study, split: Split, labels: np.ndarray, tolerance: floa
 
 
 def our_scores(study: Study, split: Split, labels: np.ndarray) -> np.ndarray:
-    """Return what the batched solver says with each column of labels, fitted side by side: (n test, columns, …)."""
+    """Return the scores with each column of labels, fitted side by side: (n test, columns, …)."""
     design, pairs = study.design(), inner_pairs(study, split)
     found = fit_label_vectors(
         design, study.target, labels, split.train, split.test, pairs=pairs, settings=study.settings
@@ -137,10 +137,8 @@ def our_scores(study: Study, split: Split, labels: np.ndarray) -> np.ndarray:
 
 
 def permuted(study: Study, n: int) -> np.ndarray:
-    generator = np.random.default_rng(0)
     sites = [None] * len(study.table) if study.target.name == "site" else list(study.table["site"])
-    drawn = [permute_labels(study.target, sites, study.subjects, generator).values for _ in range(n)]
-    return np.stack(drawn, axis=1)
+    return permuted_labels(study.target, sites, study.subjects, n_permutations=n, seed=0)
 
 
 def plain_permutations(study: Study, n_permutations: int) -> float:
@@ -231,8 +229,8 @@ def compare_kinds(arguments: argparse.Namespace) -> None:
 def measure_memory(arguments: argparse.Namespace) -> None:
     study = make_study(arguments, n_permutations=arguments.n_permutations, n_jobs=arguments.jobs)
     seconds, models = timed(lambda: predict_out_of_fold(study, SILENT))
-    folds = fold_table(study.target, study.splits, models, strength_name="C")
-    metric_summary(study.target, folds, models, study.units.labels, study.settings)
+    folds = fold_table(study, models)
+    metric_summary(study, folds, models)
     taken, _ = timed(lambda: permutation_summary(study, models["embedding"], SILENT))
     own, child = (resource.getrusage(who).ru_maxrss / 2**20 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     print(json.dumps({"nested": seconds, "permutations": taken, "own": own, "child": child}))

@@ -24,8 +24,7 @@ from neurocontrast.encoders import EncoderSettings, build_model
 from neurocontrast.kernels import Gaussian
 from neurocontrast.losses import YAwareInfoNCE
 from neurocontrast.training import TrainingData, TrainingSettings, fit
-from neurocontrast.training.session import start_session
-from neurocontrast.training.state import Position
+from neurocontrast.training.session import Position, Session
 from neurocontrast.training.steps import train_batches
 from neurocontrast.transforms import TwoViews, brain_views
 
@@ -89,7 +88,7 @@ def run(point):
 
 def gradient(point, micro):
     *parts, settings = parts_of_run(point["batch"], {**point, "micro": micro})
-    session = start_session(*parts, settings=settings, seed=0)
+    session = Session(*parts, settings=settings, seed=0)
     for _ in train_batches(session, [list(range(point["batch"]))], Position()):
         pass
     return flat(session.model)

@@ -34,7 +34,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.crossval import cross_validate
+from neurocontrast.evaluation.fitting import cross_validate
 from neurocontrast.evaluation.planning import Study
 
 SIZES = {"train": 40_000, "validation": 10_000, "test": 10_000}

@@ -19,9 +19,8 @@ import numpy as np
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
-from neurocontrast.evaluation.designs import FeatureDesign
-from neurocontrast.evaluation.fitting import one_thread
+from neurocontrast.evaluation.designs import FeatureDesign, one_thread
+from neurocontrast.evaluation.fitting import OutOfFold, cross_validate
 from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.significance import corrected_resampled_t, delong_interval, delong_test

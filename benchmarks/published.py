@@ -27,10 +27,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from neurocontrast.encoders import EncoderSettings, build_encoder, build_model
 from neurocontrast.kernels import Gaussian
 from neurocontrast.losses import YAwareInfoNCE
-from neurocontrast.memory import keeping_freed_memory
+from neurocontrast.machine import keeping_freed_memory
 from neurocontrast.training import TrainingData, TrainingSettings
-from neurocontrast.training.session import Session, deterministic, start_session
-from neurocontrast.training.state import Position
+from neurocontrast.training.session import Position, Session, deterministic
 from neurocontrast.training.steps import train_batches
 from neurocontrast.transforms import AugmentSettings, TwoViews, brain_views
 
@@ -126,7 +125,7 @@ def _session(options: argparse.Namespace, device: torch.device, shape: tuple[int
     )
     views = TwoViews(brain_views(AugmentSettings.reference()), seed=0)
     objective = YAwareInfoNCE(Gaussian("age", sigma=5.0))
-    return start_session(build_model(EncoderSettings()), objective, views, data, settings=settings, seed=0)
+    return Session(build_model(EncoderSettings()), objective, views, data, settings=settings, seed=0)
 
 
 def nidls(

@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.data.simulation import SimulationSettings, draw_person, render_scan
-from neurocontrast.stages.simulate import simulate
+from neurocontrast.stages.make_data import simulate
 
 
 def main() -> None:

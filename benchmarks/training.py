@@ -29,17 +29,16 @@ import numpy as np
 import published
 import torch
 from torch.nn.functional import cosine_similarity
+from torch.optim.swa_utils import update_bn
 
 import neurocontrast
 from neurocontrast.data import CohortDataset, VolumeCache, read_cohort
 from neurocontrast.embedding import EmbeddingSettings, extract_features
 from neurocontrast.encoders import Encoder, EncoderSettings, build_encoder, build_model
 from neurocontrast.losses import NTXent
-from neurocontrast.memory import keeping_freed_memory
+from neurocontrast.machine import keeping_freed_memory
 from neurocontrast.training import TrainingData, TrainingSettings
-from neurocontrast.training.batchnorm import reestimate_statistics
-from neurocontrast.training.session import Session, deterministic, start_session
-from neurocontrast.training.state import Position
+from neurocontrast.training.session import Position, Session, deterministic
 from neurocontrast.training.steps import train_batches
 from neurocontrast.transforms import AugmentSettings, Preprocessing, TwoViews, brain_views
 
@@ -142,7 +141,7 @@ def _session(side: int, n_scans: int, augment: AugmentSettings, options: argpars
     rows = list(range(len(images)))
     data = TrainingData(images=images, names=[str(row) for row in rows], metadata={}, training_rows=rows)
     settings = TrainingSettings(batch_size=n_scans, accelerator="cpu")
-    return start_session(
+    return Session(
         build_model(EncoderSettings()),
         NTXent(),
         TwoViews(brain_views(augment), seed=0),
@@ -200,7 +199,7 @@ def _cached_noise(folder: Path, n_scans: int, side: int) -> CohortDataset:
     (folder / "participants.tsv").write_text("\n".join(lines) + "\n")
     cache = VolumeCache(folder / "cache", Preprocessing(shape=(side, side, side)))
     images = CohortDataset.from_cache(read_cohort(folder / "participants.tsv"), cache)
-    cache.prepare(images.paths, n_workers=0)
+    cache.prepare(images.scans, n_workers=0)
     return images
 
 
@@ -298,7 +297,7 @@ def show_bfloat16(options: argparse.Namespace) -> None:
             cohort = read_cohort(table)
             preprocessing = Preprocessing(spacing_mm=190 / side, shape=(side, side, side))
             images = CohortDataset.from_cache(cohort, VolumeCache(Path(folder) / "cache", preprocessing))
-            images.cache.prepare(images.paths, n_workers=0)
+            images.cache.prepare(images.scans, n_workers=0)
             batch = torch.stack([images[row]["image"] for row in range(len(images))])
             encoder = _encoder_of(options.encoder, batch)
             exact, half = _infer(encoder, batch, False), _infer(encoder, batch, True)
@@ -319,7 +318,7 @@ def _encoder_of(run: Path | None, batch: torch.Tensor) -> Encoder:
 
         return load_encoder(run)[0].eval()
     encoder = build_encoder(EncoderSettings())
-    reestimate_statistics(encoder, batch.split(8))
+    update_bn(batch.split(8), encoder)
     return encoder.eval()
 
 

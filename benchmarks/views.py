@@ -27,9 +27,9 @@ from scipy import ndimage, stats
 from torch import Tensor
 
 from neurocontrast.data.simulation import SimulationSettings, draw_person, render_scan
-from neurocontrast.memory import keeping_freed_memory
+from neurocontrast.machine import keeping_freed_memory
 from neurocontrast.transforms import AugmentSettings, TwoViews, brain_views
-from neurocontrast.transforms.rand_blur import blur
+from neurocontrast.transforms.rand_detail import blur
 
 OPERATIONS = ("flip", "blur", "noise", "cutout", "crop")
 Timed = Callable[[int], object]

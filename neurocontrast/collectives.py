@@ -76,11 +76,7 @@ def sum_over_processes(values: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes of a run; mostly there is one.
-
-    What they tell one another here goes over the CPU by `group`, beside the collectives of the training, so that a GPU
-    is not waited for.
-    """
+    """The processes of a run, which exchange small things over the CPU by `group`, so that a GPU is not waited for."""
 
     rank: int = 0
     size: int = 1
@@ -98,11 +94,7 @@ class Processes:
 
     @contextmanager
     def divided(self, batches: Sequence[Sequence[int]], *, whole: bool = False) -> Iterator[list[list[int]]]:
-        """Give this process's part of every batch.
-
-        Where a batch has fewer rows than there are processes, and where `whole` is set, every process takes all rows,
-        and computes the same by itself.
-        """
+        """Give this process's part of every batch; all rows where `whole` is set, or a batch is too small to share."""
         if self.size > 1 and (whole or min(map(len, batches), default=0) < self.size):
             with on_this_process_only():
                 yield [list(rows) for rows in batches]
@@ -125,10 +117,9 @@ class Processes:
 
     def largest(self, number: int) -> int:
         """Return the largest of the processes' numbers; every process must call."""
-        if self.size == 1:
-            return number
         found = torch.tensor([number])
-        dist.all_reduce(found, op=dist.ReduceOp.MAX, group=self.group)
+        if self.size > 1:
+            dist.all_reduce(found, op=dist.ReduceOp.MAX, group=self.group)
         return int(found.item())
 
     def wait_for_all(self) -> None:

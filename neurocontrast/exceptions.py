@@ -22,15 +22,9 @@ __all__ = [
 
 
 class NeurocontrastError(Exception):
-    """Base of every error this package raises on purpose.
+    """Base of every error this package raises on purpose."""
 
-    Attributes
-    ----------
-    exit_code : int
-        What the command line returns: 2 for bad input, 1 for a failure while running.
-    """
-
-    exit_code = 2
+    exit_code = 2  # of the command line: 2 for bad input, 1 for a failure while running
 
 
 class ConfigError(NeurocontrastError):
@@ -70,11 +64,11 @@ class TrainingSuspended(TrainingInterrupted):
 
 
 class OtherProcessEnded(TrainingError):
-    """Another process of a distributed run has ended, and this one with it; the other says why."""
+    """Another process of a distributed run has ended, and this one with it; `is_shown` where that one has said why."""
 
-    def __init__(self, message: str, exit_code: int = 1) -> None:
+    def __init__(self, message: str, exit_code: int = 1, *, is_shown: bool = False) -> None:
         super().__init__(message)
-        self.exit_code = exit_code
+        self.exit_code, self.is_shown = exit_code, is_shown
 
 
 def suggestion(name: str, allowed: Iterable[str]) -> str:

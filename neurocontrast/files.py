@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and digests of their content."""
+"""Files that appear whole or not at all, digests of their content, and the files that make up a scan."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from neurocontrast.exceptions import ConfigError
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # pandas is slow to import, and most of this file does withou
     import pandas as pd
 
 __all__ = [
+    "ScanFiles",
+    "as_scan",
     "atomic_folder",
     "atomic_path",
     "check_output_file",
@@ -26,19 +28,30 @@ __all__ = [
     "check_writable",
     "digest_of",
     "digest_of_file",
+    "files_of",
     "write_json",
     "write_table",
     "write_text",
 ]
 
+ScanFiles: TypeAlias = str | tuple[str, ...]
+"""The file of a scan, or the files of its channels in their order, as `monai.transforms.LoadImaged` takes them."""
+
+
+def as_scan(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> ScanFiles:
+    """Return the files of a scan as text: one path, or a tuple of one path a channel."""
+    return os.fspath(scan) if isinstance(scan, str | os.PathLike) else tuple(os.fspath(path) for path in scan)
+
+
+def files_of(scan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """Return the files of a scan, one a channel."""
+    known = as_scan(scan)
+    return (known,) if isinstance(known, str) else known
+
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path beside `path` to write to; rename it to `path` on success.
-
-    On any error the temporary file is removed and an existing `path` stays as it was. The temporary name keeps the
-    ending, since many writers choose their format by it.
-    """
+    """Give a temporary path of the same ending to write to; rename it to `path` on success, remove it on any error."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".tmp-{uuid.uuid4().hex[:12]}-{target.name}")
@@ -77,11 +90,7 @@ def check_output_file(path: Path, suffix: str, *, overwrite: bool) -> None:
 
 
 def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str) -> None:
-    """Refuse a folder that must not be written: a file, or one that holds something already.
-
-    With `overwrite`, an earlier output of the same kind may be replaced, which is known by the file `marker`. `what` is
-    the kind for the message: "an evaluation".
-    """
+    """Refuse a file, or a folder that is not empty, unless `overwrite` and a file `marker` says that it is `what`."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ConfigError(f"out: '{folder}' must be a folder, and is something else. Give another path.")
     check_writable(folder)
@@ -98,11 +107,10 @@ def check_output_folder(folder: Path, *, overwrite: bool, marker: str, what: str
 
 @contextlib.contextmanager
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary folder beside `path` to fill; on success it takes the place of `path`.
+    """Give a temporary folder to fill; on success it takes the place of `path`, on any error it is removed.
 
-    On any error the temporary folder is removed and an existing `path` stays as it was.
-    A mount point, and the folder one works in, cannot be exchanged for another: there the
-    temporary folder is inside, and its entries take their places one after another.
+    A mount point, and the folder one works in, cannot be exchanged for another: there the temporary folder is inside,
+    and its entries take their places one after another.
     """
     target = Path(path).absolute()
     stays = target.is_dir() and (os.path.ismount(target) or Path.cwd().is_relative_to(target.resolve()))

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first asked for.
+"""Imports that wait until they are needed: of names of a package, of import paths, of optional packages.
 
 Evaluation, reports and the command line's help must neither need PyTorch nor wait for it,
 so packages that also hold what needs it export their names this way.
@@ -6,11 +6,15 @@ so packages that also hold what needs it export their names this way.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
-__all__ = ["lazy_exports", "load"]
+from neurocontrast.exceptions import MissingDependencyError
+
+__all__ = ["is_installed", "lazy_exports", "load", "require"]
 
 
 def lazy_exports(package: str, places: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
@@ -33,3 +37,21 @@ def load(place: str) -> Any:
     """Return what an import path such as ``"package.module:Name"`` leads to."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
+
+
+def is_installed(module: str) -> bool:
+    """Say whether a module can be imported, without importing it."""
+    return importlib.util.find_spec(module) is not None
+
+
+def require(module: str, *, extra: str, purpose: str) -> ModuleType:
+    """Import an optional module, or raise an error with the ``pip install`` line of the extra that holds it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.split(".")[0]:
+            raise
+        raise MissingDependencyError(
+            f"{purpose} needs the package '{module}', which is not installed. "
+            f"Install it with: pip install 'neurocontrast[{extra}]'"
+        ) from error

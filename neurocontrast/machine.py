@@ -1,11 +1,14 @@
-"""Facts about this machine: processor, memory, disks and GPUs."""
+"""Processor, memory, disks and GPUs of this machine, and how the C library keeps memory that a network frees."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import platform
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,10 +21,15 @@ __all__ = [
     "describe_gpus",
     "describe_memory",
     "describe_processor",
+    "keeping_freed_memory",
     "usable_accelerator",
 ]
 
 _CGROUP = Path("/sys/fs/cgroup")
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # names of glibc's mallopt(3)
+_LARGEST_OF_GLIBC = 2**25
+
+_n_keeping = 0
 
 
 def describe_processor() -> dict[str, Any]:
@@ -90,20 +98,50 @@ def describe_disk(folder: Path) -> dict[str, Any]:
 
 
 def as_size(n_bytes: float) -> str:
-    """Return bytes as text.
-
-    Examples
-    --------
-    >>> [as_size(n) for n in (8192, 5 * 2**20, 3 * 2**29)]
-    ['8 KiB', '5.0 MiB', '1.5 GiB']
-    """
+    """Return bytes as text: KiB, MiB or GiB."""
     if n_bytes < 0.1 * 2**20:
         return f"{n_bytes / 2**10:.0f} KiB"
     return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 0.1 * 2**30 else f"{n_bytes / 2**20:.1f} MiB"
 
 
 def as_duration(seconds: float) -> str:
-    """Return a time with its unit: seconds, minutes or hours."""
+    """Return a time as text: seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+@contextlib.contextmanager
+def keeping_freed_memory() -> Iterator[None]:
+    """Let the C library keep what is freed, until the end of the block.
+
+    glibc gives every large array back to the kernel, which clears its pages for the next one: up to a quarter of the
+    time of a training step on a CPU (``benchmarks/training.py``). ``MALLOC_…`` and ``GLIBC_TUNABLES`` go before this.
+    """
+    global _n_keeping
+    libc = _glibc()
+    if libc is None:
+        yield
+        return
+    _n_keeping += 1
+    libc.mallopt(_MMAP_THRESHOLD, 2**31 - 1)
+    libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+    try:
+        yield
+    finally:
+        _n_keeping -= 1
+        if not _n_keeping:
+            # What glibc's own adaptation ends with in a program that uses large arrays.
+            libc.mallopt(_MMAP_THRESHOLD, _LARGEST_OF_GLIBC)
+            libc.mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_OF_GLIBC)
+            libc.malloc_trim(0)
+
+
+def _glibc() -> Any:
+    if any(name.startswith("MALLOC_") for name in os.environ) or "malloc" in os.environ.get("GLIBC_TUNABLES", ""):
+        return None
+    try:
+        libc = ctypes.CDLL(None)
+    except OSError:
+        return None
+    return libc if hasattr(libc, "gnu_get_libc_version") else None

@@ -15,18 +15,8 @@ from neurocontrast.files import digest_of
 
 __all__ = ["describe_environment", "subject_digest", "version"]
 
-_PACKAGES = (
-    "torch",
-    "monai",
-    "lightning-fabric",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "pandas",
-    "nibabel",
-    "nilearn",
-    "pyarrow",
-)
+_PACKAGES = ("torch", "monai", "lightning-fabric", "numpy", "scipy", "scikit-learn", "pandas", "nibabel", "nilearn",
+             "pyarrow")  # fmt: skip
 
 
 def version() -> str:
@@ -35,11 +25,7 @@ def version() -> str:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return versions, code revision, host kind and time, as JSON-ready values.
-
-    Versions are read from package metadata, so nothing heavy is imported. Neither user name
-    nor host name is recorded: reports travel.
-    """
+    """Return versions, code revision, host kind and time, JSON-ready; neither user nor host name: reports travel."""
     return {
         "neurocontrast": version(),
         "git": _git_revision(),
@@ -53,10 +39,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def subject_digest(subject_id: str) -> str:
-    """Return the digest by which `evaluate` recognises a participant of the pretraining cohort.
-
-    It is pseudonymous, not anonymous: whoever has the list of identifiers can recompute it.
-    """
+    """Return the digest of a participant of pretraining: pseudonymous, since whoever has identifiers can compute it."""
     return digest_of("neurocontrast-subject", subject_id)
 
 
@@ -71,13 +54,9 @@ def _git_revision() -> dict[str, Any] | None:
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
+    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     try:
-        revision = _git(root, "rev-parse", "HEAD")
-        return {"commit": revision, "modified": bool(_git(root, "status", "--porcelain", "--untracked-files=no"))}
+        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _git(root: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=10)
-    return done.stdout.strip()
+    return {"commit": found.removesuffix("-dirty"), "modified": found.endswith("-dirty")}

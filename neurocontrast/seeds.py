@@ -15,11 +15,7 @@ _LOW = 0xFFFFFFFF
 
 
 def derive_seed(*keys: int | str) -> int:
-    """Return a 63-bit seed that depends on the keys alone.
-
-    Keys name what the randomness is for, for instance ``("views", seed, epoch, sample, view)``; so a resumed run, any
-    worker process and any order draw the same numbers.
-    """
+    """Return a 63-bit seed that depends on the keys alone, for instance ``("views", seed, epoch, sample, view)``."""
     text = "\x1f".join(f"{type(key).__name__[0]}:{key}" for key in keys)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
@@ -30,10 +26,9 @@ def derive_generator(*keys: int | str) -> np.random.Generator:
 
 
 def derive_uniforms(*keys: int | str, samples: ArrayLike, n_numbers: int) -> np.ndarray:
-    """Return ``n_numbers`` uniform random numbers in [0, 1), in steps of 2⁻³², for each of many samples.
+    """Return `n_numbers` uniform random numbers in [0, 1), in steps of 2⁻³², for each of many samples.
 
-    A row depends on the keys and the number of its sample alone, from 0 to 2⁶⁴ − 1. A generator for each sample takes
-    some forty times as long.
+    A row depends on the keys and the number of its sample alone. A generator for each sample takes forty times as long.
     """
     key = derive_seed(*keys)
     numbers = np.asarray(samples).astype(np.uint64)
@@ -48,11 +43,9 @@ def derive_uniforms(*keys: int | str, samples: ArrayLike, n_numbers: int) -> np.
 
 
 def philox4x32(counters: np.ndarray, *, key: tuple[int, int]) -> np.ndarray:
-    """Return the random words that belong to `counters`: Philox 4×32 with ten rounds.
+    """Return the random words that belong to `counters`, (4, ...), and `key`, all below 2³²: Philox 4×32, ten rounds.
 
-    A counter-based generator: the words are a function of counter and key, with nothing carried from one call to
-    the next (Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3.3).
-    `counters`, (4, ...), and the two words of `key` are below 2³².
+    Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3.3.
     """
     low, high = np.uint64(_LOW), np.uint64(32)
     first, second = (np.uint64(multiplier) for multiplier in _MULTIPLIERS)

@@ -40,19 +40,15 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Settings(BaseModel):
-    """A frozen group of settings; an unknown key is an error, never ignored.
-
-    Each component defines its own; ``config.schema`` puts them together into the file a user writes.
-    """
+    """A frozen group of settings of a component; an unknown key is an error, never ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, protected_namespaces=())
 
 
 class Configurable:
-    """A component whose constructor takes the keys of its nested ``Settings``.
+    """A component whose constructor takes the keys of its nested ``Settings``, which become attributes.
 
-    The first required key may be given by position. Python and a configuration file are checked by the same
-    constraints; values become attributes of the same names.
+    The first required key may be given by position.
     """
 
     Settings: ClassVar[type[Settings]]
@@ -90,13 +86,7 @@ class Configurable:
 
 
 def settings_from(model: type[_Model], given: Mapping[str, Any], *, source: str) -> _Model:
-    """Return the settings that a mapping describes.
-
-    Raises
-    ------
-    ConfigError
-        With all unknown keys and wrong values together, headed by `source`.
-    """
+    """Return the settings that a mapping describes; all unknown keys and wrong values are one error of `source`."""
     try:
         return model.model_validate(dict(given))
     except ValidationError as error:
@@ -121,10 +111,10 @@ def choose(
     default: str | None = None,
     from_json: bool = False,
 ) -> BaseModel:
-    """Return a section as the settings of the component that one of its keys names.
+    """Return a section as the settings of the component that one of its keys names; settings stay as they are.
 
     `find` returns the settings of a name, or None; `names` are those that a message offers; `from_json` says that lists
-    stand for tuples. Settings are returned as they are.
+    stand for tuples.
     """
     if isinstance(given, BaseModel):
         return given
@@ -161,17 +151,12 @@ def _explain_all(
 ) -> list[str]:
     """Return a line for each finding, without those that only follow from another."""
     found = error.errors()
-    places = [each["loc"] for each in found]
-    lines: list[str] = []
+    above = {each["loc"][:depth] for each in found for depth in range(len(each["loc"]))}
+    lines: dict[str, None] = {}
     for each in found:
-        n_parts = len(each["loc"])
-        # A list whose items are wrong counts as empty.
-        if each["type"] == "too_short" and any(
-            len(place) > n_parts and place[:n_parts] == each["loc"] for place in places
-        ):
-            continue
-        lines += _explain(each, model, name, others or {})
-    return list(dict.fromkeys(lines))
+        if each["type"] != "too_short" or each["loc"] not in above:  # a list whose items are wrong counts as empty
+            lines |= dict.fromkeys(_explain(each, model, name, others or {}))
+    return list(lines)
 
 
 def _explain(
@@ -210,8 +195,7 @@ def _rule_and_near_miss(error: ErrorDetails) -> tuple[str, str]:
 
 def _in_python(error: ErrorDetails, model: type[BaseModel]) -> str:
     """Return the message of a constructor: the argument, what is allowed, what it got."""
-    name = str(error["loc"][0])
-    rule, near = _rule_and_near_miss(error)
+    name, (rule, near) = str(error["loc"][0]), _rule_and_near_miss(error)
     if limits := _limits(model.model_fields[name]):
         whole = "whole " if model.model_fields[name].annotation is int else ""
         rule = f"must be a {whole}number {limits}"

@@ -3,7 +3,7 @@
 import pytest
 
 from neurocontrast import exceptions
-from neurocontrast.optional import is_installed, require
+from neurocontrast.lazy import is_installed, require
 
 
 def test_near_miss_is_suggested_whatever_its_case():

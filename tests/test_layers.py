@@ -50,7 +50,7 @@ for name in ("losses", "kernels", "training", "embedding", "evaluation"):
         importlib.import_module(module.name)
 kinds = ("cache", "datasets", "fitting", "natural", "simulation")
 forbidden = [f"neurocontrast.data.{kind}" for kind in kinds] + ["neurocontrast.stages", "kornia", "monai", "nibabel"]
-forbidden += [f"neurocontrast.encoders.{name}" for name in ("building", "densenet", "lenet", "resnet")]
+forbidden += [f"neurocontrast.encoders.{name}" for name in ("building", "networks")]
 forbidden += ["neurocontrast.transforms"]
 print(len(sys.modules) > 500, "torch" in sys.modules, [name for name in forbidden if name in sys.modules])
 """
@@ -64,7 +64,7 @@ def test_all_that_trains_embeds_and_evaluates_loads_without_any_kind_of_images()
 PLANTED = {
     "training/session.py": ("from neurocontrast.transforms.compose import load_volume", "neurocontrast.transforms"),
     "training/loop.py": ("from neurocontrast.transforms.views import TwoViews", "neurocontrast.transforms.views"),
-    "losses/core.py": ("from neurocontrast.encoders.resnet import ResNetFeatures", "neurocontrast.encoders.resnet"),
+    "losses/core.py": ("from neurocontrast.encoders.networks import build_network", "neurocontrast.encoders.networks"),
     "embedding/extract.py": (
         "from neurocontrast.data.natural.dataset import ImageDataset",
         "neurocontrast.data.natural.dataset",

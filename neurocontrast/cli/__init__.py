@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,22 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if sys.argv[1:2] == ["pretrain"]:  # before the imports, which take seconds
         signal.signal(signal.SIGUSR1, _suspend)
+    is_one_of_several = "NEUROCONTRAST_LAUNCHER" in os.environ
+    if is_one_of_several:
+        threading.Thread(target=_end_with_launcher, daemon=True).start()
     from neurocontrast.cli.app import run
 
-    sys.exit(run())
+    code = run()
+    if is_one_of_several:  # at the interpreter's end collectives of processes that are gone would be waited for
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _end_with_launcher() -> None:
+    """End at once when the command that had this process started has ended, however it ended."""
+    os.read(0, 1)
+    os._exit(1)
 
 
 def _suspend(number: int, frame: FrameType | None) -> None:

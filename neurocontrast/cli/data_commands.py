@@ -1,100 +1,184 @@
-"""The commands that make and check tables of scans or images: `simulate`, `images`, `check`."""
+"""The commands that make and check scans or images and their tables: `simulate`, `images`, `convert`, `index` …"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-import typer
+from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Table, argument, option
+from neurocontrast.cli.output import Result
 
-from neurocontrast.cli.options import (
-    ConfigOption,
-    ImagesRoot,
-    JsonOption,
-    OverwriteOption,
-    QuietOption,
-    SetOption,
-    resolve,
-)
-from neurocontrast.cli.output import Result, console_progress, show_result
-from neurocontrast.cli.results import cohort_result
-
-__all__ = ["check", "images", "simulate"]
+__all__ = ["check", "convert", "images", "index", "prepare", "qc", "simulate"]
 
 
 def simulate(
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="Folder to write: participants.tsv, images/, simulation.json.")
-    ],
-    n_subjects: Annotated[int | None, typer.Option(help="Number of subjects.")] = None,
-    n_sites: Annotated[int | None, typer.Option(help="Number of sites.")] = None,
-    spacing_mm: Annotated[float | None, typer.Option(help="Voxel size in mm.")] = None,
-    patients: Annotated[float | None, typer.Option(help="Fraction of subjects who are patients.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of every subject and site.")] = None,
-    site_seed: Annotated[
-        int | None, typer.Option(help="Seed of the sites alone: cohorts with the same one share scanners.")
-    ] = None,
-    overwrite: OverwriteOption = False,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+    given: Configured,
+    out: Annotated[Path, argument("OUT", "Folder to write: participants.tsv, images/, simulation.json.")],
+    n_subjects: Annotated[int | None, option("Number of subjects.")] = None,
+    n_sites: Annotated[int | None, option("Number of sites.")] = None,
+    spacing_mm: Annotated[float | None, option("Voxel size in mm.")] = None,
+    patients: Annotated[float | None, option("Fraction of subjects who are patients.")] = None,
+    seed: Annotated[int | None, option("Seed of every subject and site.")] = None,
+    site_seed: Annotated[int | None, option("Seed of the sites alone: equal ones share scanners.")] = None,
+    overwrite: Overwrite = False,
+) -> Result:
     """Simulate a multi-site cohort of brains with age, sex, disease and scanner effects (labelled as simulated)."""
     from neurocontrast import stages
 
-    settings = resolve(config, overrides, "simulation", locals()).simulation
-    participants = stages.simulate(out, settings, overwrite=overwrite, progress=console_progress(quiet=quiet))
-    show_result(cohort_result(participants), as_json=as_json)
+    settings = given.resolve("simulation", locals()).simulation
+    return _cohort_result(stages.simulate(out, settings, overwrite=overwrite, progress=given.progress))
 
 
 def images(
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="Folder to write: images.npy, participants.tsv, images.json.")
-    ],
-    dataset: Annotated[
-        str | None, typer.Option(help="digits (default), cifar10, cifar100, mnist, fashion-mnist or folder.")
-    ] = None,
-    source: Annotated[
-        Path | None, typer.Option(help="Folder or archive (.tar, .tar.gz, .tar.xz, .zip) of its files.")
-    ] = None,
-    size: Annotated[int | None, typer.Option(help="Scale and crop every image to so many pixels.")] = None,
-    background: Annotated[str | None, typer.Option(help="random: ColorMNIST's colours behind grey pictures.")] = None,
-    n_train: Annotated[int | None, typer.Option(help="Keep so many training images.")] = None,
-    n_validation: Annotated[int | None, typer.Option(help="Keep so many for validation.")] = None,
-    n_test: Annotated[int | None, typer.Option(help="Keep so many test images.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of split, subset, background and clusters.")] = None,
-    overwrite: OverwriteOption = False,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+    given: Configured,
+    out: Annotated[Path, argument("OUT", "Folder to write: images.npy, participants.tsv, images.json.")],
+    dataset: Annotated[str | None, option("digits, cifar10, cifar100, mnist, fashion-mnist or folder.")] = None,
+    source: Annotated[Path | None, option("Folder or archive (.tar, .tar.gz, .tar.xz, .zip) of its files.")] = None,
+    size: Annotated[int | None, option("Scale and crop every image to so many pixels.")] = None,
+    background: Annotated[str | None, option("random: ColorMNIST's colours behind grey pictures.")] = None,
+    n_train: Annotated[int | None, option("Keep so many training images.")] = None,
+    n_validation: Annotated[int | None, option("Keep so many for validation.")] = None,
+    n_test: Annotated[int | None, option("Keep so many test images.")] = None,
+    seed: Annotated[int | None, option("Seed of split, subset, background and clusters.")] = None,
+    overwrite: Overwrite = False,
+) -> Result:
     """Prepare a data set of natural images: one file of bytes and a table with one row an image.
 
     Splits, attributes and clusters are chosen in the section 'images' of the configuration, or by --set.
     """
     from neurocontrast import stages
 
-    settings = resolve(config, overrides, "images", locals()).images
-    participants = stages.prepare_images(out, settings, overwrite=overwrite, progress=console_progress(quiet=quiet))
-    show_result(cohort_result(participants), as_json=as_json)
+    settings = given.resolve("images", locals()).images
+    return _cohort_result(stages.prepare_images(out, settings, overwrite=overwrite, progress=given.progress))
+
+
+def _cohort_result(participants: Path) -> Result:
+    """Return how many scans, or images, a written table has of each site or split."""
+    from neurocontrast.data.cohort import read_cohort
+    from neurocontrast.stages.check import summarise
+
+    counts = summarise(read_cohort(participants, check_images=False))
+    table = counts.rename_axis("").reset_index()
+    return Result({"counts": counts.to_dict("index")}, participants.name, table, path=participants)
+
+
+def convert(
+    given: Given,
+    root: Annotated[Path, argument("ROOT", "Folder with a folder a person, each a series or above it.")],
+    out: Annotated[Path, option("BIDS tree to write.")],
+    series: Annotated[str | None, option("Take the series with this in their description.", metavar="TEXT")] = None,
+    metadata_from_dicom: Annotated[bool, option("Take age and sex from the headers.", "--metadata-from-dicom")] = False,
+    skip: Annotated[bool, option("Leave out people with a problem; convert.json says whom.", "--skip")] = False,
+    n_workers: Annotated[int, option("Processes.")] = 2,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Convert T1-weighted DICOM series to a BIDS tree by dcm2niix, without what identifies the patient.
+
+    One series a folder. All problems are listed at once (exit code 2), and nothing is written then.
+    """
+    options = _stage_options(locals())
+    from neurocontrast import stages
+
+    tree = stages.convert(**options)
+    notes = ["These images hold faces; what `prepare` writes does not."]
+    return Result({"tree": str(tree)}, f"A BIDS tree: neurocontrast index {tree}", notes=notes, path=tree)
+
+
+def index(
+    given: Given,
+    root: Annotated[Path, argument("ROOT", "Folder of the scans.")],
+    out: Annotated[Path, option("Table to write; index.json beside it.")] = Path("participants.tsv"),
+    layout: Annotated[str, option("bids, fmriprep, cat12, freesurfer, caps, openbhb, brainprep, ixi.")] = "auto",
+    phenotype: Annotated[list[Path] | None, option("Table of people (.tsv, .csv, .xlsx); may be repeated.")] = None,
+    id_column: Annotated[str | None, option("Column of identifiers in the tables of --phenotype.")] = None,
+    site_from: Annotated[Literal["column", "folder", "scanner"], option("Where the site is read.")] = "column",
+    choose: Annotated[
+        list[str] | None, option("Of several images: run=first, run=all, acq=…; may be repeated.")
+    ] = None,
+    keep: Annotated[list[str] | None, option("Further column of the tables to take over; may be repeated.")] = None,
+    check_headers: Annotated[bool, option("Read the header of every image.", "--check-headers")] = False,
+    skip: Annotated[bool, option("Leave out what has a problem; index.json says what.", "--skip")] = False,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Find the scans of a BIDS tree, fMRIPrep, CAT12, FreeSurfer, Clinica, OpenBHB, brainprep or IXI; write one table.
+
+    Ages, sex, site and diagnosis are joined from scans.tsv, sessions.tsv, phenotype/ and participants.tsv, decoded by
+    the JSON files beside them. All problems are listed at once (exit code 2), and nothing is written then.
+    """
+    options = _stage_options(locals())
+    from neurocontrast import stages
+
+    lists: dict[str, Any] = {name: options.pop(name) or () for name in ("choose", "keep")}
+    found = stages.index(phenotypes=options.pop("phenotype") or (), **lists, **options)
+    table, left_out = found.index.table, found.index.left_out
+    known = {name: int((table[name] != "").sum()) for name in ("age", "sex", "site", "diagnosis")}
+    facts = {"scans": len(table), "people": int(table["subject_id"].nunique()), "left_out": len(left_out)}
+    title = f"{len(table)} scans of {facts['people']} people ({found.index.layout}); {len(left_out)} left out"
+    notes = ["Scans with: " + ", ".join(f"{name} {n}" for name, n in known.items()) + "."]
+    facts |= {f"with_{name}": n for name, n in known.items()}
+    return Result(facts, title, notes=notes, path=found.path)
+
+
+def prepare(
+    given: Given,
+    participants: Table,
+    out: Annotated[Path, option("Folder of brains, tissue maps and the new participants.tsv.")],
+    images_root: ImagesRoot = None,
+    protocol: Annotated[
+        Literal["standard", "quasiraw"], option("quasiraw: as OpenBHB's images of that name.")
+    ] = "standard",
+    extraction: Annotated[
+        Literal["auto", "deepbet", "template"],
+        option("How brains are found in heads; template needs no deepbet, and is less exact."),
+    ] = "auto",
+    spacing_mm: Annotated[float | None, option("Voxel size of the results in mm (default: 1.5; quasiraw: 1).")] = None,
+    bias: Annotated[bool, option("Correct the bias field by N4.")] = True,
+    tissue: Annotated[bool, option("Make maps of grey matter, white matter and fluid.")] = True,
+    skip: Annotated[bool, option("Leave out scans that cannot be prepared.")] = False,
+    n_workers: Annotated[int, option("Processes.")] = 2,
+) -> Result:
+    """Prepare raw heads: brain extraction, N4, affine registration to MNI152, tissue maps. Continues where it stopped.
+
+    Raw inputs hold faces; only stripped images are written. Needs pip install 'neurocontrast[prepare]'.
+    """
+    options = _stage_options(locals())
+    from neurocontrast import stages
+
+    table = stages.prepare(**options)
+    notes = ["Raw inputs hold faces; what was written does not."]
+    return Result({"participants": str(table)}, "Brains in MNI space.", notes=notes, path=table)
+
+
+def qc(
+    given: Given,
+    participants: Table,
+    out: Annotated[Path, option("Folder of qc.tsv and qc.html.")],
+    images_root: ImagesRoot = None,
+    n_workers: Annotated[int, option("Processes.")] = 2,
+) -> Result:
+    """Measure brains in MNI space, flag those unlike the template or their site, and drop none.
+
+    qc.html shows every scan, the worst first, with its measures and flags. An interrupted call continues.
+    """
+    options = _stage_options(locals())
+    from neurocontrast import stages
+
+    found = stages.qc(**options)
+    flagged = found.table[found.table["n_flags"] > 0]
+    facts = {"n_scans": len(found.table), "n_flagged": len(flagged), "flagged": flagged["participant_id"].tolist()}
+    notes = [f"{name}: {flags}" for name, flags in zip(flagged["participant_id"], flagged["flags"], strict=True)]
+    more = [f"… and {len(notes) - 20} more"] if len(notes) > 20 else []
+    title = f"{len(flagged)} of {len(found.table)} scans are flagged."
+    return Result(facts, title, notes=[*notes[:20], *more], path=found.page)
 
 
 def check(
-    participants: Annotated[Path, typer.Argument(metavar="PARTICIPANTS.tsv", help="Table with one row a scan.")],
+    given: Configured,
+    participants: Table,
     images_root: ImagesRoot = None,
-    table_only: Annotated[
-        bool, typer.Option("--table-only", help="Check the table and that files exist; open no image.")
-    ] = False,
-    phi: Annotated[
-        bool, typer.Option("--phi", help="Also look for what could identify a patient; fields are named, values never.")
-    ] = False,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+    table_only: Annotated[bool, option("Check the table and that files exist; open no image.", "--table-only")] = False,
+    phi: Annotated[bool, option("Also look for what could identify a patient.", "--phi")] = False,
+) -> Result:
     """Check a table of scans, or of images, and every one in it; list all problems at once (exit code 2 if any).
 
     With --config, or --set of what is done to scans (data.shape, data.normalise …), also whether each scan fits that.
@@ -102,21 +186,26 @@ def check(
     from neurocontrast import stages
     from neurocontrast.config import DataSettings
 
-    settings = resolve(config, overrides, "data", {"images_root": images_root}).data
-    given = {each.partition("=")[0].strip().removeprefix("data.") for each in overrides or ()}
+    settings = given.resolve("data", {"images_root": images_root}).data
+    stated = {each.partition("=")[0].strip().removeprefix("data.") for each in given.overrides or ()}
     preprocessing = settings.preprocessing if isinstance(settings, DataSettings) else None
-    if preprocessing is not None and config is None and given.isdisjoint(preprocessing.model_dump()):
+    if preprocessing is not None and given.config is None and stated.isdisjoint(preprocessing.model_dump()):
         preprocessing = None
     found = stages.check(
         participants,
         images_root=settings.images_root,
+        channels=getattr(settings, "channels", None),
         preprocessing=preprocessing,
-        kind=settings.kind if config is not None or "kind" in given else None,
+        kind=settings.kind if given.config is not None or "kind" in stated else None,
         n_workers=settings.n_workers,
         deep=not table_only,
         phi=phi,
-        progress=console_progress(quiet=quiet),
+        progress=given.progress,
     )
-    show_result(Result(found.facts(), notes=[found.to_text()]), as_json=as_json)
-    if not found.passed:
-        raise typer.Exit(2)
+    return Result(found.facts(), notes=[found.to_text()], has_failed=not found.passed)
+
+
+def _stage_options(given_to_command: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a command whose stage has parameters of the same names, and the progress."""
+    progress = given_to_command.pop("given").progress
+    return {**given_to_command, "progress": progress}

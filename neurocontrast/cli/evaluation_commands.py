@@ -2,85 +2,66 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import pandas as pd
 
-from neurocontrast.cli.options import (
-    ConfigOption,
-    Evaluated,
-    JsonOption,
-    OverwriteOption,
-    QuietOption,
-    SetOption,
-    resolve,
-)
-from neurocontrast.cli.output import Result, console_progress, show_result
-from neurocontrast.cli.results import comparison_result, evaluation_result, prediction_result, show_plan
+from neurocontrast.cli.command import Configured, Evaluated, Given, Overwrite, argument, option
+from neurocontrast.cli.output import Result, read_facts, show_table
 from neurocontrast.exceptions import ConfigError
 
-__all__ = ["compare", "evaluate", "predict", "report"]
+if TYPE_CHECKING:
+    from neurocontrast.evaluation import External, Study
+    from neurocontrast.evaluation.schema import Estimate, Evaluation, NewSite
+
+__all__ = ["compare", "comparison_result", "evaluate", "evaluation_result", "new_site_lines", "predict", "report"]
 
 _PROBES = "auto|logistic|ridge|svm|knn|sgd|MODULE:OBJECT"
 _RULES = "half, prevalence, youden, sensitivity=0.9, specificity=0.9, or a probability"
-
-Sizes = Annotated[str | None, typer.Option(metavar="100,200,...", help="Learning curve: numbers of training subjects.")]
-Overlap = Annotated[
-    bool | None, typer.Option("--allow-overlap", help="Evaluate participants of the pretraining cohort too.")
-]
-Jobs = Annotated[int | None, typer.Option(help="Processes that fit probes; results are the same for any number.")]
+_CLOSE = {"auc": "log_loss", "balanced_accuracy": "log_loss"}
+"""The error that stands for a metric of which more is better, where a ratio is shown."""
 
 
 def evaluate(
-    embeddings: Annotated[Path, typer.Argument(metavar="EMB.parquet", help="Embeddings table of `embed`.")],
-    out: Annotated[Path, typer.Option(help="Evaluation directory to write.")],
-    target: Annotated[str | None, typer.Option(help="Column to predict: diagnosis, age, sex, site ...")] = None,
-    splits: Annotated[str | None, typer.Option(metavar="stratified|leave-site-out", help="How folds are made.")] = None,
-    n_folds: Annotated[int | None, typer.Option(help="Number of folds of stratified splits.")] = None,
-    n_repeats: Annotated[int | None, typer.Option(help="How often stratified splits are drawn anew.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of splits and bootstrap.")] = None,
-    positive: Annotated[str | None, typer.Option(help="Class that counts as positive.")] = None,
-    split_file: Annotated[
-        Path | None, typer.Option(help="Folds to use again: the splits.tsv of another evaluation.")
-    ] = None,
-    test: Annotated[
-        Path | None,
-        typer.Option(metavar="EMB2.parquet", help="Other people, by the same run: tested once, at the end"),
-    ] = None,
+    given: Configured,
+    embeddings: Annotated[Path, argument("EMB.parquet", "Embeddings table of `embed`.")],
+    out: Annotated[Path, option("Evaluation directory to write.")],
+    target: Annotated[str | None, option("Column to predict: diagnosis, age, sex, site ...")] = None,
+    splits: Annotated[str | None, option("How folds are made.", metavar="stratified|leave-site-out")] = None,
+    n_folds: Annotated[int | None, option("Number of folds of stratified splits.")] = None,
+    n_repeats: Annotated[int | None, option("How often stratified splits are drawn anew.")] = None,
+    seed: Annotated[int | None, option("Seed of splits and bootstrap.")] = None,
+    positive: Annotated[str | None, option("Class that counts as positive.")] = None,
+    split_file: Annotated[Path | None, option("Folds to use again: the splits.tsv of another evaluation.")] = None,
+    test: Annotated[Path | None, option("Other people, tested once, at the end.", metavar="EMB2.parquet")] = None,
     scans: Annotated[
-        Path | None, typer.Option(metavar="TABLE", help="Table of the same scans, for the baseline of their voxels.")
+        Path | None, option("Table of the scans, for the baseline of their voxels.", metavar="TABLE")
     ] = None,
-    probe: Annotated[str | None, typer.Option(metavar=_PROBES, help="What is fitted, by scikit-learn.")] = None,
-    threshold: Annotated[str | None, typer.Option(metavar="RULE", help=f"When a scan is positive: {_RULES}.")] = None,
-    train_sizes: Sizes = None,
-    n_draws: Annotated[
-        int | None, typer.Option(help="How often the subjects of each size are drawn in each fold.")
-    ] = None,
-    n_permutations: Annotated[
-        int | None, typer.Option(help="Test against labels permuted within site, so many times.")
-    ] = None,
-    n_jobs: Jobs = None,
-    allow_overlap: Overlap = None,
-    overwrite: OverwriteOption = False,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+    probe: Annotated[str | None, option("What is fitted, by scikit-learn.", metavar=_PROBES)] = None,
+    threshold: Annotated[str | None, option(f"When a scan is positive: {_RULES}.", metavar="RULE")] = None,
+    train_sizes: Annotated[str | None, option("Learning curve: training subjects.", metavar="100,200,...")] = None,
+    n_draws: Annotated[int | None, option("How often the subjects of each size are drawn in each fold.")] = None,
+    n_permutations: Annotated[int | None, option("Test against labels permuted within site, so many times.")] = None,
+    n_jobs: Annotated[int | None, option("Processes that fit probes; results are the same for any number.")] = None,
+    allow_overlap: Annotated[bool | None, option("Evaluate people of pretraining too.", "--allow-overlap")] = None,
+    overwrite: Overwrite = False,
+) -> Result:
     """Predict a column from frozen embeddings by cross-validation, beside age, sex and site alone."""
     from neurocontrast import stages
 
-    given = {**locals(), "train_sizes": _sizes(train_sizes)}
-    written = stages.evaluate(
+    options = {**locals(), "train_sizes": _sizes(train_sizes)}
+    folder = stages.evaluate(
         embeddings,
-        settings=resolve(config, overrides, "evaluation", given).evaluation,
+        settings=given.resolve("evaluation", options).evaluation,
         out=out,
         overwrite=overwrite,
-        on_plan=(lambda _study, _external: None) if quiet else show_plan,
-        progress=console_progress(quiet=quiet),
+        on_plan=(lambda _study, _external: None) if given.quiet else _show_plan,
+        progress=given.progress,
     )
-    show_result(evaluation_result(written), as_json=as_json)
+    return evaluation_result(folder)
 
 
 def _sizes(text: str | None) -> list[int | str] | None:
@@ -90,85 +71,65 @@ def _sizes(text: str | None) -> list[int | str] | None:
 
 
 def predict(
-    probe: Annotated[
-        Path, typer.Argument(metavar="EVAL", help="Evaluation directory of `evaluate`, or its folder `probe`.")
-    ],
-    embeddings: Annotated[Path, typer.Argument(metavar="EMB.parquet", help="Embeddings by the same run.")],
-    out: Annotated[Path, typer.Option(help="Table to write, ending in .tsv.")],
-    outside_percentile: Annotated[
-        float, typer.Option(help="Scans further out than this percentile of the training scans are called outside.")
-    ] = 97.5,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+    given: Given,
+    probe: Annotated[Path, argument("EVAL", "Evaluation directory of `evaluate`, or its folder `probe`.")],
+    embeddings: Annotated[Path, argument("EMB.parquet", "Embeddings by the same run.")],
+    out: Annotated[Path, option("Table to write, ending in .tsv.")],
+    calibrate: Annotated[Path | None, option("Table with the target of some scans of each new site.")] = None,
+    outside_percentile: Annotated[float, option("Percentile of training scans from which a scan is outside.")] = 97.5,
+    overwrite: Overwrite = False,
+) -> Result:
     """Predict with the probe that an evaluation has fitted on all of its scans."""
     from neurocontrast import stages
 
-    written = stages.predict(
-        probe,
-        embeddings,
-        out=out,
-        outside_percentile=outside_percentile,
-        overwrite=overwrite,
-        progress=console_progress(quiet=quiet),
-    )
-    show_result(prediction_result(written), as_json=as_json)
+    options: dict[str, Any] = {"calibrate": calibrate, "outside_percentile": outside_percentile, "overwrite": overwrite}
+    path = stages.predict(probe, embeddings, out=out, progress=given.progress, **options)
+    about = read_facts(path.with_suffix(".json"))
+    outside = about["outlyingness"]
+    facts = {"n_scans": about["n"]["scans"], "n_trained_on": about["n"]["of_trained_subjects"]}
+    title = f"{about['target']} predicted for {facts['n_scans']:,} scans"
+    if outside is not None:
+        facts["n_outside"] = outside["n_outside"]
+        title += f", {outside['n_outside']:,} of them outside the training distribution"
+    return Result(facts, title, path=path)
 
 
 def report(
+    given: Configured,
     evaluation: Evaluated,
-    out: Annotated[
-        Path | None, typer.Option(help="HTML file to write (default: report.html in the directory).")
-    ] = None,
-    figures: Annotated[
-        Path | None, typer.Option(help="Folder for every figure as SVG, PNG and TSV (default: beside the page).")
-    ] = None,
-    no_figures: Annotated[bool, typer.Option("--no-figures", help="Write the page alone.")] = False,
-    show_ids: Annotated[
-        bool | None, typer.Option("--show-ids/--hide-ids", help="Show participant identifiers.")
-    ] = None,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+    out: Annotated[Path | None, option("HTML file to write (default: report.html in the directory).")] = None,
+    figures: Annotated[Path | None, option("Folder for figures as SVG, PNG, TSV (default: beside the page).")] = None,
+    no_figures: Annotated[bool, option("Write the page alone.", "--no-figures")] = False,
+    show_ids: Annotated[bool | None, option("Show participant identifiers.", "--show-ids/--hide-ids")] = None,
+) -> Result:
     """Make one self-contained HTML report of an evaluation."""
     from neurocontrast import stages
 
     if no_figures and figures is not None:
         raise ConfigError("--figures and --no-figures exclude each other. Give one of them.")
-    written = stages.report(
+    page = stages.report(
         evaluation,
         out=out,
-        show_ids=resolve(config, overrides, "report", {"show_ids": show_ids}).report.show_ids,
+        show_ids=given.resolve("report", {"show_ids": show_ids}).report.show_ids,
         figures_dir=figures,
         figures=not no_figures,
-        progress=console_progress(quiet=quiet),
+        progress=given.progress,
     )
-    show_result(Result(path=written), as_json=as_json)
+    return Result(path=page)
 
 
 def compare(
-    evaluations: Annotated[
-        list[Path],
-        typer.Argument(metavar="EVAL1 EVAL2 ...", help="Evaluation folders; the first is the reference."),
-    ],
-    out: Annotated[Path, typer.Option(help="Comparison directory to write.")],
-    names: Annotated[
-        str | None, typer.Option(help="What the models are called, with commas between (default: folders).")
-    ] = None,
-    overwrite: OverwriteOption = False,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+    given: Configured,
+    evaluations: Annotated[list[Path], argument("EVAL1 EVAL2 ...", "Evaluation folders; the first is the reference.")],
+    out: Annotated[Path, option("Comparison directory to write.")],
+    names: Annotated[str | None, option("What the models are called, with commas between (default: folders).")] = None,
+    overwrite: Overwrite = False,
+) -> Result:
     """Compare evaluations of the same scans in the same folds, with tests that know that folds overlap."""
     from neurocontrast import stages
 
-    settings = resolve(config, overrides).evaluation
-    written = stages.compare(
+    settings = given.resolve().evaluation
+    folder = stages.compare(
         evaluations,
         out=out,
         names=None if names is None else [name.strip() for name in names.split(",")],
@@ -176,6 +137,105 @@ def compare(
         confidence_level=settings.confidence_level,
         seed=settings.seed,
         overwrite=overwrite,
-        progress=console_progress(quiet=quiet),
+        progress=given.progress,
     )
-    show_result(comparison_result(written), as_json=as_json)
+    return comparison_result(folder)
+
+
+def evaluation_result(folder: Path) -> Result:
+    """Return an evaluation's first metric, beside those of the covariates and of the voxels, and the warnings."""
+    from neurocontrast.evaluation.schema import read_evaluation
+
+    read = read_evaluation(folder)
+    metric = next(iter(read.metrics), "")
+    sources = {"embedding": read.metrics, "covariates only": read.baseline, "voxels": read.voxels}
+    found: dict[str, dict[str, Any]] = {
+        name: {"value": each.mean if each.pooled is None else each.pooled, "interval": each.interval}
+        for name, section in sources.items()
+        if (each := section.get(metric)) is not None
+    }
+    level = read.bootstrap.level or 0.95
+    rows = [{"": name, f"{metric} [{level:.0%} interval]": _figure(**each)} for name, each in found.items()]
+    n = len(read.warnings)
+    warnings = [f"{n} warning{'' if n == 1 else 's'}: read them in the report."] if n else []
+    facts = {"target": read.target, "metric": metric, "models": found, "n_warnings": n}
+    notes = [*new_site_lines(read), *warnings, f"Next: neurocontrast report {folder}"]
+    return Result(facts, f"{read.target}, {read.splits}", pd.DataFrame(rows), notes, folder)
+
+
+def comparison_result(folder: Path) -> Result:
+    """Return every model's difference from the first one, with its interval and p-value."""
+    differences = pd.read_csv(folder / "differences.tsv", sep="\t")
+    about = read_facts(folder / "comparison.json")
+    table = differences[["metric", "model"]].copy()
+    table[f"difference [{about['confidence_level']:.0%} interval]"] = [
+        _figure(row["difference"], [row["low"], row["high"]]) for row in differences.to_dict("records")
+    ]
+    table["p (Holm)"] = differences["p_adjusted"]
+    records = json.loads(differences.to_json(orient="records"))
+    facts = {"target": about["target"], "reference": about["reference"], "differences": records}
+    title = f"{about['target']}: differences from {about['reference']}"
+    return Result(facts, title, table, path=folder / "comparison.html")
+
+
+def _show_plan(study: Study, external: External | None) -> None:
+    """Print who is evaluated, in which folds, and how many scans each site has of each class."""
+    from neurocontrast.evaluation.tables import cohort_table, part_table
+
+    split, target, n = study.splits[0], study.target, study.table["subject_id"].nunique()
+    if study.fixed:
+        n_validation = 0 if split.validation is None else len(split.validation)
+        chosen = f"{n_validation} of them to choose its strength" if n_validation else "no validation rows"
+        title = (
+            f"{target.name}: {study.probe} probe fitted on {len(split.train)} rows ({chosen}), tested on "
+            f"{len(split.test)}, as column '{study.settings.split_column}' says"
+        )
+        show_table(part_table(target, split), title=title, more="classes (classes.tsv)")
+    else:
+        n_folds, n_repeats = (1 + max(getattr(each, name) for each in study.splits) for name in ("fold", "repeat"))
+        how = "sites held out" if split.held_out_site is not None else "folds"
+        repeated = f", {n_repeats} times" if n_repeats > 1 else ""
+        title = f"{len(study.table)} scans of {n} subjects, {n_folds} {how}{repeated}, {study.probe} probe"
+        table = cohort_table(study.table, target)
+        show_table(table, title=f"{target.name}: {title}", more="sites (cohort.tsv)")
+    if external is not None:
+        rows = external.split.test
+        tested = external.study.table.iloc[rows].reset_index(drop=True)
+        title = f"External test set: {len(rows)} scans of {tested['subject_id'].nunique()} subjects"
+        show_table(cohort_table(tested, external.study.target.subset(rows)), title=title, more="sites")
+
+
+def new_site_lines(evaluation: Evaluation) -> Iterator[str]:
+    """Yield lines about unseen sites and scans outside; none about what was not asked for."""
+    block = evaluation.new_site
+    if block is not None:
+        yield from (_error_line(block, model) for model in block.models if model != "baseline")
+    elif evaluation.new_site_note and evaluation.splits != "fixed":
+        yield f"New site: not measured: {evaluation.new_site_note}."
+    external = None if evaluation.external is None else evaluation.external.outlyingness
+    for name, found in (("Scans", evaluation.outlyingness), ("External scans", external)):
+        if found is not None:
+            yield f"{name} outside the training distribution: {found.n_outside} of {found.n}."
+
+
+def _error_line(block: NewSite, model: str) -> str:
+    metric = block.metric or ""
+    home, unseen = (_ends(block.home[model][metric]), _ends(block.unseen[model][metric]))
+    line = f"New site: {metric if model == 'embedding' else f'{metric} {model}'} {home} at known sites, "
+    line += f"{unseen} at unseen ones"
+    error = _CLOSE.get(metric, metric)
+    ratio = block.ratio[model].get(error)
+    if ratio is not None and ratio.value is not None:
+        line += f"; {'' if error == metric else f'{error} '}{_ends(ratio)} times as large"
+    return f"{line} ({block.n_sites} sites left out)."
+
+
+def _ends(figure: Estimate) -> str:
+    return _figure(figure.value, [figure.low, figure.high])
+
+
+def _figure(value: float | None, interval: Sequence[float | None] | None) -> str:
+    if value is None or value != value:
+        return "not defined"
+    low, high = interval or (None, None)
+    return f"{value:.3g}" if low is None or high is None or low != low else f"{value:.3g} [{low:.3g}, {high:.3g}]"

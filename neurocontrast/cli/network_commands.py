@@ -2,132 +2,115 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import pandas as pd
 
-from neurocontrast.cli.options import (
-    ConfigOption,
-    Evaluated,
-    ImagesRoot,
-    JsonOption,
-    OverwriteOption,
-    ParticipantsOption,
-    QuietOption,
-    RunSettings,
-    SetOption,
-    resolve,
-)
-from neurocontrast.cli.output import Result, console_progress, show_result
-from neurocontrast.cli.results import embeddings_result, explanation_result, run_result
+from neurocontrast.cli.command import Configured, Evaluated, ImagesRoot, Overwrite, Participants, argument, option
+from neurocontrast.cli.output import Result, read_facts
 
 __all__ = ["doctor", "embed", "explain", "pretrain"]
 
+_RunTable = Annotated[Path | None, option("Table with one row a scan.", "--participants", metavar="PARTICIPANTS.tsv")]
+
 
 def pretrain(
-    out: Annotated[Path, typer.Option(help="Run directory to write.")],
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    participants: RunSettings = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a run that was stopped, to the same weights.")
-    ] = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+    given: Configured,
+    out: Annotated[Path, option("Run directory to write.")],
+    participants: _RunTable = None,
+    resume: Annotated[bool, option("Continue a run that was stopped, to the same weights.", "--resume")] = False,
+) -> Result:
     """Pretrain an encoder with a contrastive objective that knows age, sex, site or any other column."""
     from neurocontrast import stages
+    from neurocontrast.stages.run_folder import read_metrics
 
-    # A run that is resumed knows its own configuration, unless it is given again.
-    if resume and config is None and (out / "config.yaml").is_file():
-        config = out / "config.yaml"
-    nothing = resume and config is None and not overrides and participants is None
-    given = {"participants": participants}
-    settings = None if nothing else resolve(config, overrides, "data", given, check_objective=True)
-    run = stages.pretrain(settings, out=out, resume=resume, progress=console_progress(quiet=quiet))
-    show_result(run_result(run), as_json=as_json)
+    # A run that is resumed has its own configuration, unless one is given again.
+    if resume and given.config is None and (out / "config.yaml").is_file():
+        given = replace(given, config=out / "config.yaml")
+    nothing = resume and given.config is None and not given.overrides and participants is None
+    settings = None if nothing else given.resolve("data", {"participants": participants}, check_objective=True)
+    run = stages.pretrain(settings, out=out, resume=resume, progress=given.progress)
+    rows = read_metrics(run)
+    last = {name: value for name, value in (rows[-1] if rows else {}).items() if value is not None}
+    shown = {
+        name.replace("_", " "): [value]
+        for name, value in last.items()
+        if name.startswith(("epoch", "train_loss", "val_loss", "probe_")) or name.endswith("_effective_rank")
+    }
+    return Result({"last_epoch": last}, "The last epoch", pd.DataFrame(shown) if last else None, path=run)
 
 
 def embed(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory of `pretrain`.")],
-    participants: ParticipantsOption,
-    out: Annotated[Path, typer.Option(metavar="EMB.parquet", help="Embeddings table to write.")],
+    given: Configured,
+    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`.")],
+    participants: Participants,
+    out: Annotated[Path, option("Embeddings table to write.", metavar="EMB.parquet")],
     images_root: ImagesRoot = None,
-    overwrite: OverwriteOption = False,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+    overwrite: Overwrite = False,
+) -> Result:
     """Embed scans with a frozen encoder, preprocessed exactly as the run's own scans were."""
+    import pyarrow.parquet
+
     from neurocontrast import stages
 
     written = stages.embed(
         run,
         participants=participants,
         out=out,
-        config=resolve(config, overrides, "data", {"images_root": images_root}),
+        config=given.resolve("data", {"images_root": images_root}),
         overwrite=overwrite,
-        progress=console_progress(quiet=quiet),
+        progress=given.progress,
     )
-    show_result(embeddings_result(written), as_json=as_json)
+    found = pyarrow.parquet.read_metadata(written)
+    n_features = sum(name.startswith("feature_") for name in found.schema.names)
+    facts = {"n_scans": found.num_rows, "n_features": n_features}
+    return Result(facts, f"{found.num_rows:,} embedded, {n_features:,} features each", path=written)
 
 
 def explain(
+    given: Configured,
     evaluation: Evaluated,
-    run: Annotated[Path, typer.Option(metavar="RUN", help="Run directory whose embeddings were evaluated.")],
-    participants: ParticipantsOption,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder to write (default: EVAL/explanation, where `report` looks).")
-    ] = None,
-    method: Annotated[str | None, typer.Option(metavar="occlusion|gradient", help="How the map is made.")] = None,
-    n_subjects: Annotated[int | None, typer.Option(help="Subjects to average over, at most.")] = None,
-    patch_mm: Annotated[float | None, typer.Option(help="Side of the occluded cubes.")] = None,
-    positive: Annotated[str | None, typer.Option(help="Of several classes, the one to explain.")] = None,
+    run: Annotated[Path, option("Run directory whose embeddings were evaluated.", metavar="RUN")],
+    participants: Participants,
+    out: Annotated[Path | None, option("Folder to write (default: EVAL/explanation, where `report` looks).")] = None,
+    n_subjects: Annotated[int | None, option("Subjects to average over, at most.")] = None,
+    patch_mm: Annotated[float | None, option("Side of the occluded cubes.")] = None,
+    positive: Annotated[str | None, option("Of several classes, the one to explain.")] = None,
     images_root: ImagesRoot = None,
-    overwrite: OverwriteOption = False,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
+    overwrite: Overwrite = False,
+) -> Result:
     """Map where in the brain a change of the scan changes what the probe says, for `report` to show."""
     from neurocontrast import stages
 
-    written = stages.explain(
+    folder = stages.explain(
         evaluation,
         run=run,
         participants=participants,
         out=out,
         images_root=images_root,
-        config=resolve(config, overrides, "explanation", locals()),
+        config=given.resolve("explanation", locals()),
         overwrite=overwrite,
-        progress=console_progress(quiet=quiet),
+        progress=given.progress,
     )
-    show_result(explanation_result(written), as_json=as_json)
+    about = read_facts(folder / "explain.json")
+    facts = {key: about[key] for key in ("target", "n_subjects", "quantity", "top_regions")}
+    table = pd.DataFrame(about["top_regions"])[:5] if about["top_regions"] else None
+    title = f"{about['target']}: {about['quantity']}, {about['n_subjects']} subjects"
+    return Result(facts, title, table, path=folder / about["map"])
 
 
 def doctor(
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    participants: RunSettings = None,
-    n_scans: Annotated[
-        int | None, typer.Option("--scans", help="Number of scans, where there is no table of them yet.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Where the run directory would be.")] = Path(),
-    seconds: Annotated[
-        float, typer.Option(help="How long training steps are timed; 0 to only look at the machine.")
-    ] = 10.0,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
-    """Show versions, devices, memory and disks, and estimate time, memory and disk of a run (writes nothing)."""
+    given: Configured,
+    participants: _RunTable = None,
+    n_scans: Annotated[int | None, option("Number of scans, where there is no table of them yet.", "--scans")] = None,
+    out: Annotated[Path, option("Where the run directory would be.")] = Path(),
+    seconds: Annotated[float, option("How long training steps are timed; 0 to only look at the machine.")] = 10.0,
+) -> Result:
+    """Show versions, devices, memory and disks, and estimate time and memory of a run (writes nothing)."""
     from neurocontrast import stages
 
-    settings = resolve(config, overrides, "data", {"participants": participants}, check_objective=True)
-    found = stages.doctor(settings, out=out, n_scans=n_scans, seconds=seconds, progress=console_progress(quiet=quiet))
-    show_result(Result(asdict(found), notes=[found.to_text()]), as_json=as_json)
-    if found.problems:
-        raise typer.Exit(2)
+    settings = given.resolve("data", {"participants": participants}, check_objective=True)
+    found = stages.doctor(settings, out=out, n_scans=n_scans, seconds=seconds, progress=given.progress)
+    return Result(asdict(found), notes=[found.to_text()], has_failed=bool(found.problems))

@@ -14,22 +14,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich import progress as rich_progress
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.progress import Progress as RichBar
-from rich.progress import Task as RichTask
 from rich.table import Table
 from rich.text import Text
 
-from neurocontrast.progress import Progress, Task
+from neurocontrast.progress import SILENT, Progress, Task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Result",
     "console_progress",
+    "read_facts",
     "show_error",
     "show_message",
     "show_result",
@@ -59,6 +51,13 @@ class Result:
     table: pd.DataFrame | None = None  # for people; numbers are shown with three digits
     notes: list[str] = field(default_factory=list)
     path: Path | None = None  # the file to open, or the folder that was written
+    has_failed: bool = False  # whether the command ends with exit code 2
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """Read a JSON file that the command has written."""
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
 
 
 def show_result(result: Result, *, as_json: bool = False) -> None:
@@ -122,8 +121,10 @@ def show_unexpected(error: Exception) -> None:
 
 def console_progress(*, quiet: bool = False) -> Progress:
     """Return the progress that fits where standard error goes: a terminal, a log, or nowhere."""
-    console = Console(stderr=True, quiet=quiet, highlight=False)
-    return _Bars(console) if console.is_terminal and not quiet else _Lines(console)
+    if quiet:
+        return SILENT
+    console = Console(stderr=True, highlight=False)
+    return _Bars(console) if console.is_terminal else _Lines(console)
 
 
 def _console(stream: Any) -> Console:
@@ -155,14 +156,26 @@ class _Messages:
         self._console.print(Text("warning: ", style="bold yellow") + Text(text), soft_wrap=True)
 
 
-class _Rate(ProgressColumn):
-    def render(self, task: RichTask) -> Text:
+class _Rate(rich_progress.ProgressColumn):
+    def render(self, task: rich_progress.Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:.3g} {task.fields['unit']}/s", style="cyan")
 
 
-class _Display(RichBar):
+class _Display(rich_progress.Progress):
     """Bars, and below them each task's figures on a line of their own: a narrow terminal cuts none off."""
+
+    def __init__(self, console: Console) -> None:
+        text = rich_progress.TextColumn
+        columns = (text("{task.description}", markup=False), rich_progress.BarColumn(bar_width=None))
+        times = (_Rate(), rich_progress.TimeElapsedColumn(), text("left", style="dim"))
+        # Speed over an hour, not Rich's 30 seconds: one large batch can take longer than that.
+        super().__init__(
+            *(*columns, rich_progress.MofNCompleteColumn(), *times, rich_progress.TimeRemainingColumn()),
+            console=console,
+            expand=True,
+            speed_estimate_period=_SECONDS_OF_SPEED,
+        )
 
     def get_renderables(self) -> Iterator[RenderableType]:
         yield self.make_tasks_table(self.tasks)
@@ -172,42 +185,36 @@ class _Display(RichBar):
 
 
 class _Bars(_Messages):
-    """A bar for each task, with speed, time left and the task's figures."""
+    """A bar for each task, with speed, time left and the task's figures; a task within a task shares its display."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._display: RichBar | None = None
+        self._display: _Display | None = None
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Task]:
-        if self._display is not None:  # a task within a task: one display shows both
+        if self._display is not None:
             task = _BarTask(self._display, description, total, unit)
             try:
                 yield task
             finally:
                 self._display.remove_task(task.identifier)
             return
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=None), MofNCompleteColumn())
-        times = (_Rate(), TimeElapsedColumn(), TextColumn("left", style="dim"), TimeRemainingColumn())
-        # Over an hour, not Rich's 30 seconds: one large batch can take longer than that.
-        period = _SECONDS_OF_SPEED
-        with _Display(*columns, *times, console=self._console, expand=True, speed_estimate_period=period) as display:
-            self._display = display
+        with _Display(self._console) as self._display:
             try:
-                yield _BarTask(display, description, total, unit)
+                yield _BarTask(self._display, description, total, unit)
             finally:
                 self._display = None
 
 
 class _BarTask:
-    def __init__(self, display: RichBar, description: str, total: int | None, unit: str) -> None:
+    def __init__(self, display: _Display, description: str, total: int | None, unit: str) -> None:
         self._display = display
         self.identifier = display.add_task(description, total=total, unit=unit, shown="")
 
     def advance(self, n: int = 1, **shown: float | str) -> None:
-        self._display.update(self.identifier, advance=n)
-        if shown:
-            self._display.update(self.identifier, shown=_shown(shown))
+        changes: dict[str, Any] = {"shown": _shown(shown)} if shown else {}
+        self._display.update(self.identifier, advance=n, **changes)
 
 
 class _Lines(_Messages):
@@ -223,24 +230,22 @@ class _Lines(_Messages):
 class _LineTask:
     def __init__(self, console: Console, description: str, total: int | None, unit: str) -> None:
         self._console, self._description, self._total, self._unit = console, description, total, unit
-        self._done, self._start = 0, time.monotonic()
-        self._last_line, self._last_done = self._start, -1
+        self._done, self._last_done, self._start = 0, -1, time.monotonic()
+        self._last_line = self._start
         self._figures: dict[str, float | str] = {}
 
     def advance(self, n: int = 1, **shown: float | str) -> None:
         self._done += n
         self._figures.update(shown)
         if time.monotonic() - self._last_line >= _SECONDS_BETWEEN_LINES:
-            self._write()
+            self.finish()
 
     def finish(self) -> None:
-        if self._done != self._last_done:
-            self._write()
-
-    def _write(self) -> None:
-        now = time.monotonic()
-        self._last_line, self._last_done = now, self._done
-        speed = self._done / max(now - self._start, 1e-9)
+        """Write a line, unless the last one told the same."""
+        if self._done == self._last_done:
+            return
+        self._last_line, self._last_done = time.monotonic(), self._done
+        speed = self._done / max(self._last_line - self._start, 1e-9)
         of_total = f"{self._done}" if self._total is None else f"{self._done}/{self._total}"
         parts = [f"{self._description}: {of_total} {self._unit}", f"{speed:.3g}/s"]
         if self._total is not None and 0 < self._done < self._total:

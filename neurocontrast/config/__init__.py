@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neurocontrast.config.data import AnyDataSettings, DataSettings, ImageDataSettings
 from neurocontrast.config.load import as_config, differences, load_config, write_config
-from neurocontrast.config.schema import Config
+from neurocontrast.config.schema import AnyDataSettings, Config, DataSettings, ImageDataSettings
 from neurocontrast.lazy import lazy_exports
 from neurocontrast.losses.registry import build_objective
 

@@ -1,16 +1,21 @@
-"""A YAML file and overrides become one checked configuration."""
+"""A YAML file and overrides become one checked configuration.
+
+YAML is read as people write it: ``1e-4`` is a number, ``no`` is a word, and a key stands once.
+"""
 
 from __future__ import annotations
 
 import copy
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pydantic
 import yaml
+from pydantic_core import to_jsonable_python
 
 from neurocontrast.config.schema import (
     DEFAULT_OBJECTIVE,
@@ -19,12 +24,11 @@ from neurocontrast.config.schema import (
     kind_of_section,
     with_defaults_of_kind,
 )
-from neurocontrast.config.yaml_file import parse_value, read_yaml
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.files import write_text
 from neurocontrast.settings import problems_of
 
-__all__ = ["as_config", "differences", "load_config", "write_config"]
+__all__ = ["as_config", "differences", "load_config", "parse_value", "read_yaml", "write_config"]
 
 _PATHS = (
     ("data", "participants"),
@@ -37,6 +41,9 @@ _PATHS = (
 _ANY = object()
 _RETIRED: dict[str, Any] = {
     "training.strategy": _ANY,
+    "explanation.method": "occlusion",
+    "explanation.n_noisy": _ANY,
+    "explanation.noise": _ANY,
     "images.vectors": {},
     "images.unmatched": "error",
     "images.classes": None,
@@ -50,29 +57,18 @@ _RETIRED: dict[str, Any] = {
 def load_config(
     path: str | os.PathLike[str] | None = None, overrides: Sequence[str] = (), *, check_objective: bool = True
 ) -> Config:
-    """Load a configuration file and apply overrides.
+    """Load a configuration file, and return the whole configuration; all wrong keys and values are one `ConfigError`.
 
     Parameters
     ----------
     path : path, optional
-        YAML file; the defaults alone when not given. A section that is absent has its defaults.
+        YAML file; a section that is absent has its defaults.
     overrides : sequence of str
-        ``dotted.key=value``, for instance ``training.epochs=10``, ``data.shape=[32,36,32]``,
-        ``augment.noise=null`` or ``objective.kernel.0.sigma=3``; the value is YAML, and
-        replaces what the file says.
+        ``dotted.key=value``, for instance ``training.epochs=10``, ``data.shape=[32,36,32]``, ``augment.noise=null`` or
+        ``objective.kernel.0.sigma=3``; the value is YAML, and replaces that of the file.
     check_objective : bool
         False leaves the section ``objective`` as it is given, for commands that train nothing: its settings are those
         of the loss, which need PyTorch.
-
-    Returns
-    -------
-    Config
-        The configuration, all keys filled in.
-
-    Raises
-    ------
-    ConfigError
-        With all wrong keys and values together, each with its dotted key.
     """
     content = read_yaml(Path(path)) if path is not None else {}
     # What else can be said depends on the kind of images.
@@ -91,9 +87,9 @@ def load_config(
 
 def as_config(config: Config | Mapping[str, Any] | str | os.PathLike[str]) -> Config:
     """Return a configuration given as one, as a mapping of sections, or as the path of a YAML file."""
-    if isinstance(config, Config) and not isinstance(config.objective, Mapping):
-        return config
     if isinstance(config, Config):
+        if not isinstance(config.objective, Mapping):
+            return config
         # Only the objective is checked anew: which of the other keys were given must stay known.
         checked = _validate({"objective": config.objective}, source="configuration")
         return config.model_copy(update={"objective": checked.objective})
@@ -133,7 +129,7 @@ def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _override(content: dict[str, Any], override: str) -> dict[str, Any]:
     key, equals, text = override.partition("=")
-    parts = key.strip().split(".")
+    *above, last = parts = key.strip().split(".")
     if not equals or not all(parts):
         raise ConfigError(f"--set {override}: must be dotted.key=value, for instance training.epochs=10.")
     value = parse_value(text, place=f"--set {override}")
@@ -143,23 +139,21 @@ def _override(content: dict[str, Any], override: str) -> dict[str, Any]:
         of_kind = with_defaults_of_kind({"data": {"kind": kind_of_section(changed.get("data"))}})
         changed["objective"] = copy.deepcopy(of_kind.get("objective", DEFAULT_OBJECTIVE))
     here: Any = changed
-    for depth, part in enumerate(parts[:-1]):
-        if isinstance(here, list):
-            here = here[_position(part, here, override)]
-        elif isinstance(here, dict):
-            if here.get(part) is None:
-                here[part] = {}
-            here = here[part]
+    for depth, part in enumerate(above, start=1):
+        place = _place(part, here, override)
+        if isinstance(here, dict) and here.get(part) is None:
+            here[part] = {}
+        here = here[place]
         if not isinstance(here, dict | list):
-            raise ConfigError(f"--set {override}: '{'.'.join(parts[: depth + 1])}' is {here!r}, which has no keys.")
-    if isinstance(here, list):
-        here[_position(parts[-1], here, override)] = value
-    else:
-        here[parts[-1]] = value
+            raise ConfigError(f"--set {override}: '{'.'.join(parts[:depth])}' is {here!r}, which has no keys.")
+    here[_place(last, here, override)] = value
     return changed
 
 
-def _position(part: str, values: list[Any], override: str) -> int:
+def _place(part: str, values: dict[str, Any] | list[Any], override: str) -> Any:
+    """Return the key of a mapping, or the position in a list."""
+    if isinstance(values, dict):
+        return part
     if not part.isdecimal() or int(part) >= len(values):
         raise ConfigError(f"--set {override}: '{part}' must be a position in a list of {len(values)}, counted from 0.")
     return int(part)
@@ -168,7 +162,7 @@ def _position(part: str, values: list[Any], override: str) -> int:
 def _validate(content: dict[str, Any], *, source: str, check_objective: bool = True) -> Config:
     # Validated as JSON: lists become tuples and text becomes paths there, and nothing else is converted.
     try:
-        plain = json.loads(json.dumps(content, default=_as_json))
+        plain = to_jsonable_python(content, fallback=str)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{source}: not a tree of keys and values ({error}); a part must not hold itself.") from None
     # `training:` with nothing below it is an empty section; an objective is never meant to be empty.
@@ -193,9 +187,79 @@ def _drop(content: Any, place: list[str], idle: Any) -> None:
         del content[last]
 
 
-def _as_json(value: Any) -> Any:
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, pydantic.BaseModel):
-        return value.model_dump(mode="json")
-    return str(value)
+_FLOAT = re.compile(
+    r"""^(?:[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?
+    |[-+]?[0-9]+[eE][-+]?[0-9]+
+    |[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$""",
+    re.VERBOSE,
+)
+_RESOLVERS: dict[str, tuple[re.Pattern[str], str]] = {
+    "tag:yaml.org,2002:bool": (re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF"),
+    "tag:yaml.org,2002:int": (re.compile("^[-+]?(?:0|[1-9][0-9]*)$"), "-+0123456789"),
+    "tag:yaml.org,2002:float": (_FLOAT, "-+.0123456789"),
+    "tag:yaml.org,2002:null": (re.compile("^(?:~|null|Null|NULL|)$"), "~nN\0"),
+    "tag:yaml.org,2002:merge": (re.compile("^(?:<<)$"), "<"),
+}
+
+
+class _Problem(Exception):
+    """What is wrong, with its line."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's scalars: no sexagesimal or octal numbers, no dates, no yes/no, and floats without a point."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own class attribute
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Build a mapping; a key that stands twice is refused."""
+        seen: dict[Any, int] = {}
+        for key_node, _ in node.value:
+            if key_node.tag.endswith(":merge"):
+                continue
+            key = self.construct_object(key_node, deep=True)
+            line = key_node.start_mark.line + 1
+            if not isinstance(key, str):
+                raise _Problem(f"line {line}: a key must be text, found {key!r}; put it in quotes")
+            if key in seen:
+                raise _Problem(f"line {line}: key '{key}' stands twice (first in line {seen[key]}); remove one")
+            seen[key] = line
+        return super().construct_mapping(node, deep=deep)
+
+
+for _tag, (_pattern, _first) in _RESOLVERS.items():
+    _Loader.add_implicit_resolver(_tag, _pattern, ["" if letter == "\0" else letter for letter in _first])
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a configuration file as a mapping; an error names the file, and the line where there is one."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        near = sorted(other.name for other in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
+        there = f" In that folder: {', '.join(near)}." if near else ""
+        raise ConfigError(f"{path}: there is no such configuration file.{there}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as a text file ({error}).") from error
+    content = parse_value(text, place=str(path))
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        found = "a list" if isinstance(content, list) else f"'{content}'"
+        raise ConfigError(f"{path}: must hold sections (`key: value` lines), found {found}.")
+    return content
+
+
+def parse_value(text: str, *, place: str) -> Any:
+    """Return a value by YAML's rules; an error names `place`."""
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except _Problem as problem:
+        raise ConfigError(f"{place}: {problem}.") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        what = ", ".join(part for part in (error.context, error.problem) if part)
+        raise ConfigError(f"{place}: not valid YAML: {where}{what}.") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{place}: not valid YAML: {error}.") from None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, Self
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, PlainValidator, ValidationInfo, model_validator
+from pydantic import Discriminator, Field, PlainValidator, Tag, ValidationInfo, model_validator
 
-from neurocontrast.config.data import DataSettings, ImageDataSettings
 from neurocontrast.data.natural import ImagesSettings
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.embedding import EmbeddingSettings
@@ -21,8 +21,139 @@ from neurocontrast.reporting.options import ReportOptions
 from neurocontrast.settings import Settings, choose
 from neurocontrast.training import TrainingSettings
 from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings
+from neurocontrast.transforms.description import Replaceable
+from neurocontrast.transforms.preprocessing import Preprocessing, ScanSettings
 
-__all__ = ["DEFAULT_OBJECTIVE", "OBJECTIVE_AS_GIVEN", "Config", "kind_of_section", "with_defaults_of_kind"]
+__all__ = [
+    "DEFAULT_OBJECTIVE",
+    "OBJECTIVE_AS_GIVEN",
+    "AnyDataSettings",
+    "Config",
+    "DataSettings",
+    "ImageDataSettings",
+    "kind_of_section",
+    "with_defaults_of_kind",
+]
+
+_Name = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")]
+_Columns = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+def _columns_or_file(what: Any) -> str | None:
+    return "columns" if isinstance(what, list | tuple) else "file" if isinstance(what, str) else None
+
+
+_Vector = Annotated[
+    Annotated[_Columns, Tag("columns")] | Annotated[str, Tag("file")],
+    Discriminator(
+        _columns_or_file,
+        custom_error_type="vector",
+        custom_error_message="must be a list of columns, or the path of a .parquet file",
+    ),
+]
+
+
+class DataSettings(ScanSettings, Replaceable):
+    """Choose scans of brains, and their preprocessing.
+
+    Parameters
+    ----------
+    kind : {'volumes'}
+        Says that these are scans of brains.
+    participants : path or None
+        Table of scans; `pretrain` needs it. Relative to the current directory, as are
+        `images_root` and `cache_dir`.
+    images_root : path or None
+        Folder that relative image paths in the table start from; None for the table's own.
+    images_pattern : str or None
+        Path of every image, with columns in braces, where the table has no column ``path``.
+    channels : list of str or None
+        Columns of the table that hold the files of each scan, one a channel, for instance ``[gm, wm]``, which `index`
+        and `prepare` write; ``t1`` stands for the column ``path``. None for ``[t1]``.
+    where : mapping
+        Rows to keep: column → allowed values.
+    spacing_mm, shape, normalise, percentiles, erode_mm, common_view, common_fraction, smooth_mm
+        See `neurocontrast.transforms.Preprocessing`.
+    transforms : list of mapping or None
+        Transforms of MONAI or of this package that lead from the path of a scan to its image, each a mapping with a
+        ``_target_``, in place of the settings of preprocessing above (`neurocontrast.transforms.build_transforms`).
+        ``[{_target_: python}]`` stands for transforms that `pretrain` was given as objects.
+    cache_dir : path or None
+        Folder of preprocessed volumes; None for one of the user's, shared by all runs.
+    cache_dtype : {'float16', 'float32'}
+        How they are kept; float16 halves the disk and changes z-scored voxels by less than 0.1 %.
+    n_workers : int
+        Processes that preprocess, and threads that read batches.
+    val_fraction : float
+        Fraction of subjects, at each site, that only measure; 0 for none.
+    """
+
+    section: ClassVar[str] = "data"
+    kind: Literal["volumes"] = "volumes"
+    participants: Path | None = None
+    images_root: Path | None = None
+    images_pattern: str | None = None
+    channels: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    cache_dir: Path | None = None
+    cache_dtype: Literal["float16", "float32"] = "float16"
+    n_workers: Annotated[int, Field(ge=1)] = 2
+    val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
+
+    @classmethod
+    def replaced(cls) -> tuple[str, ...]:
+        """Return the settings of the preprocessing."""
+        return tuple(ScanSettings.model_fields)
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """What is done to each scan where `transforms` is None, before anything is fitted."""
+        settings = {name: getattr(self, name) for name in self.replaced()}
+        return Preprocessing(**settings, n_channels=len(self.channels or ("t1",)))
+
+    @model_validator(mode="after")
+    def _check(self) -> DataSettings:
+        if self.channels is not None and len(set(self.channels)) < len(self.channels):
+            raise ValueError(f"data.channels must name each column once, got {list(self.channels)}")
+        return self
+
+
+class ImageDataSettings(Settings):
+    """Choose natural images.
+
+    Parameters
+    ----------
+    kind : {'images'}
+        Says that these are natural images, as `neurocontrast images` prepares them.
+    participants : path or None
+        Table of images; `pretrain` needs it. Relative to the current directory, as is `images_root`.
+    images_root : path or None
+        Folder that relative image paths in the table start from; None for the table's own.
+    where : mapping
+        Rows to keep: column → allowed values.
+    vectors : mapping
+        What kernels compare besides single columns: name → columns of the table (``attr_*`` takes all that match), or
+        a ``.parquet`` file with ``participant_id`` and numbers. Relative to the folder of the table.
+    n_workers : int
+        Threads that read batches.
+    val_fraction : float
+        Fraction of the images that only measure; 0 for none.
+    standardise : {'channels', 'none'}
+        Whether the network standardises each colour by its mean and standard deviation over the training images.
+    """
+
+    kind: Literal["images"]
+    participants: Path | None = None
+    images_root: Path | None = None
+    where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    vectors: dict[_Name, _Vector] = Field(default_factory=dict)
+    n_workers: Annotated[int, Field(ge=1)] = 2
+    val_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    standardise: Literal["channels", "none"] = "channels"
+
+
+AnyDataSettings = DataSettings | ImageDataSettings
+"""The section ``data`` of either kind."""
 
 OBJECTIVE_AS_GIVEN = {"objective": "as given"}
 """Context of a validation that leaves the section ``objective`` as it is: to check it, PyTorch has to be imported."""

@@ -43,17 +43,9 @@ class ImagesInPlace(Protocol):
 
 
 def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list[int]]:
-    """Divide rows, in their order, into batches of nearly equal size.
+    """Divide rows, in their order, into batches whose sizes differ by at most one and do not exceed `batch_size`.
 
-    Every row is in exactly one batch; sizes differ by at most one and do not exceed
-    `batch_size`, so there is no small last batch with few negatives and unsteady batch
-    statistics. No batch has a single row, which has no negatives: an odd row left
-    over by a `batch_size` of 2 joins another batch.
-
-    Examples
-    --------
-    >>> even_batches(range(7), 3)
-    [[0, 1, 2], [3, 4], [5, 6]]
+    No batch has a single row, which has no negatives: an odd row left over by a `batch_size` of 2 is in a batch of 3.
     """
     n_rows = len(rows)
     if n_rows == 0:
@@ -63,14 +55,10 @@ def even_batches(rows: Sequence[int] | np.ndarray, batch_size: int) -> list[list
 
 
 def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers: int = 1) -> Batches:
-    """Read batches in their order while the caller computes on the one before.
+    """Yield the batches in their order, read by threads while the caller computes on the one before.
 
-    Threads, not processes: reading releases the interpreter, a batch needs no copy between
-    processes, and nothing is left behind when the process is killed. The memory of a batch is used
-    again for a later one once nothing of the batch is referred to any more.
-
-    Yields the rows (n,) of a batch and their images (n, 1, D, H, W), in the precision they are kept in where the
-    dataset is `ImagesInPlace` (`Encoder` and `TwoViews` widen them on their device). With 0 readers the caller's
+    Images of `ImagesInPlace` stay in the precision they are kept in (`Encoder` and `TwoViews` widen them on their
+    device), and the memory of a batch is used again once nothing refers to the batch. With 0 readers the caller's
     thread reads.
     """
     memory = _Memory(images.image_shape, images.image_dtype) if isinstance(images, ImagesInPlace) else None
@@ -85,7 +73,8 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
         while True:
             for rows in islice(upcoming, _BATCHES_AHEAD - len(waiting)):
                 batch = _Batch(images, rows, memory)
-                waiting.append((batch, [pool.submit(batch.read, part) for part in batch.parts(n_readers)]))
+                parts = np.array_split(range(len(rows)), n_readers)
+                waiting.append((batch, [pool.submit(batch.read, part) for part in parts]))
                 del batch
             if not waiting:
                 return
@@ -96,10 +85,7 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
 
 
 class _Memory:
-    """Blocks for batches; one is taken again when no array or tensor refers to its last use.
-
-    Fresh memory is the dearest part of reading: the kernel clears it page by page.
-    """
+    """Blocks for batches, taken again when nothing refers to their last use: fresh memory is cleared page by page."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._shape, self._dtype = shape, dtype
@@ -125,12 +111,7 @@ class _Batch:
         self._array = None if memory is None else memory.take(len(rows))
         self._volumes: dict[int, torch.Tensor] = {}
 
-    def parts(self, n_readers: int) -> list[range]:
-        """Return the places that each reader reads: its share of the batch."""
-        n, n_parts = len(self.rows), min(len(self.rows), n_readers)
-        return [range(n * part // n_parts, n * (part + 1) // n_parts) for part in range(n_parts)]
-
-    def read(self, places: range) -> None:
+    def read(self, places: Iterable[int]) -> None:
         for place in places:
             row = int(self.rows[place])
             if self._array is None:
@@ -139,9 +120,7 @@ class _Batch:
                 assert isinstance(self._images, ImagesInPlace)
                 self._images.read_into(self._array[place], row)
 
-    def finish(self, pending: Iterable[Future[None]] = ()) -> tuple[torch.Tensor, torch.Tensor]:
-        for future in pending:
-            future.result()
+    def tensors(self) -> tuple[torch.Tensor, torch.Tensor]:
         if self._array is not None:
             return torch.tensor(self.rows), torch.from_numpy(self._array)
         return torch.tensor(self.rows), torch.stack([self._volumes[place] for place in range(len(self.rows))])
@@ -149,8 +128,10 @@ class _Batch:
 
 def _read(batch: _Batch) -> tuple[torch.Tensor, torch.Tensor]:
     batch.read(range(len(batch.rows)))
-    return batch.finish()
+    return batch.tensors()
 
 
 def _finish(batch: _Batch, pending: list[Future[None]]) -> tuple[torch.Tensor, torch.Tensor]:
-    return batch.finish(pending)
+    for future in pending:
+        future.result()
+    return batch.tensors()

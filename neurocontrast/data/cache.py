@@ -24,7 +24,7 @@ from neurocontrast.data.entries import (
 from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
-from neurocontrast.files import digest_of, write_json
+from neurocontrast.files import ScanFiles, as_scan, digest_of, files_of, write_json
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.compose import apply
 from neurocontrast.transforms.described import DescribedTransforms
@@ -59,8 +59,8 @@ def default_cache_folder() -> Path:
 class VolumeCache:
     """Volumes that the same transforms make, each in a file of its own.
 
-    An entry belongs to the resolved path of its scan, to the digest of the transforms (with their
-    version) and to `dtype`. It is used only while the scan's size, modification
+    An entry belongs to the resolved path of its scan (or to those of its channels), to the digest of the transforms
+    (with their version) and to `dtype`. It is used only while the scan's size, modification
     time and change time are those it was made from. Entries appear whole or not at all, so
     several processes can share a folder, and an interrupted preparation continues.
 
@@ -90,22 +90,22 @@ class VolumeCache:
         self.shape = transforms.image_shape
         root = Path(folder).expanduser().absolute() if folder is not None else default_cache_folder()
         self.folder = root / f"{transforms.digest()[:16]}-{dtype}"
-        self._entries: dict[tuple[str, int, int], Path] = {}
+        self._entries: dict[tuple[Any, ...], Path] = {}
 
     @property
     def n_bytes(self) -> int:
         """Size of one volume."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
-    def prepare(self, paths: Sequence[str | Path], *, n_workers: int, progress: Progress = SILENT) -> Prepared:
+    def prepare(self, scans: Sequence[ScanFiles | Path], *, n_workers: int, progress: Progress = SILENT) -> Prepared:
         """Preprocess every scan that has no valid entry yet, in `n_workers` processes."""
-        missing, n_unique = self.missing(paths), len({os.fspath(path) for path in paths})
+        missing, n_unique = self.missing(scans), len({as_scan(scan) for scan in scans})
         if not missing:
             return Prepared(n_unique, 0)
         self._open_folder(n_missing=len(missing))
         problems = Problems("scans")
         with progress.task("Preprocessing scans", len(missing), "scan") as task:
-            given = [(path,) for path in missing]
+            given = [(scan,) for scan in missing]
             for failure in map_files(self._make_or_say_why, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER):
                 if failure:
                     problems.add(failure)
@@ -113,91 +113,94 @@ class VolumeCache:
         problems.raise_if_any()
         return Prepared(n_unique - len(missing), len(missing))
 
-    def missing(self, paths: Sequence[str | Path]) -> list[str]:
+    def missing(self, scans: Sequence[ScanFiles | Path]) -> list[ScanFiles]:
         """Return the scans that have no valid entry yet, each once."""
-        return [path for path in dict.fromkeys(os.fspath(path) for path in paths) if not self._holds(path)]
+        return [scan for scan in dict.fromkeys(map(as_scan, scans)) if not self._holds(scan)]
 
-    def read(self, path: str | Path) -> npt.NDArray[Any]:
+    def read(self, scan: ScanFiles | Path) -> npt.NDArray[Any]:
         """Return a scan's volume, (C, D, H, W), in the precision of the cache; one without an entry is made now."""
         volume = np.empty(self.shape, self.dtype)
-        self.read_into(volume, path)
+        self.read_into(volume, scan)
         return volume
 
-    def read_into(self, out: npt.NDArray[Any], path: str | Path) -> None:
+    def read_into(self, out: npt.NDArray[Any], scan: ScanFiles | Path) -> None:
         """Read a scan's volume as `read` does, into a contiguous array of the cache's shape and dtype."""
         if out.shape != self.shape or out.dtype != self.dtype or not out.flags.c_contiguous:
             raise DataError(
                 f"a volume of this cache is a contiguous array {self.shape} of {self.dtype}, "
                 f"got {'one' if out.flags.c_contiguous else 'a strided one'} {out.shape} of {out.dtype}."
             )
-        self._made_if_needed(os.fspath(path), lambda: self._read_entry(os.fspath(path), out) or None)
+        known = as_scan(scan)
+        self._made_if_needed(known, lambda: self._read_entry(known, out) or None)
 
-    def affine_of(self, path: str | Path) -> npt.NDArray[np.float64]:
+    def affine_of(self, scan: ScanFiles | Path) -> npt.NDArray[np.float64]:
         """Return the affine (4, 4) of a scan's volume; a scan without an entry is transformed now."""
-        entry = self._entry_path(os.fspath(path))
-        return self._made_if_needed(os.fspath(path), lambda: read_affine(entry))
+        known = as_scan(scan)
+        entry = self._entry_path(known)
+        return self._made_if_needed(known, lambda: read_affine(entry))
 
-    def _made_if_needed(self, path: str, read: Callable[[], _Found | None]) -> _Found:
+    def _made_if_needed(self, scan: ScanFiles, read: Callable[[], _Found | None]) -> _Found:
         found = read()
         if found is None:
             self._open_folder(n_missing=1)
-            self._make(path)
+            self._make(scan)
             found = read()
         if found is None:
-            raise DataError(f"{path}: the scan or its entry in {self.folder} keeps changing while it is read.")
+            raise DataError(f"{_named(scan)}: the scan or its entry in {self.folder} keeps changing while it is read.")
         return found
 
-    def _read_entry(self, path: str, out: npt.NDArray[Any]) -> bool:
-        found = self._locate(path)
+    def _read_entry(self, scan: ScanFiles, out: npt.NDArray[Any]) -> bool:
+        found = self._locate(scan)
         return found is not None and read_entry(*found, out)
 
-    def _holds(self, path: str) -> bool:
-        found = self._locate(path)
+    def _holds(self, scan: ScanFiles) -> bool:
+        found = self._locate(scan)
         return found is not None and holds_entry(*found, n_bytes=self.n_bytes)
 
-    def _locate(self, path: str) -> tuple[Path, Signature] | None:
+    def _locate(self, scan: ScanFiles) -> tuple[Path, Signature] | None:
         """Return where a scan's entry belongs and the scan's signature, or None where there is no scan."""
         try:
-            status = Path(path).stat()
+            statuses = [Path(path).stat() for path in files_of(scan)]
         except OSError:
             return None
         # Resolving a path takes longer than anything here but the reading. The same file needs it once; a link
         # that leads elsewhere now leads to another inode.
-        key = path, status.st_dev, status.st_ino
+        key = scan, *((status.st_dev, status.st_ino) for status in statuses)
         if key not in self._entries:
-            self._entries[key] = self._entry_path(path)
-        return self._entries[key], signature_of(status)
+            self._entries[key] = self._entry_path(scan)
+        return self._entries[key], signature_of(statuses)
 
-    def _entry_path(self, path: str) -> Path:
-        key = digest_of("volume", os.path.realpath(path))
+    def _entry_path(self, scan: ScanFiles) -> Path:
+        key = digest_of("volume", *map(os.path.realpath, files_of(scan)))
         return self.folder / key[:2] / f"{key}.npy"
 
-    def _make_or_say_why(self, path: str) -> str | None:
+    def _make_or_say_why(self, scan: ScanFiles) -> str | None:
         try:
-            self._make(path)
+            self._make(scan)
         except CacheFullError:
             raise
         except DataError as error:
             return str(error)
         return None
 
-    def _make(self, path: str) -> None:
+    def _make(self, scan: ScanFiles) -> None:
+        name, files = _named(scan), files_of(scan)
         for _ in range(_N_TRIES):
             try:
-                before = settled_signature(path)
+                before = settled_signature(files)
             except OSError as error:
-                raise DataError(f"{path}: the image cannot be read ({error.strerror}).") from error
+                raise DataError(f"{name}: the image cannot be read ({error.strerror}).") from error
             try:
-                image = apply(self.transforms.compose(), {"image": path})["image"]
+                image = apply(self.transforms.compose(), {"image": scan})["image"]
             except RuntimeError as error:  # of transforms that are not the package's own
-                raise DataError(f"{path}: {error} failed: {error.__cause__ or 'no reason given'}.") from error
-            volume = self._narrowed(path, voxels_of(image))
-            if signature_of(Path(path).stat()) == before:
+                raise DataError(f"{name}: {error} failed: {error.__cause__ or 'no reason given'}.") from error
+            volume = self._narrowed(name, voxels_of(image))
+            if signature_of([Path(path).stat() for path in files]) == before:
                 break
         else:
-            raise DataError(f"{path}: the image keeps changing while it is read.")
+            raise DataError(f"{name}: the image keeps changing while it is read.")
         try:
-            write_entry(self._entry_path(path), volume, before, affine=affine_of(image))
+            write_entry(self._entry_path(scan), volume, before, affine=affine_of(image))
         except OSError as error:
             if error.errno in _FULL:
                 raise CacheFullError(
@@ -206,14 +209,14 @@ class VolumeCache:
                 ) from error
             raise DataError(f"the cache folder {self.folder} cannot be written ({error.strerror}).") from error
 
-    def _narrowed(self, path: str, volume: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+    def _narrowed(self, name: str, volume: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         if volume.shape != self.shape:
-            raise DataError(f"{path}: the transforms made an image {volume.shape}, and {self.shape} is kept.")
+            raise DataError(f"{name}: the transforms made an image {volume.shape}, and {self.shape} is kept.")
         limit = float(np.finfo(self.dtype).max)
         highest = float(np.abs(volume).max())
         if highest > limit:
             raise DataError(
-                f"{path}: an intensity of {highest:g} does not fit {self.dtype} (at most {limit:g}); "
+                f"{name}: an intensity of {highest:g} does not fit {self.dtype} (at most {limit:g}); "
                 "keep the cache in float32, or normalise with zscore."
             )
         return volume.astype(self.dtype)
@@ -235,6 +238,10 @@ class VolumeCache:
                 f"the cache folder {self.folder} needs {needed / 2**30:.1f} GiB for {n_missing} scans and its disk has "
                 f"{n_free / 2**30:.1f} GiB free; set data.cache_dir to a larger one."
             )
+
+
+def _named(scan: ScanFiles) -> str:
+    return ", ".join(files_of(scan))
 
 
 class CacheFullError(DataError):

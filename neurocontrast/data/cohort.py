@@ -16,10 +16,10 @@ from neurocontrast.data.layouts import layout_named
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.data.validation import convert
 from neurocontrast.exceptions import DataError, one_of, suggestion
-from neurocontrast.files import digest_of
+from neurocontrast.files import ScanFiles, digest_of
 from neurocontrast.provenance import subject_digest
 
-__all__ = ["Cohort", "Inspection", "Kind", "inspect_cohort", "read_cohort"]
+__all__ = ["Cohort", "Inspection", "Kind", "columns_of", "inspect_cohort", "read_cohort"]
 
 Kind = Literal["continuous", "categorical"]
 
@@ -41,15 +41,24 @@ class Cohort:
         The folder that relative image paths start from.
     warnings : tuple of str
         What a user should know about the table, though it can be used.
+    channels : tuple of str
+        Columns that hold the files of each scan (absolute paths), one a channel.
     """
 
     table: pd.DataFrame
     source: Path
     root: Path = Path()
     warnings: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ("path",)
 
     def __len__(self) -> int:
         return len(self.table)
+
+    @property
+    def scans(self) -> list[ScanFiles]:
+        """The files of each scan: its path, or one path a channel."""
+        files = zip(*(self.table[column].astype(str) for column in self.channels), strict=True)
+        return [scan if len(scan) > 1 else scan[0] for scan in files]
 
     @property
     def simulated(self) -> bool:
@@ -100,7 +109,7 @@ class Cohort:
         parts: list[str] = []
         for column in self.table.columns:
             values = self.table[column]
-            if column == "path":
+            if column in ("path", *self.channels):
                 texts = [_below(self.root, Path(path)) for path in values]
             elif values.dtype == np.float64:
                 texts = ["" if np.isnan(value) else repr(float(value)) for value in values]
@@ -112,6 +121,11 @@ class Cohort:
     def subject_digests(self) -> list[str]:
         """Return the digest of each subject once, sorted, so that the order of the table cannot be read from it."""
         return sorted(subject_digest(str(subject)) for subject in self.table["subject_id"].unique())
+
+
+def columns_of(channels: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the columns of the table that hold the files of each channel; "t1", and no channels, are ``path``."""
+    return tuple("path" if name == "t1" else name for name in channels or ("t1",))
 
 
 class Inspection(NamedTuple):
@@ -128,6 +142,7 @@ def read_cohort(
     images_root: str | Path | None = None,
     images_pattern: str | None = None,
     layout: str = "table",
+    channels: Sequence[str] | None = None,
     check_images: bool = True,
 ) -> Cohort:
     """Read a table of scans, ``participants.tsv`` by the habits of BIDS.
@@ -146,6 +161,9 @@ def read_cohort(
         braces, for instance ``"{participant_id}/anat/{participant_id}_T1w.nii.gz"``.
     layout : str
         How scans lie on the disk: a name in `neurocontrast.data.layouts.LAYOUTS`.
+    channels : sequence of str, optional
+        Columns that hold the files of each scan, one a channel, for instance ``["gm", "wm"]``; "t1" stands for
+        "path".
     check_images : bool
         Whether every image file must be there. The images are not opened.
 
@@ -165,6 +183,7 @@ def read_cohort(
         images_root=images_root,
         images_pattern=images_pattern,
         layout=layout,
+        channels=channels,
         check_images=check_images,
     )
     inspection.problems.raise_if_any()
@@ -177,6 +196,7 @@ def inspect_cohort(
     images_root: str | Path | None = None,
     images_pattern: str | None = None,
     layout: str = "table",
+    channels: Sequence[str] | None = None,
     check_images: bool = True,
 ) -> Inspection:
     """Read a table as `read_cohort` does, and return bad rows instead of raising them."""
@@ -185,10 +205,17 @@ def inspect_cohort(
     if images_root is not None and not root.is_dir():
         raise DataError(f"images_root: there is no folder {shown(root, 200)}.")
     root, problems = root.absolute(), Problems(listing.source.name)
+    columns = columns_of(channels)
     table, warnings = convert(
-        listing, root=root, images_pattern=images_pattern, check_images=check_images, problems=problems
+        listing,
+        root=root,
+        images_pattern=images_pattern,
+        channels=columns,
+        check_images=check_images,
+        problems=problems,
     )
-    return Inspection(Cohort(table, listing.source, root, tuple(warnings)), problems, listing.lines)
+    cohort = Cohort(table, listing.source, root, tuple(warnings), columns)
+    return Inspection(cohort, problems, listing.lines)
 
 
 def _canonical(column: str, value: object) -> str:

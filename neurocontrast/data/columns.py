@@ -32,7 +32,10 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 _TOP_CODED = re.compile(r"([0-9]+(?:\.[0-9]+)?)\+")
 _DECIMAL_COMMA = re.compile(r"[0-9]+,[0-9]+")
-_SEX = {"m": "M", "male": "M", "1": "M", "1.0": "M", "f": "F", "female": "F", "2": "F", "2.0": "F"}
+_SEX = {
+    **dict.fromkeys(("m", "male", "man", "boy", "1", "1.0"), "M"),
+    **dict.fromkeys(("f", "female", "woman", "girl", "2", "2.0"), "F"),
+}
 
 
 @dataclass(frozen=True)
@@ -109,10 +112,7 @@ def no_column(where: str, column: str, columns: Iterable[object]) -> str:
 
 
 def matching_columns(patterns: Sequence[str], columns: Sequence[str], *, key: str) -> list[str]:
-    """Return the columns that patterns name, each once, a pattern's own in the order of `columns`.
-
-    A pattern that names none is a `DataError`; `key` says where the pattern stands.
-    """
+    """Return the columns that patterns such as ``attr_*`` name, each once; `key` is where an error says they stand."""
     chosen: dict[str, None] = {}
     for pattern in patterns:
         names = [pattern] if pattern in columns else [name for name in columns if fnmatch.fnmatchcase(name, pattern)]

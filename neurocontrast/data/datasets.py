@@ -17,6 +17,7 @@ from neurocontrast.data.cache import VolumeCache, VolumeTransforms
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.columns import text_of
 from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.files import ScanFiles, files_of
 from neurocontrast.transforms.compose import apply
 from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.images import to_image
@@ -31,7 +32,7 @@ class CohortDataset(Dataset):
     """The scans of a cohort as a `monai.data.Dataset`, with the columns of its table.
 
     An item is a dictionary: ``"image"``, a `monai.data.MetaTensor` (C, D, H, W) float32 with the affine of its voxels,
-    and every column of the table but the path of the scan, among them "participant_id", "subject_id", "session" and,
+    and every column of the table but the paths of the scan, among them "participant_id", "subject_id", "session" and,
     where the table has them, "age" (years), "sex" ("F", "M"), "site" and "diagnosis". A missing number is NaN and a
     missing text is "", so that items can be collated by `torch.utils.data.DataLoader` and `monai.data.DataLoader`.
 
@@ -83,11 +84,11 @@ class CohortDataset(Dataset):
         of_settings = hasattr(known, "compose")
         super().__init__(_items(cohort), known.compose() if of_settings else known)
         self.transform: Compose
-        self.paths: list[str] = [str(path) for path in cohort.table["path"]]
+        self.scans = cohort.scans
         self.cache: VolumeCache | None = None
         self._n_kept = 0
         if cache_dir is not None:
-            kept = known if of_settings else deterministic_part(self.transform, self.paths[0])
+            kept = known if of_settings else deterministic_part(self.transform, self.scans[0])
             self._keep_in(VolumeCache(cache_dir, kept, dtype=cache_dtype))
 
     @classmethod
@@ -100,7 +101,7 @@ class CohortDataset(Dataset):
     def read_into(self, out: npt.NDArray[Any], index: int) -> None:
         """Read an image in the precision of the cache into `out`, of `image_shape` and `image_dtype`."""
         assert self.cache is not None
-        self.cache.read_into(out, self.paths[index])
+        self.cache.read_into(out, self.scans[index])
 
     def _keep_in(self, cache: VolumeCache) -> None:
         self.cache = cache
@@ -113,16 +114,16 @@ class CohortDataset(Dataset):
         item = self.data[index]
         if self.cache is None:
             return apply(self.transform, item)
-        path = self.paths[index]
+        scan = self.scans[index]
         # Torch widens float16 over ten times faster than NumPy.
-        image = to_image(self.cache.read(path), self.cache.affine_of(path), name=path).float()
+        image = to_image(self.cache.read(scan), self.cache.affine_of(scan), name=", ".join(files_of(scan))).float()
         return apply(self.transform, {**item, _IMAGE: image}, start=self._n_kept)
 
 
 def _items(cohort: Cohort) -> list[dict[str, Any]]:
-    columns: dict[str, list[Any]] = {_IMAGE: [str(path) for path in cohort.table["path"]]}
+    columns: dict[str, list[Any]] = {_IMAGE: list(cohort.scans)}
     for name, values in cohort.table.items():
-        if name in ("path", _IMAGE):
+        if name in ("path", _IMAGE, *cohort.channels):
             continue
         if pd.api.types.is_numeric_dtype(values):
             columns[str(name)] = [float(value) for value in values]
@@ -139,11 +140,11 @@ def _n_deterministic(transform: Compose) -> int:
     return len(transform)
 
 
-def deterministic_part(transform: Compose, path: str) -> DescribedTransforms:
+def deterministic_part(transform: Compose, scan: ScanFiles) -> DescribedTransforms:
     """Return the transforms before the first random one, and the shape of what they make of a scan."""
     flat = transform.flatten()
     kept = Compose(flat.transforms[: _n_deterministic(flat)])
-    made = apply(kept, {_IMAGE: path})
+    made = apply(kept, {_IMAGE: scan})
     if others := [key for key in made if key != _IMAGE]:
         raise DataError(
             f"transforms: the item '{_IMAGE}' alone is kept on the disk, and the transforms before the first random "

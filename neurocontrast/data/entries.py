@@ -6,6 +6,7 @@ import contextlib
 import os
 import struct
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ _SETTLED_SECONDS = 0.1
 
 
 class Signature(NamedTuple):
-    """What tells that a scan's file is the one an entry was made from.
+    """What tells that the files of a scan are those an entry was made from: their size together, and the latest times.
 
     A file that is written again changes its ctime even where size and modification time are
     forged to stay, since no program can set it.
@@ -45,22 +46,26 @@ class Signature(NamedTuple):
     ctime_ns: int
 
 
-def signature_of(status: os.stat_result) -> Signature:
-    """Return the signature of a file by its status."""
-    return Signature(status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+def signature_of(statuses: Sequence[os.stat_result]) -> Signature:
+    """Return the signature of a scan by the status of each of its files."""
+    return Signature(
+        sum(status.st_size for status in statuses),
+        max(status.st_mtime_ns for status in statuses),
+        max(status.st_ctime_ns for status in statuses),
+    )
 
 
-def settled_signature(path: str | os.PathLike[str]) -> Signature:
-    """Return the signature once the file's times can no longer hide a second change.
+def settled_signature(files: Sequence[str]) -> Signature:
+    """Return the signature of a scan once the times of its files can no longer hide a second change.
 
     File systems stamp changes to a few milliseconds. A file changed just now could be changed
     again within the same stamp, so this waits until that is past.
     """
-    signature = signature_of(Path(path).stat())
+    signature = signature_of([Path(path).stat() for path in files])
     age = time.time() - signature.ctime_ns / 1e9
     if 0 <= age < _SETTLED_SECONDS:
         time.sleep(_SETTLED_SECONDS - age)
-        signature = signature_of(Path(path).stat())
+        signature = signature_of([Path(path).stat() for path in files])
     return signature
 
 

@@ -14,6 +14,7 @@ import scipy.ndimage
 from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
+from neurocontrast.files import ScanFiles, as_scan, files_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.brain import N_BRAIN_VOXELS_MIN
 from neurocontrast.transforms.compose import apply, boxing
@@ -34,10 +35,10 @@ _MNI_BOX_CENTRE_MM = (0.0, -18.0, 18.0)
 
 def fit_preprocessing(
     preprocessing: Preprocessing,
-    paths: Sequence[str | os.PathLike[str]],
+    scans: Sequence[ScanFiles | os.PathLike[str]],
     *,
     sites: Sequence[object] | None = None,
-    others: Sequence[str | os.PathLike[str]] = (),
+    others: Sequence[ScanFiles | os.PathLike[str]] = (),
     n_workers: int = 0,
     progress: Progress = SILENT,
 ) -> Preprocessing:
@@ -49,8 +50,8 @@ def fit_preprocessing(
     ----------
     preprocessing : Preprocessing
         Settings. What is fitted already stays; where nothing is lacking no scan is read.
-    paths : sequence of path
-        Scans to fit on.
+    scans : sequence of path
+        Scans to fit on; of several channels a tuple of paths each.
     sites : sequence, optional
         Site of each scan; ``common_view: cohort`` keeps what is brain at every one of them. Scans without
         a site (None, NaN) are a site together.
@@ -66,7 +67,7 @@ def fit_preprocessing(
     DataError
         Naming all scans that cannot be used, or sites that share too little.
     """
-    names, rest = [os.fspath(path) for path in paths], [os.fspath(path) for path in others]
+    names, rest = [as_scan(scan) for scan in scans], [as_scan(scan) for scan in others]
     if preprocessing.unfitted and not names:
         raise DataError("a preprocessing is fitted on at least one scan, and there is none.")
     if "view" in preprocessing.unfitted:
@@ -85,9 +86,10 @@ def fit_preprocessing(
 def fit_scan(image: Any, preprocessing: Preprocessing, what: str) -> Any:
     """Return what one scan adds to a fit: its "landmarks", or the bits of its brain for the "view".
 
-    `image` is the path of the scan, or what `neurocontrast.transforms.LoadScand` made of it, (1, D, H, W).
+    `image` is the path of the scan (a tuple of those of its channels), or what `neurocontrast.transforms.LoadScand`
+    made of it, (C, D, H, W).
     """
-    is_path = isinstance(image, str | os.PathLike)
+    is_path = isinstance(image, str | os.PathLike | tuple)
     item = apply(boxing(preprocessing), {"image": image}, start=0 if is_path else 1)
     inside = voxels_of(item["image_brain"])[0] != 0
     if what == "view":
@@ -99,7 +101,7 @@ def fit_scan(image: Any, preprocessing: Preprocessing, what: str) -> Any:
     return found
 
 
-def template_on_grid(paths: Sequence[str], preprocessing: Preprocessing) -> npt.NDArray[np.bool_]:
+def template_on_grid(scans: Sequence[ScanFiles], preprocessing: Preprocessing) -> npt.NDArray[np.bool_]:
     """Return the brain of the MNI152 template on the grid that all scans lie on; headers alone are read.
 
     Arrays (``.npy``) are taken to have the centre of the usual MNI152 boxes, (0, -18, 18). Scans on different grids are
@@ -107,15 +109,15 @@ def template_on_grid(paths: Sequence[str], preprocessing: Preprocessing) -> npt.
     """
     from nilearn.datasets import load_mni152_brain_mask
 
-    affines = _affines(paths, preprocessing)
+    affines = _affines(scans, preprocessing)
     corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(preprocessing.shape) - 1, 1]
     places = np.einsum("nij,kj->nki", affines, corners)[..., :3]
     apart = np.linalg.norm(places - np.median(places, axis=0), axis=-1).max(axis=1)
     spacing = float(np.linalg.norm(affines[0][:3, 0]))
     problems = Problems("data.common_view: template needs scans on one grid")
-    for path, distance in zip(paths, apart, strict=True):
+    for scan, distance in zip(scans, apart, strict=True):
         if distance > spacing:
-            problems.add(f"{path}: its header puts it {distance:.0f} mm from where most scans lie")
+            problems.add(f"{files_of(scan)[0]}: its header puts it {distance:.0f} mm from where most scans lie")
     if problems.found:
         problems.hint("Register all scans to MNI152, or take data.common_view: none.")
     problems.raise_if_any()
@@ -133,16 +135,16 @@ def template_on_grid(paths: Sequence[str], preprocessing: Preprocessing) -> npt.
     return view
 
 
-def _affines(paths: Sequence[str], preprocessing: Preprocessing) -> npt.NDArray[np.float64]:
+def _affines(scans: Sequence[ScanFiles], preprocessing: Preprocessing) -> npt.NDArray[np.float64]:
     """Return the affine of each scan's box."""
     affines, problems = [], Problems("scans")
-    for path in paths:
+    for scan in scans:
         try:
-            affine = preprocessed_grid(path, preprocessing).affine
+            affine = preprocessed_grid(scan, preprocessing).affine
         except DataError as error:
             problems.add(str(error))
             continue
-        if path.lower().endswith(".npy"):
+        if files_of(scan)[0].lower().endswith(".npy"):
             affine[:3, 3] += _MNI_BOX_CENTRE_MM
         affines.append(affine)
     problems.raise_if_any()
@@ -173,7 +175,12 @@ def _shared(
 
 
 def _measure(
-    what: str, preprocessing: Preprocessing, names: list[str], others: list[str], n_workers: int, progress: Progress
+    what: str,
+    preprocessing: Preprocessing,
+    names: list[ScanFiles],
+    others: list[ScanFiles],
+    n_workers: int,
+    progress: Progress,
 ) -> list[Any]:
     """Return what each scan of `names` adds; those of `others` are only looked at."""
     title = "Fitting the common view" if what == "view" else "Fitting the landmarks of intensity"
@@ -192,7 +199,7 @@ def _measure(
     return [found[path] for path in names]
 
 
-def _fit_or_say_why(path: str, preprocessing: Preprocessing, what: str) -> tuple[str, str, Any]:
+def _fit_or_say_why(path: ScanFiles, preprocessing: Preprocessing, what: str) -> tuple[ScanFiles, str, Any]:
     try:
         return path, "", fit_scan(path, preprocessing, what)
     except DataError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,11 +12,11 @@ from typing import Literal
 import pandas as pd
 
 from neurocontrast.data.columns import number_of
-from neurocontrast.data.joining import Join, Known
 from neurocontrast.data.layouts import LAYOUTS
 from neurocontrast.data.layouts.folder import FolderLayout
 from neurocontrast.data.layouts.scan import FoundScan
-from neurocontrast.data.layouts.tree import Tree, problem_of_file, read_tree
+from neurocontrast.data.layouts.tree import Tree, problem_of_file, read_sidecar, read_tree
+from neurocontrast.data.phenotype import Known, PeopleTables
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.lazy import load
@@ -34,31 +33,18 @@ COLUMNS = (
 """Columns of the table, in order; further ones that were asked for follow."""
 
 N_CANDIDATES_SHOWN = 4
+_DICOM = " Make a BIDS tree of DICOM files first: neurocontrast convert."
 
 
 @dataclass
 class Index:
-    """The scans of a folder, and how they were chosen.
+    """The scans of a folder, and how they were chosen."""
 
-    Parameters
-    ----------
-    table : DataFrame
-        One row a scan, all cells text, with the columns `COLUMNS`.
-    layout : str
-        Name of the layout.
-    n_found : int
-        Images that the layout found.
-    left_out : list of tuple of str
-        Path or person, and the reason, of everything that is not in the table.
-    tables : list of str
-        Tables that were joined.
-    """
-
-    table: pd.DataFrame
+    table: pd.DataFrame  # one row a scan, all cells text, with the columns `COLUMNS`
     layout: str
     n_found: int
-    left_out: list[tuple[str, str]] = field(default_factory=list)
-    tables: list[str] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)  # path or person, and the reason
+    tables: list[str] = field(default_factory=list)  # those that were joined
 
 
 def index_scans(
@@ -74,42 +60,9 @@ def index_scans(
     check_image: Callable[[Path], str] | None = None,
     progress: Progress = SILENT,
 ) -> Index:
-    """Find the scans below a folder and join what tables say of them.
+    """Find the scans below a folder and join what tables say of them; see `neurocontrast.stages.index`.
 
-    Parameters
-    ----------
-    root : Path
-        Folder of the scans.
-    layout : str, default="auto"
-        A name of `LAYOUTS`; by default the only one whose images are there.
-    phenotypes : sequence of Path
-        Further tables of people (``.tsv``, ``.csv``, ``.xlsx``).
-    id_column : str, optional
-        Column of identifiers in these tables.
-    site_from : {"column", "folder", "scanner"}
-        Where the site is read: from a table, from the first folder of the path, or from the sidecars.
-    choose : sequence of str
-        What to take of several images of one session: ``run=first``, ``run=all``, or an entity and its value, such as
-        ``acq=mprage``, ``space=MNI152NLin2009cAsym``, ``acq=none``.
-    keep : sequence of str
-        Columns of the tables to take over as they are.
-    skip : bool, default=False
-        Whether scans with a problem are left out, instead of all problems being an error.
-    check_image : callable, optional
-        Given the path of each chosen image, returns what is wrong with it, or "".
-    progress : Progress
-        Told of the images that were looked at.
-
-    Returns
-    -------
-    Index
-
-    Raises
-    ------
-    ConfigError
-        For a wrong option.
-    DataError
-        For a folder without scans, and for all problems of scans and tables together.
+    `check_image`, given the path of each chosen image, returns what is wrong with it, or "".
     """
     rules = _rules(choose)
     if not root.is_dir():
@@ -118,18 +71,18 @@ def index_scans(
     name, scans = _scans(tree, layout)
     index = Index(pd.DataFrame(), name, len(scans))
     problems = Problems(str(root))
-    join = Join(tree, problems, phenotypes, id_column, keep)
+    people = PeopleTables(tree, problems, phenotypes, id_column, keep)
     chosen = _choose(scans, rules, index, problems)
     _check_files(chosen, tree, check_image, problems, progress)
-    known = [join.known_of(scan) for scan in chosen]
-    _check_joined(chosen, known, {scan.person for scan in scans}, join, problems)
+    known = [people.known_of(scan) for scan in chosen]
+    _compare_with_tables(chosen, known, {scan.person for scan in scans}, people, problems)
     if problems.found and not skip:
         problems.hint("--skip leaves out the scans with problems, and index.json says which.")
         problems.raise_if_any()
     bad = {problem.name for problem in problems.found}
     index.left_out += [(problem.name, problem.text) for problem in problems.found]
     datasets = sorted({scan.dataset for scan in scans})
-    index.tables = [table.source for dataset in datasets for table in join.general(dataset)]
+    index.tables = [table.source for dataset in datasets for table in people.general(dataset)]
     of_session = Counter((scan.person, scan.session) for scan in chosen)
     rows = [
         _row(scan, each, tree, name, site_from, keep, alone=of_session[scan.person, scan.session] == 1)
@@ -158,7 +111,8 @@ def _rules(choose: Sequence[str]) -> dict[str, str]:
 def _scans(tree: Tree, layout: str) -> tuple[str, list[FoundScan]]:
     known = [name for name in LAYOUTS if name != "table"]
     if layout not in ("auto", *known):
-        hint = " A table with paths needs no index." if layout == "table" else suggestion(layout, known)
+        hints = {"table": " A table with paths needs no index.", "dicom": _DICOM}
+        hint = hints.get(layout) or suggestion(layout, known)
         raise ConfigError(f"layout: found '{layout}'.{hint} Allowed: 'auto', {one_of(known)}.")
     asked = known if layout == "auto" else [layout]
     layouts: dict[str, FolderLayout] = {name: load(LAYOUTS[name])() for name in asked}
@@ -168,8 +122,9 @@ def _scans(tree: Tree, layout: str) -> tuple[str, list[FoundScan]]:
     if found:
         counts = ", ".join(f"{name} ({len(scans)} images)" for name, scans in found.items())
         raise DataError(f"{tree.root}: several layouts are there: {counts}. Name one with --layout.")
-    n_files = sum(map(len, tree.folders.values()))
-    raise DataError(f"{tree.root}: no scan of {one_of(asked)} among {n_files} files. Is it the right folder?")
+    files = [name for names in tree.folders.values() for name in names]
+    hint = _DICOM if any(name.lower().endswith((".dcm", ".ima")) for name in files) else " Is it the right folder?"
+    raise DataError(f"{tree.root}: no scan of {one_of(asked)} among {len(files)} files.{hint}")
 
 
 def _choose(scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems) -> list[FoundScan]:
@@ -277,25 +232,22 @@ def _row(
 def _settings_of(scan: FoundScan, tree: Tree) -> dict[str, str]:
     settings: dict[str, str] = {}
     for sidecar in scan.sidecars:
-        try:
-            content = json.loads((tree.root / sidecar).read_text(encoding="utf-8-sig"))
-        except ValueError as error:
-            raise DataError(f"{tree.root / sidecar}: not readable as JSON ({error}).") from error
+        content = read_sidecar(tree.root / sidecar)
         settings |= {key: str(value) for key, value in content.items() if isinstance(value, str | int | float)}
     return settings
 
 
-def _check_joined(
-    scans: Sequence[FoundScan], known: Sequence[Known], with_image: set[str], join: Join, problems: Problems
+def _compare_with_tables(
+    scans: Sequence[FoundScan], known: Sequence[Known], with_image: set[str], people: PeopleTables, problems: Problems
 ) -> None:
     """Note images without row, rows without image, and sessions that look alike."""
     for scan, found in zip(scans, known, strict=True):
-        if join.general(scan.dataset) and not found.in_any_table:
+        if people.general(scan.dataset) and not found.in_any_table:
             problems.add("there is an image, and no table has a row", name=scan.name)
-        for session in sorted(join.sessions_of(scan)):
+        for session in sorted(people.sessions_of(scan)):
             if scan.session and session != scan.session and _alike(session, scan.session):
                 problems.add(f"the image is of ses-{scan.session}, and a table has ses-{session}", name=scan.name)
-    for person, source in sorted(join.people().items()):
+    for person, source in sorted(people.people().items()):
         if person not in with_image:
             problems.add(f"{source} has a row, and there is no image", name=f"sub-{person}")
 

@@ -29,6 +29,9 @@ def encode_metadata(
 ) -> tuple[dict[str, torch.Tensor], dict[str, list[str]]]:
     """Return the columns a loss needs as tensors, and the categories behind the codes.
 
+    A DataError names a column the table does not have or that is not of numbers, a vector used as categories, and all
+    rows with a category that is not among those given.
+
     Parameters
     ----------
     table : DataFrame
@@ -46,14 +49,7 @@ def encode_metadata(
         ``(n,)`` each: float32 with NaN where missing, or int64 codes with -1 where missing; ``(n, p)``
         float32 for a vector.
     categories : dict of str to list of str
-        For each categorical column its categories in the order of their codes; sorted where
-        none were given.
-
-    Raises
-    ------
-    DataError
-        For a column the table does not have, one that is not of numbers, a vector used as categories, or a
-        category that is not among those given; all such rows together.
+        For each categorical column its categories in the order of their codes; sorted where none were given.
     """
     metadata: dict[str, torch.Tensor] = {}
     found: dict[str, list[str]] = {}
@@ -122,20 +118,8 @@ def _column_of(table: pd.DataFrame, column: str) -> pd.Series:
 def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort) -> dict[str, npt.NDArray[np.float32]]:
     """Return each named vector (n, p) for every row of a cohort; NaN where missing.
 
-    Parameters
-    ----------
-    spec : mapping of str to sequence of str, or path
-        Name → columns of the table, in their order (``attr_*`` takes all that match, in the table's order), or a
-        ``.parquet`` file with ``participant_id`` and columns of numbers. A relative path starts from the folder
-        of the table.
-    cohort : Cohort
-        Its rows are those of the vectors.
-
-    Raises
-    ------
-    DataError
-        For a name the table has a column of, a column or file that is absent or not of numbers, infinite
-        numbers, and participants the file lacks or has twice.
+    `spec` names columns of the table (``attr_*`` takes all that match), or a ``.parquet`` file with ``participant_id``
+    and columns of numbers, whose relative path starts from the folder of the table.
     """
     found: dict[str, npt.NDArray[np.float32]] = {}
     for name, what in spec.items():

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 from zipfile import BadZipFile
 
 import pandas as pd
 
-from neurocontrast.data.columns import Refusal, is_missing, number_of
+from neurocontrast.data.columns import Refusal, as_age, as_sex, is_missing, number_of
+from neurocontrast.data.layouts.scan import FoundScan
 from neurocontrast.data.layouts.table import read_text_table
+from neurocontrast.data.layouts.tree import Tree, read_sidecar
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
-__all__ = ["KNOWN_COLUMNS", "Phenotype", "read_cells", "read_phenotype"]
+__all__ = ["Known", "PeopleTables", "Phenotype", "read_phenotype"]
 
-KNOWN_COLUMNS = {
+_COLUMNS = {
     "age": ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit", "interview_age"),
     "sex": ("sex", "gender", "sex_id", "mf"),
     "site": ("sitexacq", "site", "center", "centre", "scan_site", "site_id"),
@@ -29,49 +31,131 @@ KNOWN_COLUMNS = {
 
 _IDENTIFIERS = ("participant_id", "subject_id", "subject", "ixi_id", "src_subject_id")
 _PER_YEAR = {"year": 1.0, "month": 12.0, "week": 365.25 / 7, "day": 365.25}
+_UNITS = {"y": "year", "yr": "year", "m": "month", "mo": "month", "w": "week", "d": "day"}
 _CODES_IN_NAME = re.compile(r"\(([^()]*=[^()]*)\)")
-_AGE_DIFFERENCE = 1.0
-"""Ages of one scan in two tables may differ by the year that rounding leaves."""
+_AGE_DIFFERENCE = 1.0  # ages of one scan in two tables may differ by the year that rounding leaves
 
 
 @dataclass
 class Phenotype:
-    """Rows of one table: for each key its known columns, decoded.
-
-    Parameters
-    ----------
-    source : str
-        Path of the table below the root, or its name.
-    rows : dict of tuple of str to dict of str to str
-        Cells by (subject, session); the session is "" in rows that hold for every session.
-    sessions : dict of str to set of str
-        Sessions by subject.
-    """
+    """Rows of one table: known columns, decoded, by (subject, session); session "" holds for every session."""
 
     source: str
     rows: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     sessions: dict[str, set[str]] = field(default_factory=dict)
 
 
-def read_cells(path: Path) -> tuple[dict[str, list[str]], list[int]]:
-    """Read a table (``.tsv``, ``.csv``, ``.xlsx``) as text, with the line of each row.
+class Known(NamedTuple):
+    """Cells of a scan by column, the table of each, and whether any table has a row for the scan."""
 
-    Raises
-    ------
-    DataError
-        For a file that is no table, naming the file.
+    cells: dict[str, str]
+    sources: dict[str, str]
+    in_any_table: bool
+
+
+@dataclass
+class PeopleTables:
+    """The tables of a tree, in the order in which they are believed: scans, sessions, phenotypes, participants.
+
+    The user's own `phenotypes` come before those of ``phenotype/``; `keep` names further columns to take over. Bad
+    cells and contradictions become `problems`.
     """
-    if path.suffix.lower() not in (".xlsx", ".xls"):
-        table = read_text_table(path)
-        return table.columns, table.lines
-    try:
-        sheet = pd.read_excel(path, dtype=str, keep_default_na=False)
-    except ImportError as error:
-        raise DataError(f"{path.name}: Excel files need openpyxl: pip install 'neurocontrast[excel]'.") from error
-    except (OSError, ValueError, BadZipFile) as error:
-        raise DataError(f"{path}: not readable as an Excel workbook ({error}).") from error
-    cells = {str(name).strip(): [str(cell).strip() for cell in sheet[name]] for name in sheet}
-    return cells, list(range(2, len(sheet) + 2))
+
+    tree: Tree
+    problems: Problems
+    phenotypes: Sequence[Path] = ()
+    id_column: str | None = None
+    keep: Sequence[str] = ()
+    _read: dict[str, Phenotype] = field(default_factory=dict)
+    _general: dict[str, list[Phenotype]] = field(default_factory=dict)
+
+    def known_of(self, scan: FoundScan) -> Known:
+        """Return what the tables say of a scan; contradictions in age or sex become problems."""
+        rows = [(source, specific, cells) for source, specific, cells in self._rows_of(scan) if cells is not None]
+        known = Known({}, {}, bool(rows))
+        is_specific: dict[str, bool] = {}
+        for source, specific, cells in rows:
+            for name, cell in cells.items():
+                earlier = known.cells.setdefault(name, cell)
+                first = known.sources.setdefault(name, source)
+                # A session's age differs from the participant's by right; two tables of one kind should agree.
+                alike = is_specific.setdefault(name, specific) == specific
+                if (name == "sex" and earlier != cell) or (name == "age" and alike and _ages_differ(earlier, cell)):
+                    self.problems.add(
+                        f"{name} is {shown(earlier)} in {first} and {shown(cell)} in {source}", name=scan.name
+                    )
+        return known
+
+    def people(self) -> dict[str, str]:
+        """Return each person of the tables of participants, with the table's name."""
+        found: dict[str, str] = {}
+        for dataset, tables in self._general.items():
+            for table in tables:
+                if "phenotype/" not in table.source:
+                    prefix = f"{dataset}_" if dataset and table.source.startswith(f"{dataset}/") else ""
+                    found |= {f"{prefix}{subject}": table.source for subject, _ in table.rows}
+        return found
+
+    def sessions_of(self, scan: FoundScan) -> set[str]:
+        """Return the sessions that tables have for the person of a scan."""
+        tables = [*self.general(scan.dataset), *self._of_subject(scan)]
+        return {session for table in tables for session in table.sessions.get(scan.subject, ())}
+
+    def general(self, dataset: str) -> list[Phenotype]:
+        """Return the tables of people: the user's, those of ``phenotype/``, and ``participants.tsv``."""
+        if dataset not in self._general:
+            below = f"{dataset}/" if dataset else ""
+            own = [f"{below}phenotype/{name}" for name in self.tree.folders.get(f"{below}phenotype", ())]
+            own = [path for path in own if path.endswith(".tsv")]
+            own += [path for path in (f"{below}participants.tsv",) if self.tree.has(path)]
+            self._general[dataset] = [*map(self._given, self.phenotypes), *(self._table(path) for path in own)]
+        return self._general[dataset]
+
+    def _rows_of(self, scan: FoundScan) -> Iterator[tuple[str, bool, dict[str, str] | None]]:
+        for table in self._of_scans(scan):
+            yield table.source, True, table.rows.get((scan.path, ""))
+        for table in [*self._of_subject(scan), *self.general(scan.dataset)]:
+            yield table.source, True, table.rows.get((scan.subject, scan.session)) if scan.session else None
+        for table in self.general(scan.dataset):
+            yield table.source, False, table.rows.get((scan.subject, ""))
+
+    def _of_scans(self, scan: FoundScan) -> Iterator[Phenotype]:
+        person = f"sub-{scan.subject}"
+        above = f"{scan.dataset}/{person}" if scan.dataset else person
+        places = [(f"{above}/ses-{scan.session}", f"{person}_ses-{scan.session}")] if scan.session else []
+        for folder, stem in [*places, (above, person)]:
+            path = f"{folder}/{stem}_scans.tsv"
+            if self.tree.has(path):
+                yield self._table(path, id_column="filename", folder=folder)
+
+    def _of_subject(self, scan: FoundScan) -> Iterator[Phenotype]:
+        below = f"{scan.dataset}/" if scan.dataset else ""
+        path = f"{below}sub-{scan.subject}/sub-{scan.subject}_sessions.tsv"
+        if self.tree.has(path):
+            yield self._table(path, subject=scan.subject)
+
+    def _given(self, path: Path) -> Phenotype:
+        if str(path) not in self._read:
+            table = read_phenotype(path, self.problems, id_column=self.id_column, keep=self.keep)
+            self._read[str(path)] = table
+        return self._read[str(path)]
+
+    def _table(self, path: str, *, id_column: str | None = None, subject: str = "", folder: str = "") -> Phenotype:
+        if path not in self._read:
+            stem = path.rpartition("_")[2].removesuffix(".tsv")
+            table = read_phenotype(
+                self.tree.root / path,
+                self.problems,
+                source=path,
+                id_column=id_column,
+                subject=subject,
+                keep=self.keep,
+                descriptions=[self.tree.root / f"{stem}.json"] if subject or folder else [],
+            )
+            if folder:
+                table.rows = {(f"{folder}/{name}", ""): cells for (name, _), cells in table.rows.items()}
+            self._read[path] = table
+        return self._read[path]
 
 
 def read_phenotype(
@@ -86,39 +170,27 @@ def read_phenotype(
 ) -> Phenotype:
     """Read a table of people, sessions or scans, and decode its known columns.
 
-    Parameters
-    ----------
-    path : Path
-        The table.
-    problems : Problems
-        Told of every cell that cannot be decoded, with line and column.
-    source : str, optional
-        What messages and the index call the table; its name by default.
-    id_column : str, optional
-        The column of identifiers; by default the first of the usual ones.
-    subject : str, default=""
-        Subject of every row, of a table that holds one subject's sessions.
-    keep : sequence of str
-        Further columns to take over, as they are.
-    descriptions : sequence of Path
-        JSON files with ``Levels`` and ``Units`` of the columns, the most general first.
+    Cells that cannot be decoded become `problems`, in which the table is called `source`. `subject` is that of every
+    row, of a table that holds one subject's sessions. `descriptions` are JSON files with ``Levels`` and ``Units``
+    besides the table's own, the most general first.
     """
-    table, lines = read_cells(path)
+    table, lines = _read_cells(path)
     phenotype = Phenotype(source or path.name)
-    identifiers = None if subject else _identifiers(table, path, id_column)
+    identifiers = [subject] * len(lines) if subject else _identifiers(table, path, id_column)
     sessions = _first_of(table, ("session_id", "session", "ses"))
-    described = _descriptions([*descriptions, path.with_suffix(".json")])
-    columns = {known: name for known, names in KNOWN_COLUMNS.items() if (name := _first_of(table, names))}
+    described: dict[str, object] = {}
+    for beside in [*descriptions, path.with_suffix(".json")]:
+        described |= read_sidecar(beside) if beside.is_file() else {}
+    columns = {known: name for known, names in _COLUMNS.items() if (name := _first_of(table, names))}
     columns |= {name: name for name in keep if name in table}
-    for row, line in enumerate(lines):
-        person = subject if identifiers is None else identifiers[row]
+    for row, (line, person) in enumerate(zip(lines, identifiers, strict=True)):
         if is_missing(person):
             problems.add(f"{phenotype.source}: found no identifier", line=line)
             continue
-        key = (person, _label(table[sessions][row], "ses") if sessions else "")
+        key = (person, table[sessions][row].removeprefix("ses-") if sessions else "")
         cells = {}
         for known, name in columns.items():
-            decoded = _decode(known, name, table[name][row], described.get(name, {}))
+            decoded = _decode(known, name, table[name][row], described.get(name))
             if isinstance(decoded, Refusal):
                 where = f"{phenotype.source}, sub-{person}, column '{name}'"
                 problems.add(f"{where}: found {shown(table[name][row])}; {decoded.rule}", line=line)
@@ -127,19 +199,35 @@ def read_phenotype(
         if key[1]:
             phenotype.sessions.setdefault(person, set()).add(key[1])
         before = phenotype.rows.setdefault(key, cells)
-        if before is not cells:
-            _merge(before, cells, person, phenotype.source, line, problems)
+        for known, cell in cells.items():
+            earlier = before.setdefault(known, cell)
+            if earlier != cell and (known != "age" or _ages_differ(earlier, cell)):
+                problems.add(
+                    f"{phenotype.source}: {known} is {shown(earlier)} in an earlier row of the participant, and "
+                    f"{shown(cell)} here; several rows of a participant need a column session_id",
+                    line=line,
+                    name=f"sub-{person}",
+                )
     return phenotype
 
 
-def age_in_years(text: str) -> float | None:
-    """Return an age as a number; "89+" is 89."""
-    return number_of(text.removesuffix("+"))
+def _read_cells(path: Path) -> tuple[dict[str, list[str]], list[int]]:
+    """Read a table (``.tsv``, ``.csv``, ``.xlsx``) as text, with the line of each row."""
+    if path.suffix.lower() not in (".xlsx", ".xls"):
+        table = read_text_table(path)
+        return table.columns, table.lines
+    try:
+        sheet = pd.read_excel(path, dtype=str, keep_default_na=False)
+    except ImportError as error:
+        raise DataError(f"{path.name}: Excel files need openpyxl: pip install 'neurocontrast[excel]'.") from error
+    except (OSError, ValueError, BadZipFile) as error:
+        raise DataError(f"{path}: not readable as an Excel workbook ({error}).") from error
+    cells = {str(name).strip(): [str(cell).strip() for cell in sheet[name]] for name in sheet}
+    return cells, list(range(2, len(sheet) + 2))
 
 
-def ages_differ(first: str, second: str) -> bool:
-    """Tell whether two ages differ by more than the year that rounding leaves."""
-    one, other = age_in_years(first), age_in_years(second)
+def _ages_differ(first: str, second: str) -> bool:
+    one, other = (number_of(text.removesuffix("+")) for text in (first, second))
     return one is not None and other is not None and abs(one - other) > _AGE_DIFFERENCE
 
 
@@ -154,7 +242,7 @@ def _identifiers(table: Mapping[str, list[str]], path: Path, id_column: str | No
         )
     if column.lower() == "ixi_id":
         return [f"IXI{cell.zfill(3)}" if cell.isdigit() else cell for cell in table[column]]
-    return [_label(cell, "sub") for cell in table[column]]
+    return [cell.removeprefix("sub-") for cell in table[column]]
 
 
 def _first_of(table: Mapping[str, list[str]], names: Sequence[str]) -> str:
@@ -163,86 +251,41 @@ def _first_of(table: Mapping[str, list[str]], names: Sequence[str]) -> str:
     return next((by_name[name] for name in names if name in by_name), "")
 
 
-def _label(cell: str, prefix: str) -> str:
-    return cell.removeprefix(f"{prefix}-")
-
-
-def _descriptions(paths: Sequence[Path]) -> dict[str, dict[str, object]]:
-    described: dict[str, dict[str, object]] = {}
-    for path in paths:
-        if path.is_file():
-            try:
-                content = json.loads(path.read_text(encoding="utf-8-sig"))
-            except ValueError as error:
-                raise DataError(f"{path}: not readable as JSON ({error}).") from error
-            described |= {name: each for name, each in content.items() if isinstance(each, dict)}
-    return described
-
-
-def _decode(known: str, name: str, cell: str, description: Mapping[str, object]) -> str | Refusal:
+def _decode(known: str, name: str, cell: str, description: object) -> str | Refusal:
     if is_missing(cell):
         return ""
-    levels = description.get("Levels")
+    described = description if isinstance(description, dict) else {}
+    levels = described.get("Levels")
     if isinstance(levels, dict):
-        level = levels.get(cell, levels.get(_plain_number(cell)))
+        value = number_of(cell)
+        plain = cell if value is None or not value.is_integer() else str(int(value))
+        level = levels.get(cell, levels.get(plain))
         if level is None:
             return Refusal(f"Levels of the JSON file has {one_of(levels)}")
         cell = str(level.get("Description", cell) if isinstance(level, dict) else level)
-    codes = dict(_codes_in(name))
-    cell = codes.get(cell, cell)
-    if known == "age":
-        return _years(name, cell, str(description.get("Units", "")))
-    if known == "sex":
-        return _sex(cell)
-    return cell
-
-
-def _codes_in(name: str) -> Iterator[tuple[str, str]]:
-    """Give the codes that a column's name explains, as IXI's "SEX_ID (1=m, 2=f)" does."""
+    # The codes that a column's name explains, as IXI's "SEX_ID (1=m, 2=f)" does.
     match = _CODES_IN_NAME.search(name)
     for part in match[1].split(",") if match else ():
         code, _, meaning = part.partition("=")
-        yield code.strip(), meaning.strip()
-
-
-def _plain_number(cell: str) -> str:
-    value = number_of(cell)
-    return cell if value is None or not value.is_integer() else str(int(value))
+        if cell == code.strip():
+            cell = meaning.strip()
+            break
+    if known == "age":
+        return _years(name, cell, str(described.get("Units", "")))
+    if known == "sex":
+        if number_of(cell) is not None:
+            return Refusal("a code needs Levels in the JSON file beside the table, or letters")
+        sex = as_sex(cell)
+        return cell if isinstance(sex, Refusal) else sex
+    return cell
 
 
 def _years(name: str, cell: str, units: str) -> str | Refusal:
     unit = units.strip().lower().rstrip("s") or ("month" if name.lower() == "interview_age" else "year")
-    unit = {"y": "year", "yr": "year", "m": "month", "mo": "month", "w": "week", "d": "day"}.get(unit, unit)
-    value = age_in_years(cell)
-    if value is None:
-        return Refusal("an age is a number, with a decimal point; 89+ is allowed")
+    unit = _UNITS.get(unit, unit)
     if unit not in _PER_YEAR:
         return Refusal(f"Units {shown(units)} are not known; {one_of([f'{each}s' for each in _PER_YEAR])} are")
-    return cell if unit == "year" else f"{value / _PER_YEAR[unit]:.4g}"
-
-
-def _sex(cell: str) -> str | Refusal:
-    """Return "F" or "M" where a cell says so, and any other word as it is; a number alone says nothing."""
-    word = cell.strip().lower()
-    if word in ("m", "male", "man", "boy"):
-        return "M"
-    if word in ("f", "female", "woman", "girl"):
-        return "F"
-    if number_of(word) is not None:
-        return Refusal("a code needs Levels in the JSON file beside the table, or letters")
-    return cell
-
-
-def _merge(
-    before: dict[str, str], cells: Mapping[str, str], person: str, source: str, line: int, problems: Problems
-) -> None:
-    """Complete a participant's earlier row by a later one; what contradicts the earlier row is a problem."""
-    for name, cell in cells.items():
-        earlier = before.setdefault(name, cell)
-        if earlier != cell and (name != "age" or ages_differ(earlier, cell)):
-            problems.add(
-                f"{source}: {name} is {shown(earlier)} in an earlier row of the participant, and {shown(cell)} here; "
-                "several rows of a participant need a column session_id",
-                line=line,
-                name=f"sub-{person}",
-            )
+    value = number_of(cell)
+    text = cell if unit == "year" or value is None else f"{value / _PER_YEAR[unit]:.4g}"
+    age = as_age(text)
+    return age if isinstance(age, Refusal) else text

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.fitting import fit_scan
 from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
 from neurocontrast.exceptions import DataError, one_of
-from neurocontrast.files import digest_of_file
+from neurocontrast.files import ScanFiles, as_scan, digest_of_file, files_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.compose import apply
 from neurocontrast.transforms.images import in_memory_order
@@ -26,9 +27,9 @@ _N_SMALL_SITE = 5
 
 
 class Finding(NamedTuple):
-    """One image: why it cannot be used ("" where it can), doubts, geometry, and a digest by which copies are found."""
+    """One scan: why it cannot be used ("" where it can), doubts, geometry, and a digest by which copies are found."""
 
-    path: str
+    scan: ScanFiles
     problem: str = ""
     warnings: tuple[str, ...] = ()
     header: ScanHeader | None = None
@@ -36,14 +37,15 @@ class Finding(NamedTuple):
 
 
 def inspect_scan(
-    path: str | os.PathLike[str], preprocessing: Preprocessing | None = None, deep: bool = True
+    scan: ScanFiles | os.PathLike[str], preprocessing: Preprocessing | None = None, deep: bool = True
 ) -> Finding:
-    """Look at one image: its header, or with `deep` every voxel and whether it fits the preprocessing."""
-    name = os.fspath(path)
+    """Look at one scan: its headers, or with `deep` every voxel and whether it fits the preprocessing."""
+    name, files = as_scan(scan), files_of(scan)
     try:
-        header = read_scan_header(name)
+        headers = [read_scan_header(path) for path in files]
+        warnings = tuple(dict.fromkeys(warning for header in headers for warning in header.warnings))
         if not deep:
-            return Finding(name, warnings=header.warnings, header=header)
+            return Finding(name, warnings=warnings, header=headers[0])
         spacing_mm = None if preprocessing is None else preprocessing.spacing_mm
         image = LoadScand("image", spacing_mm=spacing_mm or 1.0)({"image": name})["image"]
         if preprocessing is not None:
@@ -51,31 +53,35 @@ def inspect_scan(
                 fit_scan(image, preprocessing, what)
             if not preprocessing.unfitted:
                 apply(preprocessing.compose(), {"image": image}, start=1)
-        voxels, *_ = in_memory_order(image.numpy()[0])
-        low, high = voxels.min(), voxels.max()
-        is_mask = bool(((voxels == low) | (voxels == high)).all())
-        doubts = (f"it has two intensities alone ({low:g} and {high:g}); is it a mask?",) if is_mask else ()
-        return Finding(name, warnings=header.warnings + doubts, header=header, digest=digest_of_file(name))
+        doubts = tuple(filter(None, (_mask_doubt(in_memory_order(channel)[0]) for channel in image.numpy())))
+        digest = "-".join(digest_of_file(path) for path in files)
+        return Finding(name, warnings=warnings + doubts, header=headers[0], digest=digest)
     except DataError as error:
         return Finding(name, problem=str(error))
 
 
+def _mask_doubt(voxels: npt.NDArray[Any]) -> str:
+    low, high = voxels.min(), voxels.max()
+    is_mask = bool(((voxels == low) | (voxels == high)).all())
+    return f"it has two intensities alone ({low:g} and {high:g}); is it a mask?" if is_mask else ""
+
+
 def inspect_scans(
-    paths: Sequence[str],
+    scans: Sequence[ScanFiles],
     *,
     deep: bool,
     preprocessing: Preprocessing | None = None,
     n_workers: int = 0,
     progress: Progress = SILENT,
 ) -> list[Finding]:
-    """Look at every image, in `n_workers` processes, and return the findings in the order of the paths."""
-    found: dict[str, Finding] = {}
-    given = [(path, preprocessing, deep) for path in dict.fromkeys(paths)]
+    """Look at every scan, in `n_workers` processes, and return the findings in the order of the scans."""
+    found: dict[ScanFiles, Finding] = {}
+    given = [(scan, preprocessing, deep) for scan in dict.fromkeys(scans)]
     with progress.task("Reading images" if deep else "Reading headers", len(given), "scan") as task:
         for finding in map_files(inspect_scan, given, n_workers=n_workers, n_per_worker=N_SCANS_A_WORKER):
-            found[finding.path] = finding
+            found[finding.scan] = finding
             task.advance()
-    return [found[path] for path in paths]
+    return [found[scan] for scan in scans]
 
 
 def doubts_about(cohort: Cohort) -> list[str]:
@@ -108,9 +114,9 @@ def doubts_about_images(findings: Sequence[Finding]) -> list[str]:
     by_digest: dict[str, list[str]] = defaultdict(list)
     for finding in findings:
         for doubt in finding.warnings:
-            by_doubt[doubt].append(finding.path)
+            by_doubt[doubt].append(files_of(finding.scan)[0])
         if finding.digest:
-            by_digest[finding.digest].append(finding.path)
+            by_digest[finding.digest].append(files_of(finding.scan)[0])
     doubts = [
         f"{paths[0]}: {doubt}" if len(paths) == 1 else f"{len(paths)} images, the first {paths[0]}: {doubt}"
         for doubt, paths in by_doubt.items()

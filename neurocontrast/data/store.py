@@ -25,24 +25,12 @@ Pixels = npt.NDArray[np.uint8]
 
 
 def is_image_path(text: str) -> bool:
-    """Say whether a path names one image of a store.
-
-    Examples
-    --------
-    >>> is_image_path("images.npy#17"), is_image_path("sub-01.npy")
-    (True, False)
-    """
+    """Tell whether a path names one image of a store, as ``images.npy#17`` does."""
     return _IMAGE_PATH.fullmatch(text) is not None
 
 
 def split_image_path(text: str) -> tuple[Path, int]:
-    """Return the store and the index of an image's path.
-
-    Examples
-    --------
-    >>> split_image_path("data/images.npy#17")
-    (PosixPath('data/images.npy'), 17)
-    """
+    """Return the store and the index of an image's path."""
     match = _IMAGE_PATH.fullmatch(text)
     if match is None:
         raise DataError(f"an image's path is that of a store and an index, such as 'images.npy#17'. Got {shown(text)}.")
@@ -51,18 +39,10 @@ def split_image_path(text: str) -> tuple[Path, int]:
 
 @dataclass(frozen=True, eq=False)
 class ImageStore:
-    """Images of one size, in a plain ``.npy`` file.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    array : ndarray (n, 3, H, W), uint8
-        Memory-mapped content: red, green, blue.
-    """
+    """Images of one size, in a plain ``.npy`` file."""
 
     path: Path
-    array: Pixels = field(repr=False)
+    array: Pixels = field(repr=False)  # memory-mapped (n, 3, H, W): red, green, blue
 
     @classmethod
     def open(cls, path: str | Path) -> ImageStore:
@@ -103,15 +83,7 @@ class ImageStore:
 
 
 class Located:
-    """Images of paths like ``images.npy#17``; each store is opened once.
-
-    Attributes
-    ----------
-    stores : list of ImageStore
-        Stores of the paths that were added.
-    store_of, index_of : list of int
-        For each path its position in `stores`, and the index in that store.
-    """
+    """Images of paths like ``images.npy#17``: for each its place among `stores`, each opened once, and its index."""
 
     def __init__(self) -> None:
         self.stores: list[ImageStore] = []
@@ -166,11 +138,11 @@ def statistics_of(counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64
 
     Sums of whole numbers are exact, so the result depends on no order and no machine.
     """
-    totals = [int(total) for total in counts.sum(axis=1)]
-    if not all(totals):
+    if not counts.sum(axis=1).all():
         raise DataError("mean and standard deviation need at least one image.")
     means, deviations = [], []
-    for channel, total in zip(counts.tolist(), totals, strict=True):
+    for channel in counts.tolist():
+        total = sum(channel)
         first = sum(value * count for value, count in enumerate(channel))
         second = sum(value * value * count for value, count in enumerate(channel))
         means.append(first / total / 255)

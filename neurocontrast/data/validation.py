@@ -49,15 +49,26 @@ class _Rows:
 
 
 def convert(
-    listing: Listing, *, root: Path, images_pattern: str | None, check_images: bool, problems: Problems
+    listing: Listing,
+    *,
+    root: Path,
+    images_pattern: str | None,
+    channels: tuple[str, ...],
+    check_images: bool,
+    problems: Problems,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return the table that `Cohort` describes, and warnings; bad cells become problems."""
     rows = _Rows(_with_known_names(listing), listing.lines, problems)
-    _check_columns(listing.source.name, rows.cells, images_pattern)
+    _check_columns(listing.source.name, rows.cells, images_pattern, channels)
     values: dict[str, object] = _identity(rows)
-    values["path"] = _paths(rows, root, images_pattern, check=check_images)
+    if "path" not in rows.cells:
+        rows.cells["path"] = [str(images_pattern)] * len(rows.lines) if "path" in channels else rows.cells[channels[0]]
+    for column in dict.fromkeys(("path", *channels)):
+        values[column] = _paths(
+            rows, column, root, check=check_images and column in channels, is_used=column in channels
+        )
     for column, cells in rows.cells.items():
-        if column not in _IDENTITY:
+        if column not in values:
             values[column] = _column(rows, column, cells)
     return pd.DataFrame(values), _warnings(rows.cells)
 
@@ -73,14 +84,21 @@ def _with_known_names(listing: Listing) -> dict[str, list[str]]:
     return renamed
 
 
-def _check_columns(source: str, cells: dict[str, list[str]], images_pattern: str | None) -> None:
+def _check_columns(
+    source: str, cells: dict[str, list[str]], images_pattern: str | None, channels: tuple[str, ...]
+) -> None:
     for column in cells:
         if _RESERVED.fullmatch(column):
             raise DataError(f"{source}: the column name '{column}' is kept for embeddings; rename the column.")
     has = f"It has: {one_of(list(cells)[:30])}."
     if "participant_id" not in cells:
         raise DataError(f"{source}: column 'participant_id' is needed.{suggestion('participant_id', cells)} {has}")
-    if "path" not in cells and images_pattern is None:
+    for column in channels:
+        if column not in (*cells, "path"):
+            raise DataError(f"{source}: data.channels: there is no column '{column}'.{suggestion(column, cells)} {has}")
+        if column in (*_IDENTITY[:3], *RULES):
+            raise DataError(f"{source}: data.channels: column '{column}' holds no files. {has}")
+    if "path" in channels and "path" not in cells and images_pattern is None:
         raise DataError(
             f"{source}: column 'path' is needed, or a pattern of the image paths such as "
             f"'{{participant_id}}/anat/{{participant_id}}_T1w.nii.gz'.{suggestion('path', cells)} {has}"
@@ -112,20 +130,25 @@ def _identity(rows: _Rows) -> dict[str, object]:
     return {"participant_id": participants.tolist(), "subject_id": subjects.tolist(), "session": sessions.tolist()}
 
 
-def _paths(rows: _Rows, root: Path, images_pattern: str | None, *, check: bool) -> list[str]:
-    patterns = rows.cells.get("path") or [str(images_pattern)] * len(rows.lines)
-    missing = rows.missing("path", "every scan needs an image") if "path" in rows.cells else [False] * len(patterns)
+def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) -> list[str]:
+    """Return the absolute paths of a column; a column that `is_used` needs a path of its own in every row."""
+    missing = rows.missing(column, "every scan needs an image") if is_used else []
     paths: list[str] = []
-    for position, pattern in enumerate(patterns):
+    for position, pattern in enumerate(rows.cells[column]):
+        if not is_used and is_missing(pattern):
+            paths.append("")
+            continue
         filled = _filled(rows, position, pattern) if "{" in pattern else pattern
         paths.append(os.path.normpath(os.path.join(root, os.path.expanduser(filled))))  # noqa: PTH111, PTH118
     if check:
-        _check_files(rows, paths, missing)
+        _check_files(rows, column, paths, missing)
+    if not is_used:
+        return paths
     first: dict[str, int] = {}
     for position, path in enumerate(paths):
         before = first.setdefault(path, position)
         if before != position:
-            rows.add(position, f"{shown(path, 200)} is the image of line {rows.lines[before]} already", "path")
+            rows.add(position, f"{shown(path, 200)} is the image of line {rows.lines[before]} already", column)
     return paths
 
 
@@ -146,21 +169,21 @@ def _filled(rows: _Rows, position: int, pattern: str) -> str:
     return _PLACEHOLDER.sub(cell_of, pattern)
 
 
-def _check_files(rows: _Rows, paths: Sequence[str], missing: Sequence[bool]) -> None:
+def _check_files(rows: _Rows, column: str, paths: Sequence[str], missing: Sequence[bool]) -> None:
     n_absent, located = 0, Located()
     for position in np.flatnonzero(~np.array(missing)).tolist():
         path = paths[position]
         if is_image_path(path):
             problem = located.add(path)
             if problem:
-                rows.add(position, problem, "path")
+                rows.add(position, problem, column)
         elif not path.lower().endswith(IMAGE_ENDINGS):
             folder = " (a folder: convert DICOM with dcm2niix)" if os.path.isdir(path) else ""  # noqa: PTH112
-            rows.add(position, f"found {shown(path, 200)}{folder}; an image ends in {', '.join(IMAGE_ENDINGS)}", "path")
+            rows.add(position, f"found {shown(path, 200)}{folder}; an image ends in {', '.join(IMAGE_ENDINGS)}", column)
         elif not os.path.isfile(path):  # noqa: PTH113  a plain call: there can be 100,000 of them
             n_absent += 1
             near = _near_file(path) if n_absent <= N_SHOWN else ""
-            rows.add(position, f"there is no image {shown(path, 200)}.{near}", "path")
+            rows.add(position, f"there is no image {shown(path, 200)}.{near}", column)
             if ":/" in path:
                 rows.problems.hint("Images are read from a disk, never downloaded; give the path of a file.")
             if "\\" in path:

@@ -11,10 +11,8 @@ import torch
 from neurocontrast.collectives import Processes
 from neurocontrast.data.batches import Images, read_batches
 from neurocontrast.embedding.settings import EmbeddingSettings
-from neurocontrast.encoders.encoder import Encoder
-from neurocontrast.encoders.heads import ContrastiveModel
-from neurocontrast.machine import usable_accelerator
-from neurocontrast.memory import keeping_freed_memory
+from neurocontrast.encoders.encoder import ContrastiveModel, Encoder
+from neurocontrast.machine import keeping_freed_memory, usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 
 __all__ = ["extract_features"]
@@ -30,29 +28,24 @@ def extract_features(
     device: torch.device | None = None,
     processes: Processes | None = None,
 ) -> np.ndarray:
-    """Return the features of all samples, in their order.
+    """Return the features of all samples, (n, n_features) float32, in their order.
 
     Parameters
     ----------
     encoder : Encoder or ContrastiveModel
-        The second gives what the loss saw. Put in evaluation mode, so that a sample's features depend on no other.
+        Network; a `ContrastiveModel` gives the output of its head. Put in evaluation mode.
     images : Images
-        The samples: volumes that are preprocessed, or images.
+        Samples: volumes that are preprocessed, or natural images.
     settings : EmbeddingSettings, optional
-        Batch size, precision, device.
+        Batch size, precision, accelerator.
     n_readers : int
         Threads that read batches.
     progress : Progress
-        Shows every batch.
+        Receives progress messages.
     device : torch.device, optional
-        What to compute on; by default as `settings` say.
+        Device to compute on; by default that of `settings`.
     processes : Processes, optional
-        They share the batches of one process, so that the features are the same; all get all features.
-
-    Returns
-    -------
-    ndarray (n, n_features)
-        One row a scan, float32.
+        Processes that share the batches of one process, so that the features are the same; all get all features.
     """
     settings = settings or EmbeddingSettings()
     device = device or torch.device(usable_accelerator(settings.accelerator, section="embedding"))

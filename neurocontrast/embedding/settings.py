@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from neurocontrast.encoders.settings import ReadOut
 from neurocontrast.settings import Settings
 
 __all__ = ["EmbeddingSettings"]
@@ -21,6 +22,8 @@ class EmbeddingSettings(Settings):
     layer : {'encoder', 'head'}
         What is embedded: the encoder's features, or what the projection head makes of them, which is what the loss
         saw (not normalised).
+    read_out : ReadOut or None
+        Blocks and grid to read features out at, in place of the encoder's own (``encoder.read_out``).
     batch_size : int
         Scans a batch; the features do not depend on it.
     precision : {'32-true', 'bf16-mixed'}
@@ -35,6 +38,7 @@ class EmbeddingSettings(Settings):
 
     where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     layer: Literal["encoder", "head"] = "encoder"
+    read_out: ReadOut | None = None
     batch_size: int = Field(16, ge=1)
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"

@@ -37,10 +37,9 @@ class Embeddings:
 def write_embeddings(
     path: str | os.PathLike[str], metadata: pd.DataFrame, features: np.ndarray, info: Mapping[str, Any]
 ) -> None:
-    """Write a Parquet file atomically: identifiers, metadata, then ``feature_0000`` ….
+    """Write a Parquet file atomically: identifiers, metadata, then ``feature_0000`` …; one row a scan.
 
-    `metadata` and `features` (n, d), which must be finite, have one row a scan. `info` is JSON-ready, and is kept in
-    the file's schema under ``neurocontrast``.
+    `info`, JSON-ready, is kept in the file's schema under ``neurocontrast``.
     """
     if features.ndim != 2 or len(features) != len(metadata):
         raise DataError(f"features must have one row for each of {len(metadata)} scans, got shape {features.shape}.")
@@ -60,13 +59,7 @@ def write_embeddings(
 
 
 def read_embeddings(path: str | os.PathLike[str]) -> Embeddings:
-    """Read what `write_embeddings` wrote, or any Parquet table with identifiers and ``feature_…`` columns.
-
-    Raises
-    ------
-    DataError
-        Where the file is absent, is no such table, or holds features that are not finite.
-    """
+    """Read what `write_embeddings` wrote, or any Parquet table with identifiers and ``feature_…`` columns."""
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path}: there is no such embeddings table. Write one with `neurocontrast embed`.")

@@ -8,17 +8,15 @@ from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from neurocontrast.encoders.building import build_encoder, build_model, load_encoder, load_model
-    from neurocontrast.encoders.encoder import Encoder, check_shape
-    from neurocontrast.encoders.heads import ContrastiveModel, ProjectionHead
-    from neurocontrast.encoders.settings import EncoderSettings
+    from neurocontrast.encoders.encoder import ContrastiveModel, Encoder, ProjectionHead, check_shape
+    from neurocontrast.encoders.settings import EncoderSettings, ReadOut
     from neurocontrast.encoders.weights import read_contract, save_encoder
 
 # Loaded when asked for: reading a configuration needs the settings alone, and no torch.
 _PLACES = {
     "building": ["build_encoder", "build_model", "load_encoder", "load_model"],
-    "encoder": ["Encoder", "check_shape"],
-    "heads": ["ContrastiveModel", "ProjectionHead"],
-    "settings": ["EncoderSettings"],
+    "encoder": ["ContrastiveModel", "Encoder", "ProjectionHead", "check_shape"],
+    "settings": ["EncoderSettings", "ReadOut"],
     "weights": ["read_contract", "save_encoder"],
 }
 __all__ = sorted(name for names in _PLACES.values() for name in names)

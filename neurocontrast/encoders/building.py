@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pydantic
 import torch
-from torch import nn
 
-from neurocontrast.encoders.densenet import DenseNetFeatures
-from neurocontrast.encoders.encoder import Encoder
-from neurocontrast.encoders.heads import ContrastiveModel, ProjectionHead
-from neurocontrast.encoders.lenet import LeNet5Features, LeNetFeatures
-from neurocontrast.encoders.resnet import ResNetFeatures
+from neurocontrast.encoders.encoder import ContrastiveModel, Encoder, ProjectionHead
+from neurocontrast.encoders.networks import build_network
 from neurocontrast.encoders.settings import EncoderSettings
 from neurocontrast.encoders.weights import CONTRACT, read_contract, read_tensors
 from neurocontrast.exceptions import CheckpointError
@@ -25,36 +19,19 @@ from neurocontrast.seeds import derive_seed
 __all__ = ["build_encoder", "build_model", "load_encoder", "load_model"]
 
 
-def _densenet(settings: EncoderSettings) -> nn.Module:
-    return DenseNetFeatures(size=settings.name, final_norm=settings.final_norm, norm=settings.norm)  # type: ignore[arg-type]
-
-
-def _resnet(settings: EncoderSettings) -> nn.Module:
-    return ResNetFeatures(size=settings.name, stem=settings.stem or "cifar", norm=settings.norm)  # type: ignore[arg-type]
-
-
-_NETWORKS: dict[str, Callable[[EncoderSettings], nn.Module]] = {
-    **dict.fromkeys(("densenet121", "densenet_small"), _densenet),
-    **dict.fromkeys(("resnet18", "resnet50", "resnet_small"), _resnet),
-    "lenet": lambda settings: LeNetFeatures(norm=settings.norm),
-    "lenet5": lambda settings: LeNet5Features(norm=settings.norm),
-}
-
-
-def build_encoder(settings: EncoderSettings, *, seed: int = 0) -> Encoder:
-    """Build an encoder with weights drawn from `seed` alone.
+def build_encoder(settings: EncoderSettings, *, n_channels: int = 1, n_voxels: int = 0, seed: int = 0) -> Encoder:
+    """Build an encoder with weights drawn from `seed` alone, in training mode.
 
     Parameters
     ----------
     settings : EncoderSettings
         Which network.
+    n_channels : int
+        Channels of a volume, such as tissue maps; natural images have three.
+    n_voxels : int
+        Voxels that a linear encoder looks at, once it is fitted.
     seed : int
         The run's seed; the global random state is neither read nor changed.
-
-    Returns
-    -------
-    Encoder
-        In training mode.
 
     Examples
     --------
@@ -62,21 +39,14 @@ def build_encoder(settings: EncoderSettings, *, seed: int = 0) -> Encoder:
     >>> build_encoder(EncoderSettings(name="lenet")).n_features
     32
     """
-    with _weights_of("encoder weights", seed):
-        return Encoder(_NETWORKS[settings.name](settings), settings)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed("encoder weights", seed))
+        return Encoder(build_network(settings, n_channels, n_voxels), settings, n_channels=n_channels)
 
 
-def build_model(settings: EncoderSettings, *, seed: int = 0) -> ContrastiveModel:
-    """Build an encoder and its projection head, with weights drawn from `seed` alone, in training mode.
-
-    Parameters
-    ----------
-    settings : EncoderSettings
-        Which network and which head.
-    seed : int
-        The run's seed; the global random state is neither read nor changed.
-    """
-    encoder = build_encoder(settings, seed=seed)
+def build_model(settings: EncoderSettings, *, n_channels: int = 1, seed: int = 0) -> ContrastiveModel:
+    """Build an encoder and its projection head, with weights drawn from `seed` alone, in training mode."""
+    encoder = build_encoder(settings, n_channels=n_channels, seed=seed)
     return ContrastiveModel(encoder, _build_head(encoder, seed=seed))
 
 
@@ -106,19 +76,14 @@ def load_encoder(folder: str | os.PathLike[str]) -> tuple[Encoder, dict[str, Any
     except pydantic.ValidationError as error:
         problems = "; ".join(f"encoder.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise CheckpointError(f"{Path(folder) / CONTRACT}: {problems}. Upgrade neurocontrast.") from error
-    encoder = build_encoder(settings)
+    sizes = {"n_channels": int(contract.get("n_channels", 1)), "n_voxels": int(contract.get("n_voxels", 0))}
+    encoder = build_encoder(settings, **sizes)
     encoder.load_state_dict(read_tensors(folder, contract["weights"], expected=encoder.state_dict()))
     return encoder.eval(), contract
 
 
 def load_model(folder: str | os.PathLike[str]) -> tuple[ContrastiveModel, dict[str, Any]]:
-    """Load an encoder with its projection head, and what its JSON says; see `load_encoder`.
-
-    Raises
-    ------
-    CheckpointError
-        As for `load_encoder`; also where the run's head was not saved.
-    """
+    """Load an encoder with its projection head, and what its JSON says; see `load_encoder`."""
     encoder, contract = load_encoder(folder)
     if "head" not in contract:
         raise CheckpointError(
@@ -131,13 +96,7 @@ def load_model(folder: str | os.PathLike[str]) -> tuple[ContrastiveModel, dict[s
 
 
 def _build_head(encoder: Encoder, *, seed: int) -> ProjectionHead:
-    with _weights_of("head weights", seed):
-        settings = encoder.settings
-        return ProjectionHead(encoder.n_features, settings.projection, norm=settings.projection_norm)
-
-
-@contextmanager
-def _weights_of(what: str, seed: int) -> Iterator[None]:
+    settings = encoder.settings
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(what, seed))
-        yield
+        torch.manual_seed(derive_seed("head weights", seed))
+        return ProjectionHead(encoder.n_features, settings.projection, norm=settings.projection_norm)

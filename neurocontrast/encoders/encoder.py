@@ -1,50 +1,87 @@
-"""From an image, of two or three dimensions, to its representation."""
+"""From an image, of two or three dimensions, to its representation, and to the embedding that the loss sees."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, cast
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
-from neurocontrast.encoders.settings import NAMES_OF_DIMS, EncoderSettings
+from neurocontrast.encoders.settings import NAMES_OF_DIMS, EncoderSettings, ReadOut
 from neurocontrast.exceptions import ConfigError, DataError
 
-__all__ = ["Encoder", "Features", "check_shape"]
+__all__ = ["ContrastiveModel", "Encoder", "FeatureMaps", "ProjectionHead", "check_shape"]
 
 _COLOURS = 3
 
 
-class Features(Protocol):
-    """What an encoder asks of the network that makes its feature maps."""
+class FeatureMaps(nn.Module):
+    """Layers that make feature maps, and what an encoder must know of them.
 
-    n_dims: int  # axes of an image, besides channels: 2 or 3
-    n_features: int  # channels of the feature maps
-    smallest_shape: int  # fewest voxels or pixels of each axis
-    layout: torch.memory_format  # of images, quickest in training on a CPU
-    inference_layout: torch.memory_format  # of weights, quickest where nothing is trained on a CPU
+    `blocks` are the names of the layers whose outputs can be read out besides the last, with their numbers of maps.
+    `layout` is the memory format of images that is quickest in training on a CPU, `inference_layout` that of weights
+    where nothing is trained.
+    """
+
+    def __init__(
+        self,
+        layers: nn.Module,
+        *,
+        n_dims: Literal[2, 3],
+        n_features: int,
+        smallest_shape: int,
+        blocks: Mapping[str, int] | None = None,
+        layout: torch.memory_format = torch.contiguous_format,
+        inference_layout: torch.memory_format = torch.contiguous_format,
+    ) -> None:
+        super().__init__()
+        self.layers = layers
+        self.blocks = dict(blocks or {})
+        self.n_dims, self.n_features, self.smallest_shape = n_dims, n_features, smallest_shape
+        self.layout, self.inference_layout = layout, inference_layout
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Map images (n, C, …) to feature maps (n, n_features, …)."""
+        return self.layers(images)
+
+    def of_blocks(self, images: torch.Tensor, numbers: Sequence[int]) -> list[torch.Tensor]:
+        """Map images (n, C, …) to the feature maps of each of some blocks, counted from 1."""
+        names, found = list(self.blocks), {}
+        for name, layer in self.layers.named_children():
+            images = layer(images)
+            if name in names:
+                found[names.index(name) + 1] = images
+            if len(found) == max(numbers):
+                break
+        return [found[number] for number in numbers]
+
+    def n_maps(self, numbers: tuple[int, ...] | None) -> int:
+        """Return how many feature maps the last layer has, or the blocks together."""
+        return self.n_features if numbers is None else sum(list(self.blocks.values())[number - 1] for number in numbers)
 
 
 class Encoder(nn.Module):
-    """A network and global average pooling: one representation a sample.
+    """A network, and its feature maps averaged over the whole or over a grid: one representation a sample.
 
-    Images of two dimensions are standardised here, so that whatever reads or changes them sees plain colours, and
-    that the numbers it takes travel with the weights.
+    Images of two dimensions are standardised here, so that the numbers for it travel with the weights.
 
     Parameters
     ----------
-    features : torch.nn.Module
-        Maps samples to feature maps; has the attributes of `Features`.
+    features : FeatureMaps
+        Network that maps samples to feature maps.
     settings : EncoderSettings
-        What the network was built from; travels with its weights.
+        Settings that the network was built from; they travel with its weights.
+    n_channels : int
+        Channels of a volume.
 
     Attributes
     ----------
     n_dims, n_channels : int
-        Axes of a sample, besides channels: 2, with the three channels of colours, or 3, with one.
+        Axes of a sample, besides channels (2 or 3), and its channels: the three colours of an image, or a volume's.
     n_features : int
         Size of the representation.
     smallest_shape : int
@@ -56,21 +93,20 @@ class Encoder(nn.Module):
     mean: torch.Tensor
     std: torch.Tensor
 
-    def __init__(self, features: nn.Module, settings: EncoderSettings) -> None:
+    def __init__(self, features: FeatureMaps, settings: EncoderSettings, *, n_channels: int = 1) -> None:
         super().__init__()
-        asked = cast(Features, features)
-        self.features = features
-        self.settings = settings
-        self.n_dims, self.n_features = asked.n_dims, asked.n_features
-        self.n_channels = _COLOURS if self.n_dims == 2 else 1
-        self.smallest_shape = asked.smallest_shape
-        self.layout, self.inference_layout = asked.layout, asked.inference_layout
+        self.features, self.settings = features, settings
+        self.n_dims = features.n_dims
+        self.n_channels = _COLOURS if self.n_dims == 2 else n_channels
+        self.smallest_shape = features.smallest_shape
+        self.set_read_out(settings.read_out)
+        self.layout, self.inference_layout = features.layout, features.inference_layout
         if self.n_dims == 2:
             self.register_buffer("mean", torch.zeros(_COLOURS))
             self.register_buffer("std", torch.ones(_COLOURS))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Map volumes (n, 1, D, H, W), or images (n, 3, H, W), to representations (n, n_features).
+        """Map volumes (n, n_channels, D, H, W), or images (n, 3, H, W), to representations (n, n_features).
 
         Images are uint8, or floats between 0 and 1.
         """
@@ -82,20 +118,19 @@ class Encoder(nn.Module):
             images = (images - self.mean[:, None, None]) / self.std[:, None, None]
         if images.device.type == "cpu":
             images = images.contiguous(memory_format=self.layout)
-        maps = self.features(images)
-        # A mean, not adaptive pooling: its backward pass is deterministic on every device.
-        return maps.mean(dim=tuple(range(2, maps.ndim)))
+        blocks = self.read_out.blocks
+        maps = [self.features(images)] if blocks is None else self.features.of_blocks(images, blocks)
+        means = [_grid_means(each, self.read_out.grid[: self.n_dims]) for each in maps]
+        return means[0] if len(means) == 1 else torch.cat(means, dim=1)
+
+    def set_read_out(self, read_out: ReadOut) -> None:
+        """Let features be read out of other blocks, or over another grid, than the network was trained with."""
+        read_out.check(self.settings.name)
+        self.read_out = read_out
+        self.n_features = self.features.n_maps(read_out.blocks) * read_out.n_cells
 
     def set_standardisation(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> None:
-        """Let each colour be standardised by these numbers, of the training images' values between 0 and 1.
-
-        Raises
-        ------
-        DataError
-            Where they are not three finite means and three positive deviations.
-        ValueError
-            For an encoder of volumes, which standardises nothing.
-        """
+        """Standardise each colour by these numbers, of the training images' values between 0 and 1."""
         if self.n_dims != 2:
             raise ValueError(f"encoder '{self.settings.name}' has no standardisation: volumes come standardised.")
         made = [np.asarray(values, dtype=np.float64) for values in (mean, std)]
@@ -110,36 +145,113 @@ class Encoder(nn.Module):
             buffer.copy_(torch.from_numpy(values))
 
 
-def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
-    """Refuse samples of a `shape` (without channels) that the network cannot encode.
+def _grid_means(maps: torch.Tensor, grid: Sequence[int]) -> torch.Tensor:
+    """Return the means (n, maps × cells) of feature maps over the cells of a grid.
 
-    Raises
-    ------
-    ConfigError
-        Naming the setting, where dimensions are too many or too few, or an axis is too short for the halvings.
+    A voxel that two cells share counts in both by its part. Means and sums of products, not adaptive pooling: their
+    backward pass is deterministic on every device.
     """
-    name = encoder.settings.name
+    if all(n_cells == 1 for n_cells in grid):
+        return maps.mean(dim=tuple(range(2, maps.ndim)))
+    for axis, n_cells in enumerate(grid, start=2):
+        n_voxels = maps.shape[axis]
+        edges = torch.linspace(0, n_voxels, n_cells + 1, dtype=torch.float64)
+        lower, upper = torch.arange(n_voxels), torch.arange(1, n_voxels + 1)
+        shared = torch.minimum(upper, edges[1:, None]) - torch.maximum(lower, edges[:-1, None])
+        weights = (shared.clamp(min=0) * n_cells / n_voxels).to(maps)
+        maps = torch.tensordot(maps, weights, dims=([axis], [1])).movedim(-1, axis)
+    return maps.flatten(1)
+
+
+def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
+    """Refuse samples of a `shape` (without channels) that the network cannot encode."""
+    name, is_flat = f"'{encoder.settings.name}'", encoder.n_dims == 2
     if len(shape) != encoder.n_dims:
-        kind, made_for = ("images", "volumes") if len(shape) == 2 else ("volumes", "images")
+        kind, made_for = ("volumes", "images") if is_flat else ("images", "volumes")
+        names = NAMES_OF_DIMS[5 - encoder.n_dims]
         raise ConfigError(
-            f"encoder.name: '{name}' encodes {made_for}, and these are {kind}, of shape {list(shape)} (data.kind: "
-            f"{kind}). Choose {_or(NAMES_OF_DIMS[5 - encoder.n_dims])}, or set data.kind to {made_for}."
+            f"encoder.name: {name} encodes {made_for}, and these are {kind}, of shape {list(shape)} (data.kind: "
+            f"{kind}). Choose {', '.join(names[:-1])} or {names[-1]}, or set data.kind to {made_for}."
         )
     if min(shape) >= encoder.smallest_shape:
         return
-    network = f"'{name}'"
-    if encoder.settings.norm == "instance":  # it needs a larger one than the others do
-        network += " with norm: instance"
-    if encoder.n_dims == 3:
+    network = f"{name} with norm: instance" if encoder.settings.norm == "instance" else name
+    if is_flat:
         raise ConfigError(
-            f"data.shape: encoder {network} needs at least {encoder.smallest_shape} voxels on each "
-            f"axis, got {list(shape)}. Use a larger shape (with a smaller spacing_mm), or another encoder."
+            f"encoder.name: {network} needs at least {encoder.smallest_shape} pixels on each axis, and the images have "
+            f"{list(shape)}. Prepare them larger (images.size), or choose another encoder."
         )
     raise ConfigError(
-        f"encoder.name: {network} needs at least {encoder.smallest_shape} pixels on each axis, and the images have "
-        f"{list(shape)}. Prepare them larger (images.size), or choose another encoder."
+        f"data.shape: encoder {network} needs at least {encoder.smallest_shape} voxels on each "
+        f"axis, got {list(shape)}. Use a larger shape (with a smaller spacing_mm), or another encoder."
     )
 
 
-def _or(names: Sequence[str]) -> str:
-    return " or ".join([", ".join(names[:-1]), names[-1]])
+class ProjectionHead(nn.Sequential):
+    """Linear layers with rectifiers between them, on features standardised over the batch.
+
+    Pooled features of brains are nearly the same for everybody: what differs is a small part of their mean. Without
+    standardising, the first steps turn all embeddings towards that mean, and short trainings spend their time on the
+    way back (``benchmarks/recipe.py``).
+
+    Parameters
+    ----------
+    n_features : int
+        Number of the encoder's features.
+    sizes : sequence of int
+        Size of each layer; the last is the size of the embedding, `n_features` of the head. Without any, the features
+        are the embedding.
+    norm : {'batch', 'layers', 'none'}
+        ``batch`` standardises each feature over the batch, without parameters of its own; ``layers`` has
+        batch normalisation after each layer but the last (Chen et al. 2020).
+
+    Examples
+    --------
+    >>> import torch
+    >>> ProjectionHead(1024, [512, 128])(torch.zeros(2, 1024)).shape
+    torch.Size([2, 128])
+    """
+
+    def __init__(
+        self, n_features: int, sizes: Sequence[int], *, norm: Literal["batch", "layers", "none"] = "batch"
+    ) -> None:
+        layers: list[nn.Module] = [nn.BatchNorm1d(n_features, affine=False)] if norm == "batch" else []
+        for n_in, n_out in pairwise([n_features, *sizes[:-1]]):
+            # Normalisation would take a bias out again.
+            normalised: list[nn.Module] = [nn.BatchNorm1d(n_out)] if norm == "layers" else []
+            layers += [nn.Linear(n_in, n_out, bias=not normalised), *normalised, nn.ReLU()]
+        if sizes:
+            layers.append(nn.Linear([n_features, *sizes][-2], sizes[-1]))
+        super().__init__(*layers)
+        self.n_features = sizes[-1] if sizes else n_features
+
+
+class ContrastiveModel(nn.Module):
+    """An encoder with its projection head; the loss sees the head's output.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        The network whose features are kept.
+    head : torch.nn.Module
+        Maps the features to the embedding; evaluation does without the head by default.
+    """
+
+    def __init__(self, encoder: Encoder, head: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+
+    @property
+    def n_features(self) -> int:
+        """Size of the embedding."""
+        return cast(int, self.head.n_features)
+
+    @property
+    def inference_layout(self) -> torch.memory_format:
+        """Layout of the encoder's weights that is quickest where nothing is trained."""
+        return self.encoder.inference_layout
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Map volumes (n, n_channels, D, H, W), or images (n, 3, H, W), to embeddings (n, d), not normalised."""
+        return self.head(self.encoder(images))

@@ -2,18 +2,61 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from neurocontrast.settings import Settings
 
-__all__ = ["NAMES_OF_DIMS", "EncoderSettings"]
+__all__ = ["NAMES_OF_DIMS", "N_BLOCKS", "EncoderSettings", "ReadOut"]
 
+_Cells = Annotated[int, Field(ge=1, le=32)]
 NAMES_OF_DIMS = {
     2: ("resnet18", "resnet50", "resnet_small", "lenet5"),
-    3: ("densenet121", "densenet_small", "lenet"),
+    3: ("densenet121", "densenet_small", "lenet", "pca"),
 }
+
+
+N_BLOCKS = {"densenet121": 4, "densenet_small": 4, "lenet": 3}
+"""Blocks of networks of volumes, whose feature maps can be read out."""
+
+
+class ReadOut(Settings):
+    """Choose the feature maps that make the representation, and the grid over which each of them is averaged.
+
+    Parameters
+    ----------
+    blocks : tuple of int or None
+        Blocks of the network, counted from 1; None for the last one, as published. Earlier blocks keep finer places.
+    grid : tuple of int
+        Cells to the right, to the front and upwards; (1, 1, 1) is global average pooling, as published. A mean over the
+        whole brain forgets where something is, and with it most of what tells the sexes apart.
+
+    Examples
+    --------
+    >>> from neurocontrast.encoders import ReadOut
+    >>> ReadOut(blocks=(2, 3), grid=(3, 4, 3)).n_cells
+    36
+    """
+
+    blocks: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1)] | None = None
+    grid: tuple[_Cells, _Cells, _Cells] = (1, 1, 1)
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of the grid."""
+        return math.prod(self.grid)
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError where the network of that name has no such blocks, or no read-out to choose."""
+        if self != ReadOut() and name not in N_BLOCKS:
+            raise ValueError(
+                f"read_out belongs to {', '.join(N_BLOCKS)}, and nothing reads it with name: {name}; remove it"
+            )
+        beyond = [block for block in self.blocks or () if block > N_BLOCKS[name]]
+        if beyond:
+            raise ValueError(f"read_out.blocks: {name} has blocks 1 to {N_BLOCKS[name]}, found {beyond[0]}")
 
 
 class EncoderSettings(Settings):
@@ -21,14 +64,18 @@ class EncoderSettings(Settings):
 
     Parameters
     ----------
-    name : {'densenet121', 'densenet_small', 'lenet', 'resnet18', 'resnet50', 'resnet_small', 'lenet5'}
+    name : {'densenet121', 'densenet_small', 'lenet', 'pca', 'resnet18', 'resnet50', 'resnet_small', 'lenet5'}
         Of volumes: ``densenet121`` is MONAI's 3D DenseNet with blocks of 6, 12, 24 and 16 layers, growth 32 and 64
         first features: 1024 features. ``densenet_small`` has blocks of 4, 5, 8 and 6 layers, growth 16 and 32 first
         features: 192 features, a thirteenth of the weights and a fifth of the time, for cohorts of hundreds and
         machines without a GPU. ``lenet`` is a three-layer network for tests and first steps on tiny volumes, not for
-        results. Of images: ``resnet18`` and ``resnet50`` are MONAI's: 512 and 2048 features. ``resnet_small`` is
-        ResNet18 with widths of 16 to 128 and a first convolution of stride 2: 128 features, a sixteenth of the
-        weights, for machines without a GPU. ``lenet5`` is LeNet-5 for colours, 84 features; it resizes images to 32×32.
+        results. ``pca`` is linear: the principal components of the training scans' voxels, which no loss, views or
+        epochs take part in, and which any network has to beat. Of images: ``resnet18`` and ``resnet50`` are MONAI's:
+        512 and 2048 features. ``resnet_small`` is ResNet18 with widths of 16 to 128 and a first convolution of
+        stride 2: 128 features, a sixteenth of the weights, for machines without a GPU. ``lenet5`` is LeNet-5 for
+        colours, 84 features; it resizes images to 32×32.
+    n_components : int or None
+        Components of ``pca``, its features; None: 60.
     norm : {'batch', 'group', 'instance'}
         What the encoder normalises its feature maps over. ``batch``: the samples that pass together, as published.
         ``group``: groups of channels of one sample (32 of them, Wu & He 2018; 16 in ``densenet_small``, 8 in
@@ -40,6 +87,8 @@ class EncoderSettings(Settings):
     stem : {'cifar', 'imagenet'} or None
         How ``resnet18`` and ``resnet50`` begin. ``cifar``: a 3×3 convolution, for images of 32 pixels, as in SimCLR's
         appendix B.9; ``imagenet``: a 7×7 convolution of stride 2 and max-pooling. None: ``cifar``.
+    read_out : ReadOut
+        Of ``densenet121``, ``densenet_small`` and ``lenet``: the blocks, and the grid, that features are read out at.
     projection : tuple of int
         Sizes of the projection head's layers after the encoder's features; the last is the size of the embedding that
         the loss sees. Evaluation uses the features before the head, and what the loss makes the embedding forget, such
@@ -56,22 +105,32 @@ class EncoderSettings(Settings):
     2
     """
 
-    name: Literal["densenet121", "densenet_small", "lenet", "resnet18", "resnet50", "resnet_small", "lenet5"] = (
+    name: Literal["densenet121", "densenet_small", "lenet", "pca", "resnet18", "resnet50", "resnet_small", "lenet5"] = (
         "densenet121"
     )
+    n_components: Annotated[int, Field(ge=1)] | None = None
     norm: Literal["batch", "group", "instance"] = "batch"
     final_norm: bool = True
     stem: Literal["cifar", "imagenet"] | None = None
+    read_out: ReadOut = ReadOut()
     projection: tuple[Annotated[int, Field(ge=1)], ...] = (512, 128)
     projection_norm: Literal["batch", "layers", "none"] = "batch"
 
     @model_validator(mode="after")
-    def _stem_of_resnets_only(self) -> EncoderSettings:
+    def _read_by_their_networks_only(self) -> EncoderSettings:
+        self.read_out.check(self.name)
+        if self.n_components is not None and not self.is_linear:
+            raise ValueError(f"n_components belongs to pca, and nothing reads it with name: {self.name}; remove it")
         if self.stem is not None and self.name not in ("resnet18", "resnet50"):
             raise ValueError(
                 f"stem belongs to resnet18 and resnet50, and nothing reads it with name: {self.name}; remove it"
             )
         return self
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the encoder is fitted in one pass, without a loss."""
+        return self.name == "pca"
 
     @property
     def n_dims(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -33,8 +33,7 @@ def save_encoder(
     """Write ``encoder.safetensors`` and ``head.safetensors``, then ``encoder.json``, each atomically.
 
     The JSON is written last and holds the digests of the weights, so a folder with all files is a finished one. It
-    records the encoder's settings and the `contract`: what else must be known to use the encoder, such as its
-    `preprocessing`. The head is the projection head that the encoder's settings describe.
+    records the encoder's settings, and the `contract`: what else must be known to use the encoder.
     """
     folder = Path(folder)
     parts = {"weights": _write_tensors(folder / WEIGHTS, encoder)}
@@ -47,6 +46,7 @@ def save_encoder(
             "neurocontrast": version(),
             "encoder": encoder.settings.model_dump(mode="json"),
             "n_features": encoder.n_features,
+            "n_channels": encoder.n_channels,
             **parts,
             **contract,
         },
@@ -56,22 +56,14 @@ def save_encoder(
 def _write_tensors(path: Path, module: nn.Module) -> dict[str, str]:
     """Write a module's tensors; return how the JSON names the file."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
+    content = safetensors.torch.save(tensors, metadata={"format": f"neurocontrast {path.stem}"})
     with atomic_path(path) as temporary:
-        try:
-            safetensors.torch.save_file(tensors, temporary, metadata={"format": f"neurocontrast {path.stem}"})
-        except safetensors.SafetensorError as error:
-            raise OSError(errno.EIO, f"the weights cannot be written ({error})", str(temporary)) from error
-    return {"file": path.name, "sha256": digest_of_file(path)}
+        temporary.write_bytes(content)
+    return {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read and check ``encoder.json``.
-
-    Raises
-    ------
-    CheckpointError
-        Where it is absent, not readable, or of a format this version does not know.
-    """
+    """Read and check ``encoder.json``."""
     path = Path(folder) / CONTRACT
     if not path.is_file():
         weights = sorted((Path(folder) / "checkpoints").glob(f"epoch-*/{CONTRACT}"), key=lambda path: path.parent.name)
@@ -94,28 +86,18 @@ def read_contract(folder: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(contract["preprocessing"], dict):
         raise CheckpointError(f"{path}: 'preprocessing' must be a section of keys. Copy the run again.")
     for key in ("weights", "head"):  # runs from before heads were saved have none
-        if key in contract:
-            _check_file(path, key, contract[key])
+        named = contract.get(key, {"file": "", "sha256": ""})
+        if not isinstance(named, dict) or not all(isinstance(named.get(part), str) for part in ("file", "sha256")):
+            raise CheckpointError(f"{path}: '{key}' must have the keys 'file' and 'sha256'. Copy the run again.")
+        if Path(named["file"]).name != named["file"]:
+            raise CheckpointError(f"{path}: {key}.file must be a file beside it, found '{named['file']}'.")
     return dict(contract)
-
-
-def _check_file(path: Path, key: str, named: Any) -> None:
-    if not isinstance(named, dict) or not all(isinstance(named.get(part), str) for part in ("file", "sha256")):
-        raise CheckpointError(f"{path}: '{key}' must have the keys 'file' and 'sha256'. Copy the run again.")
-    if Path(named["file"]).name != named["file"]:
-        raise CheckpointError(f"{path}: {key}.file must be a file beside it, found '{named['file']}'.")
 
 
 def read_tensors(
     folder: str | os.PathLike[str], named: Mapping[str, str], *, expected: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    """Read the tensors of the file that `weights` or `head` of ``encoder.json`` names, as a module needs them.
-
-    Raises
-    ------
-    CheckpointError
-        Where the file is absent, damaged, changed since it was written, or does not fit the module.
-    """
+    """Read the tensors of the file that `weights` or `head` of ``encoder.json`` names, as a module needs them."""
     path, sha256 = Path(folder) / named["file"], named["sha256"]
     if not path.is_file():
         raise CheckpointError(f"{path}: the weights are missing. Copy the run again.")

@@ -9,7 +9,7 @@ from neurocontrast.evaluation.panels.external import External, plan_external
 from neurocontrast.evaluation.schema import Evaluation, Notice, read_evaluation
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import LeaveSiteOut, SiteStratifiedGroupKFold
-from neurocontrast.evaluation.splits.by_file import read_split_file
+from neurocontrast.evaluation.splits.given import read_split_file
 from neurocontrast.evaluation.stored_probe import FittedProbe, load_probe, save_probe
 from neurocontrast.evaluation.study import Study, StudyResult, plan_study, run_study
 from neurocontrast.evaluation.transformers import ComBat, CovariateEncoder, Residualiser, SiteRecentring

@@ -1,43 +1,41 @@
-"""Evaluations of different models on the same folds, compared pair by pair."""
+"""Evaluations of different models on the same folds: differences pair by pair, and site against target."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import METRICS, RANKED, finite_or_none, top_hits
 from neurocontrast.evaluation.panels.sensitive import error_resamples
-from neurocontrast.evaluation.schema import Evaluation, read_evaluation
-from neurocontrast.evaluation.significance import corrected_resampled_t, delong_test, holm, mcnemar_test
+from neurocontrast.evaluation.schema import Estimate, Evaluation, NewSite, read_evaluation
+from neurocontrast.evaluation.significance import delong_test, fold_p_value, holm, mcnemar_test
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
-from neurocontrast.evaluation.units import choose_units
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["Evaluated", "check_comparable", "compare_models", "compare_sensitive", "load_evaluated", "paired_test"]
+__all__ = ["Evaluated", "Sweep", "compare_models", "compare_sensitive", "find_sweep", "load_evaluated",
+           "tradeoff_table", "unseen_columns"]  # fmt: skip
 
 Texts = npt.NDArray[np.object_]
 _SCAN = ["participant_id", "session"]
 _KEYS = [*_SCAN, "repeat"]
+_SAME = ("encoder", "preprocessing", "epochs", "n_training_scans")
+"""What the record of two runs must share beside the objective to be points of one curve."""
 _SHARED = {"target": "target", "kind": "kind of target", "classes": "classes", "positive": "positive class"}
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A finished evaluation, as far as a comparison needs it.
-
-    Predictions are in the order of participant, session and repeat. `site` says how well the site is told from the
-    embedding (``balanced_accuracy, low, high, chance`` of ``confounds.tsv``).
-    """
+    """A finished evaluation; `site` says how well the embedding tells the site (a row of ``confounds.tsv``)."""
 
     name: str
     evaluation: Evaluation
@@ -53,18 +51,14 @@ def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -
     if not (root / "evaluation.json").is_file():
         raise ConfigError(f"evaluations: '{root}' is not the folder of an evaluation: it has no evaluation.json.")
     evaluation = read_evaluation(root)
-    kind, scores = evaluation.kind, ["y_score"]
-    if kind == "multiclass":
-        scores = [f"score_{name}" for name in evaluation.classes]
-    labels = set() if kind == "continuous" else {"y_pred"}
+    kind, scores = evaluation.kind, _score_columns(evaluation)
+    texts = {"participant_id", "subject_id", "session", "site", *(() if kind == "continuous" else ("y_pred", "y_true"))}
     sizes = {"repeat", "fold", "n_train", "n_test"}
     try:
         predictions = _read_table(
-            root / "predictions.tsv",
-            texts={"participant_id", "subject_id", "session", "site", *labels, *(("y_true",) if labels else ())},
-            needed={"participant_id", "subject_id", "session", "site", "repeat", "fold", "y_true", *labels, *scores},
+            root / "predictions.tsv", texts=texts, needed={*texts, "repeat", "fold", "y_true", *scores},
             numeric={"repeat", "fold", *scores},
-        )
+        )  # fmt: skip
         folds = _read_table(root / "folds.tsv", needed={*sizes, "held_out_site"}, numeric={*sizes, *METRICS[kind]})
         site = _read_site(root / "confounds.tsv")
         sensitive = _read_sensitive(root / "sensitive_predictions.tsv")
@@ -73,6 +67,10 @@ def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -
     predictions["session"] = predictions["session"].fillna("")
     predictions = predictions.sort_values(_KEYS, ignore_index=True)
     return Evaluated(name or root.name, evaluation, predictions, folds, site, sensitive)
+
+
+def _score_columns(evaluation: Evaluation) -> list[str]:
+    return [f"score_{name}" for name in evaluation.classes] if evaluation.kind == "multiclass" else ["y_score"]
 
 
 def _read_table(
@@ -91,8 +89,8 @@ def _read_table(
 def _read_sensitive(path: Path) -> pd.DataFrame | None:
     if not path.is_file():
         return None
-    names = pd.read_csv(path, sep="\t", nrows=0).columns
-    numeric = {str(name) for name in names if str(name).startswith(("true_", "predicted_"))}
+    names = map(str, pd.read_csv(path, sep="\t", nrows=0).columns)
+    numeric = {name for name in names if name.startswith(("true_", "predicted_"))}
     table = _read_table(path, needed=set(_SCAN), numeric=numeric, texts=set(_SCAN))
     return table.assign(session=table["session"].fillna(""))
 
@@ -109,7 +107,7 @@ def _read_site(path: Path) -> dict[str, float]:
     return {name: float(found[column].iloc[0]) for name, column in columns.items() if len(found) and column in found}
 
 
-def check_comparable(evaluations: Sequence[Evaluated]) -> None:
+def _check_comparable(evaluations: Sequence[Evaluated]) -> None:
     """Refuse evaluations of different targets, scans or folds: their difference would mean nothing."""
     if len(evaluations) < 2:
         raise ConfigError(f"evaluations: a comparison needs two or more, got {len(evaluations)}.")
@@ -154,25 +152,19 @@ def compare_models(
     """Return a table of models, and one of the differences of every other model from the first.
 
     Intervals are BCa intervals over resamples, the same for all models, of what the first evaluation resampled.
-    ``p_value`` is of the corrected resampled t-test (Nadeau and Bengio) over folds; ``p_adjusted`` counts the
-    comparisons of a metric (Holm). Where sites are held out, folds are no random draws, and both are empty. Of the
-    fixed design there is one test set: ``p_value`` is of `paired_test`, and figures that rank the images of each of
-    several classes have no interval: that takes minutes for some models.
+    ``p_value`` is of the corrected resampled t-test over folds, or, of the one test set of the fixed design, of
+    `_paired_test`; ``p_adjusted`` counts the comparisons of a metric (Holm). Where sites are held out, folds are no
+    random draws, and both are empty. Of several classes of the fixed design, figures that rank have no interval.
     """
-    check_comparable(evaluations)
+    _check_comparable(evaluations)
     fixed = evaluations[0].evaluation.splits == "fixed"
-    target, scans = _target_of(evaluations[0])
-    units = _units_of(evaluations[0].evaluation, scans)
-    models = {evaluation.name: _out_of_fold(evaluation, target) for evaluation in evaluations}
-    folds = {evaluation.name: evaluation.folds for evaluation in evaluations}
-    rows = models[evaluations[0].name].tested
-    ranked = RANKED if fixed and target.kind == "multiclass" else ()
-    drawn: dict[str, dict[str, Resamples]] = {name: {} for name in models}
-    for names, n in (([name for name in target.metric_names if name not in ranked], n_bootstraps), (ranked, 0)):
-        if names:
-            key = derive_seed("compare", seed)
-            found = bootstrap_metrics(target, models, units, n_bootstraps=n, seed=key, rows=rows, names=names)
-            drawn = {name: drawn[name] | found[name] for name in models}
+    target, units = _target_of(evaluations[0])
+    models = {each.name: _out_of_fold(each, target) for each in evaluations}
+    folds = {each.name: each.folds for each in evaluations}
+    drawn = bootstrap_metrics(
+        target, models, units, n_bootstraps=n_bootstraps, seed=derive_seed("compare", seed),
+        rows=models[evaluations[0].name].tested, plain=RANKED if fixed and target.kind == "multiclass" else (),
+    )  # fmt: skip
     reference, *others = models
     table, differences = [], []
     for metric in target.metric_names:
@@ -183,7 +175,7 @@ def compare_models(
             figure = (drawn[name][metric] - drawn[reference][metric]).figure(level=level)
             row = {"metric": metric, "model": name, "reference": reference, "difference": figure.pop("value")}
             if fixed:
-                test = paired_test(target, metric, models[name], models[reference], units)
+                test = _paired_test(target, metric, models[name], models[reference], units)
             else:
                 test = _test_over_folds(folds[name], folds[reference], metric)
             rows_of_metric.append(row | figure | test)
@@ -193,61 +185,47 @@ def compare_models(
 
 
 def compare_sensitive(evaluations: Sequence[Evaluated], *, n_bootstraps: int, level: float, seed: int) -> pd.DataFrame:
-    """Return the errors of sensitive columns by model, with paired differences from the first model.
-
-    Empty unless every evaluation has the same columns of the same images. The column ``all`` is their mean.
-    """
+    """Return the errors of sensitive columns by model, with paired differences from the first model."""
     if any(each.sensitive is None for each in evaluations):
         return pd.DataFrame()
     tables = [pd.DataFrame(each.sensitive).sort_values(_SCAN, ignore_index=True) for each in evaluations]
-    first = tables[0]
-    names = [str(name).removeprefix("true_") for name in first.columns if str(name).startswith("true_")]
+    names = [str(name).removeprefix("true_") for name in tables[0].columns if str(name).startswith("true_")]
     truths, guesses = ([f"{prefix}_{name}" for name in names] for prefix in ("true", "predicted"))
-    squares = []
+    truth, squares = tables[0][truths].to_numpy(dtype=float), []
     for table in tables:
-        if not {*truths, *guesses} <= set(table) or not table[_SCAN].equals(first[_SCAN]):
+        if not {*truths, *guesses} <= set(table) or not table[_SCAN].equals(tables[0][_SCAN]):
             return pd.DataFrame()
-        truth = table[truths].to_numpy(dtype=float)
-        if not np.allclose(truth, first[truths].to_numpy(dtype=float)):
+        own = table[truths].to_numpy(dtype=float)
+        if not np.allclose(own, truth):
             return pd.DataFrame()
-        errors = (truth - table[guesses].to_numpy(dtype=float)) ** 2
+        errors = (own - table[guesses].to_numpy(dtype=float)) ** 2
         squares += [errors, errors.mean(axis=1)]
-    drawn = error_resamples(
-        np.column_stack(squares),
-        np.arange(len(first)),
-        n_bootstraps=n_bootstraps,
-        seed=derive_seed("compare-sensitive", seed),
-    )
+    key, people = derive_seed("compare-sensitive", seed), np.arange(len(truth))
+    drawn = error_resamples(np.column_stack(squares), people, n_bootstraps=n_bootstraps, seed=key)
     rows, shown = [], [*names, "all"]
     for place, (each, name) in enumerate((each, name) for each in evaluations for name in shown):
         columns = {} if each.evaluation.sensitive is None else each.evaluation.sensitive.columns
         constants = {key: figures.constant_mse for key, figures in columns.items()}
         constants["all"] = float(np.mean([value for value in constants.values() if value is not None]))
-        own = drawn[place].figure(level=level)
-        gain: dict[str, float | None] = {"value": None, "low": None, "high": None}
+        figure, gain = drawn[place].figure(level=level), dict[str, float | None]()
         if place >= len(shown):
             gain = (drawn[place] - drawn[place % len(shown)]).figure(level=level)
-        row = {"model": each.name, "column": name, "mse": own["value"], "low": own["low"], "high": own["high"]}
-        row |= {"constant_mse": constants.get(name), "difference": gain["value"]}
-        rows.append(row | {"difference_low": gain["low"], "difference_high": gain["high"]})
+        row = {"model": each.name, "column": name, "mse": figure["value"], "low": figure["low"], "high": figure["high"]}
+        row |= {"constant_mse": constants.get(name), "difference": gain.get("value")}
+        rows.append(row | {"difference_low": gain.get("low"), "difference_high": gain.get("high")})
     return pd.DataFrame(rows)
 
 
-def _units_of(evaluation: Evaluation, scans: pd.DataFrame) -> Texts:
-    sites = scans["site"].astype(object).where(scans["site"].notna(), None).tolist()
-    subjects = scans["subject_id"].to_numpy(dtype=object)
-    return choose_units(evaluation.bootstrap.unit or "subject", sites, subjects, target=evaluation.target).labels
-
-
-def _target_of(evaluated: Evaluated) -> tuple[Target, pd.DataFrame]:
-    """Return the target, and the rows of the predictions that hold each scan once."""
+def _target_of(evaluated: Evaluated) -> tuple[Target, Texts]:
+    """Return the target of each scan, and the units that a bootstrap resamples."""
     evaluation, rows = evaluated.evaluation, evaluated.predictions.drop_duplicates(_SCAN)
-    classes = tuple(evaluation.classes)
-    if evaluation.kind == "continuous":
-        values = rows["y_true"].to_numpy(dtype=float)
-    else:
+    classes, values = tuple(evaluation.classes), rows["y_true"].to_numpy()
+    if evaluation.kind != "continuous":
         values = pd.Categorical(rows["y_true"], categories=classes).codes.astype(np.int64)
-    return Target(evaluation.target, evaluation.kind, values, classes, evaluation.positive), rows
+    target = Target(evaluation.target, evaluation.kind, values, classes, evaluation.positive)
+    sites = rows["site"].astype(object).where(rows["site"].notna(), None).tolist()
+    subjects, unit = rows["subject_id"].to_numpy(dtype=object), evaluation.bootstrap.unit or "subject"
+    return target, choose_units(unit, sites, subjects, target=target.name).labels
 
 
 def _out_of_fold(evaluation: Evaluated, target: Target) -> OutOfFold:
@@ -255,7 +233,7 @@ def _out_of_fold(evaluation: Evaluated, target: Target) -> OutOfFold:
     table = evaluation.predictions
     n, n_repeats = len(target.values), int(table["repeat"].max()) + 1
     place = table["repeat"].to_numpy(), table.groupby(_SCAN, sort=True).ngroup().to_numpy()
-    columns = [f"score_{name}" for name in target.classes] if target.kind == "multiclass" else ["y_score"]
+    columns = _score_columns(evaluation.evaluation)
     scores = np.full((n_repeats, n, len(columns)), np.nan)
     scores[place] = table[columns].to_numpy(dtype=float)
     decisions, folds = np.zeros((n_repeats, n), dtype=np.int64), np.full((n_repeats, n), -1, dtype=np.intp)
@@ -271,21 +249,18 @@ def _test_over_folds(model: pd.DataFrame, reference: pd.DataFrame, metric: str) 
     if not {name} <= set(model) & set(reference):  # a metric that older evaluations did not have
         return {"n_folds": 0, "p_value": None, "test": None}
     differences = (model[name] - reference[name]).dropna()
-    if len(differences) < 2 or model["held_out_site"].notna().any():
-        return {"n_folds": len(differences), "p_value": None, "test": None}
-    sizes = model.loc[differences.index]
-    result = corrected_resampled_t(differences, n_train=sizes["n_train"].mean(), n_test=sizes["n_test"].mean())
-    return {"n_folds": len(differences), "p_value": finite_or_none(result.p_value), "test": "nadeau-bengio"}
+    p_value = fold_p_value(differences, model)
+    test = "nadeau-bengio" if len(differences) > 1 and model["held_out_site"].isna().all() else None
+    return {"n_folds": len(differences), "p_value": p_value, "test": test}
 
 
-def paired_test(target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts) -> dict[str, Any]:
-    """Return the p-value of a difference on one test set, and of which test it is; None where there is none.
+def _paired_test(target: Target, metric: str, model: OutOfFold, reference: OutOfFold, units: Texts) -> dict[str, Any]:
+    """Return the p-value of a difference on one test set: McNemar's for shares of images, DeLong's for an AUC.
 
-    McNemar's exact test for shares of images (accuracies, sensitivity, specificity), DeLong's for the AUC of two
-    classes. Both take images for independent draws: there is none where units hold several.
+    Both take images for independent draws: there is none where units hold several.
     """
     rows, found = model.tested, {"n_folds": 1, "p_value": None, "test": None}
-    truth = target.values[rows]
+    truth, both = target.values[rows], (model, reference)
     if len(set(units[rows])) < len(rows):
         return found
     if metric == "auc" and target.kind == "binary":
@@ -293,20 +268,96 @@ def paired_test(target: Target, metric: str, model: OutOfFold, reference: OutOfF
             return found
         p_value = delong_test(truth, model.scores[0, rows], reference.scores[0, rows]).p_value
         return found | {"p_value": finite_or_none(p_value), "test": "delong"}
-    hits = [_hits(target, metric, each, rows) for each in (model, reference)]
-    if hits[0] is None or hits[1] is None:
-        return found
-    return found | {"p_value": mcnemar_test(hits[0], hits[1]).p_value, "test": "mcnemar"}
-
-
-def _hits(target: Target, metric: str, model: OutOfFold, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_] | None:
-    """Return which images a metric counts as right; None for what is no share of images."""
-    truth = target.values[rows]
-    right = model.decisions[0, rows] == truth
-    if metric == "accuracy":
-        return right
+    hits = [each.decisions[0, rows] == truth for each in both]
     if metric == "top5_accuracy":
-        return top_hits(truth, model.scores[0, rows]) >= 0.5
-    if target.kind == "binary" and metric in ("sensitivity", "specificity"):
-        return right[truth == (metric == "sensitivity")]
-    return None
+        hits = [top_hits(truth, each.scores[0, rows]) >= 0.5 for each in both]
+    elif target.kind == "binary" and metric in ("sensitivity", "specificity"):
+        hits = [each[truth == (metric == "sensitivity")] for each in hits]
+    elif metric != "accuracy":
+        return found
+    return found | {"p_value": mcnemar_test(*hits), "test": "mcnemar"}
+
+
+class Sweep(NamedTuple):
+    """A dotted key of the objective (``weights.fair``), and its value in each model."""
+
+    name: str
+    weights: dict[str, float]
+
+
+def find_sweep(evaluations: Sequence[Evaluated]) -> Sweep | None:
+    """Return the one weight in which the objectives of the trained models differ; None where they differ otherwise."""
+    trained = {each.name: each.evaluation for each in evaluations if each.evaluation.objective}
+    leaves = {
+        name: _leaves({"objective": evaluation.objective, **{key: (evaluation.run or {}).get(key) for key in _SAME}})
+        for name, evaluation in trained.items()
+    }
+    first = next(iter(leaves.values()), {})
+    keys = dict.fromkeys(key for values in leaves.values() for key in values)
+    differing = [key for key in keys if any(values.get(key) != first.get(key) for values in leaves.values())]
+    path = differing[0].removeprefix("objective.") if len(differing) == 1 else ""
+    if not (path.startswith("weights.") or path.endswith("_weight")):
+        return None
+    # A part of a sum whose weight is not written has the weight 1.
+    return Sweep(path, {name: float(values.get(differing[0], 1.0)) for name, values in leaves.items()})
+
+
+def _leaves(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        found |= _leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return found
+
+
+def tradeoff_table(evaluations: Sequence[Evaluated], models: pd.DataFrame, *, metric: str) -> pd.DataFrame:
+    """Return one row a model: its weight, how well the site can be told, and the target at known and unseen sites."""
+    sweep = find_sweep(evaluations) or Sweep("", {})
+    rows = []
+    for each in evaluations:
+        weight = sweep.weights.get(each.name)
+        row = {"model": each.name, "weight_name": None if weight is None else sweep.name, "weight": weight}
+        rows.append(row | _site(each) | {"metric": metric} | _target(each, models, metric))
+    table = pd.DataFrame(rows)
+    measured = table[["site_balanced_accuracy", "unseen", "n_outside"]].notna().any(axis=None)
+    return table if measured else table.iloc[:0]
+
+
+def _site(evaluated: Evaluated) -> dict[str, float | None]:
+    new_site = evaluated.evaluation.new_site
+    predictability = None if new_site is None else new_site.site_predictability
+    found = evaluated.site if predictability is None else predictability.model_dump()
+    names = {"site_balanced_accuracy": "balanced_accuracy", "site_low": "low", "site_high": "high"}
+    return {name: found.get(key) for name, key in (names | {"site_chance": "chance"}).items()}
+
+
+def _target(evaluated: Evaluated, models: pd.DataFrame, metric: str) -> dict[str, Any]:
+    evaluation, new_site = evaluated.evaluation, evaluated.evaluation.new_site or NewSite()
+    rows = models[(models["model"] == evaluated.name) & (models["metric"] == metric)]
+    whole = Estimate() if rows.empty else Estimate.model_construct(**rows.iloc[0][["value", "low", "high"]])
+    known, unseen = whole, unseen_columns(evaluated, metric)
+    if evaluation.splits == "leave-site-out":  # the comparison itself is of unseen sites
+        known = new_site.home.get("embedding", {}).get(metric, Estimate())
+        unseen |= _ends("unseen", whole)
+    constant = new_site.unseen.get("constant", {}).get(metric, Estimate())
+    outside = evaluation.outlyingness
+    by_site = [] if outside is None else outside.unseen_by_site
+    return {
+        **_ends("known", known),
+        **unseen,
+        "constant": constant.value,
+        "n": None if outside is None else outside.n,
+        "n_outside": None if outside is None else outside.n_outside,
+        "n_unseen": sum(each.n or 0 for each in by_site) if by_site else None,
+        "n_unseen_outside": sum(each.n_outside or 0 for each in by_site) if by_site else None,
+    }
+
+
+def unseen_columns(evaluated: Evaluated, metric: str) -> dict[str, float | None]:
+    """Return the metric at unseen sites, and its ratio to that at known ones, with their ends; None where absent."""
+    new_site = evaluated.evaluation.new_site or NewSite()
+    unseen, ratio = (part.get("embedding", {}).get(metric, Estimate()) for part in (new_site.unseen, new_site.ratio))
+    return _ends("unseen", unseen) | _ends("ratio", ratio)
+
+
+def _ends(name: str, estimate: Estimate) -> dict[str, float | None]:
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}

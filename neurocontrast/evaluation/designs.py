@@ -1,24 +1,39 @@
-"""Matrices that a probe gets: covariates as numbers, or the embedding, adjusted in training folds on request."""
+"""Matrices that a probe gets: covariates, principal components of voxels, or the embedding, adjusted on request."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from sklearn.base import clone
+from sklearn.decomposition import KernelPCA
+from threadpoolctl import ThreadpoolController
 
-from neurocontrast.evaluation.rows import cell_texts
+from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.splits.inner import MIN_INNER_SITES, site_inner_folds
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.transformers import ComBat, CovariateEncoder, Residualiser, SiteRecentring
-from neurocontrast.evaluation.transformers.side_columns import SideColumnTransformer
-from neurocontrast.exceptions import suggestion
+from neurocontrast.evaluation.transformers import (
+    ComBat,
+    CovariateEncoder,
+    Residualiser,
+    SideColumnTransformer,
+    SiteRecentring,
+)
+from neurocontrast.evaluation.transformers.combat import MIN_SITE_SCANS
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
-__all__ = ["CovariateDesign", "Design", "FeatureDesign", "adjustments", "choose_covariates", "kept_columns"]
+__all__ = ["FEW_SUBJECTS", "N_COMPONENTS", "ComponentsDesign", "CovariateDesign", "Design", "FeatureDesign", "Voxels",
+           "adjustments", "check_adjustment", "choose_covariates", "kept_columns", "look_at_adjustment", "one_thread",
+           "voxel_products"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -27,6 +42,12 @@ Design = Callable[[Rows, Rows], tuple[Floats, Floats]]
 
 OPTIONAL = ("tiv",)
 """Covariates that are asked for by default and not missed where a table does not have them."""
+FEW_SUBJECTS = 10
+"""The mean of a site with fewer subjects is mostly these people, not the site: warned about."""
+N_COMPONENTS = 60
+"""Principal components of the voxels that the probe is fitted on; fewer where there are not more training scans."""
+_BLOCK = 4096
+_MAX_DENSE = 1000
 
 
 @dataclass(frozen=True)
@@ -57,10 +78,8 @@ class FeatureDesign:
         """Return the matrices of training and test rows."""
         x_train, x_test = (self.features[rows].astype(np.float64) for rows in (train, test))
         for step in map(clone, self.steps):
-            known = step.encode(self.table.iloc[train], learn=True)
-            step.estimate(x_train, *known)
-            x_train = step.adjust(x_train, *known)
-            x_test = step.adjust(x_test, *step.encode(self.table.iloc[test], learn=False))
+            step.estimate(x_train, self.table.iloc[train])
+            x_train, x_test = (step.adjust(x, self.table.iloc[rows]) for x, rows in ((x_train, train), (x_test, test)))
         return x_train, x_test
 
     @property
@@ -69,18 +88,60 @@ class FeatureDesign:
         return next((clone(step) for step in self.steps if isinstance(step, SiteRecentring)), None)
 
     def within_sites(self, target: Target, train: Rows) -> Target:
-        """Return the target to fit: with recentred features, numbers without the differences between sites.
-
-        Recentred features cannot show those differences, which would be noise to the fit and drive the penalty up.
-        """
+        """Return the target to fit: with recentred features, numbers without the differences between sites."""
         recentring = self.recentring
         if recentring is None or target.kind != "continuous":
             return target
         values = target.values.astype(float)
-        known = recentring.encode(self.table.iloc[train], learn=True)
-        recentring.estimate(values[train, None], *known)
-        values[train] = recentring.adjust(values[train, None], *known)[:, 0]
+        recentring.estimate(values[train, None], self.table.iloc[train])
+        values[train] = recentring.adjust(values[train, None], self.table.iloc[train])[:, 0]
         return replace(target, values=values)
+
+
+@dataclass(frozen=True)
+class Voxels:
+    """Voxels of all scans, as far as their principal components need them."""
+
+    products: Floats
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ComponentsDesign:
+    """Principal components of the voxels, fitted on the training rows."""
+
+    products: Floats
+    n_components: int = N_COMPONENTS
+
+    def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
+        """Return the scores (n, n_components) of training and test rows."""
+        n_components = min(self.n_components, len(train) - 1)
+        solver = "dense" if len(train) <= _MAX_DENSE else "arpack"  # to the same digits, and faster for many scans
+        with one_thread():
+            pca = KernelPCA(n_components, kernel="precomputed", eigen_solver=solver, random_state=0)
+            fitted = pca.fit_transform(self.products[np.ix_(train, train)])
+            return fitted, pca.transform(self.products[np.ix_(test, train)])
+
+
+def voxel_products(values: npt.NDArray[np.float32]) -> Floats:
+    """Return the inner products (n, n) of rows of `values` (n, n_voxels), of which the mean row is taken off first."""
+    products = np.zeros((len(values), len(values)))
+    with one_thread():
+        for start in range(0, values.shape[1], _BLOCK):
+            block = values[:, start : start + _BLOCK]
+            centred = block - block.mean(axis=0, dtype=np.float64).astype(np.float32)
+            products += centred @ centred.T
+    return (products + products.T) / 2
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()  # looks at every loaded library, which takes longer than a small fit
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Return a context of one thread: more cost time on matrices of this size, and change the last digits."""
+    return _threads().limit(limits=1)
 
 
 def adjustments(
@@ -113,10 +174,7 @@ def kept_columns(
 def choose_covariates(
     table: pd.DataFrame, names: Sequence[str], *, target: str, sites_held_out: bool
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the covariates that can be used, and why the others cannot; `OPTIONAL` ones are dropped silently.
-
-    The site is dropped where sites are held out: a site that was never seen has no coefficient.
-    """
+    """Return the covariates that can be used, and why the others cannot; `OPTIONAL` ones are dropped silently."""
     used, dropped = [], {}
     for name in dict.fromkeys(names):
         if name == target:
@@ -132,3 +190,130 @@ def choose_covariates(
         else:
             used.append(name)
     return tuple(used), dropped
+
+
+def check_adjustment(
+    table: pd.DataFrame, settings: EvaluationSettings, splits: Sequence[Split], *, target: str
+) -> None:
+    """Refuse adjustments that need a site or a column that is not there, or that take out the target itself."""
+    if settings.test is not None and (settings.harmonise != "none" or settings.residualise):
+        raise ConfigError(
+            "test: what harmonise and residualise estimate belongs to the scans of the evaluation and is not applied "
+            "to an external test set. Leave test out, or set harmonise=none and residualise=[]."
+        )
+    if settings.harmonise == "combat":
+        _check_combat(table, splits, target)
+        for name in settings.harmonise_preserve:
+            _check_column(table, name, "harmonise_preserve")
+    for name in settings.residualise:
+        if name == target:
+            raise ConfigError(f"residualise: '{name}' is the target; nothing of it would be left to predict.")
+        _check_column(table, name, "residualise")
+        if name == "site" and any(split.held_out_site is not None for split in splits):
+            raise ConfigError(
+                "residualise: the effect of a site that is held out cannot be estimated. Leave 'site' out of "
+                "residualise, or use splits=stratified."
+            )
+    if settings.inner_splits == "leave-site-out" and target == "site":
+        raise ConfigError("inner_splits: a site that is left out cannot be predicted. Use inner_splits=stratified.")
+    if settings.recentre != "none":
+        _check_recentring(table, settings, target)
+
+
+def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
+    if name in IDENTIFIERS or name not in table:
+        choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
+        raise ConfigError(
+            f"{option}: '{name}' is no column that features could depend on.{suggestion(name, choices)} "
+            f"Choose of {one_of(choices[:30])}."
+        )
+    n_values = len({text for text in cell_texts(table[name]) if text is not None})
+    if not is_number(table[name]) and 2 * n_values > table["subject_id"].nunique():
+        raise ConfigError(
+            f"{option}: '{name}' has {n_values} different values in {table['subject_id'].nunique()} subjects, and an "
+            "effect of each cannot be estimated. Leave it out."
+        )
+
+
+def _check_combat(table: pd.DataFrame, splits: Sequence[Split], target: str) -> None:
+    _check_sites(table, target, "harmonise", "combat", "'combat' needs one for each")
+    sites = table["site"].to_numpy(dtype=object)
+    if len(set(sites)) < 2:
+        raise DataError(f"harmonise: all scans are of the site '{sites[0]}'; there is nothing to harmonise.")
+    counts = [(site, int((sites[split.train] == site).sum())) for split in splits for site in set(sites[split.test])]
+    short = dict(sorted((each for each in counts if each[1] < MIN_SITE_SCANS), reverse=True))
+    if short:
+        held_out = any(split.held_out_site is not None for split in splits)
+        listed = ", ".join(f"'{site}' {n}" for site, n in sorted(short.items())[:8])
+        instead = "splits=stratified" if held_out else "where to drop these sites"
+        raise ConfigError(
+            f"harmonise: 'combat' learns a site from at least {MIN_SITE_SCANS} training scans of it, and an unseen "
+            f"site cannot be harmonised. While tested, some have fewer in training: {listed}. Use {instead}, or "
+            "harmonise=none."
+        )
+
+
+def _check_recentring(table: pd.DataFrame, settings: EvaluationSettings, target: str) -> None:
+    if settings.harmonise != "none" or "site" in settings.residualise:
+        other = "harmonise=combat" if settings.harmonise != "none" else "residualise=[site]"
+        raise ConfigError(f"recentre: {other} takes the shifts of sites out already. Use one of the two.")
+    for name in settings.recentre_preserve:
+        if name in IDENTIFIERS or name == "site" or (name not in table and name not in ("age", "sex")):
+            choices = [str(column) for column in table.columns if column not in (*IDENTIFIERS, "site")]
+            raise ConfigError(
+                f"recentre_preserve: '{name}' is no column in which recentred sites could differ."
+                f"{suggestion(name, choices)} Choose of {one_of(choices[:30])}."
+            )
+    _check_sites(table, target, "recentre", "site", "each needs one to be recentred by")
+
+
+def _check_sites(table: pd.DataFrame, target: str, option: str, value: str, need: str) -> None:
+    if target == "site":
+        raise ConfigError(f"{option}: '{value}' takes out what target=site would be predicted from. Use {option}=none.")
+    missing = int(table["site"].isna().sum())
+    if missing:
+        raise DataError(
+            f"{option}: {missing} of {len(table)} scans have no site, and {need}. Fill in their site, drop them with "
+            f"where, or use {option}=none."
+        )
+
+
+def look_at_adjustment(
+    table: pd.DataFrame, target: Target, splits: Sequence[Split], settings: EvaluationSettings
+) -> list[Notice]:
+    """Return warnings of recentring, and of training folds whose inner folds cannot leave sites out."""
+    found = [] if settings.recentre == "none" else _look_at_recentring(table, target, settings)
+    if settings.inner_splits == "stratified":
+        return found
+    subjects, sites = table["subject_id"].to_numpy(dtype=object), table["site"].to_numpy(dtype=object)
+    short = sum(not site_inner_folds(target, split.train, subjects, sites) for split in splits)
+    if short:
+        text = (
+            f"inner_splits=leave-site-out: {short} of {len(splits)} training folds have fewer than {MIN_INNER_SITES} "
+            "sites that can be left out with every class to fit on; their inner folds are dealt by subject instead."
+        )
+        explanation = "There the penalty was chosen for people of known sites, as it is by default."
+        found.append(Notice("inner_splits_dealt", text, explanation))
+    return found
+
+
+def _look_at_recentring(table: pd.DataFrame, target: Target, settings: EvaluationSettings) -> list[Notice]:
+    kept = one_of(kept_columns(table, settings, by="recentre", target=target.name))
+    text = (
+        "recentre=site: each site's features are moved to a common centre, a site that a probe has not seen by its own "
+        "unlabelled scans (transductive: a prediction depends on the other scans of its site). "
+        + (f"Differences in {kept} are kept. " if kept else "")
+        + f"A true difference of sites in {target.name} is taken out too, and no unlabelled scan can tell it from a "
+        "scanner's: predictions at a new site lie around the training mean."
+    )
+    explanation = (
+        "The figures hold for batches of scans of a site, not for a scan that comes alone, and a site whose people "
+        "differ from the others is made to look like them."
+    )
+    found = [Notice("recentred", text, explanation)]
+    counts = table.groupby("site")["subject_id"].nunique()
+    few = [f"{site} {n}" for site, n in counts.items() if n < FEW_SUBJECTS]
+    if few:
+        text = f"fewer than {FEW_SUBJECTS} subjects at {', '.join(few[:8])}: their mean is mostly theirs."
+        found.append(Notice("recentred_small_site", f"recentre=site: {text}", explanation))
+    return found

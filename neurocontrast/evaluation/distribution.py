@@ -1,8 +1,7 @@
-"""Where the scans lie that a probe was fitted on, so that one that lies elsewhere is known as such.
+"""Distribution of the scans that a probe was fitted on, and how far others lie from it.
 
-A scan's distance is that of Mahalanobis to the nearest training site, in the covariance that all sites share
-within themselves (as Lee et al., 2018, have it for classes), drawn to a multiple of the identity after Ledoit and
-Wolf (2004). Training people say how far is far: each is measured from a reference without that person.
+A distance is that of Mahalanobis to the nearest training site, in the covariance within sites (Lee et al., 2018), drawn
+to a multiple of the identity after Ledoit and Wolf (2004).
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
-from sklearn.neighbors import NearestNeighbors
+from sklearn.covariance import ledoit_wolf_shrinkage
 
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["MIN_SUBJECTS", "N_NEIGHBOURS", "TrainingDistribution", "fit_distribution", "neighbour_percentiles"]
+__all__ = ["MIN_SUBJECTS", "TrainingDistribution", "fit_distribution"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,7 +28,6 @@ MIN_SITE_SUBJECTS = 5
 MAX_AXES = 50
 """Principal axes with a variance of their own; the other directions share theirs."""
 N_FOLDS = 5
-N_NEIGHBOURS = 5
 LEVELS = np.linspace(0.0, 100.0, 201)
 """Percentiles at which the distances of training scans are kept."""
 _OTHER = "(other sites)"
@@ -40,10 +38,9 @@ _NOTHING_VARIES = "no feature varies within the training sites"
 class TrainingDistribution:
     """Centres, spread and usual distances of training scans; nothing of a single person.
 
-    `centres` (n centres, p) are mean features of the sites. `scale` (p,) is the standard deviation within sites,
-    infinite for a feature that does not vary there, which is then left out. `axes` (p, k) and `variances` (k,) are of
-    the principal axes of the scaled features within sites (shrunk), `remainder` of every direction orthogonal to them.
-    `usual` (n centres, 201) are distances of training scans nearest to each centre, at percentiles 0, 0.5 … 100.
+    `scale` (p,) is the standard deviation within sites, infinite for a feature that does not vary there. `axes` (p, k)
+    and `variances` (k,) are of the principal axes of the scaled features within sites (shrunk), `remainder` of every
+    direction orthogonal to them. `usual` (n centres, 201) are distances of training scans at percentiles 0, 0.5 … 100.
     """
 
     sites: tuple[str, ...]
@@ -85,11 +82,7 @@ def place(distance: float, usual: Floats) -> float:
 def fit_distribution(
     x: npt.NDArray[np.floating], sites: Sequence[str | None], subjects: npt.NDArray[np.object_], *, seed: int
 ) -> TrainingDistribution | str:
-    """Learn where training scans lie, or say why that cannot be.
-
-    Usual distances are those of scans whose subject is in another of five folds, which `seed` deals. Sites with fewer
-    than five subjects, and scans without a site, are taken together.
-    """
+    """Learn where training scans lie, or say why that cannot be."""
     features: Floats = np.asarray(x, dtype=np.float64)
     owners = subjects.astype(str)
     if len(set(owners)) < MIN_SUBJECTS:
@@ -111,32 +104,6 @@ def fit_distribution(
         enough = len(set(owners[near])) >= MIN_SUBJECTS
         usual.append(np.percentile(distances[near] if enough else distances, LEVELS))
     return replace(shape, usual=np.stack(usual))
-
-
-def neighbour_percentiles(
-    distribution: TrainingDistribution,
-    x: npt.NDArray[np.floating],
-    subjects: npt.NDArray[np.object_],
-    x_new: npt.NDArray[np.floating],
-    *,
-    seed: int,
-) -> tuple[Floats, Floats]:
-    """Return the mean distance of new scans to the five nearest training scans, and its percentile.
-
-    Features are scaled as in `distribution`. The percentile is among training scans measured from those whose
-    subject is in another fold.
-    """
-    scaled, new = (np.asarray(part, dtype=np.float64) / distribution.scale for part in (x, x_new))
-    own = np.empty(len(scaled))
-    for fold in _folds(np.zeros(len(scaled)), subjects.astype(str), seed):
-        own[fold] = _to_neighbours(scaled[~fold], scaled[fold])
-    usual, found = np.percentile(own, LEVELS), _to_neighbours(scaled, new)
-    return found, np.array([place(distance, usual) for distance in found], dtype=float)
-
-
-def _to_neighbours(x: Floats, x_new: Floats) -> Floats:
-    neighbours = NearestNeighbors(n_neighbors=min(N_NEIGHBOURS, len(x)), algorithm="brute").fit(x)
-    return np.asarray(neighbours.kneighbors(x_new)[0].mean(axis=1), dtype=np.float64)
 
 
 def _groups(sites: Sequence[str | None], owners: npt.NDArray[np.str_]) -> npt.NDArray[np.str_]:
@@ -172,24 +139,10 @@ def _fit_shape(x: Floats, groups: npt.NDArray[np.str_]) -> TrainingDistribution 
     kept = lengths > 1e-10 * lengths[-1]
     lengths, axes = lengths[kept], axes[:, kept]
     axes = z.T @ (axes / np.sqrt(lengths)) if wide else axes
-    total, drawn = float(np.trace(gram)) / n_free, shrinkage(z, float((gram**2).sum()), p)
+    total = float(np.trace(gram)) / n_free
+    drawn = ledoit_wolf_shrinkage(z[:, np.isfinite(scale)], assume_centered=True)
     variances, target = lengths / n_free, total / p
     rest = max(0.0, total - float(variances.sum())) / max(1, p - len(lengths))
     remainder = max((1 - drawn) * rest + drawn * target, 1e-12 * target)
     variances = (1 - drawn) * variances + drawn * target
     return TrainingDistribution(tuple(map(str, names)), centres, scale, axes, variances, remainder, np.empty((0, 201)))
-
-
-def shrinkage(z: Floats, squared_norm: float, p: int) -> float:
-    """Return how far Ledoit and Wolf (2004) draw the covariance of centred rows to a multiple of the identity.
-
-    As ``sklearn.covariance.ledoit_wolf_shrinkage``, from the squared Frobenius norm of the inner products,
-    which are at hand and hold n × n instead of p × p numbers.
-    """
-    n = len(z)
-    squares = np.einsum("ij,ij->i", z, z)
-    spread = squared_norm / n**2  # of the covariance
-    mean = float(squares.sum()) / n / p
-    noise = (float((squares**2).sum()) / n - spread) / (n * p)
-    distance = (spread - p * mean**2) / p
-    return 1.0 if distance <= 0 else float(min(max(noise, 0.0), distance) / distance)

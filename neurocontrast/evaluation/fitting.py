@@ -1,56 +1,48 @@
-"""One probe on one fold: fitted, its threshold chosen, its test rows decided."""
+"""Probes fitted on folds: what they say of each scan that they have not seen."""
 
 from __future__ import annotations
 
-import warnings
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection._search import BaseSearchCV
-from sklearn.pipeline import Pipeline
-from threadpoolctl import ThreadpoolController
+from sklearn.base import BaseEstimator
 
-from neurocontrast.evaluation.designs import Design, FeatureDesign
+from neurocontrast.data.parallel import map_files
+from neurocontrast.evaluation.designs import Design, FeatureDesign, one_thread
+from neurocontrast.evaluation.estimators import (
+    EstimatorError,
+    FittedModel,
+    FoldFeatures,
+    built_in_features,
+    describe_own,
+    fit_built_in,
+    fit_own,
+    gives_probabilities,
+)
 from neurocontrast.evaluation.metrics import decide
-from neurocontrast.evaluation.own_estimator import EstimatorError, describe_own, gives_probabilities, shorten
-from neurocontrast.evaluation.pipelines import FittedModel, FoldFeatures, built_in_features, fit_built_in, inner_scores
 from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
+from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import Pairs, inner_folds, penalty_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["Prediction", "choose_threshold", "fit_probe", "needs_inner_predictions", "one_thread", "value_range"]
+__all__ = ["OutOfFold", "Prediction", "choose_threshold", "constant_predictions", "cross_validate", "decide_scores",
+           "fit_probe", "gather", "needs_inner_predictions", "split_seed", "value_range"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
-Labels = npt.NDArray[np.generic]
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The scores and decisions of a probe on its test rows.
+    """The scores and decisions of a probe on its test rows, and what was chosen; the fields are those of `OutOfFold`.
 
-    Attributes
-    ----------
-    scores : array (n_test,) or (n_test, n_classes)
-        Probability of the positive class, of each class, or the predicted value; decision values of an estimator that
-        has no probabilities.
-    decisions : array (n_test,)
-        Predicted class codes; zeros for a continuous target.
-    threshold : float or None
-        Probability from which a scan is called positive; None unless the target is binary and has probabilities.
-    strength : float
-        The chosen value of the grid; NaN of an estimator of the user's own.
-    n_not_converged : int
-        Number of fits that stopped before the solver was satisfied.
+    The threshold is None unless the target is binary and has probabilities; the strength is NaN of a user's estimator.
     """
 
     scores: Floats
@@ -58,6 +50,23 @@ class Prediction:
     threshold: float | None = None
     strength: float = float("nan")
     n_not_converged: int = 0
+
+
+@dataclass(frozen=True)
+class OutOfFold:
+    """Scores, decisions and folds of each scan (n_repeats, n): NaN, 0 and -1 where it was never tested."""
+
+    scores: Floats
+    decisions: npt.NDArray[np.int64]
+    folds: npt.NDArray[np.intp]
+    strengths: list[float]
+    n_not_converged: int
+    thresholds: list[float | None] = field(default_factory=list)
+
+    @property
+    def tested(self) -> npt.NDArray[np.intp]:
+        """Rows that were tested at least once."""
+        return np.flatnonzero((self.folds >= 0).any(axis=0))
 
 
 def fit_probe(
@@ -75,16 +84,12 @@ def fit_probe(
     features: FoldFeatures | None = None,
     pairs: Pairs | None = None,
 ) -> tuple[Prediction, FittedModel | None]:
-    """Fit a probe on the training rows, and decide about the test rows.
-
-    Where the training rows have one class, as a small draw of subjects can, that class is predicted, and there is no
-    model.
-    """
+    """Fit a probe on the training rows, and decide about the test rows; one class in training has no model."""
     truth = target
     if isinstance(design, FeatureDesign):
         target = design.within_sites(target, train)
     if target.kind != "continuous" and len(np.unique(target.values[train])) == 1:
-        return _one_class(target, train, len(test)), None
+        return _constant(target, train, len(test)), None
     if pairs is None:
         pairs = penalty_folds(target, train, subjects, settings=settings, seed=seed, sites=sites, validation=validation)
     values, continuous = target.values[train], target.kind == "continuous"
@@ -95,15 +100,17 @@ def fit_probe(
                 cover = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed)
                 cover = cover if _covers(cover, train) else []
             features = built_in_features(probe, design) if features is None else features
-            features.prepare(train, test)
-            model = fit_built_in(probe, features, train, values, pairs, cover, settings, seed, continuous=continuous)
+            model = fit_built_in(
+                probe, features, train, test, values, pairs, cover, settings, seed, continuous=continuous
+            )
         else:
-            model = _fit_own(estimator, design, train, values, subjects=subjects, seed=seed)
-        scores = _scores(model, target, test, estimator)
-        if estimator is not None and not continuous and not gives_probabilities(estimator):
-            decisions, threshold = model.model.predict(test[:, None]).astype(np.int64), None
+            model = fit_own(estimator, FoldFeatures(design), train, test, values, subjects=subjects, seed=seed)
+        x_test = model.features(train, test).test
+        scores = _scores(model, target, x_test, own="" if estimator is None else describe_own(estimator)[0])
+        if not continuous and not gives_probabilities(model.estimator) and model.slope is None:
+            decisions, threshold = model.estimator.predict(x_test).astype(np.int64), None
         else:
-            scores, decisions, threshold = _decide(scores, truth, train, settings, model, pairs)
+            scores, decisions, threshold = decide_scores(scores, truth, train, settings, model, pairs)
     return Prediction(scores, decisions, threshold, model.strength, model.n_not_converged), model
 
 
@@ -135,9 +142,8 @@ def choose_threshold(
         best = np.flatnonzero(sensitivity + specificity >= (sensitivity + specificity).max() - 1e-12)
         return float(cuts[best[np.abs(cuts[best] - prevalence).argmin()]])
     name, aim = rule.split("=")
-    if name == "sensitivity":
-        return float(cuts[np.flatnonzero(sensitivity >= float(aim) - 1e-12)[-1]])
-    return float(cuts[np.flatnonzero(specificity >= float(aim) - 1e-12)[0]])
+    reached = np.flatnonzero((sensitivity if name == "sensitivity" else specificity) >= float(aim) - 1e-12)
+    return float(cuts[reached[-1 if name == "sensitivity" else 0]])
 
 
 def value_range(target: Target, rows: Rows) -> tuple[float, float]:
@@ -146,99 +152,59 @@ def value_range(target: Target, rows: Rows) -> tuple[float, float]:
     return float(values.min()), float(values.max())
 
 
-@cache
-def _threads() -> ThreadpoolController:
-    return ThreadpoolController()  # looks at every loaded library, which takes longer than a small fit
-
-
-def one_thread() -> AbstractContextManager[object]:
-    """Return a context of one thread: more cost time on matrices of this size, and change the last digits."""
-    return _threads().limit(limits=1)
-
-
-def _fit_own(
-    estimator: BaseEstimator,
-    design: Design,
-    rows: Rows,
-    values: Labels,
-    *,
-    subjects: npt.NDArray[np.object_],
-    seed: int,
-) -> FittedModel:
-    """Fit a clone of the user's estimator on the features of the training rows, as they are.
-
-    A ``random_state`` that is None is set from `seed`. A search gets the subjects as ``groups``, for its splitter.
-    """
-    model = clone(estimator)
-    states = {
-        key: derive_seed("estimator", seed, key) % 2**32
-        for key, value in model.get_params().items()
-        if value is None and key.split("__")[-1] == "random_state"
-    }
-    template = Pipeline([("features", FoldFeatures(design)), ("model", model.set_params(**states))])
-
-    def fit(some: Rows, y: Labels) -> Pipeline:
-        groups = {"model__groups": subjects[some]} if isinstance(model, BaseSearchCV) else {}
-        try:
-            return clone(template).fit(some[:, None], y, **groups)
-        except Exception as error:
-            name = describe_own(estimator)[0]
-            raise EstimatorError(f"probe: {name} could not be fitted: {shorten(error)}") from error
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        fitted = fit(rows, values)
-    failed = sum(issubclass(each.category, ConvergenceWarning) for each in caught)
-    return FittedModel(fitted, fit, float("nan"), failed)
-
-
-def _decide(
-    scores: Floats, target: Target, train: Rows, settings: EvaluationSettings, model: FittedModel, pairs: Pairs
+def decide_scores(
+    scores: Floats,
+    target: Target,
+    train: Rows,
+    settings: EvaluationSettings,
+    model: FittedModel | None = None,
+    pairs: Pairs = (),
 ) -> tuple[Floats, npt.NDArray[np.int64], float | None]:
-    """Return scores, decisions and the threshold."""
+    """Return scores, decisions and the threshold; a rule that needs predictions of inner folds needs the model."""
     if target.kind == "continuous":
-        kept = np.clip(scores, *value_range(target, train)) if settings.clip else scores
+        kept = scores
+        if settings.clip:
+            kept = np.clip(scores, *value_range(target, train))
         return kept, np.zeros(len(scores), dtype=np.int64), None
     shares = np.bincount(target.values[train], minlength=len(target.classes)) / len(train)
     if target.kind == "multiclass":
         return scores, decide(target.kind, scores, shares=shares if settings.threshold == "prevalence" else None), None
     inner: dict[str, Any] = {}
-    if needs_inner_predictions(settings.threshold):
-        rows, found = inner_scores(model, train, target.values[train], pairs=pairs)
+    if model is not None and needs_inner_predictions(settings.threshold):
+        rows, found = model.inner_scores(train, target.values[train], pairs=pairs)
         inner = {"truth": target.values[rows], "scores": found}
     cut = choose_threshold(settings.threshold, prevalence=float(shares[1]), **inner)
     return scores, (scores >= cut).astype(np.int64), cut
 
 
-def _scores(model: FittedModel, target: Target, test: Rows, estimator: BaseEstimator | None) -> Floats:
+def _scores(model: FittedModel, target: Target, x: Floats, *, own: str) -> Floats:
     """Return predicted numbers, or probabilities or decision values in the columns of the target's classes."""
-    own = "" if estimator is None else describe_own(estimator)[0]
     try:
         if target.kind == "continuous":
-            found = np.asarray(model.model.predict(test[:, None]), dtype=float)
-        elif estimator is None or gives_probabilities(estimator):
-            found = model.model.predict_proba(test[:, None])
+            found = np.asarray(model.estimator.predict(x), dtype=float)
+        elif model.slope is not None or gives_probabilities(model.estimator):
+            found = model.predict_proba(x)
         else:
-            found = model.model.decision_function(test[:, None])
+            found = model.estimator.decision_function(x)
     except Exception as error:
         if not own:
             raise
         raise EstimatorError(f"probe: {own} could not predict: {error}") from error
-    wrong = ~np.isfinite(found).reshape(len(test), -1).all(axis=1)
+    wrong = ~np.isfinite(found).reshape(len(x), -1).all(axis=1)
     if wrong.any():
         if not own:
             raise ConfigError(f"sgd.learning_rate: the loss is no number at {model.strength:g}. Give lower rates.")
-        raise EstimatorError(f"probe: {own} predicts no finite number for {wrong.sum()} of {len(test)} test rows.")
+        raise EstimatorError(f"probe: {own} predicts no finite number for {wrong.sum()} of {len(x)} test rows.")
     if target.kind == "continuous":
-        return found.reshape(len(test), -1)[:, 0]
+        return found.reshape(len(x), -1)[:, 0]
     if found.ndim == 1:
         return found if target.kind == "binary" else np.column_stack([-found, found])
-    scores = np.full((len(test), len(target.classes)), 0.0 if found.min() >= 0 else float(found.min()))
-    classes = np.asarray(model.model.classes_, dtype=np.intp)
+    scores = np.full((len(x), len(target.classes)), 0.0 if found.min() >= 0 else float(found.min()))
+    classes = np.asarray(model.estimator.classes_, dtype=np.intp)
     if found.shape[1] != len(classes):
         raise EstimatorError(
-            f"probe: {type(model.model).__name__} gives {found.shape[1]} scores for {len(classes)} classes. One score "
-            "a class is needed (decision_function_shape='ovr')."
+            f"probe: {own} gives {found.shape[1]} scores for {len(classes)} classes. One score a class is needed "
+            "(decision_function_shape='ovr')."
         )
     scores[:, classes] = found
     return scores[:, 1] if target.kind == "binary" else scores
@@ -249,8 +215,69 @@ def _covers(pairs: Pairs, train: Rows) -> bool:
     return np.array_equal(np.sort(tried), np.sort(train))
 
 
-def _one_class(target: Target, train: Rows, n_test: int) -> Prediction:
-    code, binary = int(target.values[train][0]), target.kind == "binary"
-    scores = np.tile(np.eye(len(target.classes))[code], (n_test, 1))
-    decisions = np.full(n_test, code, dtype=np.int64)
-    return Prediction(scores[:, 1] if binary else scores, decisions, 0.5 if binary else None)
+def _constant(target: Target, train: Rows, n_test: int) -> Prediction:
+    values = target.values[train]
+    if target.kind == "continuous":
+        return Prediction(np.full(n_test, np.median(values.astype(float))), np.zeros(n_test, dtype=np.int64))
+    shares = np.bincount(values.astype(int), minlength=len(target.classes)) / len(values)
+    decisions = np.full(n_test, shares.argmax(), dtype=np.int64)
+    if target.kind == "binary":
+        return Prediction(np.full(n_test, shares[1]), decisions, 0.5)
+    return Prediction(np.tile(shares, (n_test, 1)), decisions)
+
+
+def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Prediction]) -> OutOfFold:
+    """Return the predictions of all splits as arrays over the scans of the target."""
+    n, n_repeats = len(target.values), 1 + max(split.repeat for split in splits)
+    shape = (n_repeats, n, len(target.classes)) if target.kind == "multiclass" else (n_repeats, n)
+    scores, decisions = np.full(shape, np.nan), np.zeros((n_repeats, n), dtype=np.int64)
+    folds = np.full((n_repeats, n), -1, dtype=np.intp)
+    for split, each in zip(splits, predictions, strict=True):
+        place = (split.repeat, split.test)
+        scores[place], decisions[place], folds[place] = each.scores, each.decisions, split.fold
+    failed = sum(each.n_not_converged for each in predictions)
+    thresholds = [each.threshold for each in predictions]
+    return OutOfFold(scores, decisions, folds, [each.strength for each in predictions], failed, thresholds)
+
+
+def cross_validate(
+    design: Design,
+    target: Target,
+    splits: Sequence[Split],
+    *,
+    subjects: npt.NDArray[np.object_],
+    settings: EvaluationSettings,
+    sites: npt.NDArray[np.object_] | None = None,
+    estimator: BaseEstimator | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> OutOfFold:
+    """Fit a probe for every split and collect what it says of the test rows."""
+    given = {"subjects": subjects, "settings": settings, "sites": sites, "estimator": estimator}
+    tasks = [(number, design, target, split, given) for number, split in enumerate(splits)]
+    found = {}
+    for number, predicted in map_files(_fit_split, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
+        found[number] = predicted
+        advance()
+    return gather(target, splits, [found[number] for number in range(len(splits))])
+
+
+def constant_predictions(target: Target, splits: Sequence[Split]) -> OutOfFold:
+    """Return what the training scans' median, or share of each class, says of every test scan."""
+    return gather(target, splits, [_constant(target, split.train, len(split.test)) for split in splits])
+
+
+def split_seed(seed: int, split: Split) -> int:
+    """Return the seed of the probe of a split."""
+    return derive_seed("probe", seed, split.repeat, split.fold)
+
+
+def _fit_split(
+    number: int, design: Design, target: Target, split: Split, given: dict[str, Any]
+) -> tuple[int, Prediction]:
+    seed = split_seed(given["settings"].seed, split)
+    try:
+        return number, fit_probe(
+            design, target, split.train, split.test, seed=seed, validation=split.validation, **given
+        )[0]
+    except EstimatorError as error:
+        raise EstimatorError(f"{error} (fold {split.fold} of repeat {split.repeat})") from error

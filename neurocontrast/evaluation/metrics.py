@@ -1,7 +1,7 @@
 """Metrics as functions of weighted scans, so that a value and its bootstrap are one computation.
 
-Every function takes weights of shape (n resamples, n scans): how often each scan counts. Weights of one give the
-metric itself, as scikit-learn computes it. The result has shape (n resamples,), NaN where it is not defined.
+Weights (n resamples, n scans) say how often each scan counts; weights of one give the metric as scikit-learn computes
+it. The result has shape (n resamples,), NaN where it is not defined.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-
-from neurocontrast.evaluation.recalibration import recalibration_intercept, recalibration_slope
+from scipy.special import expit, logit
 
 __all__ = ["DESCRIPTIVE", "LOWER_IS_BETTER", "METRICS", "OF_PROBABILITIES", "ON_REQUEST", "POOLED_ONLY", "RANKED",
-           "TABLE", "TOP", "Kind", "Metric", "compute_metrics", "decide", "explain_undefined", "explain_value",
-           "finite_or_none", "log_losses", "metric_names", "top_hits"]  # fmt: skip
+           "Kind", "compute_metrics", "decide", "explain_undefined", "explain_value", "finite_or_none", "log_losses",
+           "metric_names", "recalibration_intercept", "recalibration_slope", "top_hits"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Kind = Literal["binary", "multiclass", "continuous"]
@@ -26,6 +25,12 @@ Kind = Literal["binary", "multiclass", "continuous"]
 TOP = 5
 """``top5_accuracy`` counts the true class as found among so many likeliest; it is for more classes only."""
 _LOG_FLOOR = float(np.finfo(float).eps)
+PROBABILITY_FLOOR = 1e-9
+"""Probabilities are kept this far from 0 and 1, so that their logits are finite."""
+MAX_STEPS = 100
+TOLERANCE = 1e-9
+_CHUNK_VALUES = 60_000
+"""Resamples × scans at a time: what stays in the processor's cache."""
 
 
 @dataclass
@@ -43,7 +48,7 @@ class Scored:
         return self.weights @ values / self.weights.sum(axis=1)
 
     def share(self, of: Floats) -> Floats:
-        """Return the weighted share of right decisions among the scans that are marked by ones, in each column."""
+        """Return the weighted share of right decisions among the scans that ones mark, in each column."""
         hits = (self.decisions == self.truth).astype(float)
         return (self.weights @ (hits[:, None] * of if of.ndim == 2 else hits * of)) / (self.weights @ of)
 
@@ -73,94 +78,67 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Metric:
-    """A metric of one kind of target.
+class _Metric:
+    """A metric: whether more is `better` (1), less (-1) or neither (0), and what it `needs`.
 
-    Parameters
-    ----------
-    name, title : str
-        Name in files, and in a sentence.
-    function : callable
-        Takes `Scored` and returns an array (n resamples,).
-    better : {1, -1, 0}
-        Whether more is better, less, or neither: no test asks whether a permutation does as well.
-    needs : {"scores", "decisions", "probabilities"}
-        What is computed from; decision values are no probabilities.
-    ranks : bool
-        Whether all scans are sorted, or fitted, anew for each class and resample.
-    pooled_only : bool
-        Whether a single fold or site does not have the metric in a form of its own.
-    on_request : bool
-        Whether the metric is computed only where it is named.
+    `ranks`: all scans are sorted, or fitted, anew for each class and resample. `pooled_only`: a single fold or site has
+    none of its own. `on_request`: computed only where it is named.
     """
 
     name: str
-    title: str
     function: Callable[[Scored], Floats]
     better: int = 1
-    needs: str = "scores"
+    needs: Literal["scores", "decisions", "probabilities"] = "scores"
     ranks: bool = False
     pooled_only: bool = False
     on_request: bool = False
 
 
-def _binary_log_loss(on: Scored) -> Floats:
-    return on.mean(-_log(np.where(on.truth == 1, on.scores, 1 - on.scores)))
-
-
-TABLE: dict[Kind, tuple[Metric, ...]] = {
+_TABLE: dict[Kind, tuple[_Metric, ...]] = {
     "binary": (
-        Metric("auc", "AUC", lambda on: _auc(on.y, on.scores, on.weights), ranks=True),
-        Metric("balanced_accuracy", "balanced accuracy", lambda on: (on.share(on.y) + on.share(1 - on.y)) / 2,
-               needs="decisions"),
-        Metric("average_precision", "average precision", lambda on: _average_precision(on.y, on.scores, on.weights),
-               ranks=True),
-        Metric("sensitivity", "sensitivity", lambda on: on.share(on.y), needs="decisions"),
-        Metric("specificity", "specificity", lambda on: on.share(1 - on.y), needs="decisions"),
-        Metric("brier", "Brier score", lambda on: on.mean((on.scores - on.y) ** 2), -1, "probabilities"),
-        Metric("log_loss", "log-loss", _binary_log_loss, -1, "probabilities"),
-        Metric("calibration_slope", "calibration slope", lambda on: recalibration_slope(on.y, on.scores, on.weights), 0,
-               "probabilities", ranks=True),
-        Metric("calibration_intercept", "calibration intercept",
-               lambda on: recalibration_intercept(on.y, on.scores, on.weights), 0, "probabilities"),
-        Metric("auc_within_fold", "AUC within folds", lambda on: _auc(on.y, on.scores, on.weights, on.folds),
-               pooled_only=True),
+        _Metric("auc", lambda on: _auc(on.y, on.scores, on.weights), ranks=True),
+        _Metric("balanced_accuracy", lambda on: (on.share(on.y) + on.share(1 - on.y)) / 2, needs="decisions"),
+        _Metric("average_precision", lambda on: _average_precision(on.y, on.scores, on.weights), ranks=True),
+        _Metric("sensitivity", lambda on: on.share(on.y), needs="decisions"),
+        _Metric("specificity", lambda on: on.share(1 - on.y), needs="decisions"),
+        _Metric("brier", lambda on: on.mean((on.scores - on.y) ** 2), -1, "probabilities"),
+        _Metric("log_loss", lambda on: on.mean(-_log(np.where(on.truth == 1, on.scores, 1 - on.scores))), -1,
+                "probabilities"),
+        _Metric("calibration_slope", lambda on: recalibration_slope(on.y, on.scores, on.weights), 0, "probabilities",
+                ranks=True),
+        _Metric("calibration_intercept", lambda on: recalibration_intercept(on.y, on.scores, on.weights), 0,
+                "probabilities"),
+        _Metric("auc_within_fold", lambda on: _auc(on.y, on.scores, on.weights, on.folds), pooled_only=True),
     ),
     "multiclass": (
-        Metric("balanced_accuracy", "balanced accuracy", lambda on: on.of_several(_mean_of_present(list(on.recalls.T))),
-               needs="decisions"),
-        Metric("auc", "AUC", lambda on: on.over_classes(_auc), ranks=True),
-        Metric("average_precision", "average precision", lambda on: on.over_classes(_average_precision), ranks=True),
-        Metric("accuracy", "accuracy", lambda on: on.mean((on.decisions == on.truth).astype(float)), needs="decisions"),
-        Metric("top5_accuracy", "top-5 accuracy", lambda on: on.mean(top_hits(on.truth, on.scores))),
-        Metric("brier", "Brier score", lambda on: on.mean(((on.scores - on.members) ** 2).sum(axis=1)), -1,
-               "probabilities"),
-        Metric("log_loss", "log-loss", lambda on: on.mean(-_log((on.scores * on.members).sum(axis=1))), -1,
-               "probabilities"),
-        Metric("calibration_slope", "calibration slope", lambda on: on.over_classes(recalibration_slope), 0,
-               "probabilities", ranks=True),
+        _Metric("balanced_accuracy", lambda on: on.of_several(_mean_of_present(list(on.recalls.T))), needs="decisions"),
+        _Metric("auc", lambda on: on.over_classes(_auc), ranks=True),
+        _Metric("average_precision", lambda on: on.over_classes(_average_precision), ranks=True),
+        _Metric("accuracy", lambda on: on.mean((on.decisions == on.truth).astype(float)), needs="decisions"),
+        _Metric("top5_accuracy", lambda on: on.mean(top_hits(on.truth, on.scores))),
+        _Metric("brier", lambda on: on.mean(((on.scores - on.members) ** 2).sum(axis=1)), -1, "probabilities"),
+        _Metric("log_loss", lambda on: on.mean(-_log((on.scores * on.members).sum(axis=1))), -1, "probabilities"),
+        _Metric("calibration_slope", lambda on: on.over_classes(recalibration_slope), 0, "probabilities", ranks=True),
     ),
     "continuous": (
-        Metric("mae", "mean absolute error", lambda on: on.mean(np.abs(on.y - on.scores)), -1),
-        Metric("r2", "R²",
-               lambda on: 1 - on.weights @ (on.y - on.scores) ** 2 / _deviations(on.y[None], on.weights)[1]),
-        Metric("rmse", "root mean squared error", lambda on: np.sqrt(on.mean((on.y - on.scores) ** 2)), -1),
-        Metric("pearson", "Pearson's r", lambda on: _correlation(on.y[None], on.scores[None], on.weights)),
-        Metric("spearman", "Spearman's ρ",
-               lambda on: _correlation(_ranks(on.y, on.weights), _ranks(on.scores, on.weights), on.weights)),
-        Metric("age_bias_slope", "slope of the error on the truth",
-               lambda on: _error_slope(on.y[None], on.scores[None], on.weights), 0),
-        Metric("bias", "mean error", lambda on: on.mean(on.scores - on.y), 0, on_request=True),
+        _Metric("mae", lambda on: on.mean(np.abs(on.y - on.scores)), -1),
+        _Metric("r2", lambda on: 1 - on.weights @ (on.y - on.scores) ** 2 / _deviations(on.y[None], on.weights)[1]),
+        _Metric("rmse", lambda on: np.sqrt(on.mean((on.y - on.scores) ** 2)), -1),
+        _Metric("pearson", lambda on: _correlation(on.y[None], on.scores[None], on.weights)),
+        _Metric("spearman",
+                lambda on: _correlation(_ranks(on.y, on.weights), _ranks(on.scores, on.weights), on.weights)),
+        _Metric("age_bias_slope", lambda on: _error_slope(on.y[None], on.scores[None], on.weights), 0),
+        _Metric("bias", lambda on: on.mean(on.scores - on.y), 0, on_request=True),
     ),
 }  # fmt: skip
 """All metrics, in the order in which they are written."""
 
-_ALL = [metric for metrics in TABLE.values() for metric in metrics]
+_ALL = [metric for metrics in _TABLE.values() for metric in metrics]
 METRICS: dict[Kind, tuple[str, ...]] = {
-    kind: tuple(metric.name for metric in metrics if not metric.on_request) for kind, metrics in TABLE.items()
+    kind: tuple(metric.name for metric in metrics if not metric.on_request) for kind, metrics in _TABLE.items()
 }
 ON_REQUEST: dict[Kind, tuple[str, ...]] = {
-    kind: tuple(metric.name for metric in metrics if metric.on_request) for kind, metrics in TABLE.items()
+    kind: tuple(metric.name for metric in metrics if metric.on_request) for kind, metrics in _TABLE.items()
 }
 LOWER_IS_BETTER = frozenset(metric.name for metric in _ALL if metric.better < 0)
 DESCRIPTIVE = frozenset(metric.name for metric in _ALL if metric.better == 0 and not metric.on_request)
@@ -179,20 +157,15 @@ def compute_metrics(
     weights: Floats | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, Floats]:
-    """Return every metric of a kind of target, or those that are named.
-
-    Truth is class codes or numbers, scores are probabilities of the positive class or of each class, or predicted
-    numbers. Decisions are by default those of the threshold 0.5, or of the likeliest class.
-    """
+    """Return every metric of a kind of target, or those that are named."""
     usual = metric_names(kind, scores.shape[1] if kind == "multiclass" else 0)
-    wanted = [each for each in TABLE[kind] if each.name in (usual if names is None else names)
-              and each.name in (*usual, *ON_REQUEST[kind])]  # fmt: skip
+    wanted = set(usual) if names is None else {*usual, *ON_REQUEST[kind]} & set(names)
     counted = np.ones((1, len(truth))) if weights is None else np.asarray(weights, dtype=float)
     if decisions is None:
         decisions = np.zeros(len(truth), dtype=np.int64) if kind == "continuous" else decide(kind, scores)
     with np.errstate(invalid="ignore", divide="ignore"):
         on = Scored(truth, scores, decisions, folds, counted)
-        values = {metric.name: metric.function(on) for metric in wanted}
+        values = {metric.name: metric.function(on) for metric in _TABLE[kind] if metric.name in wanted}
     if kind != "continuous":
         return values
     return {name: np.where(np.isfinite(found), found, np.nan) for name, found in values.items()}
@@ -204,27 +177,14 @@ def metric_names(kind: Kind, n_classes: int) -> tuple[str, ...]:
 
 
 def top_hits(truth: npt.NDArray[np.generic], scores: Floats) -> Floats:
-    """Return 1 for each row whose true class is among the `TOP` likeliest, and shares of it where scores tie.
-
-    Classes that tie with the last place share what places are left: a model that says the same of all of k classes
-    gets 5 / k, not 1.
-
-    Examples
-    --------
-    >>> top_hits(np.array([0, 6]), np.array([[0.4, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1], [1 / 7] * 7])).round(2).tolist()
-    [1.0, 0.71]
-    """
+    """Return 1 for each row whose true class is among the `TOP` likeliest, and shares of it where scores tie."""
     own = np.take_along_axis(scores, truth.astype(np.intp)[:, None], axis=1)
     above, tied = (scores > own).sum(axis=1), (scores == own).sum(axis=1)
     return np.clip((TOP - above) / tied, 0.0, 1.0)
 
 
 def decide(kind: Kind, scores: Floats, *, shares: Floats | None = None) -> npt.NDArray[np.int64]:
-    """Return predicted class codes: of two classes from 0.5 on, of several the likeliest.
-
-    With `shares` (n classes,) of the classes in training, the probability of each of several is divided by its share
-    first, and a scan of two is positive from the share of positives on.
-    """
+    """Return predicted class codes, with `shares` of the classes in training by probabilities relative to these."""
     if kind == "binary":
         return (scores >= (0.5 if shares is None else shares[1])).astype(np.int64)
     if shares is None:
@@ -269,7 +229,9 @@ def finite_or_none(value: float) -> float | None:
 
 def _auc(truth: Floats, scores: Floats, weights: Floats, folds: npt.NDArray[np.intp] | None = None) -> Floats:
     """Return the share of pairs ranked rightly; with `folds`, of pairs of the same fold."""
-    groups = [np.arange(len(truth))] if folds is None else _groups(folds)
+    groups = [np.arange(len(truth))]
+    if folds is not None:
+        groups = [np.flatnonzero(folds == fold) for fold in np.unique(folds)]
     parts = [_concordance(truth[rows], scores[rows], weights[:, rows]) for rows in groups]
     concordant, pairs = (np.sum([part[side] for part in parts], axis=0) for side in (0, 1))
     return concordant / pairs
@@ -278,9 +240,6 @@ def _auc(truth: Floats, scores: Floats, weights: Floats, folds: npt.NDArray[np.i
 def _concordance(truth: Floats, scores: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Return the weight of pairs ranked rightly, ties counting half, and of all pairs."""
     order, starts = _ties(scores)
-    if len(starts) == 1:  # all equal, as those of a baseline without columns: nothing to sort in every resample
-        pairs = (weights @ truth) * (weights @ (1 - truth))
-        return pairs / 2, pairs
     ordered = weights[:, order]
     positive = np.add.reduceat(ordered * truth[order], starts, axis=1)
     negative = np.add.reduceat(ordered * (1 - truth[order]), starts, axis=1)
@@ -290,9 +249,6 @@ def _concordance(truth: Floats, scores: Floats, weights: Floats) -> tuple[Floats
 
 def _average_precision(truth: Floats, scores: Floats, weights: Floats) -> Floats:
     order, starts = _ties(-scores)
-    if len(starts) == 1:
-        found, called = weights @ truth, weights.sum(axis=1)
-        return np.where((called > found) & (found > 0), found / called, np.nan)
     ordered = weights[:, order]
     positive = np.add.reduceat(ordered * truth[order], starts, axis=1)
     found = np.cumsum(positive, axis=1)
@@ -339,17 +295,85 @@ def _ties(values: Floats) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     return order, np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
 
 
-def _groups(folds: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
-    return [np.flatnonzero(folds == fold) for fold in np.unique(folds)]
-
-
 def _mean_of_present(values: list[Floats]) -> Floats:
     stacked = np.array(values)
     present = np.isfinite(stacked)
-    n_present = present.sum(axis=0)
-    means = np.where(present, stacked, 0).sum(axis=0) / np.maximum(n_present, 1)
-    return np.where(n_present > 0, means, np.nan)
+    return np.where(present, stacked, 0).sum(axis=0) / present.sum(axis=0)
 
 
 def _log(probabilities: Floats) -> Floats:
     return np.log(np.clip(probabilities, _LOG_FLOOR, 1.0))
+
+
+def recalibration_slope(truth: Floats, scores: Floats, weights: Floats) -> Floats:
+    """Return the slope b of logit P(positive) = a + b · logit(score), by maximum likelihood (Cox, 1958).
+
+    1 is right; below 1, probabilities are too extreme; above, too timid. NaN where no finite slope exists: one class,
+    scores that do not vary, or scores that separate the classes.
+    """
+    logits = _logits(scores)
+    scale = logits.std()
+    if len(logits) < 2 or scale == 0 or np.ptp(logits) == 0:
+        return np.full(len(weights), np.nan)
+    x = (logits - logits.mean()) / scale
+    basis = np.stack([np.ones_like(x), x], axis=1)
+    return _fit(truth, basis, np.zeros_like(x), weights, _overlaps(truth, x, weights))[:, 1] / scale
+
+
+def recalibration_intercept(truth: Floats, scores: Floats, weights: Floats) -> Floats:
+    """Return the intercept a of logit P(positive) = a + logit(score): calibration in the large.
+
+    0 is right; below 0, probabilities are too high on the whole; above, too low. The slope is held at 1 (Van Calster et
+    al., 2019). NaN where there is one class.
+    """
+    positive, total = weights @ truth, weights.sum(axis=1)
+    return _fit(truth, np.ones((len(truth), 1)), _logits(scores), weights, (positive > 0) & (positive < total))[:, 0]
+
+
+def _fit(truth: Floats, basis: Floats, offset: Floats, weights: Floats, fits: npt.NDArray[np.bool_]) -> Floats:
+    """Return coefficients (n resamples, k) of logistic regressions on a basis (n, k); NaN where they do not settle."""
+    found, rows = np.full((len(weights), basis.shape[1]), np.nan), np.flatnonzero(fits)
+    size = max(1, _CHUNK_VALUES // max(len(truth), 1))
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        found[part] = _newton(truth, basis, offset, weights[part])
+    return found
+
+
+def _newton(truth: Floats, basis: Floats, offset: Floats, weights: Floats) -> Floats:
+    k = basis.shape[1]
+    products = (basis[:, :, None] * basis[:, None]).reshape(len(basis), -1)
+    wanted = weights @ (basis * truth[:, None])
+    found, left = np.zeros((len(weights), k)), np.arange(len(weights))
+    previous, limits = np.zeros((len(weights), k)), np.full(len(weights), 4.0)
+    for _ in range(MAX_STEPS):
+        likely = expit(found[left] @ basis.T + offset)
+        expected = weights[left] * likely
+        hessian = ((expected * (1 - likely)) @ products).reshape(-1, k, k) + np.finfo(float).tiny * np.eye(k)
+        steps = np.linalg.solve(hessian, (wanted[left] - expected @ basis)[..., None])[..., 0]
+        # Far from the optimum a full step can overshoot without end: one that turns back is at most half the last.
+        turned = (steps * previous[left]).sum(axis=1) < 0
+        limits[left] = np.where(turned, np.abs(previous[left]).max(axis=1) / 2, limits[left])
+        sizes = np.abs(steps).max(axis=1)
+        steps *= np.minimum(1.0, limits[left] / np.maximum(sizes, 1e-300))[:, None]
+        found[left] += steps
+        previous[left] = steps
+        left = left[sizes > TOLERANCE]
+        if not len(left):
+            return found
+    found[left] = np.nan
+    return found
+
+
+def _overlaps(truth: Floats, x: Floats, weights: Floats) -> npt.NDArray[np.bool_]:
+    """Return where both classes are drawn and neither lies wholly above or at the other: a slope exists."""
+    drawn, low, high = weights > 0, [], []
+    for members in (truth == 1, truth == 0):
+        low.append(np.where(drawn[:, members], x[members], np.inf).min(axis=1, initial=np.inf))
+        high.append(np.where(drawn[:, members], x[members], -np.inf).max(axis=1, initial=-np.inf))
+    both = np.isfinite(low[0]) & np.isfinite(low[1])
+    return both & (high[1] > low[0]) & (high[0] > low[1])
+
+
+def _logits(scores: Floats) -> Floats:
+    return logit(np.clip(scores, PROBABILITY_FLOOR, 1 - PROBABILITY_FLOOR))

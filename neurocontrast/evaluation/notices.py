@@ -1,33 +1,35 @@
-"""What a reader must know before the figures: found by looking at the cohort and the folds."""
+"""What a reader must know before the figures: leaks, and what the cohort and the folds show."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.stats import chi2_contingency
+from scipy.stats.contingency import crosstab
 
 from neurocontrast.evaluation.rows import NO_SITE, cell_texts
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.target import Target
-from neurocontrast.exceptions import one_of
+from neurocontrast.exceptions import LeakageError, one_of
+from neurocontrast.provenance import subject_digest
 
-__all__ = ["cramers_v", "look_at_cohort", "look_at_covariates", "look_at_missing", "look_at_splits"]
+__all__ = ["NO_BASELINE", "SITE_ASSOCIATION", "check_duplicates", "check_overlap", "cramers_v", "feature_codes",
+           "look_at_cohort", "look_at_covariates", "look_at_missing"]  # fmt: skip
 
 FEW_SUBJECTS = 20
 """A class with fewer subjects is warned about."""
 RARE_SHARE = 0.3
 """A class of two with a smaller share of the scans is warned about."""
-SITE_ASSOCIATION = 0.3
-"""Cramér's V (bias-corrected) of site and class, or root of the variance of a continuous target that site explains."""
-SEX_ASSOCIATION = 0.2
-"""Cramér's V (bias-corrected) of sex and class."""
-AGE_DIFFERENCE = 0.3
-"""Difference of mean ages between two classes, in pooled standard deviations."""
-AGE_ASSOCIATION = 0.15
-"""Root of the variance of age that several classes explain, corrected for chance; of two, 0.3 standard deviations."""
+SITE_ASSOCIATION, SEX_ASSOCIATION = 0.3, 0.2
+"""Bias-corrected Cramér's V with the class; of the site also the root of the variance of a number that it explains."""
+AGE_DIFFERENCE, AGE_ASSOCIATION = 0.3, 0.15
+"""Difference of two classes' mean ages in standard deviations; root of the variance of age that classes explain."""
 _FEW = "With so few, chance alone moves the result a lot. Read the interval, not the point."
 _CONFOUNDED = (
     "Where {what} and target go together, a model that reads {what} off the scan looks as if it had read the target. "
@@ -37,22 +39,21 @@ _NO_SITES = "Differences between scanners cannot be told apart from differences 
 NO_BASELINE = "Without a full baseline nobody can say what the scan adds to what was known without it."
 
 
-def look_at_cohort(table: pd.DataFrame, target: Target, *, min_site_n: int) -> list[Notice]:
-    """Return warnings about class sizes, sites, and what goes together with the target."""
+def look_at_cohort(table: pd.DataFrame, target: Target, splits: Sequence[Split], *, min_site_n: int) -> list[Notice]:
+    """Return warnings about class sizes, sites, what goes together with the target, and the folds."""
     found = [*_class_sizes(table, target), *_sites(table, target, min_site_n), *_site_association(table, target)]
     if target.kind != "continuous":
         found += [*_age(table, target), *_sex(table, target)]
-    return found
+    return [*found, *_look_at_splits(splits, target, table["subject_id"].to_numpy(dtype=object))]
 
 
 def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[Notice]:
     """Return warnings about a baseline that lacks what it should have."""
+    expected = ("is the target", "is held out") if used else ()
+    reasons = "; ".join(f"{name} {why}" for name, why in dropped.items() if why not in expected)
     if not used:
-        reasons = "; ".join(f"{name} {why}" for name, why in dropped.items())
         text = f"The baseline has no covariate ({reasons}): it predicts the average of its training scans."
         return [Notice("baseline_empty", text, NO_BASELINE)]
-    expected = ("is the target", "is held out")
-    reasons = "; ".join(f"{name} {why}" for name, why in dropped.items() if why not in expected)
     text = f"The baseline uses {one_of(used)} only: {reasons}."
     return [Notice("baseline_incomplete", text, NO_BASELINE)] if reasons else []
 
@@ -64,8 +65,7 @@ def look_at_missing(target: str, n_missing: int) -> list[Notice]:
     return [Notice("excluded_missing_target", text, explanation)] if n_missing else []
 
 
-def look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]) -> Iterable[Notice]:
-    """Yield warnings about test folds without all classes, and scans that sit out."""
+def _look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]) -> Iterable[Notice]:
     if target.kind != "continuous":
         single = [split for split in splits if len(np.unique(target.values[split.test])) < 2]
         # The warning on single-class sites says it of a site that is held out.
@@ -207,10 +207,9 @@ def _site_association(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
 
 def _unlike_sites(target: Target, known: npt.NDArray[np.intp], sites: npt.NDArray[np.object_], n_shown: int = 3) -> str:
     """Return the sites that are least like the whole cohort, and in what."""
-    continuous = target.kind == "continuous"
-    values = target.values[known]
-    columns = values.astype(float)[:, None] if continuous else np.eye(len(target.classes))[values.astype(int)]
-    overall, means = columns.mean(axis=0), pd.DataFrame(columns).groupby(sites).mean()
+    values, continuous = target.values[known], target.kind == "continuous"
+    columns = pd.DataFrame(values.astype(float) if continuous else np.eye(len(target.classes))[values.astype(int)])
+    overall, means = columns.mean(), columns.groupby(sites).mean()
     apart = (means - overall).abs()
     code = int(apart.max().to_numpy().argmax())
     least = apart[code].sort_values(ascending=False, kind="stable").index[:n_shown]
@@ -221,12 +220,10 @@ def _unlike_sites(target: Target, known: npt.NDArray[np.intp], sites: npt.NDArra
 
 
 def _age(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
-    if target.name == "age":
-        return
     first = _one_row_a_subject(table)
     first = first[table["age"].notna().to_numpy()[first]]
     ages, codes = table["age"].to_numpy()[first], target.values[first]
-    if not len(ages):
+    if target.name == "age" or not len(ages):
         return
     if target.kind == "binary":
         strength, limit = abs(standardised_difference(ages[codes == 0], ages[codes == 1])), AGE_DIFFERENCE
@@ -235,31 +232,23 @@ def _age(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
         strength, limit = float(np.sqrt(variance_explained(ages, codes))), AGE_ASSOCIATION
         measure = f"√ε² {strength:.2f} > {limit}"
     if strength > limit:
-        means = ", ".join(
-            f"{target.classes[code]} {ages[codes == code].mean():.1f}" for code in np.unique(codes).astype(int)
-        )
-        yield Notice(
-            "age_imbalance",
-            f"Classes differ in age ({measure}; means {means}): what looks like {target.name} can be age. Compare with "
-            "the baseline.",
-            _CONFOUNDED.format(what="age"),
-        )
+        present = np.unique(codes).astype(int)
+        means = ", ".join(f"{target.classes[code]} {ages[codes == code].mean():.1f}" for code in present)
+        yield _differing("age", f"{measure}; means {means}", target)
 
 
 def _sex(table: pd.DataFrame, target: Target) -> Iterable[Notice]:
-    if target.name == "sex":
-        return
     first = _one_row_a_subject(table)
     texts = np.array([text or "" for text in cell_texts(table["sex"].iloc[first])])
     known = texts != ""
-    strength = cramers_v(target.values[first][known], texts[known]) if known.any() else 0.0
+    strength = cramers_v(target.values[first][known], texts[known]) if known.any() and target.name != "sex" else 0.0
     if strength > SEX_ASSOCIATION:
-        yield Notice(
-            "sex_imbalance",
-            f"Classes differ in sex (bias-corrected Cramér's V {strength:.2f} > {SEX_ASSOCIATION}): what looks like "
-            f"{target.name} can be sex. Compare with the baseline.",
-            _CONFOUNDED.format(what="sex"),
-        )
+        yield _differing("sex", f"bias-corrected Cramér's V {strength:.2f} > {SEX_ASSOCIATION}", target)
+
+
+def _differing(what: str, how: str, target: Target) -> Notice:
+    text = f"Classes differ in {what} ({how}): what looks like {target.name} can be {what}. Compare with the baseline."
+    return Notice(f"{what}_imbalance", text, _CONFOUNDED.format(what=what))
 
 
 def _one_row_a_subject(table: pd.DataFrame) -> npt.NDArray[np.intp]:
@@ -271,20 +260,12 @@ def _listed(names: Sequence[str], n_shown: int = 8) -> str:
 
 
 def cramers_v(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
-    """Return Cramér's V of two categorical variables, corrected for bias (Bergsma, 2013).
-
-    0 is independence and 1 is identity. The plain V of two unrelated variables grows with
-    the number of categories; this one stays near 0.
-    """
-    rows, columns = (np.unique(np.asarray(values), return_inverse=True)[1] for values in (a, b))
-    n = len(rows)
+    """Return Cramér's V of two categorical variables, corrected for bias (Bergsma, 2013): 0 is independence."""
+    counts = crosstab(np.asarray(a), np.asarray(b)).count
+    n, (r, k) = int(counts.sum()), counts.shape
     if n < 2:
         return 0.0
-    counts = np.zeros((rows.max() + 1, columns.max() + 1))
-    np.add.at(counts, (rows, columns), 1)
-    expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0, keepdims=True) / n
-    phi_squared = float(((counts - expected) ** 2 / expected).sum() / n)
-    r, k = counts.shape
+    phi_squared = chi2_contingency(counts, correction=False).statistic / n
     corrected = max(0.0, phi_squared - (k - 1) * (r - 1) / (n - 1))
     smallest = min(r - (r - 1) ** 2 / (n - 1), k - (k - 1) ** 2 / (n - 1)) - 1
     return float(min(1.0, np.sqrt(corrected / smallest))) if smallest > 0 else 0.0
@@ -309,3 +290,69 @@ def standardised_difference(a: npt.NDArray[np.float64], b: npt.NDArray[np.float6
         return 0.0
     pooled = np.sqrt(((len(a) - 1) * a.var(ddof=1) + (len(b) - 1) * b.var(ddof=1)) / (len(a) + len(b) - 2))
     return float((a.mean() - b.mean()) / pooled) if pooled > 0 else 0.0
+
+
+def check_overlap(
+    table: pd.DataFrame, info: Mapping[str, Any], *, allow_overlap: bool = False
+) -> tuple[int, list[Notice]]:
+    """Return how many subjects were in the pretraining cohort, and a warning; refuse them unless they are allowed."""
+    digests = info.get("pretraining_subjects")
+    if digests is None:
+        text = "The embeddings do not say who was in pretraining: whether a subject was in both could not be checked."
+        explanation = "If some of them were in pretraining, the figures below may be too good."
+        return 0, [Notice("overlap_unknown", text, explanation)]
+    seen, subjects = set(digests), sorted(set(table["subject_id"]))
+    both = [subject for subject in subjects if subject_digest(subject) in seen]
+    if not both:
+        return 0, []
+    if not allow_overlap:
+        shown = ", ".join(both[:5]) + (" …" if len(both) > 5 else "")
+        raise LeakageError(
+            f"{len(both)} of {len(subjects)} subjects were in the pretraining cohort ({shown}): the encoder has seen "
+            "them, and their scores would flatter it. Embed people that were not in pretraining, or keep only those "
+            "with where; to evaluate them all the same, and have the report say so, set allow_overlap=true "
+            "(--allow-overlap)."
+        )
+    text = (
+        f"{len(both)} of {len(subjects)} subjects were also in the pretraining cohort (allowed on request): the "
+        "encoder has seen them, and the figures may flatter it."
+    )
+    explanation = (
+        "The encoder has already seen these people. Its features can fit them better than anybody new, so the "
+        "figures below may be too good."
+    )
+    return len(both), [Notice("pretraining_overlap", text, explanation)]
+
+
+def check_duplicates(
+    table: pd.DataFrame, features: npt.NDArray[np.floating], *, allow_overlap: bool = False
+) -> list[Notice]:
+    """Refuse one image under the names of two subjects, or warn of it where it is allowed."""
+    codes = feature_codes(features)
+    subjects = table["subject_id"].to_numpy()
+    n_subjects = pd.Series(subjects).groupby(codes).nunique()
+    shared = n_subjects.index[n_subjects > 1]
+    if not len(shared):
+        return []
+    pairs = [" = ".join(sorted(set(subjects[codes == code]))[:3]) for code in shared[:5]]
+    text = (
+        f"{len(shared)} images stand under the names of several subjects (features equal to the last bit): "
+        f"{', '.join(pairs)}{' …' if len(shared) > 5 else ''}"
+    )
+    if not allow_overlap:
+        raise LeakageError(
+            f"{text}. They could stand on both sides of a fold. Give them one subject_id or leave one out; to evaluate "
+            "all the same, set allow_overlap=true (--allow-overlap)."
+        )
+    explanation = (
+        "The same image on both sides of a fold is learned by heart, not understood: the figures below may be too good."
+    )
+    text = f"{text}. They can stand on both sides of a fold (allowed on request)."
+    return [Notice("duplicate_overlap", text, explanation)]
+
+
+def feature_codes(features: npt.NDArray[np.floating]) -> npt.NDArray[np.intp]:
+    """Return a code for each row, the same for rows whose features are equal, by digests: sorting takes far longer."""
+    rows = (np.ascontiguousarray(row) + 0.0 for row in features)  # -0.0 is 0.0
+    digests = [hashlib.blake2b(row.data, digest_size=16).digest() for row in rows]
+    return pd.factorize(np.array(digests, dtype=object))[0].astype(np.intp)

@@ -1,28 +1,34 @@
-"""Could the result be chance? The whole nested procedure, repeated on permuted labels.
+"""Permutation test of the whole nested procedure.
 
-Labels are exchanged between subjects of the same site *and fold*, and the folds stay. That is an exact test of "given
-the site, labels say nothing of the features", although folds were dealt by label: an exchange within site and fold
-changes neither who is in which fold nor how many of each class are, so the dealt folds are as probable for the
-exchanged labels as for the true ones (a restricted permutation test, conditional on the folds). All permutations then
-share their training sets, and with these standardisation, axes and matrix products, which makes a thousand of them
-cheap. Where sites are too small for that, folds are dealt anew for labels exchanged within site: exact too, and slow.
+Labels are exchanged between subjects of the same site *and fold*, and the folds stay: an exact test of "given the site,
+labels say nothing of the features", conditional on the folds, which are as probable for the exchanged labels as for the
+true ones. All permutations then share their training sets, standardisation and axes, and are fitted side by side. Where
+sites are too small, folds are dealt anew for labels exchanged within site: exact too, and slow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from neurocontrast.data.parallel import map_files
-from neurocontrast.evaluation.crossval import OutOfFold, cross_validate, gather, split_seed
-from neurocontrast.evaluation.designs import Design
-from neurocontrast.evaluation.fitting import Prediction, choose_threshold, needs_inner_predictions, one_thread
-from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER, decide
-from neurocontrast.evaluation.newton import fit_label_vectors
+from neurocontrast.evaluation.designs import Design, one_thread
+from neurocontrast.evaluation.fitting import (
+    OutOfFold,
+    Prediction,
+    cross_validate,
+    decide_scores,
+    gather,
+    needs_inner_predictions,
+    split_seed,
+)
+from neurocontrast.evaluation.label_vectors import fit_label_vectors
+from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import classes_decide_inner_folds, inner_folds
@@ -30,7 +36,7 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import pooled_metrics
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["PermutationTest", "permutation_test", "permute_labels"]
+__all__ = ["PermutationTest", "permutation_test", "permuted_labels"]
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.generic]
@@ -44,14 +50,13 @@ _BLOCK = (16, 250)
 """Permutations fitted together: as many as keep scans × permutations × classes below a bound, within these limits."""
 
 
-@dataclass(frozen=True)
-class PermutationTest:
+class PermutationTest(NamedTuple):
     """The result of a permutation test."""
 
-    p_values: dict[str, float | None]
-    observed: dict[str, float]
     within_fold: bool
     share_moved: float
+    observed: dict[str, float]
+    p_values: dict[str, float | None]
 
 
 def permutation_test(
@@ -67,15 +72,14 @@ def permutation_test(
     redeal: Callable[[Target, int], Sequence[Split]] | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> PermutationTest:
-    """Compare the pooled metrics of the first repeat with those of permuted labels.
-
-    Every permutation goes through the whole nested procedure: penalties are chosen and probes fitted anew.
-    """
+    """Compare the pooled metrics of the first repeat with those of permuted labels."""
     first = [split for split in splits if split.repeat == 0]
     places = _places(first, sites)
-    moved, moved_in_site = (_expected_moves(target, part, subjects) for part in (places, list(sites)))
+    moved, moved_in_site = (_expected_moves(target, part, subjects) for part in (places, sites))
     within_fold = bool(redeal is None or moved >= ENOUGH_MOVED * moved_in_site)
-    labels = _permuted_labels(target, places if within_fold else list(sites), subjects, settings)
+    labels = permuted_labels(
+        target, places if within_fold else sites, subjects, n_permutations=settings.n_permutations, seed=settings.seed
+    )
     if within_fold and estimator is None and _can_share(target, first, subjects, settings):
         figures = _together(design, target, first, labels, subjects, settings, advance)
     else:
@@ -97,26 +101,20 @@ def permutation_test(
     n = settings.n_permutations
     p_values = {name: (1 + as_good[name]) / (1 + n) if np.isfinite(observed[name]) else None for name in observed}
     share = (moved if within_fold else moved_in_site) / len(target.values)
-    return PermutationTest(p_values, observed, within_fold, share)
+    return PermutationTest(within_fold, share, observed, p_values)
 
 
-def permute_labels(
-    target: Target, places: Sequence[str | None], subjects: Subjects, generator: np.random.Generator
-) -> Target:
-    """Exchange labels between subjects of the same place, so that what the place says of the label stays.
-
-    A subject's labels move together; where subjects have several scans, they are exchanged among those with equally
-    many at the same places.
-    """
-    return replace(target, values=_exchange(target.values, _strata(places, subjects), generator))
-
-
-def _exchange(values: Labels, strata: Strata, generator: np.random.Generator) -> Labels:
-    exchanged = values.copy()
-    for members in strata:
-        drawn = [members[source] for source in generator.permutation(len(members))]
-        exchanged[np.concatenate(members)] = values[np.concatenate(drawn)]
-    return exchanged
+def permuted_labels(
+    target: Target, places: Sequence[str | None], subjects: Subjects, *, n_permutations: int, seed: int
+) -> Labels:
+    """Return label vectors (n, permutations), exchanged between subjects of the same place."""
+    strata, vectors = _strata(places, subjects), np.tile(target.values[:, None], n_permutations)
+    for number, vector in enumerate(vectors.T):
+        generator = derive_generator("permutation", seed, number)
+        for members in strata:
+            drawn = [members[source] for source in generator.permutation(len(members))]
+            vector[np.concatenate(members)] = target.values[np.concatenate(drawn)]
+    return vectors
 
 
 def _places(splits: Sequence[Split], sites: Sequence[str | None]) -> list[str]:
@@ -148,15 +146,6 @@ def _expected_moves(target: Target, places: Sequence[str | None], subjects: Subj
     return moved
 
 
-def _permuted_labels(
-    target: Target, places: Sequence[str | None], subjects: Subjects, settings: EvaluationSettings
-) -> Labels:
-    """Return label vectors (n, permutations)."""
-    strata, numbers = _strata(places, subjects), range(settings.n_permutations)
-    generators = (derive_generator("permutation", settings.seed, number) for number in numbers)
-    return np.stack([_exchange(target.values, strata, generator) for generator in generators], axis=1)
-
-
 def _can_share(target: Target, splits: Sequence[Split], subjects: Subjects, settings: EvaluationSettings) -> bool:
     """Say whether all permutations have the same inner folds, and need nothing that depends on their labels besides."""
     if probe_name(settings, target.kind) not in ("logistic", "ridge") or needs_inner_predictions(settings.threshold):
@@ -179,52 +168,23 @@ def _together(
     """Yield the metrics of permutations that are fitted side by side, block after block."""
     n, n_permutations = labels.shape
     size = int(np.clip(_BLOCK_VALUES // (n * max(1, len(target.classes) - 1)), *_BLOCK))
-    blocks = {start: labels[:, start : start + size] for start in range(0, n_permutations, size)}
-    tasks = [
-        (start, place, design, target, block, split, subjects, settings)
-        for start, block in blocks.items()
-        for place, split in enumerate(splits)
-    ]
-    waiting: dict[int, dict[int, Floats]] = {}
-    for start, place, scores in map_files(_fit_block, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
-        waiting.setdefault(start, {})[place] = scores
-        advance(scores.shape[1])
-        if len(waiting[start]) < len(splits):
-            continue
-        parts = [each for _, each in sorted(waiting.pop(start).items())]
-        for row, values in enumerate(blocks[start].T):
+    for start in range(0, n_permutations, size):
+        block, parts = labels[:, start : start + size], []
+        for split in splits:
+            seed = split_seed(settings.seed, split)
+            pairs = inner_folds(target, split.train, subjects, n_folds=settings.n_inner_folds, seed=seed)
+            with one_thread():
+                found = fit_label_vectors(
+                    design, target, block, split.train, split.test, pairs=pairs, settings=settings
+                )
+            parts.append(found[0])
+            advance(block.shape[1])
+        for row, values in enumerate(block.T):
             predictions = [
-                Prediction(part[:, row], _decide(target, split, part[:, row], settings))
+                Prediction(part[:, row], decide_scores(part[:, row], target, split.train, settings)[1])
                 for split, part in zip(splits, parts, strict=True)
             ]
             yield _figures(replace(target, values=values), gather(target, splits, predictions))
-
-
-def _fit_block(
-    start: int,
-    place: int,
-    design: Design,
-    target: Target,
-    labels: Labels,
-    split: Split,
-    subjects: Subjects,
-    settings: EvaluationSettings,
-) -> tuple[int, int, Floats]:
-    seed = split_seed(settings.seed, split)
-    pairs = inner_folds(target, split.train, subjects, n_folds=settings.n_inner_folds, seed=seed)
-    with one_thread():
-        scores = fit_label_vectors(design, target, labels, split.train, split.test, pairs=pairs, settings=settings)[0]
-    return start, place, scores
-
-
-def _decide(target: Target, split: Split, scores: Floats, settings: EvaluationSettings) -> npt.NDArray[np.int64]:
-    if target.kind == "continuous":
-        return np.zeros(len(scores), dtype=np.int64)
-    # Labels are exchanged within folds, so the shares of the classes in training are those of the true labels.
-    shares = np.bincount(target.values[split.train], minlength=len(target.classes)) / len(split.train)
-    if target.kind == "binary":
-        return (scores >= choose_threshold(settings.threshold, prevalence=float(shares[1]))).astype(np.int64)
-    return decide(target.kind, scores, shares=shares if settings.threshold == "prevalence" else None)
 
 
 def _one_by_one(

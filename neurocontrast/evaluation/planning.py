@@ -11,44 +11,46 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from neurocontrast.evaluation.adjustment import check_adjustment, look_at_adjustment
-from neurocontrast.evaluation.crossval import split_seed
-from neurocontrast.evaluation.designs import CovariateDesign, Design, FeatureDesign, adjustments, choose_covariates
-from neurocontrast.evaluation.fitting import fit_probe
-from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
-from neurocontrast.evaluation.notices import look_at_cohort, look_at_covariates, look_at_missing, look_at_splits
-from neurocontrast.evaluation.own_estimator import (
+from neurocontrast.evaluation.designs import (
+    CovariateDesign,
+    Design,
+    FeatureDesign,
+    Voxels,
+    adjustments,
+    check_adjustment,
+    choose_covariates,
+    look_at_adjustment,
+)
+from neurocontrast.evaluation.estimators import (
     EstimatorError,
     as_estimator,
     check_own,
     describe_own,
     gives_probabilities,
 )
+from neurocontrast.evaluation.fitting import fit_probe, split_seed
+from neurocontrast.evaluation.notices import (
+    check_duplicates,
+    check_overlap,
+    look_at_cohort,
+    look_at_covariates,
+    look_at_missing,
+)
 from neurocontrast.evaluation.panels import check_panels
 from neurocontrast.evaluation.probes import get_probe, probe_names
-from neurocontrast.evaluation.rows import row_names
-from neurocontrast.evaluation.scans import Scans, choose_scans
+from neurocontrast.evaluation.rows import check_rows, row_names, select_rows, tidy_table
 from neurocontrast.evaluation.schema import Notice
-from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
+from neurocontrast.evaluation.settings import EvaluationSettings, check_probe, probe_name
 from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out, stratified
-from neurocontrast.evaluation.splits.by_column import (
-    check_fixed,
-    check_seen,
-    fixed_split,
-    look_at_fixed,
-    look_at_twins,
-)
-from neurocontrast.evaluation.splits.by_file import splits_from_table
-from neurocontrast.evaluation.splits.by_splitter import describe_splitter, splits_from_cv
-from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.units import Units, choose_units
-from neurocontrast.evaluation.voxels import Voxels
+from neurocontrast.evaluation.splits.by_column import check_fixed, check_seen, fixed_split, look_at_fixed, look_at_twins
+from neurocontrast.evaluation.splits.given import describe_splitter, splits_from_cv, splits_from_table
+from neurocontrast.evaluation.target import MAX_CLASSES, MAX_IMAGE_CLASSES, Target, read_target
+from neurocontrast.evaluation.uncertainty import Units, choose_units
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["Study", "plan_study"]
 
-_USUAL_COVARIATES = EvaluationSettings.model_fields["covariates"].default
 _OF_FOLDS = ("site_missing", "fold_untested")
 _OF_PEOPLE = (*_OF_FOLDS, "baseline_empty", "baseline_incomplete")
 """Warnings that say nothing of the fixed design: images have neither site nor age, and most are fitted on."""
@@ -64,21 +66,18 @@ class Study:
         Choices of the user.
     table, features, target : DataFrame, array, Target
         The scans that take part, in one order, and the column that is predicted.
-    splits, from_file, splitter : list of Split, bool, str or None
-        The folds; whether they were read from a file; the splitter that was given, as evaluation.json names it.
+    splits : list of Split
+        The folds.
     covariates : tuple of str
         Columns of the baseline.
     units : Units
         Groups of scans that a bootstrap resamples together.
-    excluded, flow : dict of str to int, DataFrame
-        Scans that do not take part, by reason, and all steps from the first table on.
-    n_overlap : int
-        Number of subjects that were in pretraining too.
-    notices : list of Notice
-        Warnings.
+    excluded, flow, n_overlap : dict of str to int, DataFrame, int
+        Scans that do not take part, by reason; all steps from the first table on; subjects seen in pretraining.
+    how_split, splitter, notices : str, str or None, list of Notice
+        How the folds were made, in the words of evaluation.json; the splitter that was given; warnings.
     seen, n_twins : dict of str to int or None, int
-        Of the fixed design: rows of each part that pretraining has seen, and rows of test that are fitted on too
-        under another name.
+        Rows of each part of a fixed design that pretraining has seen, and of test that are fitted on by another name.
     estimator, baseline_fits : estimator or None, bool
         The user's own, and whether it can be fitted to the columns of the baseline, too.
     voxels : Voxels or None
@@ -93,11 +92,11 @@ class Study:
     covariates: tuple[str, ...]
     units: Units
     excluded: dict[str, int] = field(default_factory=dict)
+    flow: pd.DataFrame = field(default_factory=pd.DataFrame)
     n_overlap: int = 0
-    from_file: bool = False
+    how_split: str = "stratified"
     splitter: str | None = None
     notices: list[Notice] = field(default_factory=list)
-    flow: pd.DataFrame = field(default_factory=pd.DataFrame)
     seen: dict[str, int | None] = field(default_factory=dict)
     n_twins: int = 0
     estimator: BaseEstimator | None = None
@@ -150,10 +149,9 @@ class Study:
                 "an estimator of one's own is not written, since that needs pickle; the arrays of logistic, ridge, svm "
                 "and sgd are"
             )
-        if self.settings.harmonise != "none" or self.settings.residualise:
-            adjusted = "harmonised or residualised features need sites and covariates, and what was estimated of them"
-            return get_probe(self.probe).why_not_stored or adjusted
-        return get_probe(self.probe).why_not_stored
+        adjusted = self.settings.harmonise != "none" or self.settings.residualise
+        why = "harmonised or residualised features need sites and covariates, and what was estimated of them"
+        return get_probe(self.probe).why_not_stored or (why if adjusted else None)
 
     @property
     def final_seed(self) -> int:
@@ -171,15 +169,6 @@ class Study:
     def fitted_rows(self) -> npt.NDArray[np.intp]:
         """Rows that the stored probe is fitted on: all of them, but of the fixed design those of no test."""
         return self.splits[0].train if self.fixed else np.arange(len(self.table))
-
-    @property
-    def how_split(self) -> str:
-        """How the folds were made, in the words of evaluation.json."""
-        if self.from_file or self.fixed:
-            return "file" if self.from_file else "fixed"
-        if self.splitter is None:
-            return self.settings.splits
-        return "custom" if self.splits[0].held_out_site is None else "leave-site-out"
 
 
 def plan_study(
@@ -211,14 +200,16 @@ def plan_study(
         What makes the folds instead, as `splits_from_cv` calls it.
     """
     _check_one_design(settings, cv)
-    scans = choose_scans(table, features, settings)
+    scans = _choose_scans(table, features, settings)
     if estimator is None and ":" in settings.probe:
         raise ConfigError(f"probe: '{settings.probe}' is an import path. Import it, and give it as estimator.")
     if estimator is not None:
         if settings.probe in probe_names():
             raise ConfigError(f"probe: '{settings.probe}' and an estimator are given. Leave out the one or the other.")
         estimator = as_estimator(estimator)
-        scans = _with_estimator(scans, estimator, settings)
+        check_own(estimator, scans.target, threshold=settings.threshold)
+        if scans.target.kind != "continuous" and not gives_probabilities(estimator):
+            scans = replace(scans, target=replace(scans.target, has_probabilities=False))
     study = _plan(scans, settings, info or {}, split_rows, cv)
     check_panels(study)
     if estimator is None:
@@ -228,31 +219,60 @@ def plan_study(
     return replace(study, estimator=estimator, baseline_fits=not why_not, notices=notices)
 
 
-def _plan(
-    scans: Scans, settings: EvaluationSettings, info: Mapping[str, Any], split_rows: pd.DataFrame | None, cv: Any
-) -> Study:
-    allowed = settings.allow_overlap
-    if settings.split_column is not None:
-        study = _with_folds(scans, settings, split_rows, cv)
-        seen, overlaps = check_seen(study.table, study.splits[0], info, allow_overlap=allowed)
-        n_twins, twins = look_at_twins(study.features, study.splits[0])
-        flow = scans.flow(study.splits, info, why_untested="fitted on (train and validation)")
-        notices = [*overlaps, *twins, *study.notices]
-        return replace(study, n_overlap=seen["test"] or 0, seen=seen, n_twins=n_twins, flow=flow, notices=notices)
-    n_overlap, overlaps = check_overlap(scans.table, info, allow_overlap=allowed)
-    duplicates = check_duplicates(scans.table, scans.features, allow_overlap=allowed)
-    study = _with_folds(scans, settings, split_rows, cv)
-    by = "split file" if cv is None else "splitter"
-    flow = scans.flow(study.splits, info, why_untested=f"never tested, by the {by}")
-    return replace(study, n_overlap=n_overlap, flow=flow, notices=[*overlaps, *duplicates, *study.notices])
+@dataclass(frozen=True)
+class _Scans:
+    """Scans that take part: `rows` of `everything`, out of those that are `selected`; and their target."""
+
+    everything: pd.DataFrame
+    rows: npt.NDArray[np.intp]
+    selected: npt.NDArray[np.bool_]
+    table: pd.DataFrame
+    features: npt.NDArray[np.floating]
+    target: Target
+
+    @property
+    def left_out(self) -> dict[str, npt.NDArray[np.bool_]]:
+        present = np.isin(np.arange(len(self.selected)), self.rows)
+        reasons = {
+            "not selected by where": ~self.selected,
+            f"{self.target.name} missing": self.selected & ~present,
+        }
+        return {reason: scans for reason, scans in reasons.items() if scans.any()}
 
 
-def _with_estimator(scans: Scans, estimator: BaseEstimator, settings: EvaluationSettings) -> Scans:
-    """Return the scans with a target that knows whether its scores will be probabilities."""
-    check_own(estimator, scans.target, threshold=settings.threshold)
-    if scans.target.kind == "continuous" or gives_probabilities(estimator):
-        return scans
-    return replace(scans, target=replace(scans.target, has_probabilities=False))
+def _choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], settings: EvaluationSettings) -> _Scans:
+    """Return the scans of a table that the settings select and that have a target."""
+    tidy = tidy_table(table)
+    check_rows(tidy, features)
+    selected = select_rows(tidy, settings.where)
+    kept = np.flatnonzero(selected)
+    chosen = tidy.iloc[kept].reset_index(drop=True)
+    most = MAX_CLASSES if settings.split_column is None else MAX_IMAGE_CLASSES
+    target, present = read_target(
+        chosen, settings.target, kind=settings.kind, positive=settings.positive, max_classes=most
+    )
+    check_probe(settings, target)
+    rows = kept[present]
+    taken = features if len(rows) == len(features) else features[rows]  # no second copy of all there is
+    return _Scans(tidy, rows, selected, chosen[present].reset_index(drop=True), taken, target)
+
+
+def _flow(scans: _Scans, splits: list[Split], info: Mapping[str, Any], *, why_untested: str) -> pd.DataFrame:
+    """Return one row a step, ``step``, ``n_scans``, ``n_subjects`` and ``reason``: which scans came in and left."""
+    tested = np.zeros(len(scans.everything), dtype=bool)
+    tested[scans.rows[np.unique(np.concatenate([split.test for split in splits]))]] = True
+    untested = np.isin(np.arange(len(tested)), scans.rows) & ~tested
+    found = info.get("flow")
+    before = found if isinstance(found, list) and all(isinstance(row, Mapping) for row in found) else []
+    steps: list[tuple[str, npt.NDArray[np.bool_], str | None]] = [("embedded", np.ones(len(tested), dtype=bool), None)]
+    steps += [("excluded", part, reason) for reason, part in scans.left_out.items()]
+    steps += [("excluded", untested, why_untested)] if untested.any() else []
+    subjects = scans.everything["subject_id"]
+    rows = [
+        {"step": step, "n_scans": int(part.sum()), "n_subjects": subjects[part].nunique(), "reason": reason}
+        for step, part, reason in [*steps, ("evaluated", tested, None)]
+    ]
+    return pd.DataFrame([*before, *rows], columns=["step", "n_scans", "n_subjects", "reason"])
 
 
 def _try_baseline(study: Study, estimator: BaseEstimator) -> list[Notice]:
@@ -263,8 +283,7 @@ def _try_baseline(study: Study, estimator: BaseEstimator) -> list[Notice]:
         fit_probe(CovariateDesign(study.table, names), study.target, rows, rows[:1], subjects=study.subjects,
                   settings=settings, seed=settings.seed, estimator=estimator, pairs=[])  # fmt: skip
     except EstimatorError as error:
-        text = f"The baseline has the default probe, since the estimator does not fit its {len(names)} columns: "
-        text += f"{error}."
+        text = f"The baseline has the default probe: the estimator does not fit its {len(names)} columns: {error}."
         explanation = "The increment compares two kinds of probe, not only two kinds of input."
         return [Notice("baseline_default", text, explanation)]
     return []
@@ -295,40 +314,53 @@ def _check_one_design(settings: EvaluationSettings, cv: Any) -> None:
         raise ConfigError(f"cv: a splitter makes all folds, and {' and '.join(found)} would too. Leave out either.")
 
 
-def _with_folds(scans: Scans, settings: EvaluationSettings, split_rows: pd.DataFrame | None, cv: Any) -> Study:
-    chosen, target = scans.table, scans.target
+def _plan(
+    scans: _Scans, settings: EvaluationSettings, info: Mapping[str, Any], split_rows: pd.DataFrame | None, cv: Any
+) -> Study:
+    table, target, fixed, allowed = scans.table, scans.target, settings.split_column is not None, settings.allow_overlap
+    n_overlap, seen, n_twins, notices = 0, dict[str, int | None](), 0, list[Notice]()
+    if not fixed:
+        n_overlap, notices = check_overlap(table, info, allow_overlap=allowed)
+        notices += check_duplicates(table, scans.features, allow_overlap=allowed)
     splits = _make_splits(scans, settings, split_rows, cv)
-    check_adjustment(chosen, settings, splits, target=target.name)
+    check_adjustment(table, settings, splits, target=target.name)
     leaving = any(split.held_out_site is not None for split in splits)
-    names, dropped = choose_covariates(chosen, settings.covariates, target=settings.target, sites_held_out=leaving)
-    subjects, sites = chosen["subject_id"].to_numpy(dtype=object), list(chosen["site"])
-    units = choose_units(settings.bootstrap_unit, sites, subjects, target=target.name)
-    notices = [
-        *look_at_cohort(chosen, target, min_site_n=settings.min_site_n),
-        *look_at_splits(splits, target, subjects),
+    names, dropped = choose_covariates(table, settings.covariates, target=settings.target, sites_held_out=leaving)
+    subjects = table["subject_id"].to_numpy(dtype=object)
+    excluded = {reason: int(part.sum()) for reason, part in scans.left_out.items()}
+    units = choose_units(settings.bootstrap_unit, list(table["site"]), subjects, target=target.name)
+    found = [
+        *look_at_cohort(table, target, splits, min_site_n=settings.min_site_n),
         *look_at_covariates(names, dropped),
-        *look_at_adjustment(chosen, target, splits, settings),
-        *look_at_missing(settings.target, scans.excluded.get(f"{settings.target} missing", 0)),
+        *look_at_adjustment(table, target, splits, settings),
+        *look_at_missing(settings.target, excluded.get(f"{settings.target} missing", 0)),
         *units.notices,
     ]
-    if settings.split_column is not None:  # natural images have neither site nor age, and the columns say so
-        unsaid = _OF_PEOPLE if settings.covariates in ((), _USUAL_COVARIATES) else _OF_FOLDS
-        notices = [each for each in notices if each.code not in unsaid]
-        notices += look_at_fixed(splits[0], target)
-    excluded, from_file = scans.excluded, split_rows is not None
+    how_split: str = settings.splits if cv is None else "leave-site-out" if leaving else "custom"
+    how_split = "file" if split_rows is not None else "fixed" if fixed else how_split
+    why_untested = f"never tested, by the {'split file' if cv is None else 'splitter'}"
+    if fixed:  # natural images have neither site nor age, and the columns say so
+        usual = settings.covariates in ((), type(settings).model_fields["covariates"].default)
+        unsaid = _OF_PEOPLE if usual else _OF_FOLDS
+        found = [*(each for each in found if each.code not in unsaid), *look_at_fixed(splits[0], target)]
+        seen, overlaps = check_seen(table, splits[0], info, allow_overlap=allowed)
+        n_twins, twins = look_at_twins(scans.features, splits[0])
+        n_overlap, notices, why_untested = seen["test"] or 0, [*overlaps, *twins], "fitted on (train and validation)"
     return Study(
-        settings, chosen, scans.features, target, splits, names, units, excluded, from_file=from_file,
-        splitter=None if cv is None else describe_splitter(cv), notices=notices,
+        settings, table, scans.features, target, splits, names, units, excluded,
+        flow=_flow(scans, splits, info, why_untested=why_untested), n_overlap=n_overlap,
+        how_split=how_split, splitter=None if cv is None else describe_splitter(cv),
+        notices=[*notices, *found], seen=seen, n_twins=n_twins,
     )  # fmt: skip
 
 
-def _make_splits(scans: Scans, settings: EvaluationSettings, split_rows: pd.DataFrame | None, cv: Any) -> list[Split]:
+def _make_splits(scans: _Scans, settings: EvaluationSettings, split_rows: pd.DataFrame | None, cv: Any) -> list[Split]:
     table, target = scans.table, scans.target
     subjects = table["subject_id"].to_numpy(dtype=object)
     if settings.split_column is not None:
-        split = fixed_split(table, settings.split_column)
-        check_fixed(split, target, subjects)
-        return [split]
+        splits = [fixed_split(table, settings.split_column)]
+        check_fixed(splits[0], target, subjects)
+        return splits
     if split_rows is not None:
         splits = splits_from_table(split_rows, table)
     elif cv is not None:

@@ -24,12 +24,7 @@ IDENTIFIERS = ("participant_id", "subject_id", "session", "path")
 
 
 def tidy_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with every identifier and covariate column there and in one form.
-
-    ``participant_id``, ``subject_id`` (the participant where absent), ``session`` and ``path``
-    are text, ``age`` is a float, ``sex`` and ``site`` are text with None where missing; ``tiv`` is a
-    float, where there is such a column in whatever case.
-    """
+    """Return the table with every identifier, ``age``, ``sex`` and ``site`` in one form, and ``tiv`` in lower case."""
     if "participant_id" not in table:
         raise DataError(f"embeddings: column 'participant_id' is needed. Columns: {_shown(table.columns)}.")
     tidy = table.reset_index(drop=True).copy()
@@ -124,10 +119,7 @@ def is_number(values: pd.Series) -> bool:
 
 
 def encoder_digest(info: Mapping[str, Any]) -> str | None:
-    """Return the digest of the weights that made an embeddings table; None where the table does not say.
-
-    What gives other features is added to it: the projection head, and a precision other than float32.
-    """
+    """Return the digest of the weights behind an embeddings table, with layer, read-out and precision where unusual."""
     run = info.get("run")
     weights = run.get("weights") if isinstance(run, Mapping) else None
     digest = weights.get("sha256") if isinstance(weights, Mapping) else None
@@ -135,6 +127,8 @@ def encoder_digest(info: Mapping[str, Any]) -> str | None:
         return None
     layer, precision = info.get("layer", "encoder"), info.get("precision", "32-true")
     beside = [*([] if layer == "encoder" else [layer]), *([] if precision == "32-true" else [precision])]
+    if info.get("read_out"):
+        beside.append("read out at " + " ".join(f"{key} {value}" for key, value in info["read_out"].items()))
     return ", ".join([digest, *map(str, beside)])
 
 
@@ -151,7 +145,7 @@ def check_same_encoder(
         return f"{parameter}: neither table says which encoder made it, so it could not be checked that it is the same."
     if expected == found:
         return None
-    shown = [f"'{digest[:12]}…{digest[64:]}'" if digest else "one that is not recorded" for digest in (expected, found)]
+    shown = [f"'{each[:12]}…{each[64:]}'" if each else "one that is not recorded" for each in (expected, found)]
     raise DataError(
         f"{parameter}: {what} was fitted on features of the encoder {shown[0]}, and these are of {shown[1]}. Features "
         "of two encoders have nothing in common, even where there are as many. Embed the scans with the same run."

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from contextlib import suppress
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from neurocontrast.evaluation.probes import get_probe, probe_names
 from neurocontrast.evaluation.target import Kind, Target
@@ -15,9 +16,32 @@ from neurocontrast.settings import Settings
 __all__ = ["EvaluationSettings", "SgdSettings", "check_probe", "probe_name"]
 
 _RULES = ("half", "prevalence", "youden", "sensitivity=0.9", "specificity=0.9")
-"""What a threshold can be, besides a probability; the numbers are examples."""
 _AIM = re.compile(r"(sensitivity|specificity)\s*=\s*(\S+)")
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def _parse_threshold(given: float | str) -> float | str:
+    """Return a threshold in one form: a probability as a number, a rule as text."""
+    text = str(given).strip()
+    aim = _AIM.fullmatch(text)
+    with suppress(ValueError):
+        if 0 < (number := float(aim[2] if aim else text)) < 1:
+            return f"{aim[1]}={number:g}" if aim else number
+    if text in ("half", "prevalence", "youden"):
+        return text
+    raise ValueError(
+        "must be half, prevalence, youden, sensitivity=… or specificity=… (a share between 0 and 1, for instance "
+        f"sensitivity=0.9), or a probability between 0 and 1; got '{text}'.{suggestion(text, _RULES)}"
+    )
+
+
+def _check_grid(grid: tuple[float, ...]) -> tuple[float, ...]:
+    if not grid or any(not 0.0 < value < float("inf") for value in grid):
+        raise ValueError("must be a list of positive, finite numbers")
+    return tuple(sorted(set(grid)))
+
+
+Grid = Annotated[tuple[float, ...], AfterValidator(_check_grid)]
 
 
 class SgdSettings(Settings):
@@ -25,35 +49,24 @@ class SgdSettings(Settings):
 
     Attributes
     ----------
-    epochs : int
-        Passes over the training rows, each in a new order.
-    batch_size : int
-        Rows a step.
+    epochs, batch_size : int
+        Passes over the training rows, each in a new order, and rows a step.
     learning_rate : tuple of float
-        Grid of initial rates, of which the one of least validation log-loss is taken; it falls to zero along half a
-        cosine (Loshchilov and Hutter, 2017). Features are standardised.
-    momentum : float
-        Of the gradient (Nesterov's where `nesterov`).
-    nesterov : bool
-        Whether the gradient is looked at ahead of the step.
+        Initial rates, of which the one of least validation log-loss is taken; it falls to zero along half a cosine
+        (Loshchilov and Hutter, 2017).
+    momentum, nesterov : float, bool
+        Momentum of the gradient, and whether it is Nesterov's.
     weight_decay : float
-        Squared norm of the coefficients, half of it, times this, is added to the mean log-loss; intercepts are free.
-        With C of logistic regression on n rows it is 1 / (C · n).
+        Half of it times the squared norm of the coefficients is added to the mean log-loss: 1 / (C · n) of logistic
+        regression on n rows.
     """
 
     epochs: int = Field(100, ge=1)
     batch_size: int = Field(256, ge=1)
-    learning_rate: tuple[float, ...] = (0.003, 0.03, 0.3)
+    learning_rate: Grid = (0.003, 0.03, 0.3)
     momentum: float = Field(0.9, ge=0.0, lt=1.0)
     nesterov: bool = False
     weight_decay: float = Field(0.0, ge=0.0, lt=1.0)
-
-    @field_validator("learning_rate")
-    @classmethod
-    def _check_rates(cls, rates: tuple[float, ...]) -> tuple[float, ...]:
-        if not rates or any(not 0.0 < rate < float("inf") for rate in rates):
-            raise ValueError("must be a list of positive, finite numbers")
-        return tuple(sorted(set(rates)))
 
 
 class EvaluationSettings(Settings):
@@ -61,82 +74,67 @@ class EvaluationSettings(Settings):
 
     Attributes
     ----------
-    target : str
-        Column to predict.
-    kind : {"auto", "categorical", "continuous"}
-        ``auto``: text is categorical, a number with two distinct values too, other numbers are continuous.
+    target, kind : str
+        Column to predict. ``kind`` is ``categorical``, ``continuous`` or ``auto``: text is categorical, a number with
+        two distinct values too, other numbers are continuous.
     positive : str or None
         Positive one of two classes. None: the one not called control, healthy, HC, CN …; else the last by alphabet.
     where, test_where : dict
         Rows to keep of the table, and of `test` (None: as `where` says): column → allowed values.
     splits : {"stratified", "leave-site-out"}
         How folds are made.
-    split_file : str or None
-        Folds to use instead: the ``splits.tsv`` of another evaluation of the same scans.
-    split_column : str or None
-        Column of train, validation and test to use instead of folds: the penalty is chosen on validation rows, the
-        probe is then fitted on train and validation, and every figure is of test rows.
+    split_file, split_column : str or None
+        Folds to use instead: ``splits.tsv`` of another evaluation of the same scans; or a column of train, validation
+        (for the penalty) and test: the probe is fitted on train and validation, and every figure is of test rows.
     n_folds, n_repeats, n_inner_folds : int
         Folds of ``stratified``, how often they are drawn anew, and folds inside each training fold.
     test : str or None
         Embeddings table of other people, of the same encoder, to which the probe fitted on all scans is applied.
     inner_splits : {"stratified", "leave-site-out"}
-        How inner folds are made: dealt by subject, or each leaving training sites out (in up to ten groups of sites;
-        dealt where a training fold has too few), so that the penalty is chosen for unseen sites.
+        How inner folds are made: dealt by subject, or each leaving training sites out, so that the penalty is chosen
+        for unseen sites (dealt where a training fold has too few).
     seed : int
         Seed of folds and bootstrap.
     probe : {"auto", "logistic", "ridge", "svm", "knn", "sgd"} or "package.module:Object"
         Model of the features. ``auto``: ``logistic`` for classes, ``ridge`` for numbers. An import path names an
         estimator of one's own, which `neurocontrast.evaluate` imports, and nothing else does.
-    sgd : SgdSettings
-        How ``sgd``, a linear classifier by stochastic gradient descent, is fitted.
-    C, alpha, k : tuple
-        Grids: inverse penalty of logistic regression and the SVM, penalty of ridge, number of neighbours.
+    sgd, C, alpha, k : SgdSettings, tuple
+        How ``sgd`` is fitted, and grids: inverse penalty of logistic regression and the SVM, penalty of ridge, number
+        of neighbours.
     clip : bool
         Whether predicted numbers are kept within the range of the training scans' own.
     threshold : {"half", "prevalence", "youden", "sensitivity=…", "specificity=…"} or float
-        When a scan is called positive: at 0.5, at the share of positives in the training fold, or at a probability of
-        one's own. ``youden`` (largest sensitivity + specificity), and a sensitivity or specificity to reach, are chosen
-        on inner folds. Of several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest against its
-        share.
+        Probability from which a scan is called positive: 0.5, the share of positives in training, or chosen on inner
+        folds. Of several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest against its share.
     train_sizes, n_draws : tuple of int, int
         Numbers of training subjects of a learning curve, and how often the subjects of each size are drawn in a fold.
     covariates : tuple of str
         Columns of the baseline; those that are absent, the target, and the site where sites are left out, are dropped.
-    voxels : {"auto", "on", "off"}
-        Whether principal components of the scans' voxels are a second baseline. ``auto``: where the scans are at hand.
-    scans : str or None
-        Table of the same scans, where the paths in the embeddings table do not lead to them.
+    voxels, scans : {"auto", "on", "off"}, str or None
+        Whether principal components of the scans' voxels are a second baseline (``auto``: where the scans are at hand),
+        and the table of the same scans, where paths in the embeddings table do not lead to them.
     sensitive : tuple of str
-        Columns of numbers that a fair embedding should not tell (``background_*`` names several), predicted from the
-        features by ridge regression.
+        Columns of numbers that a fair embedding should not tell (``background_*`` names several).
     confounds, new_site, outlyingness, similarity : bool
         Whether to ask how well covariates can be read from the embedding; to leave every site out once besides; to say
         how far each scan lies from the training scans; to compare classes by the cosine of their features.
     outside_percentile : float
         Percentile of the training scans' own distances beyond which a scan is called outside.
-    recentre : {"none", "site"}
-        Whether every site's features are moved to a common centre: training sites by their training scans, an unseen
-        site by its own unlabelled scans. That is transductive: a prediction then depends on the other scans of its
-        site. True differences between sites in what is predicted go too.
-    harmonise : {"none", "combat"}
-        Whether site differences are taken out of the features, as estimated in the training folds.
-    recentre_preserve, harmonise_preserve : tuple of str
-        Columns in which recentred sites may go on to differ, and whose effect ComBat keeps; never the target.
-    residualise : tuple of str
-        Columns whose linear effect is taken out of the features, as the training folds have it.
-    n_permutations : int
-        Repetitions of the whole procedure on labels permuted within site; 0 for no permutation test.
-    n_jobs : int
-        Processes that fit probes; results are the same for any number.
-    n_bootstraps, confidence_level : int, float
-        Resamples behind every interval (0 for none), and its level.
-    bootstrap_unit : {"auto", "subject", "site"}
-        What is resampled. ``auto``: whole sites where there are 20 or more and every scan has one, else subjects.
+    recentre, harmonise : {"none", "site"}, {"none", "combat"}
+        Whether every site's features are moved to a common centre, an unseen site by its own unlabelled scans
+        (transductive); whether site differences are taken out as estimated in the training folds.
+    recentre_preserve, harmonise_preserve, residualise : tuple of str
+        Columns in which recentred sites may go on to differ, whose effect ComBat keeps, and whose linear effect is
+        taken out of the features.
+    n_permutations, n_jobs : int
+        Repetitions of the procedure on labels permuted within site, and processes that fit probes.
+    n_bootstraps, confidence_level, bootstrap_unit : int, float, {"auto", "subject", "site"}
+        Resamples behind every interval, its level, and what is resampled (``auto``: whole sites where there are 20 or
+        more and every scan has one, else subjects).
     min_site_n : int
         Sites with fewer subjects are warned about, and have no interval, as have smaller groups.
     age_bands : tuple of float
-        Edges, in years, of the groups of ``groups.tsv``; a band holds its lower edge. None: no bands.
+        Edges, in years, of the groups of ``groups.tsv``; a band holds its lower edge.
     umap : bool
         Whether the map has UMAP coordinates too, if umap-learn is installed.
     allow_overlap : bool
@@ -159,11 +157,11 @@ class EvaluationSettings(Settings):
     seed: int = Field(0, ge=0)
     probe: str = "auto"
     sgd: SgdSettings = Field(default_factory=SgdSettings)
-    C: tuple[float, ...] = tuple(10.0**power for power in range(-6, 4))
-    alpha: tuple[float, ...] = tuple(10.0 ** (power / 2) for power in range(-2, 13))
+    C: Grid = tuple(10.0**power for power in range(-6, 4))
+    alpha: Grid = tuple(10.0 ** (power / 2) for power in range(-2, 13))
     k: tuple[int, ...] = (3, 5, 10, 20, 50)
     clip: bool = False
-    threshold: float | str = "half"
+    threshold: Annotated[float | str, AfterValidator(_parse_threshold)] = "half"
     train_sizes: tuple[int, ...] = ()
     n_draws: int = Field(5, ge=1)
     covariates: tuple[str, ...] = ("age", "sex", "site", "tiv")
@@ -206,13 +204,6 @@ class EvaluationSettings(Settings):
     def _check_voxels(cls, voxels: object) -> object:
         return {True: "on", False: "off"}.get(voxels, voxels) if isinstance(voxels, bool) else voxels  # YAML's on, off
 
-    @field_validator("C", "alpha")
-    @classmethod
-    def _check_grid(cls, grid: tuple[float, ...]) -> tuple[float, ...]:
-        if not grid or any(not 0.0 < value < float("inf") for value in grid):
-            raise ValueError("must be a list of positive, finite numbers")
-        return tuple(sorted(set(grid)))
-
     @field_validator("k", "train_sizes")
     @classmethod
     def _check_counts(cls, counts: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
@@ -227,13 +218,10 @@ class EvaluationSettings(Settings):
             raise ValueError("must be positive numbers of years in rising order")
         return edges
 
-    @field_validator("threshold")
-    @classmethod
-    def _check_threshold(cls, threshold: float | str) -> float | str:
-        return _parse_threshold(threshold)
-
     @model_validator(mode="after")
     def _check_design(self) -> EvaluationSettings:
+        if self.test_where is not None and self.test is None:
+            raise ValueError("test_where: selects scans of an external test set, and there is none. Give test (--test)")
         if self.split_column is None:
             return self
         others = {
@@ -249,12 +237,6 @@ class EvaluationSettings(Settings):
                 f"split_column: there are no folds where the column '{self.split_column}' says what is train, "
                 f"validation and test, so {' and '.join(found)} cannot be had. Leave out the one or the other"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_test(self) -> EvaluationSettings:
-        if self.test_where is not None and self.test is None:
-            raise ValueError("test_where: selects scans of an external test set, and there is none. Give test (--test)")
         return self
 
     @field_validator("where", "test_where", mode="before")
@@ -294,25 +276,3 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
         raise ConfigError(
             f"threshold: '{settings.threshold}' is for two classes, and '{target.name}' is {what}. {hint}"
         )
-
-
-def _parse_threshold(given: float | str) -> float | str:
-    """Return a threshold in one form: a probability as a number, a rule as text."""
-    text = str(given).strip()
-    aim = _AIM.fullmatch(text)
-    number = _number(aim[2] if aim else text)
-    if number is not None and 0 < number < 1:
-        return f"{aim[1]}={number:g}" if aim else number
-    if text in ("half", "prevalence", "youden"):
-        return text
-    raise ValueError(
-        "must be half, prevalence, youden, sensitivity=… or specificity=… (a share between 0 and 1, for instance "
-        f"sensitivity=0.9), or a probability between 0 and 1; got '{text}'.{suggestion(text, _RULES)}"
-    )
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

@@ -7,20 +7,28 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy import stats
+from scipy.special import expit, logit
 
-__all__ = ["Difference", "corrected_resampled_t", "delong_interval", "delong_test", "holm", "mcnemar_test"]
+from neurocontrast.evaluation.metrics import finite_or_none
+
+__all__ = [
+    "Difference",
+    "corrected_resampled_t",
+    "delong_interval",
+    "delong_test",
+    "fold_p_value",
+    "holm",
+    "mcnemar_test",
+]
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference, its standard error, the statistic and the two-sided p-value.
-
-    Statistic and p-value are NaN where the difference is not zero and has no spread to compare it with: two folds
-    that differ alike, or four scans told apart perfectly, are no certainty.
-    """
+    """A difference with its standard error, statistic and two-sided p-value: NaN where it has no spread."""
 
     difference: float
     standard_error: float
@@ -31,8 +39,7 @@ class Difference:
 def delong_test(truth: npt.ArrayLike, scores_a: npt.ArrayLike, scores_b: npt.ArrayLike) -> Difference:
     """Test whether two models have the same AUC on one held-out set (DeLong et al., 1988).
 
-    It is for a test set that no model was fitted on, one scan a subject. Out-of-fold predictions of
-    cross-validation depend on each other through their training folds: use `corrected_resampled_t`.
+    For a test set that no model was fitted on, one scan a subject; for folds, use `corrected_resampled_t`.
 
     Examples
     --------
@@ -49,48 +56,35 @@ def delong_test(truth: npt.ArrayLike, scores_a: npt.ArrayLike, scores_b: npt.Arr
 def delong_interval(
     truth: npt.ArrayLike, scores: npt.ArrayLike, *, level: float = 0.95
 ) -> tuple[float, tuple[float, float]]:
-    """Return the AUC on one held-out set and its interval, on the logit scale.
-
-    It stays within 0 and 1; an AUC of 0 or 1 has no spread to estimate it from, and is its own interval.
-    """
+    """Return the AUC on one held-out set and its interval on the logit scale; 0 and 1 are their own interval."""
     areas, covariance = _delong(truth, np.asarray(scores, float)[None])
     area, error = float(areas[0]), float(np.sqrt(covariance[0, 0]))
     if not 0 < area < 1:
         return area, (area, area)
-    logit, slope = np.log(area / (1 - area)), 1 / (area * (1 - area))
-    reach = stats.norm.ppf((1 + level) / 2) * error * slope
-    low, high = 1 / (1 + np.exp(-(logit - reach))), 1 / (1 + np.exp(-(logit + reach)))
-    return area, (float(low), float(high))
+    reach = stats.norm.ppf((1 + level) / 2) * error / (area * (1 - area))
+    return area, (float(expit(logit(area) - reach)), float(expit(logit(area) + reach)))
 
 
-def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> Difference:
-    """Test whether two models are right about the same share of one test set (McNemar, 1947; exact).
+def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> float:
+    """Return the p-value of two models being right about the same share of one test set (McNemar, 1947; exact).
 
-    Only rows that one model gets right and the other wrong count: without a difference either is as likely. The
-    p-value is about these two fitted models, not about others that another seed would have trained.
+    It is about these two fitted models, not about others that another seed would have trained.
 
     Examples
     --------
     >>> a, b = [True] * 8 + [False] * 4, [False] * 7 + [True] * 2 + [False] * 3
-    >>> round(mcnemar_test(a, b).p_value, 3)
+    >>> round(mcnemar_test(a, b), 3)
     0.07
     """
     a, b = np.asarray(hits_a, dtype=bool), np.asarray(hits_b, dtype=bool)
     only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
-    n, discordant = len(a), only_a + only_b
-    difference = (only_a - only_b) / n if n else 0.0
-    if not discordant:
-        return Difference(difference, 0.0, 0.0, 1.0)
-    error = float(np.sqrt(max(discordant - (only_a - only_b) ** 2 / n, 0.0)) / n)
-    p_value = float(stats.binomtest(only_a, discordant, 0.5).pvalue)
-    return Difference(difference, error, float((only_a - only_b) / np.sqrt(discordant)), p_value)
+    return float(stats.binomtest(only_a, only_a + only_b, 0.5).pvalue) if only_a + only_b else 1.0
 
 
 def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test: float) -> Difference:
     """Test whether two models differ over (repeated) cross-validation (Nadeau and Bengio, 2003).
 
-    Training folds overlap, so the plain t-test finds differences that are not there; the variance is enlarged by the
-    (mean) size of the test folds relative to the training folds.
+    Training folds overlap, so the variance is enlarged by the size of test folds relative to training folds.
 
     Examples
     --------
@@ -104,6 +98,16 @@ def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test:
     mean = float(values.mean())
     error = float(np.sqrt((1 / n + n_test / n_train) * values.var(ddof=1)))
     return _difference(mean, error, least=1e-12 * abs(mean), distribution=stats.t(n - 1))
+
+
+def fold_p_value(differences: pd.Series, folds: pd.DataFrame) -> float | None:
+    """Return the p-value of differences over folds; None of fewer than two, and where sites are held out: no draws."""
+    known = differences.astype(float).dropna()
+    if len(known) < 2 or folds["held_out_site"].notna().any():
+        return None
+    sizes = folds.loc[known.index]
+    test = corrected_resampled_t(known, n_train=sizes["n_train"].mean(), n_test=sizes["n_test"].mean())
+    return finite_or_none(test.p_value)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, StrictFloat, StrictInt, ValidationError, model_validator
 from scipy.special import expit, softmax
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 
-from neurocontrast.evaluation.distribution import LEVELS, TrainingDistribution
+from neurocontrast.evaluation.distribution import TrainingDistribution
+from neurocontrast.evaluation.estimators import FittedModel
 from neurocontrast.evaluation.fitting import Prediction, fit_probe, value_range
 from neurocontrast.evaluation.metrics import decide
-from neurocontrast.evaluation.pipelines import tempered
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.schema import FILE, read_evaluation
 from neurocontrast.evaluation.target import Kind
@@ -37,6 +35,7 @@ from neurocontrast.provenance import subject_digest, version
 __all__ = ["FOLDER", "FittedProbe", "fit_on_all", "load_probe", "save_probe"]
 
 Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
 
 FOLDER = "probe"
 """Folder of an evaluation in which the probe is."""
@@ -59,10 +58,8 @@ class FittedProbe:
         Kind of probe; column that it predicts, its kind, and its classes, of two the positive one last.
     strength, threshold : float, float or str
         Chosen by inner folds; probability from which a scan is positive, or rule of the decision.
-    mean, scale : array (p,)
-        Standardisation of the features.
-    coefficients, intercept : array (p, k), (k,)
-        For standardised features; one column for two classes and for numbers, else one a class.
+    mean, scale, coefficients, intercept : array (p,), (p,), (p, k), (k,)
+        Standardisation of the features, and one column for two classes and for numbers, else one a class.
     shares : array (n classes,)
         Shares of the classes among the scans that the probe was fitted on.
     platt : pair of float and array (n classes,), or None
@@ -102,10 +99,7 @@ class FittedProbe:
         return len(self.mean)
 
     def predict(self, features: npt.NDArray[np.floating]) -> Floats:
-        """Return probabilities of the positive class (n,), of each class (n, n classes), or predicted numbers (n,).
-
-        Features of a probe with `recentring` must have been through that.
-        """
+        """Return probabilities of the positive class (n,), of each class (n, n classes), or predicted numbers (n,)."""
         x = (np.asarray(features, dtype=np.float64) - self.mean) / self.scale
         margins = x @ self.coefficients + self.intercept
         if self.kind == "continuous":
@@ -153,7 +147,7 @@ def fit_on_all(
         limits=value_range(target, rows) if settings.clip else None,
         recentring=_recentring(study),
         distribution=None if isinstance(distribution, str) else distribution,
-        **_arrays(model.model),
+        **_arrays(model, rows),
     )
     return predicted, probe
 
@@ -172,8 +166,7 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
         arrays |= {"platt_slope": np.array(probe.platt[0]), "platt_biases": probe.platt[1]}
     if probe.distribution is not None:
         arrays |= {f"inside_{name}": np.asarray(getattr(probe.distribution, name)) for name in _GEOMETRY}
-        sites, k = list(probe.distribution.sites), len(probe.distribution.variances)
-        parts["distribution"] = {"sites": sites, "k_axes": k}
+        parts["distribution"] = {"sites": list(probe.distribution.sites), "k_axes": len(probe.distribution.variances)}
     if probe.recentring is not None:
         arrays |= {f"recentring_{name}": getattr(probe.recentring, attribute) for name, attribute in ARRAYS.items()}
         columns = describe_recentring(probe.recentring)
@@ -183,18 +176,12 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     described = {
         "format": _FORMAT if probe.recentring is None else _FORMAT_RECENTRED,
         "neurocontrast": version(),
-        "name": probe.name,
-        "target": probe.target,
-        "kind": probe.kind,
-        "classes": list(probe.classes),
+        **{name: getattr(probe, name) for name in ("name", "target", "kind", "classes")},
         "positive": probe.classes[1] if probe.kind == "binary" else None,
-        "strength": probe.strength,
-        "threshold": probe.threshold,
-        "n_features": probe.n_features,
-        "n_scans": probe.n_scans,
+        **{name: getattr(probe, name) for name in ("strength", "threshold", "n_features", "n_scans")},
         "n_subjects": len(probe.trained_on),
         "encoder": probe.encoder,
-        "limits": None if probe.limits is None else list(probe.limits),
+        "limits": probe.limits,
         **parts,
         "trained_on": sorted(probe.trained_on),
         "arrays": {"file": _ARRAYS, "sha256": digest_of_file(folder / _ARRAYS)},
@@ -202,14 +189,9 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
     write_json(folder / _DESCRIPTION, described)
 
 
-class _Distribution(BaseModel):
+class _Part(BaseModel):
     sites: tuple[str, ...]
-    k_axes: int
-
-
-class _Recentring(BaseModel):
-    sites: tuple[str, ...]
-    columns: list[dict[str, str | float]]
+    columns: list[dict[str, str | float]] = []
 
 
 class _Description(BaseModel):
@@ -227,8 +209,8 @@ class _Description(BaseModel):
     n_scans: StrictInt
     limits: tuple[StrictFloat, StrictFloat] | None = None
     arrays: dict[str, str]
-    distribution: _Distribution | None = None
-    recentring: _Recentring | None = None
+    distribution: _Part | None = None
+    recentring: _Part | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -251,23 +233,18 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
     folder = _find(Path(path))
     about = _read_description(folder / _DESCRIPTION)
     arrays = _read_arrays(folder / _ARRAYS, about)
-    p, distribution, recentring = arrays["mean"].size, None, None
+    stored: dict[str, Any] = about.model_dump(exclude={"format", "arrays", "distribution", "recentring"})
+    stored |= {name: arrays[name] for name in _LINEAR}
+    if "platt_slope" in arrays:
+        stored["platt"] = float(arrays["platt_slope"]), arrays["platt_biases"]
     if about.distribution is not None:
-        sites, k = about.distribution.sites, about.distribution.k_axes
-        n = len(sites)
-        shapes = {"centres": (n, p), "scale": (p,), "axes": (p, k), "variances": (k,), "usual": (n, len(LEVELS))}
-        found = _part(arrays, "inside", shapes | {"remainder": ()}, folder, "distribution")
-        remainder = float(found.pop("remainder"))
-        distribution = TrainingDistribution(sites, remainder=remainder, **found)
+        found: dict[str, Any] = {name: arrays[f"inside_{name}"] for name in _GEOMETRY}
+        found["remainder"] = float(found["remainder"])
+        stored["distribution"] = TrainingDistribution(about.distribution.sites, **found)
     if about.recentring is not None:
-        sites, columns = about.recentring.sites, about.recentring.columns
-        q = len(columns)
-        shapes = {"shifts": (len(sites), p), "centre": (p,), "scale": (p,), "coefficients": (q, p), "means": (q,)}
-        recentring = restore_recentring(sites, _part(arrays, "recentring", shapes, folder, "recentring"), columns)
-    stored: dict[str, Any] = {name: arrays[name] for name in _LINEAR}
-    stored |= about.model_dump(exclude={"format", "arrays", "distribution", "recentring"})
-    platt = (float(arrays["platt_slope"]), arrays["platt_biases"]) if "platt_slope" in arrays else None
-    return FittedProbe(**stored, platt=platt, recentring=recentring, distribution=distribution)
+        found = {name: arrays[f"recentring_{name}"] for name in ARRAYS}
+        stored["recentring"] = restore_recentring(about.recentring.sites, found, about.recentring.columns)
+    return FittedProbe(**stored)
 
 
 def _recentring(study: Study) -> SiteRecentring | None:
@@ -275,39 +252,27 @@ def _recentring(study: Study) -> SiteRecentring | None:
     recentring = study.design().recentring
     if recentring is None:
         return None
-    recentring.estimate(study.features.astype(np.float64), *recentring.encode(study.table, learn=True))
+    recentring.estimate(study.features.astype(np.float64), study.table)
     counts = study.table.groupby("site")["subject_id"].nunique()
-    kept = (counts.loc[recentring.sites_] >= MIN_STORED_SUBJECTS).to_numpy()
+    kept = (counts.loc[recentring.sites_.tolist()] >= MIN_STORED_SUBJECTS).to_numpy()
     recentring.sites_, recentring.shifts_ = recentring.sites_[kept], recentring.shifts_[kept]
     return recentring
 
 
-def _arrays(model: Any) -> dict[str, Any]:
-    """Return the arrays of a fitted built-in pipeline: scaling, and coefficients turned back from principal axes."""
-    found: dict[str, Any] = {}
-    if isinstance(model, CalibratedClassifierCV):
-        biases = np.zeros(len(model.classes_))
-        model, slope = tempered(model)
-        found["platt"] = (slope, biases)
-    scaler, *axes = (step for _, step in model["features"].fitted_scaling().steps)
-    linear, offset, factor = model["model"], 0.0, 1.0
+def _arrays(model: FittedModel, rows: Rows) -> dict[str, Any]:
+    """Return the arrays of a built-in probe: scaling, and coefficients turned back from principal axes."""
+    fold, linear, offset, factor = model.features(rows, rows), model.estimator, 0.0, 1.0
     if isinstance(linear, TransformedTargetRegressor):
         offset, factor = linear.transformer_.mean_, linear.transformer_.scale_
         linear = linear.regressor_
     coefficients = np.atleast_2d(linear.coef_).T * factor
-    if axes and axes[0].axes_ is not None:
-        coefficients = axes[0].axes_ @ coefficients
-    intercept = np.atleast_1d(linear.intercept_) * factor + offset
-    return found | {"mean": scaler.mean_, "scale": scaler.scale_, "coefficients": coefficients, "intercept": intercept}
-
-
-def _part(
-    arrays: dict[str, Floats], prefix: str, shapes: Mapping[str, tuple[int, ...]], folder: Path, what: str
-) -> dict[str, Any]:
-    found = {name: arrays[f"{prefix}_{name}"] for name in shapes if f"{prefix}_{name}" in arrays}
-    if any(name not in found or found[name].shape != shape for name, shape in shapes.items()):
-        raise CheckpointError(f"{folder}: '{what}' missing or damaged. Copy the evaluation again.")
-    return found
+    return {
+        "mean": fold.scaler.mean_,  # type: ignore[union-attr]
+        "scale": fold.scaler.scale_,  # type: ignore[union-attr]
+        "coefficients": coefficients if fold.axes is None else fold.axes @ coefficients,
+        "intercept": np.atleast_1d(linear.intercept_) * factor + offset,
+        "platt": None if model.slope is None else (model.slope, np.zeros(len(linear.classes_))),
+    }
 
 
 def _find(path: Path) -> Path:
@@ -358,7 +323,7 @@ def _read_arrays(path: Path, about: _Description) -> dict[str, Floats]:
     p, n_classes = arrays.get("mean", np.zeros(0)).size, len(about.classes)
     k = n_classes if about.kind == "multiclass" else 1
     shapes = {"mean": (p,), "scale": (p,), "coefficients": (p, k), "intercept": (k,), "shares": (n_classes,)}
-    wrong = [name for name, shape in shapes.items() if name not in arrays or arrays[name].shape != shape or not p]
+    wrong = [name for name, shape in shapes.items() if name not in arrays or arrays[name].shape != shape]
     if wrong:
         raise CheckpointError(f"{path}: {', '.join(wrong)} missing or of a wrong shape. Copy the evaluation again.")
     return arrays

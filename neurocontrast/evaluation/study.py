@@ -1,42 +1,55 @@
-"""A whole evaluation in memory: from features and metadata to tables and ``evaluation.json``."""
+"""A whole evaluation in memory: from a plan to tables and ``evaluation.json``."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from neurocontrast.evaluation.crossval import OutOfFold, constant_predictions, cross_validate
-from neurocontrast.evaluation.distribution import TrainingDistribution
-from neurocontrast.evaluation.metrics import finite_or_none
+from neurocontrast.evaluation.designs import N_COMPONENTS, ComponentsDesign, kept_columns
+from neurocontrast.evaluation.estimators import describe_built_in, describe_own
+from neurocontrast.evaluation.fitting import OutOfFold, constant_predictions, cross_validate
+from neurocontrast.evaluation.metrics import (
+    DESCRIPTIVE,
+    LOWER_IS_BETTER,
+    RANKED,
+    explain_undefined,
+    explain_value,
+    finite_or_none,
+)
 from neurocontrast.evaluation.panels import PanelInputs, run_panels
 from neurocontrast.evaluation.panels.external import External
 from neurocontrast.evaluation.panels.outlyingness import training_distribution
 from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.planning import Study, plan_study
-from neurocontrast.evaluation.results import compose, describe_split, fold_table, look_at_results, metric_summary
-from neurocontrast.evaluation.schema import Evaluation
-from neurocontrast.evaluation.splits import Split, stratified
-from neurocontrast.evaluation.splits.by_file import split_table
+from neurocontrast.evaluation.probes import get_probe
+from neurocontrast.evaluation.schema import Evaluation, Notice, compose_evaluation
+from neurocontrast.evaluation.significance import fold_p_value
+from neurocontrast.evaluation.splits import Split, parts_of, stratified
+from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.stored_probe import FittedProbe, fit_on_all
-from neurocontrast.evaluation.tables import (
-    calibration_table,
-    class_table,
-    cohort_table,
-    draw_map,
-    example_scans,
-    map_table,
-    prediction_table,
-)
+from neurocontrast.evaluation.tables import model_prefix, study_tables
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.voxels import N_COMPONENTS, ComponentsDesign, look_at_voxels, voxel_p_values
+from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
+from neurocontrast.files import digest_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["Study", "StudyResult", "permutation_summary", "plan_study", "predict_out_of_fold", "run_study"]
+__all__ = ["Study", "StudyResult", "metric_summary", "permutation_summary", "plan_study", "predict_out_of_fold",
+           "run_study"]  # fmt: skip
+
+Models = dict[str, OutOfFold]
+
+MAX_RANKED = 300_000
+"""With more classes × tested images, figures that rank them within each class are not resampled: it takes too long."""
+POOLING_GAP = 0.05
+"""A pooled AUC that differs more than this from the one within folds is warned about."""
+FEW_MOVED = 0.1
+"""A permutation test that changes the labels of a smaller share of the scans is warned about."""
 
 
 @dataclass(frozen=True)
@@ -70,30 +83,34 @@ def run_study(
     external : External, optional
         A test set of other people, as `plan_external` returned it.
     encoder : str, optional
-        Digest of the encoder that made the features, for the probe to remember.
+        Digest of the encoder that made the features, which the stored probe records.
     progress : Progress
-        Told how far the work is.
+        Receives progress messages.
     """
     models = predict_out_of_fold(study, progress)
-    tables = _tables(study, models)
+    tables = study_tables(study, models)
     figures = metric_summary(study, tables["folds"], models)
-    figures["split"] = describe_split(study)
+    figures["split"] = _describe_split(study)
     figures["permutation"] = permutation_summary(study, models["embedding"], progress)
-    figures |= _voxel_figures(study, figures, tables["folds"])
-    notices = [*study.notices, *(external.notices if external else ()), *look_at_results(figures, models)]
     inside = training_distribution(study)
     found = run_panels(PanelInputs(study, models, external, inside, progress))
+    notices = [*study.notices, *(external.notices if external else ()), *_look_at_results(figures, models)]
     notices += found.notices
     if study.voxels is not None:
+        n_components = min(N_COMPONENTS, *(len(split.train) - 1 for split in study.splits))
+        figures["voxels_about"] = study.voxels.about | {"n_components": n_components}
         notices += look_at_voxels(figures, study.target.metric_names[0])
-    probe = _stored_probe(study, models["embedding"], encoder, inside)
-    known = {key: value for key, value in found.summary.items() if key in Evaluation.model_fields}
-    others = {key: value for key, value in found.summary.items() if key not in known}
-    figures |= known | ({"panels": others} if others else {})
-    return StudyResult(compose(study, models, figures, notices), tables | found.tables, probe)
+    for key, value in found.summary.items():
+        place = figures if key in Evaluation.model_fields else figures.setdefault("panels", {})
+        place[key] = value
+    probe = None
+    if study.why_not_stored is None:
+        chosen = _keep_strength(study, models["embedding"].strengths[0]) if study.fixed else study
+        probe = fit_on_all(chosen, encoder=encoder, distribution=inside)[1]
+    return StudyResult(_compose(study, models, figures, notices), tables | found.tables, probe)
 
 
-def predict_out_of_fold(study: Study, progress: Progress) -> dict[str, OutOfFold]:
+def predict_out_of_fold(study: Study, progress: Progress) -> Models:
     """Return the out-of-fold predictions of every model."""
     designs, settings = study.designs(), study.settings
     if study.voxels is not None:
@@ -122,14 +139,13 @@ def predict_out_of_fold(study: Study, progress: Progress) -> dict[str, OutOfFold
 def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> dict[str, Any] | None:
     """Return ``permutation`` of evaluation.json; None where no permutation is asked for."""
     settings, is_site = study.settings, study.target.name == "site"
-    n = settings.n_permutations
+    n, sites = settings.n_permutations, list(study.table["site"])
     if not n:
         return None
 
     def redeal(target: Target, permutation: int) -> list[Split]:
         seed = derive_seed("permuted-folds", settings.seed, permutation)
-        places = list(study.table["site"])
-        return stratified(target, places, study.subjects, n_folds=settings.n_folds, n_repeats=1, seed=seed)
+        return stratified(target, sites, study.subjects, n_folds=settings.n_folds, n_repeats=1, seed=seed)
 
     n_folds, started = sum(split.repeat == 0 for split in study.splits), time.perf_counter()
     with progress.task("Permuting labels", n * n_folds, "fold") as task:
@@ -138,7 +154,7 @@ def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> d
             study.target,
             study.splits,
             model,
-            sites=[None] * len(study.table) if is_site else list(study.table["site"]),
+            sites=[None] * len(sites) if is_site else sites,
             subjects=study.subjects,
             settings=settings,
             estimator=study.estimator,
@@ -149,58 +165,200 @@ def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> d
         "n": n,
         "unit": "subject",
         "within_site": not is_site,
-        "within_fold": result.within_fold,
-        "share_moved": result.share_moved,
         "repeat": 0,
+        **result._asdict(),
         "observed": {name: finite_or_none(value) for name, value in result.observed.items()},
-        "p_values": result.p_values,
         "seconds": round(time.perf_counter() - started, 1),
     }
 
 
-def _tables(study: Study, models: dict[str, OutOfFold]) -> dict[str, pd.DataFrame]:
-    """Return the tables of the cohort and of the predictions; maps of the fixed design are of tested images."""
-    table, target, settings, level = study.table, study.target, study.settings, study.settings.confidence_level
-    shown = study.splits[0].test if study.fixed else np.arange(len(table))
-    drawn = draw_map(shown, seed=settings.seed) if study.fixed else shown
-    mapped = table.iloc[drawn].reset_index(drop=True), target.subset(drawn), study.features[drawn]
-    tables = {
-        "cohort": cohort_table(table, target),
-        "flow": study.flow,
-        "map": map_table(*mapped, seed=settings.seed, umap=settings.umap),
-        "splits": split_table(table, study.splits),
-        "scans": example_scans(table.iloc[shown].reset_index(drop=True), target.subset(shown)),
-        "predictions": prediction_table(table, target, models, with_paths=study.fixed),
-        "folds": fold_table(study, models),
-    }
-    if target.kind == "multiclass":
-        split = study.splits[0] if study.fixed else None
-        tables["classes"] = class_table(target, models["embedding"], split=split, level=level)
-    if target.kind != "continuous" and target.has_probabilities:
-        tables["calibration"] = calibration_table(target, models, study.subjects, level=level)
-    return tables
+def metric_summary(study: Study, folds: pd.DataFrame, models: Models) -> dict[str, Any]:
+    """Return ``metrics``, ``baseline`` and ``increment`` of evaluation.json, and where there are voxels theirs.
+
+    ``mean`` and ``sd`` are over the folds in which a metric is defined, ``pooled`` is of all out-of-fold predictions
+    together (averaged over repeats), ``interval`` is of ``pooled``, over resamples of the study's units. A metric that
+    is not defined is None and has a ``reason``.
+    """
+    target, settings, rows = study.target, study.settings, models["embedding"].tested
+    too_long = study.fixed and len(target.classes) * len(rows) > MAX_RANKED
+    drawn = bootstrap_metrics(
+        target, models, study.units.labels, n_bootstraps=settings.n_bootstraps,
+        seed=derive_seed("intervals", settings.seed), rows=rows, plain=RANKED if too_long else (),
+    )  # fmt: skip
+    reason = explain_undefined(target.kind, target.values[rows], target.classes)
+
+    def estimate(resamples: Resamples, name: str) -> dict[str, Any]:
+        found = resamples.figure(level=settings.confidence_level)
+        return {name: found["value"], "interval": None if found["low"] is None else [found["low"], found["high"]]}
+
+    def described(model: str, name: str) -> dict[str, Any]:
+        column = model_prefix(model) + name.removesuffix("_within_fold")  # within one fold, the two are one
+        per_fold = folds[column].dropna().to_numpy(dtype=float) if column in folds else np.array([])
+        found = {
+            "mean": finite_or_none(per_fold.mean()) if len(per_fold) else None,
+            "sd": finite_or_none(per_fold.std(ddof=1)) if len(per_fold) > 1 else None,
+            **estimate(drawn[model][name], "pooled"),
+            "n_folds_defined": len(per_fold),
+        }
+        return found | ({"reason": explain_value(name, reason)} if found["pooled"] is None else {})
+
+    def against(other: str, name: str) -> dict[str, Any]:
+        return estimate(drawn["embedding"][name] - drawn[other][name], "difference")
+
+    names, keys = target.metric_names, {"embedding": "metrics", "baseline": "baseline", "voxels": "voxels"}
+    figures = {keys[model]: {name: described(model, name) for name in names} for model in models}
+    figures["increment"] = {name: against("baseline", name) for name in names}
+    if "voxels" in models:
+        figures["voxels_increment"] = {
+            name: against("voxels", name) | {"p_value": voxel_p_value(folds, name)} for name in names
+        }
+    return figures
 
 
-def _voxel_figures(study: Study, figures: dict[str, Any], folds: pd.DataFrame) -> dict[str, Any]:
-    """Return p-values of the difference from the voxels, and how voxels were read."""
-    if study.voxels is None:
-        return {}
-    increment = figures["voxels_increment"]
-    p_values = voxel_p_values(folds, study.splits, list(increment))
-    increment = {name: values | {"p_value": p_values[name]} for name, values in increment.items()}
-    n_components = min(N_COMPONENTS, *(len(split.train) - 1 for split in study.splits))
-    return {"voxels_increment": increment, "voxels_about": study.voxels.about | {"n_components": n_components}}
-
-
-def _stored_probe(
-    study: Study, model: OutOfFold, encoder: str | None, distribution: TrainingDistribution | str | None
-) -> FittedProbe | None:
-    """Return the probe of all scans, or, in the fixed design, the very one that was evaluated; None if not stored."""
-    if study.why_not_stored is not None:
+def voxel_p_value(folds: pd.DataFrame, metric: str) -> float | None:
+    """Return the p-value of embedding minus voxels over folds; None where neither more nor less is better."""
+    column = metric.removesuffix("_within_fold")
+    if column not in folds or metric in DESCRIPTIVE:
         return None
-    if study.fixed:  # not chosen anew: the grids hold what was chosen
-        strength = model.strengths[0]
-        chosen = {"C": (strength,), "alpha": (strength,)}
-        sgd = study.settings.sgd.model_copy(update={"learning_rate": (strength,)})
-        study = replace(study, settings=study.settings.model_copy(update={**chosen, "sgd": sgd}))
-    return fit_on_all(study, encoder=encoder, distribution=distribution)[1]
+    return fold_p_value(folds[column].astype(float) - folds[f"voxels_{column}"].astype(float), folds)
+
+
+def look_at_voxels(figures: Mapping[str, Any], metric: str) -> list[Notice]:
+    """Return a warning where the voxels do as well as the embedding, or better, by the leading metric."""
+    ours, theirs = (figures[part].get(metric, {}).get("pooled") for part in ("metrics", "voxels"))
+    if ours is None or theirs is None or (ours < theirs if metric in LOWER_IS_BETTER else ours > theirs):
+        return []
+    text = (
+        f"{figures['voxels_about']['n_components']} principal components of the voxels do as well as the embedding or "
+        f"better ({metric.replace('_', ' ')} {theirs:.3g} against {ours:.3g}): here the encoder is no gain over the "
+        "scans as they are."
+    )
+    explanation = (
+        "A linear model of the scans themselves needs no pretraining, and does as well here. Do not credit the encoder "
+        "with what the scans give away so easily."
+    )
+    return [Notice("voxels_as_good", text, explanation)]
+
+
+def _look_at_results(figures: Mapping[str, Any], models: Models) -> Iterable[Notice]:
+    failed = sum(model.n_not_converged for model in models.values())
+    if failed:
+        yield Notice(
+            "not_converged",
+            f"{failed} fits stopped before they had converged.",
+            "Their coefficients are not the best ones; more scans, a smaller C, or more steps usually help.",
+        )
+    for name, part in (("embedding", "metrics"), ("baseline", "baseline")):
+        pooled, within = (figures[part].get(key, {}).get("pooled") for key in ("auc", "auc_within_fold"))
+        if pooled is not None and within is not None and abs(pooled - within) > POOLING_GAP:
+            yield Notice(
+                "pooled_auc_mixes_folds",
+                f"The pooled AUC of the {name} is {pooled:.2f}, but {within:.2f} when scans are compared within "
+                "their fold only: the classes are spread unevenly over folds, and models of different folds have "
+                "different base rates. Read auc_within_fold, of the increment too.",
+                "Pooling compares scores of models that were fitted on different scans. The AUC within folds does not.",
+            )
+    if figures["split"] is None and figures["metrics"].get("auc", {}).get("pooled") == 1.0:
+        yield Notice(
+            "perfect_separation",
+            "The embedding tells the classes apart without one error (AUC 1). Scans of people rarely are: look for "
+            "what gives the class away (a scanner, a preprocessing, a label in the image) before believing it. "
+            "There is no interval, since every resample is without an error too.",
+            "Such a figure comes from a leak more often than from a disease.",
+        )
+    permutation = figures.get("permutation")
+    if permutation and permutation["share_moved"] < FEW_MOVED:
+        yield Notice(
+            "permutation_moves_few",
+            f"A permutation changes the labels of {permutation['share_moved']:.0%} of the scans only, since labels "
+            "are exchanged within site and fold, and few subjects of different labels share both: the permutation "
+            "test can find next to nothing. Larger sites, or fewer folds, give it more to exchange.",
+            "A large permutation p-value is no evidence against the model here.",
+        )
+
+
+def _describe_split(study: Study) -> dict[str, Any] | None:
+    """Return ``split`` of evaluation.json: the parts of the fixed design, and what was done with each; else None."""
+    if not study.fixed:
+        return None
+    parts = parts_of(study.splits[0])
+    validated = len(parts["validation"]) > 0
+    return {
+        "column": study.settings.split_column,
+        "n": {name: len(rows) for name, rows in parts.items()},
+        "chosen_on": "validation" if validated else "a fifth of train",
+        "refit_on": ["train", "validation"] if validated else ["train"],
+        "n_fitted": len(study.splits[0].train),
+        "n_pretrained": study.seen,
+        "n_duplicates": {"test": study.n_twins},
+    }
+
+
+def _compose(study: Study, models: Models, figures: Mapping[str, Any], notices: list[Notice]) -> Evaluation:
+    settings, target = study.settings, study.target
+    dealt = split_table(study.table, study.splits).astype(object).fillna("").astype(str)
+    dealt = dealt.sort_values(["repeat", "participant_id", "session"])
+    content = {
+        "target": target.name,
+        "kind": target.kind,
+        "classes": list(target.classes),
+        "positive": target.positive,
+        "splits": study.how_split,
+        **({} if study.splitter is None else {"splitter": study.splitter}),
+        "splits_digest": digest_of(dealt.to_csv(index=False)),
+        "n_folds": 1 + max(split.fold for split in study.splits),
+        "n_repeats": 1 + max(split.repeat for split in study.splits),
+        "seed": settings.seed,
+        "probe": _describe_probe(study, models["embedding"]),
+        "n": {
+            "scans": len(study.table),
+            "subjects": int(study.table["subject_id"].nunique()),
+            "sites": int(study.table["site"].nunique()),
+            "features": int(study.features.shape[1]),
+            "excluded": study.excluded,
+        },
+        **figures,
+        "threshold": {"rule": settings.threshold, "values": models["embedding"].thresholds},
+        "baseline_covariates": list(study.covariates),
+        "warnings": notices,
+        "bootstrap": {
+            "n": settings.n_bootstraps,
+            "method": "BCa",
+            "unit": study.units.name,
+            "n_units": len(set(study.units.labels[study.splits[0].test])) if study.fixed else study.units.n,
+            "level": settings.confidence_level,
+        },
+        "allow_overlap": settings.allow_overlap,
+        "n_overlap": study.n_overlap,
+    }
+    return compose_evaluation(content)
+
+
+def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
+    settings, own = study.settings, study.estimator
+    if own is None:
+        probe, continuous = get_probe(study.probe), study.target.kind == "continuous"
+        text = describe_built_in(study.probe, continuous=continuous, settings=settings)
+        about = {"estimator": text, "title": probe.title, "citation": probe.citation}
+    else:
+        about = {"estimator": describe_own(own)[1]}
+    return {
+        "name": study.probe,
+        "own": own is not None,
+        **about,
+        "strength_name": study.strength_name,
+        "strength": finite_or_none(float(np.median(model.strengths))),
+        "sgd": {**settings.sgd.model_dump(mode="json"), "schedule": "cosine"} if study.probe == "sgd" else None,
+        "why_not_stored": study.why_not_stored,
+        "inner_splits": settings.inner_splits,
+        "clip": settings.clip,
+        "recentre": settings.recentre,
+        "recentre_preserve": list(kept_columns(study.table, settings, by="recentre", target=study.target.name)),
+    }
+
+
+def _keep_strength(study: Study, strength: float) -> Study:
+    """Return a study whose grids hold what was chosen, so that the probe of the fixed design is stored as it was."""
+    sgd = study.settings.sgd.model_copy(update={"learning_rate": (strength,)})
+    chosen = {"C": (strength,), "alpha": (strength,), "sgd": sgd}
+    return replace(study, settings=study.settings.model_copy(update=chosen))

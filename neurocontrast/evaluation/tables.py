@@ -1,4 +1,4 @@
-"""Tables of an evaluation: who is where, what was predicted, calibration, each class, and a map of the features."""
+"""Tables of an evaluation: who is where, folds, what was predicted, calibration, classes, and a map of the features."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import norm
 from sklearn.decomposition import PCA
+from sklearn.metrics import confusion_matrix
 from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.fitting import OutOfFold
+from neurocontrast.evaluation.metrics import POOLED_ONLY, compute_metrics, finite_or_none
+from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, parts_of
+from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.evaluation.target import Target
-from neurocontrast.optional import is_installed, require
+from neurocontrast.lazy import is_installed, require
 from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = ["calibration_table", "class_table", "cohort_table", "draw_map", "example_scans", "map_table", "part_table",
-           "prediction_table", "wilson_interval"]  # fmt: skip
+__all__ = ["calibration_table", "cohort_table", "fold_table", "model_prefix", "part_table", "prediction_table",
+           "study_tables", "wilson_interval"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
 
 MIN_UMAP_SCANS = 15
 MAX_MAP_IMAGES = 2000
@@ -32,6 +37,27 @@ MAX_MAP_IMAGES = 2000
 MAX_BINS = 10
 SCANS_PER_BIN = 20
 """With fewer scans than `MAX_BINS` times this there are fewer bins, but two at least."""
+
+
+def study_tables(study: Study, models: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
+    """Return the tables of the cohort and of the predictions by file name; maps of the fixed design are of its test."""
+    table, target, settings, level = study.table, study.target, study.settings, study.settings.confidence_level
+    shown = study.splits[0].test if study.fixed else np.arange(len(table))
+    tables = {
+        "cohort": cohort_table(table, target),
+        "flow": study.flow,
+        "map": _map_table(study, _map_rows(shown, seed=settings.seed) if study.fixed else shown),
+        "splits": split_table(table, study.splits),
+        "scans": _example_scans(table.iloc[shown].reset_index(drop=True), target.subset(shown)),
+        "predictions": prediction_table(table, target, models, with_paths=study.fixed),
+        "folds": fold_table(study, models),
+    }
+    if target.kind == "multiclass":
+        split = study.splits[0] if study.fixed else None
+        tables["classes"] = _class_table(target, models["embedding"], split=split, level=level)
+    if target.kind != "continuous" and target.has_probabilities:
+        tables["calibration"] = calibration_table(target, models, study.subjects, level=level)
+    return tables
 
 
 def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
@@ -60,16 +86,39 @@ def part_table(target: Target, split: Split) -> pd.DataFrame:
     return pd.DataFrame({target.name: list(target.classes), **counts})
 
 
-def prediction_table(
-    table: pd.DataFrame, target: Target, models: dict[str, OutOfFold], *, with_paths: bool = False
-) -> pd.DataFrame:
-    """Return one row a tested scan and repeat: who, where, the truth, and what was predicted.
+def fold_table(study: Study, models: Mapping[str, OutOfFold]) -> pd.DataFrame:
+    """Return one row a split: sizes, metrics of every model, and the strength that the probe chose."""
+    target, rows = study.target, []
+    names = [metric for metric in target.metric_names if metric not in POOLED_ONLY]
+    for number, split in enumerate(study.splits):
+        truth = target.values[split.test]
+        row: dict[str, Any] = {
+            "repeat": split.repeat,
+            "fold": split.fold,
+            "n_train": len(split.train),
+            "n_test": len(split.test),
+            "n_positive_test": int((truth == 1).sum()) if target.kind == "binary" else None,
+        }
+        for name, model in models.items():
+            place = (split.repeat, split.test)
+            values = compute_metrics(target.kind, truth, model.scores[place], decisions=model.decisions[place])
+            row |= {model_prefix(name) + metric: finite_or_none(values[metric][0]) for metric in names}
+        if study.strength_name is not None:
+            row[study.strength_name] = models["embedding"].strengths[number]
+        rows.append(row | {"held_out_site": split.held_out_site})
+    return pd.DataFrame(rows)
 
-    On request also its file, without the folder: the table travels, and folders can name people.
-    """
-    embedding = models["embedding"]
-    labels = np.array(target.classes, dtype=object)
-    parts = []
+
+def model_prefix(model: str) -> str:
+    """Return what columns of a model begin with: nothing for the embedding."""
+    return "" if model == "embedding" else f"{model}_"
+
+
+def prediction_table(
+    table: pd.DataFrame, target: Target, models: Mapping[str, OutOfFold], *, with_paths: bool = False
+) -> pd.DataFrame:
+    """Return one row a tested scan and repeat: who, where, the truth, and what was predicted."""
+    embedding, labels, parts = models["embedding"], np.array(target.classes, dtype=object), []
     for repeat, folds in enumerate(embedding.folds):
         rows = np.flatnonzero(folds >= 0)
         shown = ["participant_id", "subject_id", "session", "site", "age", "sex"]
@@ -80,94 +129,86 @@ def prediction_table(
         part["y_true"] = target.labels()[rows]
         for name, model in models.items():
             scores = model.scores[repeat, rows]
-            column = "y_score" if name == "embedding" else f"{name}_score"
-            of_truth = target.kind == "multiclass"
-            part[column] = scores[np.arange(len(rows)), target.values[rows]] if of_truth else scores
+            several = target.kind == "multiclass"
+            own = scores[np.arange(len(rows)), target.values[rows]] if several else scores
+            part["y_score" if name == "embedding" else f"{name}_score"] = own
         if target.kind != "continuous":
             part["y_pred"] = labels[embedding.decisions[repeat, rows]]
         if target.kind == "multiclass":
             names = [f"score_{name}" for name in target.classes]
-            several = pd.DataFrame(embedding.scores[repeat, rows], columns=names, index=part.index)
-            part = pd.concat([part, several], axis=1)
+            part = part.join(pd.DataFrame(embedding.scores[repeat, rows], columns=names, index=part.index))
         parts.append(part)
     return pd.concat(parts, ignore_index=True)
 
 
-def map_table(
-    table: pd.DataFrame, target: Target, features: npt.NDArray[np.floating], *, seed: int, umap: bool = True
-) -> pd.DataFrame:
-    """Return two principal components of the standardised features, and UMAP where it is installed.
-
-    The map is for looking: it is fitted on all scans and no figure is computed from it.
-    """
-    standard = StandardScaler().fit_transform(features.astype(float))
-    n_components = min(2, *standard.shape)
-    points = np.zeros((len(standard), 2))
-    points[:, :n_components] = PCA(n_components, svd_solver="full").fit_transform(standard)
-    shown = table[["participant_id", "session", "site", "age", "sex"]].copy()
-    shown["target"] = target.labels()
-    shown["pc1"], shown["pc2"] = points.T
-    if umap and len(table) >= MIN_UMAP_SCANS and is_installed("umap"):
-        shown["umap1"], shown["umap2"] = _umap(standard, seed).T
-    return shown
-
-
-def draw_map(rows: npt.NDArray[np.intp], *, seed: int) -> npt.NDArray[np.intp]:
-    """Return the rows that the map of natural images shows, in order: all, or `MAX_MAP_IMAGES` of them."""
+def _map_rows(rows: Rows, *, seed: int) -> Rows:
     if len(rows) <= MAX_MAP_IMAGES:
         return rows
     return np.sort(derive_generator("map", seed).permutation(rows)[:MAX_MAP_IMAGES])
 
 
-def example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> pd.DataFrame:
+def _map_table(study: Study, rows: Rows) -> pd.DataFrame:
+    """Return two principal components of the standardised features, and UMAP where it is installed."""
+    standard = StandardScaler().fit_transform(study.features[rows].astype(float))
+    n_components = min(2, *standard.shape)
+    points = np.zeros((len(standard), 2))
+    points[:, :n_components] = PCA(n_components, svd_solver="full").fit_transform(standard)
+    shown = study.table.loc[rows, ["participant_id", "session", "site", "age", "sex"]].reset_index(drop=True)
+    shown["target"] = study.target.labels()[rows]
+    shown["pc1"], shown["pc2"] = points.T
+    if study.settings.umap and len(rows) >= MIN_UMAP_SCANS and is_installed("umap"):
+        umap = require("umap", extra="umap", purpose="the UMAP map")
+        state = derive_seed("umap", study.settings.seed) % 2**32
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a seed makes it run on one core is what is wanted
+            points = umap.UMAP(n_components=2, random_state=state, n_jobs=1).fit_transform(standard)
+        shown["umap1"], shown["umap2"] = points.T
+    return shown
+
+
+def _example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> pd.DataFrame:
     """Return a few scans, spread over sites and classes, for a reader to look at."""
-    sites = table["site"].fillna(NO_SITE).to_numpy()
+    sites, groups = table["site"].fillna(NO_SITE).tolist(), target.values.tolist()
     if target.kind == "continuous":
         thirds = np.quantile(target.values.astype(float), [1 / 3, 2 / 3])
-        groups = list(np.searchsorted(thirds, target.values.astype(float)))
-    else:
-        groups = list(target.values)
-    chosen: list[int] = []
-    left = list(range(len(table)))
-    while left and len(chosen) < n_scans:
-        used = [sites[row] for row in chosen], [groups[row] for row in chosen]
-        costs = [used[0].count(sites[row]) + used[1].count(groups[row]) for row in left]
-        chosen.append(left.pop(int(np.argmin(costs))))
+        groups = np.searchsorted(thirds, target.values.astype(float)).tolist()
+    turn = pd.Series(0, index=table.index).groupby([sites, groups]).cumcount().to_numpy()
+    chosen = np.argsort(turn, kind="stable")[:n_scans]
     return table.loc[sorted(chosen), ["participant_id", "session", "site", "path"]]
-
-
-def _umap(standard: npt.NDArray[np.float64], seed: int) -> npt.NDArray[np.float64]:
-    module = require("umap", extra="umap", purpose="the UMAP map")
-    state = derive_seed("umap", seed) % 2**32
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a seed makes it run on one core is what is wanted
-        return module.UMAP(n_components=2, random_state=state, n_jobs=1).fit_transform(standard)
 
 
 def calibration_table(
     target: Target, models: Mapping[str, OutOfFold], subjects: npt.NDArray[np.object_], *, level: float
 ) -> pd.DataFrame:
-    """Return, for each model and bin of predicted probability, the mean prediction and the observed share.
-
-    Bins hold about equally many scans; equal predictions are never parted. A scan's
-    prediction is its mean over repeats. The interval is Wilson's, for as many draws as the bin has
-    subjects. Several classes: each against the rest. Empty for a continuous target.
-    """
+    """Return, for each model and bin of predicted probability, the mean prediction and the observed share."""
     rows = []
     for model, predictions in models.items():
+        tested = predictions.tested
         for name, code, scores in _class_scores(target, predictions):
-            tested = predictions.tested
             hits = target.values[tested] == code
             for number, members in enumerate(_equal_count_bins(scores[tested])):
                 observed = float(hits[members].mean())
-                n_subjects = len(set(subjects[tested[members]]))
-                low, high = wilson_interval(observed, n_subjects, level=level)
+                low, high = wilson_interval(observed, len(set(subjects[tested[members]])), level=level)
                 row: dict[str, Any] = {"model": model, "bin": number, "n": len(members)}
                 row |= {"class": name} if target.kind == "multiclass" else {}
                 mean = float(scores[tested][members].mean())
                 row |= {"mean_predicted": mean, "observed": observed, "observed_low": low, "observed_high": high}
                 rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _class_scores(target: Target, predictions: OutOfFold) -> Iterator[tuple[str, int, Floats]]:
+    known = predictions.folds >= 0
+    for code, name in list(enumerate(target.classes))[1 if target.kind == "binary" else 0 :]:
+        scores = predictions.scores if target.kind == "binary" else predictions.scores[..., code]
+        yield name, code, np.where(known, scores, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+
+
+def _equal_count_bins(scores: Floats) -> list[Rows]:
+    n_bins = int(np.clip(len(scores) // SCANS_PER_BIN, 2, MAX_BINS))
+    edges = np.unique(np.quantile(scores, np.arange(1, n_bins) / n_bins, method="inverted_cdf"))
+    codes = np.searchsorted(edges, scores, side="left")
+    return [np.flatnonzero(codes == code) for code in np.unique(codes)]
 
 
 def wilson_interval(share: float, n: int, *, level: float) -> tuple[float, float]:
@@ -184,41 +225,18 @@ def wilson_interval(share: float, n: int, *, level: float) -> tuple[float, float
     return max(0.0, float(middle - reach)), min(1.0, float(middle + reach))
 
 
-def _class_scores(target: Target, predictions: OutOfFold) -> Iterator[tuple[str, int, Floats]]:
-    if target.kind == "continuous":
-        return
-    known = predictions.folds >= 0
-    for code, name in enumerate(target.classes):
-        if target.kind == "binary" and code == 0:
-            continue
-        scores = predictions.scores if target.kind == "binary" else predictions.scores[..., code]
-        totals = np.where(known, scores, 0.0).sum(axis=0)
-        yield name, code, totals / np.maximum(known.sum(axis=0), 1)
-
-
-def _equal_count_bins(scores: Floats) -> list[npt.NDArray[np.intp]]:
-    n_bins = int(np.clip(len(scores) // SCANS_PER_BIN, 2, MAX_BINS))
-    edges = np.unique(np.quantile(scores, np.arange(1, n_bins) / n_bins, method="inverted_cdf"))
-    codes = np.searchsorted(edges, scores, side="left")
-    return [np.flatnonzero(codes == code) for code in np.unique(codes)]
-
-
-def class_table(target: Target, model: OutOfFold, *, split: Split | None, level: float) -> pd.DataFrame:
-    """Return one row a class: counts, recall and precision with Wilson's intervals, and the commonest wrong answer.
-
-    Each scan counts once: of repeated folds the first repeat does.
-    """
-    tested = np.flatnonzero(model.folds[0] >= 0)
-    n_classes = len(target.classes)
-    truth, found = target.values[tested].astype(np.intp), model.decisions[0, tested]
-    counts = np.zeros((n_classes, n_classes), dtype=np.int64)
-    np.add.at(counts, (truth, found), 1)
-    fitted = _fitted(target, split)
+def _class_table(target: Target, model: OutOfFold, *, split: Split | None, level: float) -> pd.DataFrame:
+    """Return one row a class: counts, recall and precision with Wilson's intervals, and the commonest wrong answer."""
+    tested, n_classes = np.flatnonzero(model.folds[0] >= 0), len(target.classes)
+    truth = target.values[tested].astype(np.intp)
+    counts = confusion_matrix(truth, model.decisions[0, tested], labels=np.arange(n_classes))
+    parts = {} if split is None else parts_of(split)
     rows = []
     for code, name in enumerate(target.classes):
         n, n_called, n_correct = int(counts[code].sum()), int(counts[:, code].sum()), int(counts[code, code])
         row: dict[str, Any] = {"class": name, "n": n}
-        row |= {f"n_{part}": None if numbers is None else int(numbers[code]) for part, numbers in fitted.items()}
+        for part in ("train", "validation"):
+            row[f"n_{part}"] = int((target.values[parts[part]] == code).sum()) if parts else None
         row |= {"n_correct": n_correct, **_share("recall", n_correct, n, level)}
         row |= _share("precision", n_correct, n_called, level)
         wrong = np.where(np.arange(n_classes) == code, 0, counts[code])
@@ -226,14 +244,6 @@ def class_table(target: Target, model: OutOfFold, *, split: Split | None, level:
         row |= {"confused_with": target.classes[other] if wrong[other] else None, "n_confused": int(wrong[other])}
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-def _fitted(target: Target, split: Split | None) -> dict[str, Any]:
-    if split is None:
-        return {"train": None, "validation": None}
-    parts = parts_of(split)
-    n = len(target.classes)
-    return {name: np.bincount(target.values[parts[name]], minlength=n) for name in ("train", "validation")}
 
 
 def _share(name: str, n_correct: int, n: int, level: float) -> dict[str, float | None]:

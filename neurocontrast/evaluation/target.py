@@ -23,6 +23,8 @@ CONTROL_NAMES = frozenset(
 )  # fmt: skip
 """Names, in lower case, of a class that is never the positive one when another class is not among them."""
 
+Floats = npt.NDArray[np.float64]
+
 MAX_CLASSES = 100
 """More classes than this are taken for identifiers."""
 MAX_IMAGE_CLASSES = 2000
@@ -35,23 +37,7 @@ _FEATURE = re.compile(r"feature_\d+")
 
 @dataclass(frozen=True)
 class Target:
-    """A target without missing values.
-
-    Attributes
-    ----------
-    name : str
-        Column.
-    kind : {"binary", "multiclass", "continuous"}
-        What is predicted.
-    values : array
-        Codes into `classes`, or numbers.
-    classes : tuple of str
-        Class names, of two the positive one last; empty for a continuous target.
-    positive : str or None
-        The positive class of a binary target.
-    has_probabilities : bool
-        Whether scores of its classes are probabilities; if not, decision values, which have fewer metrics.
-    """
+    """A target without missing values: codes into `classes` (of two the positive one last), or numbers."""
 
     name: str
     kind: Kind
@@ -78,21 +64,25 @@ class Target:
 def read_target(
     table: pd.DataFrame, name: str, *, kind: str = "auto", positive: str | None = None, max_classes: int = MAX_CLASSES
 ) -> tuple[Target, npt.NDArray[np.bool_]]:
-    """Return the target of the rows that have one, and which rows these are.
-
-    A text column is categorical; so is a numeric one with two distinct values; any other
-    numeric column is continuous. `kind` overrides this. More text values than `max_classes` are no classes.
-    """
+    """Return the target of the rows that have one, and which rows these are."""
     _check_column(table, name)
-    texts = cell_texts(table[name])
-    present = np.array([text is not None for text in texts])
-    if not present.any():
+    texts, present, kept = _present(table[name])
+    if not kept:
         raise DataError(f"target '{name}': missing in all {len(table)} scans. Choose another column.")
     numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy(dtype=float)
-    if _is_continuous(table[name], numbers[present], kind):
+    numeric = is_number(table[name]) and len(np.unique(numbers[present])) != 2
+    if kind == "continuous" or (kind == "auto" and numeric):
         return _continuous(table, name, numbers, present, positive), present
-    kept = [text for text in texts if text is not None]
     return _categorical(table.loc[present, "subject_id"], name, kept, positive, max_classes), present
+
+
+def _present(column: pd.Series) -> tuple[list[str | None], npt.NDArray[np.bool_], list[str]]:
+    texts = cell_texts(column)
+    return (
+        texts,
+        np.array([text is not None for text in texts], dtype=bool),
+        [text for text in texts if text is not None],
+    )
 
 
 def encode_target(table: pd.DataFrame, like: Target, *, parameter: str) -> tuple[Target, npt.NDArray[np.bool_]]:
@@ -101,11 +91,9 @@ def encode_target(table: pd.DataFrame, like: Target, *, parameter: str) -> tuple
         raise DataError(
             f"{parameter}: the table has no column '{like.name}', the target.{suggestion(like.name, table.columns)}"
         )
-    texts = cell_texts(table[like.name])
-    present = np.array([text is not None for text in texts], dtype=bool)
-    if not present.any():
+    _, present, kept = _present(table[like.name])
+    if not kept:
         raise DataError(f"{parameter}: '{like.name}' is missing in all {len(table)} scans: there is nothing to test.")
-    kept = [text for text in texts if text is not None]
     if like.kind == "continuous":
         numbers = pd.to_numeric(pd.Series(kept, dtype=object), errors="coerce").to_numpy(dtype=float)
         wrong = sorted({text for text, number in zip(kept, numbers, strict=True) if not np.isfinite(number)})
@@ -124,11 +112,7 @@ def encode_target(table: pd.DataFrame, like: Target, *, parameter: str) -> tuple
 
 
 def choose_positive(classes: tuple[str, ...] | list[str]) -> str:
-    """Return the positive one of two classes.
-
-    The one that is not a control by name (`CONTROL_NAMES`); where that does not decide, the
-    last by alphabet, so "1" of "0" and "1", and "M" of "F" and "M".
-    """
+    """Return the class of two that is not a control by name; where that does not decide, the last by alphabet."""
     others = [name for name in classes if not _is_control(name)]
     return others[0] if len(others) == 1 else sorted(classes)[-1]
 
@@ -147,12 +131,6 @@ def _check_column(table: pd.DataFrame, name: str) -> None:
         raise ConfigError(
             f"target '{name}': there is no such column.{suggestion(name, choices)} Choose of {one_of(choices)}."
         )
-
-
-def _is_continuous(column: pd.Series, numbers: npt.NDArray[np.float64], kind: str) -> bool:
-    if kind != "auto":
-        return kind == "continuous"
-    return is_number(column) and len(np.unique(numbers)) != 2
 
 
 def _continuous(

@@ -1,39 +1,37 @@
-"""Intervals of pooled metrics, by resampling of subjects or of sites: BCa bootstrap (Efron, 1987)."""
+"""Intervals of pooled metrics by BCa bootstrap (Efron, 1987), and the subjects or sites that are resampled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 from scipy.stats import norm
 
-from neurocontrast.evaluation.crossval import OutOfFold
-from neurocontrast.evaluation.metrics import RANKED, compute_metrics
+from neurocontrast.evaluation.fitting import OutOfFold
+from neurocontrast.evaluation.metrics import compute_metrics
+from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.target import Target
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_generator
 
-__all__ = [
-    "MAX_RANKED",
-    "Resamples",
-    "bootstrap_metrics",
-    "leave_out",
-    "pooled_metrics",
-    "resample_counts",
-    "resampled_names",
-]
+__all__ = ["MIN_SITES", "Resamples", "Units", "bootstrap_metrics", "choose_units", "leave_out", "pooled_metrics",
+           "resample_counts"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
+ENOUGH_SITES = 20
+"""From so many sites on, ``auto`` resamples sites; an interval from fewer is too short as a rule."""
+MIN_SITES = 5
+"""With fewer sites, resampling them is refused."""
 MAX_LEFT_OUT = 200
 """More units than this are left out in groups."""
-
-MAX_RANKED = 300_000
-"""With more classes × tested images, figures that rank them within each class are not resampled: it takes too long."""
-
 _CHUNK_VALUES = 4_000_000
 MAX_UNDEFINED_SHARE = 0.05
 """An interval is withheld where more resamples than this leave the metric undefined."""
@@ -41,11 +39,7 @@ MAX_UNDEFINED_SHARE = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Resamples:
-    """A figure of all units, without some of them, and of every resample.
-
-    Two figures of the same resamples can be put together by `combine`: the result
-    has a paired interval.
-    """
+    """A figure of all units, without some of them, and of every resample; two of the same resamples are paired."""
 
     value: float
     left_out: Floats
@@ -63,11 +57,8 @@ class Resamples:
     def interval(self, *, level: float) -> tuple[float, float] | None:
         """Return the bias-corrected and accelerated interval.
 
-        It takes quantiles of the resamples, as a percentile interval does, but moves them by how far the
-        resamples lie to one side of the value, and by how the figure's spread changes with its
-        value (from the jackknife). Undefined resamples are left out; None where they are more than
-        5 %, or where the value is not defined. None, too, where all resamples are equal: an AUC of 1 among
-        ten people is 1 in every resample of them, and that does not make it certain.
+        Undefined resamples are left out. None where these are more than 5 %, where the value is not defined, and where
+        all resamples are equal: an AUC of 1 among ten people is 1 in every resample, and not certain for that.
 
         Examples
         --------
@@ -105,16 +96,6 @@ class Resamples:
         return float((influence**3).sum()) / (6 * squares**1.5) if squares > 1e-24 * max(1.0, self.value**2) else 0.0
 
 
-def resampled_names(target: Target, rows: Rows, *, fixed: bool) -> tuple[str, ...]:
-    """Return the metrics that have an interval: all, but of many images of many classes none that ranks them.
-
-    Of 10,000 test images of 100 classes, 2,000 resamples of these three would take a quarter of an hour.
-    """
-    if not fixed or len(target.classes) * len(rows) <= MAX_RANKED:
-        return target.metric_names
-    return tuple(name for name in target.metric_names if name not in RANKED)
-
-
 def pooled_metrics(
     target: Target,
     predictions: OutOfFold,
@@ -123,29 +104,19 @@ def pooled_metrics(
     weights: Floats | None = None,
     names: Collection[str] | None = None,
 ) -> dict[str, Floats]:
-    """Return metrics of the pooled out-of-fold predictions, averaged over repeats: all, or those named.
-
-    Within a repeat every tested scan counts once (or as often as its weight), whatever its fold.
-    `rows` must hold a tested scan.
-    """
+    """Return metrics of the pooled out-of-fold predictions of `rows`, averaged over repeats: all, or those named."""
     chosen = np.arange(len(target.values)) if rows is None else rows
     per_repeat = []
     for scores, decisions, folds in zip(predictions.scores, predictions.decisions, predictions.folds, strict=True):
         tested = folds[chosen] >= 0
         part = chosen[tested]
-        if not len(part):
-            continue
-        per_repeat.append(
-            compute_metrics(
-                target.kind,
-                target.values[part],
-                scores[part],
-                decisions=decisions[part],
-                folds=folds[part],
-                weights=None if weights is None else weights[:, tested],
-                names=names,
-            )
-        )
+        if len(part):
+            counted = None if weights is None else weights[:, tested]
+            found = compute_metrics(
+                target.kind, target.values[part], scores[part], decisions=decisions[part], folds=folds[part],
+                weights=counted, names=names,
+            )  # fmt: skip
+            per_repeat.append(found)
     return {name: np.mean([values[name] for values in per_repeat], axis=0) for name in per_repeat[0]}
 
 
@@ -158,21 +129,20 @@ def bootstrap_metrics(
     seed: int,
     rows: Rows | None = None,
     names: Collection[str] | None = None,
+    plain: Collection[str] = (),
 ) -> dict[str, dict[str, Resamples]]:
-    """Return every metric of every model on each resample of units: subjects, or whole sites.
-
-    All models see the same resamples, so differences between them are paired. What varies is
-    who was tested; the fitted probes stay as they are.
-    """
+    """Return every metric of every model on each resample of units: subjects, or whole sites."""
     chosen = np.arange(len(target.values)) if rows is None else rows
+    asked = target.metric_names if names is None else names
+    resampled = [name for name in asked if name not in plain]
     collected: dict[str, dict[str, list[Floats]]] = {name: {} for name in models}
-    blocks: Iterable[Floats] = [np.ones((1, len(chosen)))]
-    if n_bootstraps:
+    blocks: Iterable[tuple[Floats, Collection[str]]] = [(np.ones((1, len(chosen))), asked)]
+    if n_bootstraps and resampled:
         drawn = resample_counts(units[chosen], n_bootstraps=n_bootstraps, seed=seed)
-        blocks = chain(blocks, leave_out(units[chosen]), drawn)
-    for weights in blocks:
+        blocks = chain(blocks, ((weights, resampled) for weights in chain(leave_out(units[chosen]), drawn)))
+    for weights, wanted in blocks:
         for name, predictions in models.items():
-            found = pooled_metrics(target, predictions, rows=chosen, weights=weights, names=names)
+            found = pooled_metrics(target, predictions, rows=chosen, weights=weights, names=wanted)
             for metric, values in found.items():
                 collected[name].setdefault(metric, []).append(values)
     return {
@@ -182,8 +152,8 @@ def bootstrap_metrics(
 
 
 def _resamples(values: Floats, n_bootstraps: int) -> Resamples:
-    n_others = len(values) - n_bootstraps
-    return Resamples(float(values[0]), values[1:n_others], values[n_others:])
+    first = max(1, len(values) - n_bootstraps)
+    return Resamples(float(values[0]), values[1:first], values[first:])
 
 
 def leave_out(units: npt.NDArray[np.generic]) -> Iterator[Floats]:
@@ -197,10 +167,7 @@ def leave_out(units: npt.NDArray[np.generic]) -> Iterator[Floats]:
 
 
 def resample_counts(units: npt.NDArray[np.generic], *, n_bootstraps: int, seed: int) -> Iterator[Floats]:
-    """Yield blocks of weights (resamples, scans): how often each scan's unit was drawn.
-
-    As many units as there are are drawn with replacement, each with all of its scans.
-    """
+    """Yield blocks of weights (resamples, scans): how often each scan's unit was drawn."""
     codes = np.unique(units, return_inverse=True)[1]
     n_units = int(codes.max()) + 1
     generator = derive_generator("bootstrap", seed)
@@ -209,3 +176,54 @@ def resample_counts(units: npt.NDArray[np.generic], *, n_bootstraps: int, seed: 
         size = min(block, n_bootstraps - start)
         counts = generator.multinomial(n_units, np.full(n_units, 1 / n_units), size=size)
         yield counts[:, codes].astype(float)
+
+
+@dataclass(frozen=True)
+class Units:
+    """The clusters of scans that are drawn together: ``subject`` or ``site``, its label of each scan, how many."""
+
+    name: str
+    labels: npt.NDArray[np.object_]
+    n: int
+    notices: tuple[Notice, ...] = ()
+
+
+def choose_units(asked: str, sites: Sequence[str | None], subjects: npt.NDArray[np.object_], *, target: str) -> Units:
+    """Return the units that were asked for, or, for ``auto``, those that the cohort allows; linked sites form one."""
+    by_subject = Units("subject", subjects, len(set(subjects)))
+    if asked == "subject":
+        return by_subject
+    n_missing = sum(site is None for site in sites)
+    labels, n = _linked_sites(sites, subjects)
+    if asked == "auto":
+        usable = not n_missing and target != "site" and n >= ENOUGH_SITES
+        return Units("site", labels, n) if usable else by_subject
+    if target == "site":
+        raise ConfigError("bootstrap_unit: sites cannot be resampled to predict the site. Use bootstrap_unit=subject.")
+    if n_missing:
+        raise ConfigError(
+            f"bootstrap_unit: {n_missing} of {len(sites)} scans have no site, so 'site' cannot resample them. Fill in "
+            "their site, drop them with where, or use bootstrap_unit=subject."
+        )
+    if n < MIN_SITES:
+        raise ConfigError(
+            f"bootstrap_unit: 'site' needs at least {MIN_SITES} sites that share no subject, found {n}: an interval "
+            "from so few would be far too short. Use bootstrap_unit=subject."
+        )
+    notice = Notice(
+        "few_sites_resampled",
+        f"Intervals resample {n} sites; with fewer than {ENOUGH_SITES} they tend to be too short.",
+        "Read the intervals as lower bounds of the uncertainty.",
+    )
+    return Units("site", labels, n, (notice,) if n < ENOUGH_SITES else ())
+
+
+def _linked_sites(
+    sites: Sequence[str | None], subjects: npt.NDArray[np.object_]
+) -> tuple[npt.NDArray[np.object_], int]:
+    places, owners = pd.factorize(np.array(sites, dtype=object).astype(str))[0], pd.factorize(subjects)[0]
+    n = int(places.max()) + 1
+    shape = (n + int(owners.max()) + 1,) * 2
+    links = sparse.coo_matrix((np.ones(len(places)), (places, n + owners)), shape=shape)
+    n_units, component = connected_components(links, directed=False)
+    return component[places].astype(object), int(n_units)

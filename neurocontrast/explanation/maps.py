@@ -1,26 +1,31 @@
-"""From scans to one map: a map a subject, averaged, smoothed, with its peaks."""
+"""Maps of what a score depends on: parts of each scan are replaced, and subjects averaged, smoothed, with peaks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby, islice, product
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from scipy import ndimage
+from torch import nn
 
 from neurocontrast.collectives import Processes
 from neurocontrast.data.batches import Images
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.explanation.score import LinearScore, Map, Size, differentiate, occlude, offset_of, patches_of
 from neurocontrast.explanation.settings import ExplanationSettings
 from neurocontrast.machine import usable_accelerator
 from neurocontrast.progress import SILENT, Progress, Task
-from neurocontrast.seeds import derive_seed
+from neurocontrast.transforms.smoothing import FWHM_PER_SIGMA
 
-__all__ = ["SUBJECTS_A_LATTICE", "AverageMaps", "SubjectMap", "brain_of", "explain_scans", "find_peaks"]
+__all__ = ["SUBJECTS_A_LATTICE", "AverageMaps", "LinearScore", "SubjectMap", "brain_of", "explain_scans", "find_peaks",
+           "occlude", "offset_of", "patches_of"]  # fmt: skip
+
+Map = npt.NDArray[np.float32]
+Patch = tuple[slice, ...]
+Size = tuple[int, int, int]
 
 SUBJECTS_A_LATTICE = 4
 """At least so many subjects in a row have their patches in the same places, and are compared with one another."""
@@ -29,7 +34,41 @@ _BRAIN_LEVEL = 0.1
 """Part of the way from the background to the brightest voxels from which on a voxel is part of the head."""
 _CONSTANT_MIN = 0.05
 """A background that so many voxels have to the last digit is no noise."""
-_FWHM_PER_SIGMA = 2.3548200450309493
+_SHIFTS = (0.8191725133961645, 0.6710436067037893, 0.5497004779019703)
+"""Powers of the inverse of 1.2207…, the root of x⁴ = x + 1: multiples of them fill a cube evenly."""
+
+
+class LinearScore(nn.Module):
+    """A frozen encoder with a linear probe on its features, as one differentiable function.
+
+    Parameters
+    ----------
+    encoder : torch.nn.Module
+        Maps volumes (n, C, D, H, W) to features (n, p); put in evaluation mode and frozen.
+    weights : array (p,)
+        Of the features as they are, not standardised.
+    intercept : float
+        Added to the weighted sum.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from neurocontrast.explanation import LinearScore
+    >>> LinearScore(torch.nn.Flatten(), np.ones(8), 0.5)(torch.ones(1, 1, 2, 2, 2))
+    tensor([8.5000], dtype=torch.float64)
+    """
+
+    weights: torch.Tensor
+
+    def __init__(self, encoder: nn.Module, weights: npt.NDArray[np.float64], intercept: float) -> None:
+        super().__init__()
+        self.encoder = encoder.eval().requires_grad_(False)
+        self.register_buffer("weights", torch.as_tensor(weights, dtype=torch.float64))
+        self.intercept = float(intercept)
+
+    def forward(self, volumes: torch.Tensor) -> torch.Tensor:
+        """Return the score (n,) of each volume, in float64: occlusions change its last digits."""
+        return self.encoder(volumes).double() @ self.weights + self.intercept
 
 
 @dataclass(frozen=True)
@@ -68,10 +107,10 @@ def explain_scans(
     device: torch.device | None = None,
     processes: Processes | None = None,
 ) -> AverageMaps:
-    """Map what the scores of scans depend on, and what their differences come from.
+    """Map what the scores of scans depend on, and what the differences between scores come from.
 
-    A network looks at every brain's edge, whoever it is of; an average over subjects shows that first. What tells
-    subjects apart is where their maps go along with their scores.
+    A network looks at the edge of every brain, and an average over subjects shows this edge first. Subjects differ
+    where their maps go along with their scores.
 
     Parameters
     ----------
@@ -91,13 +130,6 @@ def explain_scans(
         What to compute on; by default as `settings` say.
     processes : Processes, optional
         They share the scans; all get the maps of one process, bit for bit.
-
-    Raises
-    ------
-    ConfigError
-        Where the patch is smaller than a voxel, or a GPU is asked for and not there.
-    DataError
-        Where a score is not finite, or all are the same.
     """
     size = _patch_size(settings.patch_mm, spacing_mm)
     score = score.to(device or torch.device(usable_accelerator(settings.accelerator, section="explanation")))
@@ -107,11 +139,11 @@ def explain_scans(
         explained = _explain_all(score, images, rows, settings, size, task, processes or Processes())
         for _, group in groupby(explained, key=lambda _: _lattice_of(len(subjects), len(rows))):
             maps, scores = [], []
-            for own, own_absolute, subject in group:
+            for own, subject in group:
                 _check_finite(len(subjects) + 1, subject, own)
                 maps.append(own)
                 scores.append(subject.score)
-                signed, absolute = signed + own, absolute + own_absolute
+                signed, absolute = signed + own, absolute + np.abs(own)
                 subjects.append(subject)
                 task.advance(1, score=subject.score)
             # The subjects of a lattice are compared with one another.
@@ -119,7 +151,7 @@ def explain_scans(
             products, squares = products + np.tensordot(away, np.stack(maps), axes=1), squares + float(away @ away)
     if not squares > 0:
         raise DataError("all chosen scans have the same score: there is no difference to explain.")
-    sigma = [settings.smooth_mm / _FWHM_PER_SIGMA / step for step in spacing_mm]
+    sigma = [settings.smooth_mm / FWHM_PER_SIGMA / step for step in spacing_mm]
     averages = products / squares, signed / len(subjects), absolute / len(subjects)
     made = [ndimage.gaussian_filter(each, sigma, mode="constant").astype(np.float32) for each in averages]
     return AverageMaps(made[0], made[1], made[2], subjects)
@@ -144,8 +176,8 @@ def _explain_all(
     size: Size,
     task: Task,
     processes: Processes,
-) -> Iterator[tuple[Map, Map, SubjectMap]]:
-    """Yield every scan's maps, in order; each process makes those of every size-th scan."""
+) -> Iterator[tuple[Map, SubjectMap]]:
+    """Yield the map of every scan, in order; each process makes those of every size-th scan."""
     n_passes = 0
 
     def advance(n: int) -> None:
@@ -156,38 +188,75 @@ def _explain_all(
     for start in range(0, len(rows), processes.size):
         number = min(start + processes.rank, len(rows) - 1)  # who has none left repeats the last, which is dropped
         volume = torch.as_tensor(images[rows[number]]["image"])
-        seed, offset = derive_seed("explanation", settings.seed, number), _lattice_of(number, len(rows))
-        patches = size, offset_of(offset, size)
-        signed, absolute, figures = _explain(score, volume, settings, patches, seed=seed, advance=advance)
-        maps, of_all = processes.gather(np.stack([signed, absolute])), processes.gather(figures)
-        for pair, (whole, largest, x, y, z, mean) in islice(zip(maps, of_all, strict=True), len(rows) - start):
-            yield *pair, SubjectMap(float(whole), float(largest), (int(x), int(y), int(z)), float(mean))
+        offset = offset_of(_lattice_of(number, len(rows)), size)
+        own, figures = _explain(score, volume, settings, size, offset, advance)
+        maps, of_all = processes.gather(own), processes.gather(figures)
+        for each, (whole, largest, x, y, z, mean) in islice(zip(maps, of_all, strict=True), len(rows) - start):
+            yield each, SubjectMap(float(whole), float(largest), (int(x), int(y), int(z)), float(mean))
 
 
 def _explain(
     score: LinearScore,
     volume: torch.Tensor,
     settings: ExplanationSettings,
-    patches: tuple[Size, Size],
-    *,
-    seed: int,
+    size: Size,
+    offset: Size,
     advance: Callable[[int], None],
-) -> tuple[Map, Map, npt.NDArray[np.float64]]:
-    """Return a scan's signed and absolute map, and the numbers of its `SubjectMap`."""
-    voxels = volume[0].numpy()
-    background, brain = brain_of(voxels)
-    fill = float(voxels[brain].mean()) if settings.fill == "mean" else background
-    there, batch_size = volume.to(score.weights.device), settings.batch_size
-    if settings.method == "occlusion":
-        boxes = patches_of(brain, *patches)
-        signed, whole = occlude(score, there, boxes, fill=fill, batch_size=batch_size, advance=advance)
-        absolute = np.abs(signed)
-    else:
-        noise_sd = settings.noise * float(voxels[brain].std())
-        options = {"n_noisy": settings.n_noisy, "batch_size": batch_size, "seed": seed}
-        signed, absolute, whole = differentiate(score, there, fill=fill, noise_sd=noise_sd, advance=advance, **options)
-    place = np.unravel_index(int(np.abs(signed).argmax()), signed.shape)
-    return signed, absolute, np.array([whole, signed[place], *place, np.abs(signed)[brain].mean()])
+) -> tuple[Map, npt.NDArray[np.float64]]:
+    """Return the map of a scan, and the numbers of its `SubjectMap`."""
+    backgrounds, brains = zip(*(brain_of(channel) for channel in volume.numpy()), strict=True)
+    brain = np.logical_or.reduce(brains)
+    fill = volume[:, torch.from_numpy(brain)].mean(1) if settings.fill == "mean" else torch.tensor(backgrounds)
+    found, whole = occlude(
+        score, volume.to(score.weights.device), patches_of(brain, size, offset),
+        fill=fill.float().reshape(-1, 1, 1, 1).to(score.weights.device),
+        batch_size=settings.batch_size, advance=advance,
+    )  # fmt: skip
+    place = np.unravel_index(int(np.abs(found).argmax()), found.shape)
+    return found, np.array([whole, found[place], *place, np.abs(found)[brain].mean()])
+
+
+def offset_of(number: int, size: Size) -> Size:
+    """Return where a lattice of patches begins; differing lattices tell places apart within a patch."""
+    first, second, third = (int(number * shift % 1 * n) for shift, n in zip(_SHIFTS, size, strict=True))
+    return first, second, third
+
+
+def patches_of(mask: npt.NDArray[np.bool_], size: Size, offset: Size) -> list[Patch]:
+    """Return the patches of a lattice that hold any voxel of the mask; each voxel is in one at most."""
+    axes = [
+        [slice(max(0, start), min(n, start + side)) for start in range(-first, n, side)]
+        for n, side, first in zip(mask.shape, size, offset, strict=True)
+    ]
+    return [patch for patch in product(*axes) if mask[patch].any()]
+
+
+@torch.no_grad()
+def occlude(
+    score: LinearScore,
+    volume: torch.Tensor,
+    patches: list[Patch],
+    *,
+    fill: torch.Tensor,
+    batch_size: int,
+    advance: Callable[[int], None],
+) -> tuple[Map, float]:
+    """Return a map of how much of a volume's score each patch carries, and the score (Zeiler & Fergus 2014).
+
+    The map has in each patch the score of the scan minus that with the patch set to `fill` (C, 1, 1, 1): positive where
+    what is there speaks for a higher score. It is 0 outside all patches.
+    """
+    whole = float(score(volume[None])[0])
+    found = np.zeros(volume.shape[1:], dtype=np.float32)
+    for start in range(0, len(patches), batch_size):
+        some = patches[start : start + batch_size]
+        occluded = volume.expand(len(some), *volume.shape).clone()
+        for made, patch in zip(occluded, some, strict=True):
+            made[(slice(None), *patch)] = fill
+        for patch, without in zip(some, score(occluded).tolist(), strict=True):
+            found[patch] = whole - without
+        advance(len(some))
+    return found, whole
 
 
 def brain_of(voxels: Map) -> tuple[float, npt.NDArray[np.bool_]]:

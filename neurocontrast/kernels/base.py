@@ -10,9 +10,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
-__all__ = ["Block", "Kernel", "Kind", "Metadata", "Product", "WeightedSum"]
+__all__ = ["Block", "Kernel", "Kind", "Metadata", "Product", "WeightedSum", "column_of"]
 
 Metadata = Mapping[str, Tensor]
 Kind = Literal["continuous", "categorical"]
@@ -25,12 +25,10 @@ _EVERYTHING = slice(None)
 class Kernel(nn.Module):
     """A symmetric weight between scans, computed from their metadata.
 
-    ``kernel(metadata)`` is the (n, n) matrix of a batch, ``kernel(rows, cols)`` a rectangular
-    (n, m) part of it. Kernels compose: ``a * b`` is their product, ``2.0 * a + b`` a weighted sum.
-
-    Metadata is a dictionary of tensors on one device: continuous columns (n,) or (n, p) with NaN
-    where a value is missing, categorical columns integer codes (n,) with -1 where missing.
-    Weights carry no gradient.
+    ``kernel(metadata)`` is the (n, n) matrix of a batch, ``kernel(rows, cols)`` a rectangular (n, m) part of it.
+    Kernels compose: ``a * b`` is their product, ``2.0 * a + b`` a weighted sum. Metadata is a dictionary of tensors on
+    one device: continuous columns (n,) or (n, p) with NaN where a value is missing, categorical columns integer codes
+    (n,) with -1 where missing. Weights carry no gradient.
     """
 
     missing: Literal["error", "marginal"]
@@ -57,20 +55,12 @@ class Kernel(nn.Module):
         dtype: torch.dtype | None = None,
         offset: int | None = None,
     ) -> Block:
-        """Prepare the columns once, and return the function that computes any block of weights.
+        """Prepare the columns of row and column scans once; return the function that computes any block of weights.
 
-        Parameters
-        ----------
-        rows, cols : dict of Tensor
-            Metadata of the row scans and of the column scans.
-        batch : dict of Tensor, optional
-            The scans whose observed pairs give the mean that replaces a missing factor; by default
-            the pairs of ``rows`` with ``cols``.
-        dtype : torch.dtype, optional
-            Of the weights; by default that of the column, float32 for categories, integers and half precision.
-        offset : int, optional
-            Place of the first row scan among the column scans, for a kernel that treats a scan with itself apart; by
-            default 0 where ``cols`` is ``rows``, and otherwise no scan is in both.
+        `batch` are the scans whose observed pairs give the mean that replaces a missing factor, by default the pairs of
+        ``rows`` with ``cols``. `dtype` is that of the weights, by default the column's or float32.
+        `offset` is the place of the first row scan among the column scans, by default 0 where
+        ``cols`` is ``rows``; otherwise no scan is in both.
         """
 
     def fit(self, metadata: Metadata) -> Kernel:  # noqa: ARG002
@@ -79,22 +69,10 @@ class Kernel(nn.Module):
 
     @abstractmethod
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False) -> None:
-        """Check the metadata of a whole cohort once, before training.
+        """Refuse metadata of a cohort that the kernel cannot read, naming the column and all rows at fault.
 
-        Parameters
-        ----------
-        metadata : dict of Tensor
-            The cohort's columns.
-        names : sequence of str, optional
-            One a row, for the message; row numbers by default.
-        nonnegative : bool
-            Also refuse metadata on which the kernel goes below zero, as y-Aware InfoNCE and
-            conditional uniformity need.
-
-        Raises
-        ------
-        DataError
-            Naming the column and all rows at fault.
+        `names` are those of the rows, for the message. With `nonnegative`, metadata on which the kernel goes below zero
+        are refused too, as y-Aware InfoNCE and conditional uniformity need.
         """
 
     def forward(self, rows: Metadata, cols: Metadata | None = None) -> Tensor:
@@ -111,6 +89,19 @@ class Kernel(nn.Module):
 
     def __add__(self, other: Kernel) -> WeightedSum:
         return WeightedSum(self, other)
+
+
+def column_of(metadata: Metadata | None, name: str, *, needed_by: str) -> Tensor:
+    """Return a column of one or two dimensions, or refuse metadata without it."""
+    if metadata is None or name not in metadata:
+        given = "metadata was not given" if metadata is None else f"it has {one_of(metadata) or 'none'}"
+        near = suggestion(name, metadata or ())
+        raise DataError(f"metadata has no column '{name}', which {needed_by} needs; {given}.{near}")
+    column = metadata[name]
+    if not isinstance(column, Tensor) or column.ndim not in (1, 2):
+        found = f"shape {tuple(column.shape)}" if isinstance(column, Tensor) else type(column).__name__
+        raise DataError(f"metadata['{name}'] must be a tensor of shape (n,) or (n, p), got {found}.")
+    return column
 
 
 class _Composite(Kernel):
@@ -139,27 +130,22 @@ class _Composite(Kernel):
 
     @property
     def kernels(self) -> list[Kernel]:
-        """The kernels it is made of."""
         return [part for part in self.parts if isinstance(part, Kernel)]
 
     def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:
-        """‖w‖∞ over the batch, combined from those of the parts."""
         combined: float | Tensor = self.combine(kernel.supremum_over(metadata, dtype=dtype) for kernel in self.kernels)
         return combined
 
     def bind(self, rows: Metadata, cols: Metadata, **options: Any) -> Block:
-        """Bind every part; a block is combined from theirs."""
         blocks = [kernel.bind(rows, cols, **options) for kernel in self.kernels]
         return lambda i, j: self.combine(block(i, j) for block in blocks)
 
     def fit(self, metadata: Metadata) -> Kernel:
-        """Fit the bandwidths of all parts."""
         for kernel in self.kernels:
             kernel.fit(metadata)
         return self
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False) -> None:
-        """Check every part; each must be at least 0 where the whole has to be."""
         for kernel in self.kernels:
             kernel.check(metadata, names=names, nonnegative=nonnegative)
 
@@ -186,7 +172,6 @@ class Product(_Composite):
         super().__init__([kernel for part in nested for kernel in part])
 
     def combine(self, values: Iterable[Any]) -> Any:
-        """Return the product."""
         return math.prod(values)
 
 
@@ -208,19 +193,15 @@ class WeightedSum(_Composite):
             [1.2131, 3.0000]])
     """
 
-    factors: tuple[float, ...]
-
     def __init__(self, *terms: Kernel | tuple[float, Kernel]) -> None:
         flat = [part for term in terms for part in _weighted(*((1.0, term) if isinstance(term, Kernel) else term))]
         self.factors = tuple(float(factor) for factor, _ in flat)
         super().__init__([kernel for _, kernel in flat])
 
     def combine(self, values: Iterable[Any]) -> Any:
-        """Return the weighted sum."""
         return sum(factor * value for factor, value in zip(self.factors, values, strict=True))
 
     def extra_repr(self) -> str:
-        """Return the factors, for ``print``."""
         return f"factors={self.factors}"
 
 

@@ -20,11 +20,10 @@ class _Codes(ColumnKernel):
     kind: Kind = "categorical"
 
     def observed(self, values: Tensor) -> Tensor:
-        """Codes of at least 0; NaN and negative codes are missing."""
+        """Say which rows have codes of at least 0; NaN and negative codes are missing."""
         return (values >= 0).all(dim=1)
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        """1 where equal."""
         equal = rows[:, 0].unsqueeze(1) == cols[:, 0]
         for dimension in range(1, rows.shape[1]):
             equal &= rows[:, dimension].unsqueeze(1) == cols[:, dimension]
@@ -93,21 +92,17 @@ class Different(_Codes):
         self.positive_semidefinite = self.within == 1
 
     def of_equality(self, equal: Tensor, dtype: torch.dtype) -> Tensor:
-        """1 where different, ``within`` where equal."""
         return equal.to(dtype).mul_(self.within - 1).add_(1)
 
     def bind(self, rows: Metadata, cols: Metadata, *, offset: int | None = None, **options: Any) -> Block:
-        """Prepare the codes once; blocks have 1 where a scan meets itself."""
         block = super().bind(rows, cols, **options)
-        if offset is None:
-            if cols is not rows:
-                return block
-            offset = 0
-        n_rows, n_cols = len(rows[self.column]), len(cols[self.column])
+        first_row = 0 if offset is None and cols is rows else offset
+        if first_row is None:
+            return block
 
         def with_own(i: slice, j: slice) -> Tensor:
             weights = block(i, j)
-            first = offset + i.indices(n_rows)[0] - j.indices(n_cols)[0]
+            first = first_row + (i.start or 0) - (j.start or 0)
             if -weights.shape[0] < first < weights.shape[1]:
                 weights.diagonal(first).fill_(1)
             return weights
@@ -115,5 +110,4 @@ class Different(_Codes):
         return with_own
 
     def extra_repr(self) -> str:
-        """Return the column and the weight within a category, for ``print``."""
         return f"'{self.column}', within={self.within}, missing='{self.missing}'"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from neurocontrast.exceptions import DataError, one_of, suggestion
-from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata
+from neurocontrast.exceptions import DataError
+from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata, column_of
 from neurocontrast.settings import Column, Configurable, Settings
 
 __all__ = ["ColumnKernel", "FactorSettings"]
@@ -35,10 +35,9 @@ class ColumnKernel(Configurable, Kernel):
     column : str
         The metadata column.
     missing : {"error", "marginal"}
-        What a missing value does. ``"error"`` refuses it. ``"marginal"`` keeps the scan: a pair with a
-        missing side takes the mean of this factor over all ordered pairs of observed scans of the
-        batch (a scan with itself included, so that it does not matter whether the batch is counted once
-        or as two views); without any observed scan it takes 1.
+        What a missing value does. ``"error"`` refuses it. ``"marginal"`` keeps the scan: a pair with a missing side
+        takes the mean of this factor over all ordered pairs of observed scans of the batch (a scan with itself
+        included, so that both views of a batch give the same as one); without any observed scan it takes 1.
     """
 
     Settings = FactorSettings
@@ -54,16 +53,7 @@ class ColumnKernel(Configurable, Kernel):
 
     def values(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
         """The column as (n, p), or an error that names it."""
-        if self.column not in metadata:
-            raise DataError(
-                f"metadata has no column '{self.column}', which {type(self).__name__} needs; it has "
-                f"{one_of(metadata) or 'none'}.{suggestion(self.column, metadata)}"
-            )
-        column = metadata[self.column]
-        if not isinstance(column, Tensor) or column.ndim not in (1, 2):
-            found = f"shape {tuple(column.shape)}" if isinstance(column, Tensor) else type(column).__name__
-            raise DataError(f"metadata['{self.column}'] must be a tensor of shape (n,) or (n, p), got {found}.")
-        column = column.detach()
+        column = column_of(metadata, self.column, needed_by=type(self).__name__).detach()
         if self.kind == "continuous":
             if dtype is None:
                 dtype = column.dtype if column.dtype in (torch.float32, torch.float64) else torch.float32
@@ -75,7 +65,7 @@ class ColumnKernel(Configurable, Kernel):
         return ~values.isnan().any(dim=1)
 
     def scaled(self, values: Tensor) -> Tensor:
-        """What of the (n, p) values is computed once a batch, such as y/σ; by default the values."""
+        """Features of (n, p) values that are computed once a batch, such as y/σ; by default the values."""
         return values
 
     @abstractmethod
@@ -91,7 +81,6 @@ class ColumnKernel(Configurable, Kernel):
         dtype: torch.dtype | None = None,
         offset: int | None = None,  # noqa: ARG002
     ) -> Block:
-        """Prepare the column once, and return the function that computes any block of weights."""
         row_values = self.values(rows, dtype=dtype)
         col_values = row_values if cols is rows else self.values(cols, dtype=dtype)
         if row_values.shape[1] != col_values.shape[1]:
@@ -103,8 +92,13 @@ class ColumnKernel(Configurable, Kernel):
         if self.missing == "error":
             a = self._complete(row_values)
             b = a if col_values is row_values else self._complete(col_values)
-            return lambda i, j: _exact(self.weights, a[i], b[j], dtype)
+            return lambda i, j: self._exact(a[i], b[j], dtype)
         return self._bind_marginal(row_values, col_values, batch, dtype)
+
+    def _exact(self, a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+        """Compute weights without gradient and without autocast's half precision."""
+        with torch.no_grad(), torch.autocast(a.device.type, enabled=False):
+            return self.weights(a, b, dtype)
 
     def _complete(self, values: Tensor) -> Tensor:
         """Features of values of which none is missing; a missing one is an error, on accelerators NaN weights."""
@@ -123,7 +117,7 @@ class ColumnKernel(Configurable, Kernel):
 
         def block(i: slice, j: slice) -> Tensor:
             both = seen_a[i].unsqueeze(1) & seen_b[j]
-            return torch.where(both, _exact(self.weights, a[i], b[j], dtype), mean)
+            return torch.where(both, self._exact(a[i], b[j], dtype), mean)
 
         return block
 
@@ -139,12 +133,11 @@ class ColumnKernel(Configurable, Kernel):
             i = slice(start, start + _STREAMED_SCANS)
             for first in range(0, len(b), _STREAMED_SCANS):
                 j = slice(first, first + _STREAMED_SCANS)
-                row_means[i] += _exact(self.weights, a[i], b[j], dtype).mul_(seen_b[j]).sum(1) / n_cols
+                row_means[i] += self._exact(a[i], b[j], dtype).mul_(seen_b[j]).sum(1) / n_cols
         mean = (row_means * seen_a).sum() / seen_a.sum().clamp_min(1)
         return torch.where(seen_a.any() & seen_b.any(), mean, 1.0)
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None, nonnegative: bool = False) -> None:
-        """Refuse missing values (unless ``missing="marginal"``), infinite ones and, if asked, weights below zero."""
         values = self.values(metadata)
         if self.kind == "continuous" and values.isinf().any():
             rows = values.isinf().any(dim=1).nonzero()[:, 0].tolist()
@@ -160,7 +153,7 @@ class ColumnKernel(Configurable, Kernel):
         a = self.scaled(values[kept])
         lowest, pair = math.inf, (0, 0)
         for start in range(0, len(a), _STREAMED_SCANS):
-            weights = _exact(self.weights, a[start : start + _STREAMED_SCANS], a, a.dtype)
+            weights = self._exact(a[start : start + _STREAMED_SCANS], a, a.dtype)
             value, position = weights.flatten().min(0)
             if value < lowest:
                 i, j = divmod(int(position), len(a))
@@ -183,14 +176,3 @@ def _listed(rows: list[int], names: Sequence[str] | None) -> str:
     shown = [names[row] if names is not None else str(row) for row in rows[:20]]
     more = f" and {len(rows) - 20} more" if len(rows) > 20 else ""
     return f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}: {', '.join(shown)}{more}"
-
-
-def _exact(
-    weights: Callable[[Tensor, Tensor, torch.dtype], Tensor], a: Tensor, b: Tensor, dtype: torch.dtype
-) -> Tensor:
-    """Compute weights without gradient and without autocast's half precision."""
-    with torch.no_grad():
-        if torch.is_autocast_enabled(a.device.type):
-            with torch.autocast(a.device.type, enabled=False):
-                return weights(a, b, dtype)
-        return weights(a, b, dtype)

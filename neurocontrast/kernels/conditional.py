@@ -11,7 +11,7 @@ from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.kernels.base import Kernel, Metadata, Product
 from neurocontrast.kernels.categorical import Categorical, Different
 
-__all__ = ["ConditionalEmbedding", "check_condition", "check_ridge", "conditional_operator"]
+__all__ = ["ConditionalEmbedding", "check_condition", "conditional_operator"]
 
 
 def conditional_operator(
@@ -30,23 +30,20 @@ def conditional_operator(
 class ConditionalEmbedding(nn.Module):
     """Conditional embedding operator W = (K + λI)⁻¹ K of a kernel on metadata.
 
-    With K the kernel matrix of the batch's conditions, the columns of W say how the samples of the
-    batch are to be weighed to stand for "a sample drawn under this condition": [K_XY W]_ii estimates
-    the mean of exp(similarity) given the condition of sample i (Tsai et al. 2022, eq. 6). W carries no
-    gradient.
+    With K the kernel matrix of the batch's conditions, the columns of W say how the samples of the batch are to be
+    weighed to stand for "a sample drawn under this condition": [K_XY W]_ii estimates the mean of exp(similarity) given
+    the condition of sample i (Tsai et al. 2022, eq. 6). W carries no gradient.
 
-    A categorical kernel needs no solve: W_ij is 1 / (class size + λ) within a class and 0 elsewhere. A
-    kernel that fills missing values with ``missing="marginal"`` may give a matrix that is not positive
-    semi-definite; it is then replaced by the nearest one that is.
+    A categorical kernel needs no solve: W_ij is 1 / (class size + λ) within a class and 0 elsewhere. A kernel with
+    ``missing="marginal"`` may give a matrix that is not positive semi-definite; the nearest that is replaces it.
 
     Parameters
     ----------
     kernel : Kernel
         Kernel on metadata, positive semi-definite.
     ridge : float
-        Weight λ > 0. Small: W comes close to the identity for distinct conditions and each sample speaks for
-        itself. Large: W is small and smooth. It is raised to the rounding level of K (ten times machine
-        epsilon times its trace) where it falls below, so that the solve stands in float32.
+        Weight λ > 0, raised to the rounding level of K (ten times machine epsilon times its trace) where it falls
+        below. Small: W comes close to the identity for distinct conditions. Large: W is small and smooth.
 
     Examples
     --------
@@ -62,14 +59,15 @@ class ConditionalEmbedding(nn.Module):
     def __init__(self, kernel: Kernel, *, ridge: float = 0.1) -> None:
         super().__init__()
         self.kernel = check_condition(kernel)
-        self.ridge = check_ridge(ridge)
+        if isinstance(ridge, bool) or not isinstance(ridge, (int, float)) or not 0 < ridge < math.inf:
+            raise ConfigError(f"ridge must be a finite number above 0, got {ridge!r}.")
+        self.ridge = float(ridge)
 
     def forward(self, metadata: Metadata) -> Tensor:
         """Return W, (n, n), for the conditions of a batch."""
         return conditional_operator(self.kernel, metadata, ridge=self.ridge)
 
     def extra_repr(self) -> str:
-        """Show the ridge."""
         return f"ridge={self.ridge}"
 
 
@@ -84,13 +82,6 @@ def check_condition(kernel: Kernel) -> Kernel:
         "forget a category, give FairCCLK the Categorical kernel on it; to attract across categories, give Different "
         "to YAwareInfoNCE or ConditionalAlignmentUniformity."
     )
-
-
-def check_ridge(ridge: float) -> float:
-    """Return λ as a float, or raise a ConfigError."""
-    if isinstance(ridge, bool) or not isinstance(ridge, (int, float)) or not math.isfinite(ridge) or ridge <= 0:
-        raise ConfigError(f"ridge must be a finite number above 0, got {ridge!r}.")
-    return float(ridge)
 
 
 def _is_partition(kernel: Kernel) -> bool:

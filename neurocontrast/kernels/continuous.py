@@ -37,10 +37,10 @@ class _Bandwidth(ColumnKernel):
         sigma: Annotated[Any, AfterValidator(_bandwidth)]
 
     def accept(self, name: str, value: Any) -> None:
-        """Keep a value of the settings; σ is stored with the checkpoint, NaN while its rule is not fitted."""
         if name != "sigma":
             super().accept(name, value)
             return
+        # σ is stored with the checkpoint, NaN while its rule is not fitted.
         self.rule: str | None = value if isinstance(value, str) else None
         self.fitted = self.rule is None
         self.register_buffer("sigma", torch.as_tensor(value if self.fitted else math.nan, dtype=torch.float64))
@@ -69,7 +69,6 @@ class _Bandwidth(ColumnKernel):
         return self
 
     def scaled(self, values: Tensor) -> Tensor:
-        """y/σ."""
         if not self.fitted:
             raise ConfigError(
                 f"sigma='{self.rule}' of the kernel on '{self.column}' is not fitted yet: "
@@ -89,7 +88,6 @@ class _Bandwidth(ColumnKernel):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
-        """Return the column and σ, for ``print``."""
         return f"'{self.column}', sigma={self.sigma.tolist() if self.fitted else self.rule}, missing='{self.missing}'"
 
 
@@ -116,7 +114,6 @@ class Gaussian(_Bandwidth):
     """
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        """exp(−‖a − b‖²/2) of the scaled columns."""
         if rows.shape[1] == 1:
             distances = torch.sub(rows, cols.T)
         else:
@@ -146,7 +143,6 @@ class Laplacian(_Bandwidth):
     """
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        """exp(−‖a − b‖₁) of the scaled columns."""
         distances = torch.sub(rows, cols.T).abs_() if rows.shape[1] == 1 else torch.cdist(rows, cols, p=1.0)
         return distances.neg_().exp_().to(dtype)
 
@@ -171,11 +167,9 @@ class Cosine(ColumnKernel):
     nonnegative = False
 
     def scaled(self, values: Tensor) -> Tensor:
-        """y/‖y‖."""
         return torch.nn.functional.normalize(values, dim=1)
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        """<a, b>."""
         return (rows @ cols.T).to(dtype)
 
 
@@ -198,11 +192,10 @@ class Linear(ColumnKernel):
     """
 
     supremum = math.inf
-
     nonnegative = False
 
     def supremum_over(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> float | Tensor:
-        """Maximum over the batch; by Cauchy–Schwarz it is that of a scan with itself, found in O(n)."""
+        # By Cauchy–Schwarz the maximum is that of a scan with itself.
         values = self.values(metadata, dtype=dtype)
         seen = self.observed(values)
         largest = values.masked_fill(~seen.unsqueeze(1), 0).square().sum(1).max()
@@ -213,7 +206,6 @@ class Linear(ColumnKernel):
         return product
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
-        """<y, y'>."""
         return self._of_product(rows @ cols.T).to(dtype)
 
 

@@ -35,14 +35,10 @@ def _refuse_different(factors: Any) -> Any:
 class _Anchors(NamedTuple):
     """Logarithms of similarities of each anchor, (1, n_rows)."""
 
-    own: Tensor
-    """s_ii."""
-    mean: Tensor
-    """log M_i, from below at the logarithm of the dtype's tiny."""
-    rest: Tensor
-    """log Σ_{j≠i} K_ij; the dtype's lowest number where there is no other sample."""
-    clamped: Tensor
-    """1 where M_i was below the dtype's tiny, else 0."""
+    own: Tensor  # s_ii
+    mean: Tensor  # log M_i, from below at the logarithm of the dtype's tiny
+    rest: Tensor  # log Σ_{j≠i} K_ij; the dtype's lowest number where there is no other sample
+    clamped: Tensor  # 1 where M_i was below the dtype's tiny, else 0
 
 
 class _CCLK(Objective):
@@ -62,13 +58,12 @@ class _CCLK(Objective):
         check_condition(self.kernel)
 
     def value(self, pool: Pool) -> Tensor:
-        """−log(a / (a + b)) in one piece, which keeps its digits where the loss is close to 0."""
+        # −log(a / (a + b)) in one piece keeps its digits where the loss is close to 0.
         both = [self._pull_and_push(anchors, pool.n_samples) for anchors in self._directions(pool)]
         ratios = torch.stack([push - pull for pull, push in both])
         return pool.mean(torch.logaddexp(torch.zeros_like(ratios), ratios))
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        """Alignment, what is under the logarithm above the line; uniformity, what is below it."""
         both = [self._pull_and_push(anchors, pool.n_samples) for anchors in self._directions(pool)]
         pulls, pushes = (torch.stack(part) for part in zip(*both, strict=True))
         return {"alignment": -pool.mean(pulls), "uniformity": pool.mean(torch.logaddexp(pulls, pushes))}
@@ -82,7 +77,7 @@ class _CCLK(Objective):
         return conditional_operator(self.kernel, pool.col_metadata, ridge=self.ridge, dtype=pool.cols.dtype)
 
     def pool_bounds(self, pool: Pool) -> dict[str, Tensor]:
-        """``clamped_fraction``: the share of anchors whose M_i was clamped, and so has no gradient.
+        """Return the share of anchors whose M_i was clamped, and so has no gradient.
 
         Where the share is not near 0 the operator is too wild for the batch: give a larger ridge or bandwidth.
         """
@@ -128,10 +123,9 @@ class WeaklySupervisedCCLK(_CCLK):
     With K_ij = exp(<z1_i, z2_j>/τ), W = (K_Z + λI)⁻¹ K_Z and M_i = [K W]_ii,
     L = −mean_i log( M_i / (M_i + Σ_{j≠i} K_ij) ).
 
-    M_i stands for the similarity to a sample drawn under the condition of i, so the loss works where no two
-    samples share a condition. Choose it over `YAwareInfoNCE` when the condition is noisy or of many
-    dimensions; y-Aware is cheaper and its weights are never negative. W can be negative, so M_i can fall to
-    0 or below: it is clamped at the dtype's tiny, and ``bounds`` reports the fraction clamped.
+    M_i stands for the similarity to a sample drawn under the condition of i, so the loss works where no two samples
+    share a condition. Choose it over `YAwareInfoNCE` when the condition is noisy or of many dimensions. W can be
+    negative, so M_i can fall to 0 or below: M_i is clamped at the dtype's tiny, and ``bounds`` reports how often.
 
     Parameters
     ----------
@@ -154,11 +148,7 @@ class WeaklySupervisedCCLK(_CCLK):
     """
 
     title = "weakly supervised CCL-K"
-
-    @property
-    def positives(self) -> list[Kernel]:
-        """Its kernel."""
-        return [self.kernel]
+    attracts = True
 
     def _pull_and_push(self, anchors: _Anchors, n_samples: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         return anchors.mean, anchors.rest

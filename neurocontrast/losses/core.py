@@ -16,12 +16,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.distributed import get_world_size
+from torch.utils.checkpoint import checkpoint
 
 from neurocontrast.collectives import gather_samples, sum_over_processes
 from neurocontrast.exceptions import DataError
@@ -48,10 +47,10 @@ _ALL = slice(None)
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The anchors of this process, and all their candidates.
+    """Anchors of this process, ``rows`` (V, n_rows, d), and their candidates, ``cols`` (V, n, d) or the same object.
 
-    ``rows`` are (V, n_rows, d), ``cols`` (V, n, d) or the same object; ``offset`` is the place of the first anchor's
-    sample among the candidates' samples, ``bound`` holds kernels bound already, for two parts of a loss.
+    ``offset`` is the place of the first anchor's sample among the candidates' samples, ``bound`` holds kernels bound
+    already, for two parts of a loss.
     """
 
     rows: Tensor
@@ -178,17 +177,8 @@ def log_sum_exp(
 ) -> tuple[Tensor, Tensor]:
     """Return log Σ_j b_ij exp(s_ij) of every anchor, (V, n_rows), and Σ_j b_ij, (n_rows,).
 
-    Parameters
-    ----------
-    pool : Pool
-        Anchors and candidates.
-    scale : float
-        1/τ.
-    weights : callable, optional
-        Blocks of b ≥ 0 between samples; 1 by default. Where all of an anchor's are 0 the logarithm is −1e30, without
-        gradient. Their sum is 0 where none are given.
-    excluded : {"self", "sample", None}
-        Leave out the anchor itself, all views of its sample, or nothing.
+    `weights` are blocks of b ≥ 0 between samples: 1, and their sum 0, where none are given. Where all of an anchor's
+    are 0 the logarithm is −1e30, without gradient. `excluded` are the anchor itself or all views of its sample.
     """
     sums, _, mass = repulsion.log_sum_exp(pool.rows, pool.cols, _pairs(pool, scale, weights, excluded))
     return sums, sums.new_zeros(sums.shape[1]) if mass is None else mass
@@ -234,37 +224,13 @@ OfBlock = Callable[[Tensor, Tensor, slice], tuple[Tensor, ...]]
 def by_anchors(pool: Pool, function: OfBlock) -> tuple[Tensor, ...]:
     """Apply a function to blocks of anchors and all candidates, and join what it returns.
 
-    A block is computed, reduced and dropped, and computed again for the gradient, which autograd derives.
+    A block is computed, reduced and dropped, and computed again for the gradient.
     """
     # A quarter of what may be held: autograd keeps several tensors of a block.
     step = max(1, AT_ONCE // (4 * pool.rows.shape[0] * pool.cols.shape[0] * pool.n_samples))
-    joined: tuple[Tensor, ...] = _ByAnchors.apply(function, step, pool.rows, pool.cols)
-    return joined
-
-
-class _ByAnchors(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, function: OfBlock, step: int, rows: Tensor, cols: Tensor) -> tuple[Tensor, ...]:
-        ctx.save_for_backward(rows, cols)
-        n = rows.shape[1]
-        ctx.function = function
-        ctx.blocks = [slice(start, min(start + step, n)) for start in range(0, n, step)]
-        parts = [function(rows[:, i], cols, i) for i in ctx.blocks]
-        return tuple(torch.cat(each, -1) for each in zip(*parts, strict=True))
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor, Tensor]:
-        rows, cols = ctx.saved_tensors
-        of_rows, of_cols = torch.empty_like(rows), torch.zeros_like(cols)
-        candidates = cols.detach().requires_grad_()
-        with torch.enable_grad(), torch.autocast(rows.device.type, enabled=False):
-            for i in ctx.blocks:
-                anchors = rows[:, i].detach().requires_grad_()
-                found = ctx.function(anchors, candidates, i)
-                used = [(each, g[..., i]) for each, g in zip(found, gradients, strict=True) if each.requires_grad]
-                outputs, upstream = zip(*used, strict=True)
-                of_anchors, of_candidates = torch.autograd.grad(outputs, (anchors, candidates), upstream)
-                of_rows[:, i] = of_anchors
-                of_cols += of_candidates
-        return None, None, of_rows, of_cols
+    n = pool.rows.shape[1]
+    found = [
+        checkpoint(function, pool.rows[:, i], pool.cols, i, use_reentrant=False, preserve_rng_state=False)
+        for i in (slice(start, min(start + step, n)) for start in range(0, n, step))
+    ]
+    return tuple(torch.cat(each, -1) for each in zip(*found, strict=True))

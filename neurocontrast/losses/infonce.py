@@ -19,13 +19,11 @@ __all__ = ["InfoNCE", "NTXent"]
 class InfoNCE(Objective):
     r"""InfoNCE (CLIP's loss): find the other view of a sample among the other views of all samples.
 
-    L = mean_i [ −s(z1_i, z2_i) + log Σ_j exp s(z1_i, z2_j) ], s = <·, ·>/τ, averaged over both directions
-    (van den Oord et al. 2018, eq. 4; Radford et al. 2021). Two encoders may make the two views: nothing
-    within one view is compared. With more than two views, the mean over all pairs of views (Tian et al.
-    2020). It bounds mutual information from below: I(X; X⁺) ≥ log n − L, which ``bounds`` reports.
-
-    Choose it when views come from different modalities or encoders; for two augmentations of one image
-    `NTXent` uses each batch more fully.
+    L = mean_i [ −s(z1_i, z2_i) + log Σ_j exp s(z1_i, z2_j) ], s = <·, ·>/τ, averaged over both directions (van den Oord
+    et al. 2018, eq. 4; Radford et al. 2021). Two encoders may make the two views: nothing within one view is compared.
+    With more than two views, the mean over all pairs of views (Tian et al. 2020). ``bounds`` reports the lower bound of
+    mutual information, I(X; X⁺) ≥ log n − L. Choose it when views come from different modalities or encoders; for two
+    augmentations of one image `NTXent` uses each batch more fully.
 
     Parameters
     ----------
@@ -59,7 +57,6 @@ class InfoNCE(Objective):
         return super().forward(z1, z2, metadata)  # type: ignore[arg-type]
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        """Alignment −s of twins, and the log-sum-exp over candidates, averaged over pairs of views."""
         scale = 1 / self.temperature
         pairs = list(combinations(range(pool.rows.shape[0]), 2))
         twins = [pool.alignment(scale, a, b) for a, b in pairs]
@@ -76,7 +73,6 @@ class InfoNCE(Objective):
         return tuple(log_sum_exp(pool.between(x, y), scale, excluded=None)[0] for x, y in directions)
 
     def pool_bounds(self, pool: Pool) -> dict[str, Tensor]:
-        """``mutual_information``: log n − L, in nats."""
         parts = self.parts(pool)
         return {"mutual_information": math.log(pool.n_samples) - parts["alignment"] - parts["uniformity"]}
 
@@ -107,12 +103,10 @@ class NTXent(Objective):
     )
 
     def value(self, pool: Pool) -> Tensor:
-        """The loss: log M cancels."""
         scale = 1 / self.temperature
         return pool.mean(log_sum_exp(pool, scale)[0]) - pool.alignment(scale)
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        """Alignment of twins, global uniformity, and log M."""
         scale = 1 / self.temperature
         log_candidates = math.log(pool.n_candidates)
         return {
@@ -122,6 +116,5 @@ class NTXent(Objective):
         }
 
     def pool_bounds(self, pool: Pool) -> dict[str, Tensor]:
-        """``mutual_information``: log M − L, in nats."""
         parts = self.parts(pool)
         return {"mutual_information": -parts["alignment"] - parts["uniformity"]}

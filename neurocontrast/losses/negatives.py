@@ -49,7 +49,6 @@ class DebiasedInfoNCE(Objective):
         positive_prior: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        """The one part, ``contrast``."""
         scale = 1 / self.temperature
         twins = pool.twins(scale)
         if pool.n_samples == 1:
@@ -62,7 +61,7 @@ class DebiasedInfoNCE(Objective):
         return log_sum_exp(pool, scale, excluded="sample")[0]
 
     def _corrected(self, pool: Pool, twins: Tensor, scale: float) -> Tensor:
-        """The log of G_i."""
+        """Return log G_i."""
         negatives = self.log_negatives(pool, scale)
         log_n = math.log(pool.n_candidates - 1)
         floor = log_n - scale
@@ -108,7 +107,6 @@ class HardNegativeInfoNCE(DebiasedInfoNCE):
         concentration: NonNegative = 1.0
 
     def log_negatives(self, pool: Pool, scale: float) -> Tensor:
-        """Log of the reweighted sum over the negatives, (2, n)."""
         if self.concentration == 0:
             return super().log_negatives(pool, scale)
         raised, _ = log_sum_exp(pool, (1 + self.concentration) * scale, excluded="sample")
@@ -148,7 +146,6 @@ class FairInfoNCE(Objective):
         temperature: Positive = 0.1
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        """Alignment of twins, and the log-sum-exp over the cluster."""
         scale = 1 / self.temperature
         sums, _ = log_sum_exp(pool, scale, similar_to(pool, self.kernel))
         return {"alignment": -pool.mean(pool.twins(scale)), "uniformity": pool.mean(sums)}

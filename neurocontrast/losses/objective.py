@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from neurocontrast.collectives import gather_samples, gather_sizes, is_distributed
-from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Categorical, Kernel, Kind, Metadata, Product
+from neurocontrast.kernels.base import column_of
 from neurocontrast.kernels.factors import build_kernel
 from neurocontrast.losses.core import Pool
 from neurocontrast.settings import Configurable, Positive, Settings
@@ -49,11 +50,11 @@ class Objective(Configurable, nn.Module):
     """Name in reports."""
     citation: ClassVar[str] = ""
     """Reference in reports: authors, title, venue and year."""
+    attracts: ClassVar[bool] = False
+    """Whether scans that the kernel calls alike attract."""
     tag = "loss"
-    kernel: Any
-    """A `Kernel`, or None."""
-    negatives: Any
-    """A `Kernel`, or None."""
+    kernel: Any  # a `Kernel`, or None
+    negatives: Any  # a `Kernel`, or None
     needs_nonnegative = True
 
     class Settings(LossSettings):
@@ -73,25 +74,17 @@ class Objective(Configurable, nn.Module):
 
     @property
     def columns(self) -> dict[str, Kind]:
-        """The metadata columns it needs, and how they are read."""
+        """The metadata columns that are needed, and how they are read."""
         kernels = self._kernels()
         return Product(*kernels).columns if kernels else {}
 
     @property
     def positives(self) -> list[Kernel]:
-        """The kernel whose alike scans it pulls together; empty where only the views of one scan are."""
-        return []
+        """The kernel whose alike scans attract; empty where only the views of one scan do."""
+        return [self.kernel] if self.attracts else []
 
     def forward(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> Tensor:
-        """Return the loss, a scalar.
-
-        Parameters
-        ----------
-        z1, z2 : Tensor (n, d)
-            Embeddings of the two views, of any norm.
-        metadata : dict of Tensor, optional
-            The columns in ``columns``, one value (or row) a sample.
-        """
+        """Return the loss of the embeddings (n, d) of two views, of any norm, and of the metadata ``columns``."""
         return self._with_pool(self.value, z1, z2, metadata)
 
     def terms(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> dict[str, Tensor]:
@@ -104,20 +97,19 @@ class Objective(Configurable, nn.Module):
             return self._with_pool(self.pool_bounds, z1, z2, metadata)
 
     def value(self, pool: Pool) -> Tensor:
-        """The loss, of a pool of unit embeddings."""
+        """Return the loss of a pool of unit embeddings."""
         first, *others = self.parts(pool).values()
         return sum(others, first)
 
     @abstractmethod
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        """The parts of the loss, of a pool of unit embeddings."""
+        """Return the parts of the loss of a pool of unit embeddings."""
 
     def pool_bounds(self, pool: Pool) -> dict[str, Tensor]:  # noqa: ARG002
-        """The bounds, of a pool of unit embeddings."""
         return {}
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
-        """Check a whole cohort's metadata once, before training; see ``Kernel.check``."""
+        """Check a whole cohort's metadata before training; see ``Kernel.check``."""
         for kernel in self._kernels():
             kernel.check(metadata, names=names, nonnegative=self.needs_nonnegative)
 
@@ -154,7 +146,6 @@ class Objective(Configurable, nn.Module):
         return Pool(rows, cols, columns, everyone, offset=offset, distributed=True)
 
     def extra_repr(self) -> str:
-        """Return the numbers and columns it was made with, for ``print``."""
         names = [name for name in self.__signature__.parameters if name not in _KERNELS]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
 
@@ -203,15 +194,10 @@ def _views(z1: Tensor | Sequence[Tensor], z2: Tensor | None) -> list[Tensor]:
 
 
 def _column(metadata: Metadata | None, name: str, kind: Kind, view: Tensor) -> Tensor:
-    if metadata is None or name not in metadata:
-        given = "metadata was not given" if metadata is None else f"it has {one_of(metadata) or 'none'}"
-        raise DataError(
-            f"metadata has no column '{name}', which the loss needs; {given}.{suggestion(name, metadata or ())}"
-        )
-    column = metadata[name]
-    if not isinstance(column, Tensor) or column.ndim not in (1, 2) or len(column) != len(view):
-        found = f"shape {tuple(column.shape)}" if isinstance(column, Tensor) else type(column).__name__
-        raise DataError(f"metadata['{name}'] must be a tensor with one row a sample, n = {len(view)}; got {found}.")
+    column = column_of(metadata, name, needed_by="the loss")
+    if len(column) != len(view):
+        found = f"n = {len(view)}; got shape {tuple(column.shape)}"
+        raise DataError(f"metadata['{name}'] must be a tensor with one row a sample, {found}.")
     if column.device != view.device:
         raise DataError(f"metadata['{name}'] is on {column.device}, but the embeddings are on {view.device}; move it.")
     if kind == "continuous":

@@ -26,18 +26,17 @@ def _single(given: Any, info: ValidationInfo) -> Any:
 
 def _unknown(weights: Mapping[str, float], objectives: Mapping[str, Any]) -> str:
     """Return what is wrong with the names of weights, if anything is."""
-    names = [name for name in weights if name not in objectives]
-    if not names:
-        return ""
-    near = suggestion(names[0], objectives)
-    return f"weights must be by the objectives' names, {one_of(objectives)}, got '{names[0]}'.{near}"
+    for name in weights:
+        if name not in objectives:
+            near = suggestion(name, objectives)
+            return f"weights must be by the objectives' names, {one_of(objectives)}, got '{name}'.{near}"
+    return ""
 
 
 class SumOfObjectives(nn.Module):
     """Weighted sum of objectives on the same two views, each with its own kernel.
 
-    For instance conditional alignment and uniformity on age and sex, plus a fair loss on the site: age is
-    learned while the site is forgotten.
+    For instance conditional alignment and uniformity on age, plus a fair loss on the site, which is forgotten.
 
     Parameters
     ----------
@@ -105,19 +104,11 @@ class SumOfObjectives(nn.Module):
 
     @property
     def positives(self) -> list[Kernel]:
-        """The kernels whose alike scans any of them pulls together, but for those of weight 0."""
+        """The kernels whose alike scans attract, but for those of weight 0."""
         return [kernel for name, part in self._parts() if self.weights[name] for kernel in part.positives]
 
     def forward(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> Tensor:
-        """Return the weighted sum, a scalar.
-
-        Parameters
-        ----------
-        z1, z2 : Tensor (n, d)
-            Embeddings of the two views, of any norm.
-        metadata : dict of Tensor, optional
-            The columns in ``columns``, one value (or row) a sample.
-        """
+        """Return the weighted sum, a scalar; the arguments are those of `Objective`."""
         first, *others = (self.weights[name] * objective(z1, z2, metadata) for name, objective in self._parts())
         return sum(others, first)
 
@@ -138,17 +129,14 @@ class SumOfObjectives(nn.Module):
         }
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
-        """Check a whole cohort's metadata once, before training, for every objective."""
         for _, objective in self._parts():
             objective.check(metadata, names=names)
 
     def fit(self, metadata: Metadata) -> None:
-        """Fit the bandwidths that are given by a rule, on the metadata of the training cohort."""
         for _, objective in self._parts():
             objective.fit(metadata)
 
     def extra_repr(self) -> str:
-        """Show the weights."""
         return f"weights={self.weights}"
 
     def _parts(self) -> list[tuple[str, Objective]]:

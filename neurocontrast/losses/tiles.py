@@ -23,11 +23,8 @@ __all__ = [
     "Gradients",
     "LogSums",
     "Pairs",
-    "Span",
     "Tiles",
-    "exclude",
     "full_precision",
-    "is_plain",
     "weight_mass",
 ]
 
@@ -116,7 +113,6 @@ class Tiles:
         self.plain = is_plain(pairs.scale, rows.dtype)
 
     def spans(self) -> Iterator[Span]:
-        """Yield the tiles of the pool."""
         return self.pairs.spans(*self.shape)
 
     def _empty(self) -> Tensor:
@@ -128,11 +124,9 @@ class Tiles:
     _scratch = cached_property(_empty)
 
     def row_vectors(self, i: slice) -> Tensor:
-        """Embeddings of row samples, view by view."""
         return self.rows[:, i].reshape(-1, self.d)
 
     def col_vectors(self, j: slice) -> Tensor:
-        """Embeddings of column samples, view by view."""
         return self.cols[:, j].reshape(-1, self.d)
 
     def similarities(self, i: slice, j: slice) -> Tensor:
@@ -150,7 +144,7 @@ class Tiles:
         return tile.view(self.n_views, i.stop - i.start, self.n_views, j.stop - j.start)
 
     def offset(self, i: slice, j: slice) -> int:
-        """Where the diagonal of equal samples runs in the tile."""
+        """Return where the diagonal of equal samples runs in the tile."""
         return self.pairs.offset + i.start - j.start
 
     def exclude(self, tile: Tensor, i: slice, j: slice, value: float) -> None:

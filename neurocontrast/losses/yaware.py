@@ -1,4 +1,4 @@
-"""y-Aware InfoNCE, and the global uniformity it holds."""
+"""y-Aware InfoNCE."""
 
 from __future__ import annotations
 
@@ -8,42 +8,12 @@ import torch
 from torch import Tensor
 
 from neurocontrast.kernels.factors import KernelSettings
-from neurocontrast.losses.conditional import ConditionalAlignment, conditional_alignment
+from neurocontrast.losses.alignment_uniformity import ConditionalAlignment
 from neurocontrast.losses.core import Pool, candidates_of, log_sum_exp
-from neurocontrast.losses.objective import LossSettings, Objective
+from neurocontrast.losses.objective import LossSettings
 from neurocontrast.settings import Positive
 
-__all__ = ["GlobalUniformity", "YAwareInfoNCE"]
-
-
-class GlobalUniformity(Objective):
-    """Global uniformity: push all scans apart, whatever their metadata.
-
-    mean_i log (1/M) Σ_{j≠i} exp s_ij (Dufumier et al. 2021, eq. 2, right term). It has no positive: use it with an
-    alignment.
-
-    Parameters
-    ----------
-    temperature : float
-        Temperature τ. Small: only the nearest are pushed. Large: all alike.
-
-    Examples
-    --------
-    >>> import torch
-    >>> GlobalUniformity(temperature=1.0)(torch.eye(2), -torch.eye(2))
-    tensor(-0.2366)
-    """
-
-    title = "uniformity"
-    citation = (
-        "Wang T, Isola P. Understanding contrastive representation learning through alignment and uniformity on the "
-        "hypersphere. ICML 2020."
-    )
-
-    def parts(self, pool: Pool) -> dict[str, Tensor]:
-        """The one part, ``uniformity``."""
-        sums, _ = log_sum_exp(pool, 1 / self.temperature)
-        return {"uniformity": pool.mean(sums) - math.log(pool.n_candidates)}
+__all__ = ["YAwareInfoNCE"]
 
 
 class YAwareInfoNCE(ConditionalAlignment):
@@ -94,12 +64,11 @@ class YAwareInfoNCE(ConditionalAlignment):
         negatives: KernelSettings | None = None
 
     def value(self, pool: Pool) -> Tensor:
-        """The loss: log M cancels."""
+        # log M cancels.
         sums, _ = self._log_sums(pool)
-        return pool.mean(sums) + conditional_alignment(pool, self.kernel, 1 / self.temperature)
+        return pool.mean(sums) + super().parts(pool)["alignment"]
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        """Conditional alignment, global uniformity, and log M; with ``negatives``, M is the mass Σ_j b_ij."""
         sums, mass = self._log_sums(pool)
         log_candidates = pool.rows.new_full((), math.log(pool.n_candidates)) if mass is None else pool.mean(mass.log())
         return {
@@ -109,7 +78,7 @@ class YAwareInfoNCE(ConditionalAlignment):
         }
 
     def _log_sums(self, pool: Pool) -> tuple[Tensor, Tensor | None]:
-        """Log-sum-exp of every anchor, and its mass where there are negatives; an anchor without any counts 0."""
+        """Return the log-sum-exp of every anchor, and with ``negatives`` its mass Σ_j b_ij; 0 and 1 without any."""
         scale = 1 / self.temperature
         if self.negatives is None:
             return log_sum_exp(pool, scale)[0], None

@@ -67,7 +67,7 @@ def _network(name: str) -> torch.jit.ScriptModule:
         files = metadata.files("deepbet") or []
     except metadata.PackageNotFoundError as error:
         raise MissingDependencyError(
-            "Brain extraction needs deepbet: pip install 'neurocontrast[prepare]', or give brain masks in mask_path."
+            "Brain extraction by deepbet needs it: pip install 'neurocontrast[prepare]'; or pass --extraction template."
         ) from error
     path = next((Path(str(file.locate())) for file in files if file.name == name), None)
     if path is None or not path.is_file():

@@ -12,7 +12,16 @@ import numpy as np
 import numpy.typing as npt
 import SimpleITK as sitk
 
-__all__ = ["Registration", "correct_bias", "mni_grid", "register_to_mni", "resample_to_grid", "template_mask"]
+__all__ = [
+    "Registration",
+    "align",
+    "correct_bias",
+    "mni_grid",
+    "register_to_mni",
+    "resample_to_grid",
+    "template_mask",
+    "to_itk",
+]
 
 Affine = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
@@ -29,6 +38,8 @@ COARSE_SHARE, FINE_SHARE = 0.5, 0.1
 """Shares of the voxels that the metric samples."""
 SEED = 1
 _LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
+_CENTRE = np.array([0.0, 18.0, 10.0])
+"""The middle of the template's brain in ITK's millimetres (LPS)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +61,11 @@ class Registration:
         """Return how much smaller the scan's brain is than the template's, along three axes: singular values."""
         first, second, third = np.linalg.svd(self.matrix[:3, :3], compute_uv=False)
         return float(first), float(second), float(third)
+
+    def inverted(self) -> Registration:
+        """Return the map from the scan's millimetres to the template's."""
+        matrix: Affine = np.linalg.inv(self.matrix).astype(np.float64)
+        return Registration(matrix, self.metric)
 
 
 def mni_grid(spacing_mm: float) -> tuple[Affine, tuple[int, int, int]]:
@@ -74,8 +90,8 @@ def correct_bias(voxels: Floats, mask: Mask, affine: Affine) -> Floats:
     return corrected
 
 
-def register_to_mni(voxels: Floats, mask: Mask, affine: Affine) -> Registration:
-    """Register a brain to the MNI152 template with twelve degrees of freedom.
+def register_to_mni(voxels: Floats, mask: Mask, affine: Affine, *, shears: bool = True) -> Registration:
+    """Register a brain to the MNI152 template with twelve degrees of freedom, or with nine.
 
     Mutual information (Mattes et al. 2003) of the brain and its margin, sampled with a fixed seed; the best of
     three starts in pitch, from coarse to fine.
@@ -88,21 +104,52 @@ def register_to_mni(voxels: Floats, mask: Mask, affine: Affine) -> Registration:
         The brain.
     affine : ndarray (4, 4)
         From voxels to RAS millimetres.
+    shears : bool, default=True
+        Whether the map may shear; without, it scales along the template's axes and turns.
     """
     fixed, brain = _template()
-    around = sitk.BinaryDilate(brain, [round(MASK_MARGIN_MM / size) for size in brain.GetSpacing()])
     moving = to_itk(np.where(mask, voxels, 0).astype(np.float32), affine)
     centre = affine[:3, :3] @ np.argwhere(mask).mean(axis=0) + affine[:3, 3]
+    found = align(fixed, brain, moving, centre, (MASK_MARGIN_MM, MASK_MARGIN_MM))
+    return found if shears else _without_shears(fixed, _dilated(brain, MASK_MARGIN_MM), moving, found)
+
+
+def align(
+    fixed: sitk.Image,
+    brain: sitk.Image,
+    moving: sitk.Image,
+    centre: npt.NDArray[np.float64],
+    margins_mm: Sequence[float],
+) -> Registration:
+    """Register an image to a template with twelve degrees of freedom, from coarse to fine.
+
+    Parameters
+    ----------
+    fixed, brain, moving : sitk.Image
+        The template, its brain, and the image.
+    centre : ndarray (3,)
+        Where the brain's centre is about in the image, in RAS millimetres.
+    margins_mm : sequence of float
+        How much around the template's brain counts: for the starts, which are coarse, and for each finer step.
+    """
+    around = _dilated(brain, margins_mm[0])
     tries = [_optimise(fixed, around, moving, _start(centre, pitch), [4]) for pitch in PITCHES_DEGREES]
-    best = min(tries, key=lambda each: each[1])
-    transform, metric = _optimise(fixed, around, moving, best[0], [2, 1])
+    transform, metric = min(tries, key=lambda each: each[1])
+    for margin in margins_mm[1:]:
+        transform, metric = _optimise(fixed, _dilated(brain, margin), moving, transform, [2, 1])
     return Registration(_LPS @ _matrix(transform) @ _LPS, metric)
 
 
 def resample_to_grid(
-    voxels: npt.NDArray[Any], affine: Affine, registration: Registration, grid: Affine, shape: Sequence[int]
+    voxels: npt.NDArray[Any],
+    affine: Affine,
+    registration: Registration,
+    grid: Affine,
+    shape: Sequence[int],
+    *,
+    spline: bool = False,
 ) -> Floats:
-    """Resample an image once, linearly, from its own grid to one in the template's millimetres.
+    """Resample an image once, from its own grid to one in the template's millimetres.
 
     Parameters
     ----------
@@ -114,6 +161,8 @@ def resample_to_grid(
         From the template to the image.
     shape : sequence of int
         Voxels of the result along each axis.
+    spline : bool, default=False
+        Whether cubic splines interpolate, instead of lines.
     """
     transform = sitk.AffineTransform(3)
     matrix = _LPS @ registration.matrix @ _LPS
@@ -121,7 +170,7 @@ def resample_to_grid(
     transform.SetTranslation(matrix[:3, 3].tolist())
     like = to_itk(np.zeros(tuple(shape), dtype=np.float32), grid)
     moving = to_itk(np.asarray(voxels, dtype=np.float32), affine)
-    found = sitk.Resample(moving, like, transform, sitk.sitkLinear, 0.0)
+    found = sitk.Resample(moving, like, transform, sitk.sitkBSpline if spline else sitk.sitkLinear, 0.0)
     result: Floats = np.ascontiguousarray(sitk.GetArrayFromImage(found).transpose())
     return result
 
@@ -172,15 +221,47 @@ def _start(centre: npt.NDArray[np.float64], pitch: float) -> sitk.AffineTransfor
     turn = np.radians(pitch)
     cos, sin = np.cos(turn), np.sin(turn)
     transform.SetMatrix([1, 0, 0, 0, cos, -sin, 0, sin, cos])
-    origin = np.array([0.0, 18.0, 10.0])
-    transform.SetCenter(origin.tolist())
-    transform.SetTranslation((_LPS[:3, :3] @ centre - origin).tolist())
+    transform.SetCenter(_CENTRE.tolist())
+    transform.SetTranslation((_LPS[:3, :3] @ centre - _CENTRE).tolist())
     return transform
 
 
+def _dilated(brain: sitk.Image, margin_mm: float) -> sitk.Image:
+    return sitk.BinaryDilate(brain, [round(margin_mm / size) for size in brain.GetSpacing()])
+
+
+def _without_shears(fixed: sitk.Image, mask: sitk.Image, moving: sitk.Image, before: Registration) -> Registration:
+    """Register with nine degrees of freedom, from an affine map: its rotation stays ahead, scales and a turn are found.
+
+    ITK has no map that first scales and then turns. Its nearest one adds the scales to the rotation's diagonal, which
+    is the same as long as the turn that is left to find is small.
+    """
+    affine = _LPS @ before.matrix @ _LPS
+    left, sizes, right = np.linalg.svd(affine[:3, :3])
+    rotation = left @ right
+    ahead = sitk.AffineTransform(3)
+    ahead.SetMatrix(rotation.ravel().tolist())
+    ahead.SetTranslation(affine[:3, 3].tolist())
+    start = sitk.ScaleVersor3DTransform()
+    start.SetCenter(_CENTRE.tolist())
+    start.SetScale(np.diag(right.T @ np.diag(sizes) @ right).tolist())
+    found, metric = _optimise(fixed, mask, moving, start, [2, 1], ahead=ahead)
+    turn = np.array(found.GetMatrix()).reshape(3, 3) - np.diag(np.array(found.GetScale()) - 1)
+    matrix = np.eye(4)
+    matrix[:3, :3] = rotation @ turn @ np.diag(found.GetScale())
+    matrix[:3, 3] = np.array(ahead.TransformPoint(found.TransformPoint(_CENTRE.tolist()))) - matrix[:3, :3] @ _CENTRE
+    return Registration(_LPS @ matrix @ _LPS, metric)
+
+
 def _optimise(
-    fixed: sitk.Image, mask: sitk.Image, moving: sitk.Image, start: sitk.AffineTransform, shrinks: list[int]
-) -> tuple[sitk.AffineTransform, float]:
+    fixed: sitk.Image,
+    mask: sitk.Image,
+    moving: sitk.Image,
+    start: sitk.Transform,
+    shrinks: list[int],
+    *,
+    ahead: sitk.Transform | None = None,
+) -> tuple[Any, float]:
     coarse = len(shrinks) == 1
     method = sitk.ImageRegistrationMethod()
     method.SetMetricAsMattesMutualInformation(N_BINS)
@@ -193,8 +274,10 @@ def _optimise(
     method.SetShrinkFactorsPerLevel(shrinks)
     method.SetSmoothingSigmasPerLevel([float(shrink) for shrink in shrinks])
     method.SmoothingSigmasAreSpecifiedInPhysicalUnitsOn()
-    moved = sitk.AffineTransform(start)
+    moved = type(start)(start)
     method.SetInitialTransform(moved, inPlace=True)
+    if ahead is not None:
+        method.SetMovingInitialTransform(ahead)
     with _one_thread():
         method.Execute(fixed, moving)
     return moved, float(method.GetMetricValue())

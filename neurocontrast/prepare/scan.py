@@ -15,14 +15,21 @@ import numpy.typing as npt
 from neurocontrast.exceptions import DataError, NeurocontrastError
 from neurocontrast.files import atomic_path, digest_of, write_json
 from neurocontrast.prepare.extraction import extract_brain, is_stripped
-from neurocontrast.prepare.registration import correct_bias, mni_grid, register_to_mni, resample_to_grid, template_mask
+from neurocontrast.prepare.freesurfer import find_talairach, read_talairach
+from neurocontrast.prepare.head_template import extract_brain_by_template
+from neurocontrast.prepare.registration import (
+    Registration,
+    correct_bias,
+    mni_grid,
+    register_to_mni,
+    resample_to_grid,
+    template_mask,
+)
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 
-__all__ = ["MAPS", "PrepareOptions", "PreparedScan", "prepare_scan"]
+__all__ = ["PrepareOptions", "PreparedScan", "prepare_scan"]
 
-MAPS = ("brain", "gm", "wm", "csf")
-"""Images that are written of each scan."""
-_RECIPE = 1
+_RECIPE = 2
 """Raised when the same options give other images."""
 
 Floats = npt.NDArray[np.float32]
@@ -40,11 +47,17 @@ class PrepareOptions:
         Whether the bias field is corrected by N4.
     tissue : bool
         Whether tissue maps are made.
+    extraction : {"deepbet", "template"}
+        How the brain is found in a head.
+    quasiraw : bool
+        Whether it is done as for OpenBHB's quasi-raw images: a map without shears, resampled by splines to their grid.
     """
 
     spacing_mm: float = 1.5
     bias: bool = True
     tissue: bool = True
+    extraction: str = "deepbet"
+    quasiraw: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,8 +86,11 @@ class _Template:
 
 
 @cache
-def _template(spacing_mm: float) -> _Template:
+def _template(spacing_mm: float, quasiraw: bool) -> _Template:
     affine, shape = mni_grid(spacing_mm)
+    if quasiraw:  # the grid of OpenBHB's arrays, and of FSL's template: one voxel more to the left, in front and above
+        affine[0, 3] -= spacing_mm
+        shape = (shape[0] + 1, shape[1] + 1, shape[2] + 1)
     return _Template(affine, template_mask(affine, shape), tissue_priors(affine, shape))
 
 
@@ -105,7 +121,7 @@ def prepare_scan(source: str, mask_path: str, stem: str, folder: str, options: P
             if earlier["key"] == key:
                 return PreparedScan(**earlier)
         images, facts = _prepare(source, mask_path, options)
-        grid = _template(options.spacing_mm).affine
+        grid = _template(options.spacing_mm, options.quasiraw).affine
         for name, voxels in images.items():
             _write(out / f"{stem}_{name}.nii.gz", voxels, grid)
     except NeurocontrastError as error:
@@ -118,7 +134,9 @@ def prepare_scan(source: str, mask_path: str, stem: str, folder: str, options: P
 
 
 def _key(source: str, mask_path: str, options: PrepareOptions) -> str:
-    files = [Path(path) for path in (source, mask_path) if path]
+    if mask_path and not Path(mask_path).is_file():
+        raise DataError(f"{mask_path}: there is no such file; the column 'mask_path' names it.")
+    files = [Path(path) for path in (source, mask_path, find_talairach(source)) if path]
     states = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return digest_of("neurocontrast-prepare", _RECIPE, states, asdict(options))
 
@@ -129,19 +147,23 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
     voxels = np.squeeze(image.get_fdata(dtype=np.float32))
     if voxels.ndim != 3:
         raise DataError(f"{source}: the image has the shape {voxels.shape}; give one volume.")
-    mask, how = _mask(voxels, mask_path, source)
+    mask, how = _mask(voxels, affine, mask_path, source, options.extraction)
+    if not mask.any():
+        raise DataError(f"{source}: no voxel is of the brain ({how}).")
     brain = correct_bias(voxels, mask, affine) if options.bias else voxels
     brain = np.where(mask, brain, 0).astype(np.float32)
-    registration = register_to_mni(brain, mask, affine)
-    template = _template(options.spacing_mm)
+    registration, found_by = _register(brain, mask, affine, source, options)
+    template = _template(options.spacing_mm, options.quasiraw)
     grid, shape = template.affine, template.brain.shape
     inside = resample_to_grid(mask, affine, registration, grid, shape) > 0.5
-    images = {"brain": np.where(inside, resample_to_grid(brain, affine, registration, grid, shape), 0)}
+    resampled = resample_to_grid(brain, affine, registration, grid, shape, spline=options.quasiraw)
+    images = {"brain": np.where(inside, np.maximum(resampled, 0), 0)}
     facts = {
         "extraction": how,
+        "registration": found_by,
         "bias": "N4" if options.bias else "none",
         "brain_ml": round(float(mask.sum() * abs(np.linalg.det(affine[:3, :3])) / 1000), 1),
-        "metric": round(registration.metric, 4),
+        "metric": None if np.isnan(registration.metric) else round(registration.metric, 4),
         "scales": [round(scale, 3) for scale in registration.scales()],
         "dice_template": round(_dice(inside, template.brain), 4),
     }
@@ -152,8 +174,21 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
     return images, facts
 
 
-def _mask(voxels: Floats, mask_path: str, source: str) -> tuple[npt.NDArray[np.bool_], str]:
-    """Return the brain's mask, and where it is from: a file, the zeros around a stripped brain, or deepbet."""
+def _register(
+    brain: Floats, mask: npt.NDArray[np.bool_], affine: npt.NDArray[np.float64], source: str, options: PrepareOptions
+) -> tuple[Registration, str]:
+    """Return the map from the template to a scan, and where it is from."""
+    talairach = "" if options.quasiraw else find_talairach(source)
+    if talairach:
+        return read_talairach(talairach), "talairach.xfm"
+    registration = register_to_mni(brain, mask, affine, shears=not options.quasiraw)
+    return registration, "9 degrees of freedom" if options.quasiraw else "12 degrees of freedom"
+
+
+def _mask(
+    voxels: Floats, affine: npt.NDArray[np.float64], mask_path: str, source: str, extraction: str
+) -> tuple[npt.NDArray[np.bool_], str]:
+    """Return the brain's mask, and where it is from: a file, the zeros around a stripped brain, or an extraction."""
     if mask_path:
         given = np.squeeze(nib.as_closest_canonical(nib.load(mask_path)).get_fdata(dtype=np.float32))
         if given.shape != voxels.shape:
@@ -161,7 +196,7 @@ def _mask(voxels: Floats, mask_path: str, source: str) -> tuple[npt.NDArray[np.b
         return given > 0, "mask_path"
     if is_stripped(voxels):
         return voxels != 0, "stripped already"
-    return extract_brain(voxels), "deepbet"
+    return extract_brain_by_template(voxels, affine) if extraction == "template" else extract_brain(voxels), extraction
 
 
 def _dice(one: npt.NDArray[np.bool_], other: npt.NDArray[np.bool_]) -> float:

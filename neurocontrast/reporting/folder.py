@@ -85,7 +85,6 @@ class EvaluationFiles:
     groups: pd.DataFrame | None = _table("groups.tsv", "group_by", "group", "n")
     calibration: pd.DataFrame | None = _table("calibration.tsv", "model", "n", "mean_predicted", "observed")
     confounds: pd.DataFrame | None = _table("confounds.tsv", "column", "metric", "value")
-    dependence: pd.DataFrame | None = _table("hsic.tsv", "column", "hsic")
     learning: pd.DataFrame | None = _table("learning_curve.tsv", "n_train")
     external_predictions: pd.DataFrame | None = _table("external_predictions.tsv", "y_true", "y_score")
     external_sites: pd.DataFrame | None = _table("external_sites.tsv", "site", "n")

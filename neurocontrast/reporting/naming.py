@@ -24,6 +24,7 @@ _ENCODERS = {
     "densenet_small": "small DenseNet",
     "lenet": "LeNet",
     "lenet5": "LeNet-5",
+    "pca": "principal components of voxels",
     "resnet18": "ResNet-18",
     "resnet50": "ResNet-50",
     "resnet_small": "small ResNet",
@@ -128,6 +129,8 @@ def objective_text(objective: Any) -> str:
         named = [f"{value_text(weights.get(key, 1))} × ({objective_text(part)})" for key, part in parts.items()]
         return "sum of " + join_words(named)
     text = str(objective.get("title") or objective["loss"])
+    if objective["loss"] == "none":
+        return text
     if objective.get("kernel"):
         negatives = objective.get("negatives")
         against = f", negatives weighted by {kernel_text(negatives)}" if negatives else ""
@@ -148,7 +151,7 @@ def encoder_text(files: EvaluationFiles) -> str:
     about = encoder if isinstance(encoder, Mapping) else {"name": encoder}
     name = str(about.get("name") or "")
     text = _ENCODERS.get(name, name) or "encoder not recorded"
-    if files.words is not IMAGES and name in _ENCODERS:
+    if files.words is not IMAGES and name in _ENCODERS and name != "pca":
         text += " (3D)"
     if about.get("stem") and "ResNet" in text:
         text += f", {_STEMS.get(str(about['stem']), about['stem'])}"

@@ -34,9 +34,7 @@ class Score:
 SCORES = (
     Score("mahalanobis_percentile", "outside", "Mahalanobis distance", "As the scan is used here"),
     Score("unseen_percentile", "unseen_outside", "Mahalanobis distance", "While the scan's site is left out"),
-    Score("knn_percentile", "outside", "distance to nearest neighbours", "As the scan is used here"),
 )
-"""Columns of percentiles; whether a scan is outside is decided by the Mahalanobis distance."""
 
 
 def expected_outside(block: Outlyingness) -> float | None:
@@ -62,9 +60,9 @@ def reference_text(block: Outlyingness) -> str:
 
 
 def scores_to_draw(table: pd.DataFrame) -> list[Score]:
-    """Return two scores to draw: as used, and with the site left out; nearest neighbours where there is no second."""
+    """Return the scores that a table has: of the scan as it is used, and with its site left out."""
     there = [score for score in SCORES if score.column in table and table[score.column].notna().any()]
-    return [score for score in there if score.flag in table][:2]
+    return [score for score in there if score.flag in table]
 
 
 def furthest_outside(files: EvaluationFiles, *, n: int = 10, show_ids: bool = False) -> pd.DataFrame:
@@ -73,13 +71,13 @@ def furthest_outside(files: EvaluationFiles, *, n: int = 10, show_ids: bool = Fa
     Returns
     -------
     DataFrame
-        ``scan``, ``site``, ``mahalanobis``, ``mahalanobis_percentile``, ``knn_distance``, ``knn_percentile``.
+        ``scan``, ``site``, ``mahalanobis``, ``mahalanobis_percentile``.
     """
-    columns = ["scan", "site", "mahalanobis", "mahalanobis_percentile", "knn_distance", "knn_percentile"]
+    columns = ["scan", "site", "mahalanobis", "mahalanobis_percentile"]
     table = files.outlyingness
     if table is None or not table["outside"].any():
         return pd.DataFrame(columns=columns)
-    by = [name for name in ("mahalanobis_percentile", "mahalanobis", "knn_distance") if name in table]
+    by = [name for name in ("mahalanobis_percentile", "mahalanobis") if name in table]
     rows = table[table["outside"]].sort_values(by, ascending=False, kind="stable").head(n)
     scans = name_scans(files, rows, show_ids=show_ids)
     return rows.assign(scan=scans).reindex(columns=columns).reset_index(drop=True)

@@ -21,8 +21,7 @@ _TEXT = frozenset(
 _FLAGS = ("outside", "unseen_outside")
 _NUMBERS = (
     "age", "baseline_score", "voxels_score", "umap1", "umap2", "low", "high", "chance", "observed_low", "observed_high",
-    "p", "n_subjects", "mahalanobis", "mahalanobis_percentile", "knn_distance", "knn_percentile", "unseen_percentile",
-    "n_pairs",
+    "p", "n_subjects", "mahalanobis", "mahalanobis_percentile", "unseen_percentile", "n_pairs",
 )  # fmt: skip
 _STRICT = {"cohort.tsv", "new_sites.tsv", "tradeoff.tsv", "classes.tsv", "sensitive.tsv"}
 """Tables of numbers alone, beside the columns of text; other tables may hold further columns of any kind."""

@@ -13,23 +13,22 @@ from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from neurocontrast.stages.check import check
-    from neurocontrast.stages.compare import compare
+    from neurocontrast.stages.convert import convert
     from neurocontrast.stages.doctor import doctor
     from neurocontrast.stages.embed import embed
     from neurocontrast.stages.evaluate import evaluate
     from neurocontrast.stages.explain import explain
-    from neurocontrast.stages.images import prepare_images
-    from neurocontrast.stages.index import index
+    from neurocontrast.stages.make_data import index, prepare_images, simulate
     from neurocontrast.stages.predict import predict
     from neurocontrast.stages.prepare import prepare
     from neurocontrast.stages.pretrain import pretrain
     from neurocontrast.stages.qc import qc
-    from neurocontrast.stages.report import report
-    from neurocontrast.stages.simulate import simulate
+    from neurocontrast.stages.report import compare, report
 
 __all__ = [
     "check",
     "compare",
+    "convert",
     "doctor",
     "embed",
     "evaluate",
@@ -45,9 +44,9 @@ __all__ = [
 ]
 
 
-_MODULE_OF = {"prepare_images": "images"}
+_ELSEWHERE = {"make_data": ["index", "prepare_images", "simulate"], "report": ["compare", "report"]}
 
-__getattr__ = lazy_exports(__name__, {_MODULE_OF.get(name, name): [name] for name in __all__})
+__getattr__ = lazy_exports(__name__, {name: [name] for name in __all__} | _ELSEWHERE)
 
 
 class _Stages(ModuleType):

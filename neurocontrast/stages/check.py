@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,12 +13,13 @@ import pandas as pd
 from neurocontrast.data.cohort import Cohort, inspect_cohort
 from neurocontrast.data.fitting import fit_preprocessing
 from neurocontrast.data.natural.checking import inspect_images
-from neurocontrast.data.natural.splitting import SPLITS
+from neurocontrast.data.natural.images_settings import SPLITS
 from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
 from neurocontrast.data.store import is_image_path
 from neurocontrast.exceptions import DataError
+from neurocontrast.files import ScanFiles, files_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.stages.image_source import check_kind
 from neurocontrast.transforms.preprocessing import Preprocessing
@@ -27,38 +29,17 @@ __all__ = ["CheckReport", "check", "summarise"]
 
 @dataclass(frozen=True, eq=False)
 class CheckReport:
-    """What `check` found.
-
-    Parameters
-    ----------
-    source : Path
-        The table.
-    kind : {'volumes', 'images'}
-        Scans, or natural images of a store.
-    n_scans, n_subjects : int
-        Rows, and people.
-    problems : Problems
-        What must be mended before the table can be used.
-    warnings : tuple of str
-        What should be known, though it does not stop the work.
-    summary : DataFrame
-        One row a site and a last row for all: counts, ages, sexes and diagnoses. Of natural images one row a split:
-        counts of images and classes.
-    simulated : bool
-        Whether scans are marked as simulated.
-    deep : bool
-        Whether every voxel was read, or headers alone.
-    """
+    """What `check` found."""
 
     source: Path
     kind: Literal["volumes", "images"]
     n_scans: int
     n_subjects: int
-    problems: Problems
+    problems: Problems  # what must be mended before the table can be used
     warnings: tuple[str, ...]
-    summary: pd.DataFrame
+    summary: pd.DataFrame  # one row a site, or a split of natural images, and a last row for all
     simulated: bool
-    deep: bool
+    deep: bool  # whether every voxel was read, or headers alone
 
     @property
     def passed(self) -> bool:
@@ -99,6 +80,7 @@ def check(
     *,
     images_root: str | Path | None = None,
     images_pattern: str | None = None,
+    channels: Sequence[str] | None = None,
     preprocessing: Preprocessing | None = None,
     kind: Literal["volumes", "images"] | None = None,
     deep: bool = True,
@@ -110,7 +92,7 @@ def check(
 
     Parameters
     ----------
-    participants, images_root, images_pattern
+    participants, images_root, images_pattern, channels
         As for `neurocontrast.data.read_cohort`.
     preprocessing : Preprocessing, optional
         With it, `deep` also finds scans that would not fit. Nothing is fitted on the scans.
@@ -124,26 +106,22 @@ def check(
         Processes that read images.
     progress : Progress
         Receives progress messages.
-
-    Raises
-    ------
-    DataError
-        Where the table cannot be read as one at all, or holds another kind of images.
     """
-    inspection = inspect_cohort(participants, images_root=images_root, images_pattern=images_pattern)
+    inspection = inspect_cohort(participants, images_root=images_root, images_pattern=images_pattern, channels=channels)
     cohort, problems = inspection.cohort, inspection.problems
+    holds_images = _holds_images(cohort)
     if kind is not None:
         check_kind(cohort, kind)
-    without = {problem.line for problem in problems.found if problem.column == "path"}
+    without = {problem.line for problem in problems.found if problem.column in ("path", *cohort.channels)}
     rows = [row for row, line in enumerate(inspection.lines) if line not in without]
-    if _holds_images(cohort):
+    if holds_images:
         usable = cohort.subset(rows)
         warnings = inspect_images(usable, problems, deep=deep, progress=progress) if rows else cohort.warnings
     else:
-        paths = [str(cohort.table["path"][row]) for row in rows]
+        scans = cohort.subset(rows).scans
         if deep and preprocessing is not None:
-            preprocessing = _with_template(preprocessing, paths, problems)
-        findings = inspect_scans(paths, deep=deep, preprocessing=preprocessing, n_workers=n_workers, progress=progress)
+            preprocessing = _with_template(preprocessing, scans, problems)
+        findings = inspect_scans(scans, deep=deep, preprocessing=preprocessing, n_workers=n_workers, progress=progress)
         names = cohort.names()
         for row, finding in zip(rows, findings, strict=True):
             if finding.problem:
@@ -153,10 +131,12 @@ def check(
     if phi:
         # Extremes of age are values of single people.
         summary = summary.drop(columns=[name for name in summary if str(name).startswith("age")])
-        look_for_identities(cohort.source, [Path(path) for path in cohort.table["path"][rows]], problems)
+        look_for_identities(
+            cohort.source, [Path(path) for scan in cohort.subset(rows).scans for path in files_of(scan)], problems
+        )
     return CheckReport(
         source=cohort.source,
-        kind="images" if _holds_images(cohort) else "volumes",
+        kind="images" if holds_images else "volumes",
         n_scans=len(cohort),
         n_subjects=int(cohort.table["subject_id"].nunique()),
         problems=problems,
@@ -171,12 +151,12 @@ def _holds_images(cohort: Cohort) -> bool:
     return any(is_image_path(str(path)) for path in cohort.table["path"])
 
 
-def _with_template(preprocessing: Preprocessing, paths: list[str], problems: Problems) -> Preprocessing:
+def _with_template(preprocessing: Preprocessing, scans: list[ScanFiles], problems: Problems) -> Preprocessing:
     """Return a preprocessing with the template's view, which headers alone give, or note why there is none."""
-    if preprocessing.common_view != "template" or "view" not in preprocessing.unfitted or not paths:
+    if preprocessing.common_view != "template" or "view" not in preprocessing.unfitted or not scans:
         return preprocessing
     try:
-        fitted = fit_preprocessing(preprocessing.model_copy(update={"normalise": "none"}), paths)
+        fitted = fit_preprocessing(preprocessing.model_copy(update={"normalise": "none"}), scans)
     except DataError as error:
         problems.add(str(error))
         return preprocessing
@@ -210,8 +190,7 @@ def _images_row(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
 def _scans_row(part: pd.DataFrame, whole: pd.DataFrame) -> dict[str, float]:
     row: dict[str, float] = {"scans": len(part), "subjects": part["subject_id"].nunique()}
     if "age" in whole:
-        ages = part["age"]
-        row |= {"age mean": ages.mean(), "age min": ages.min(), "age max": ages.max()}
+        row |= {f"age {name}": value for name, value in part["age"].agg(["mean", "min", "max"]).items()}
     for column in ("sex", "diagnosis"):
         if column in whole:
             counts = part[column].value_counts()

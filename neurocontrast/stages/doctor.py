@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from neurocontrast.config import Config, as_config, build_objective
-from neurocontrast.data import Cohort
+from neurocontrast.data import Cohort, default_cache_folder
 from neurocontrast.encoders import build_model
-from neurocontrast.exceptions import ConfigError, MissingDependencyError
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.lazy import is_installed
 from neurocontrast.machine import (
     as_duration,
     as_size,
@@ -21,66 +22,52 @@ from neurocontrast.machine import (
     describe_memory,
     describe_processor,
 )
-from neurocontrast.optional import is_installed
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
-from neurocontrast.stages.image_source import ImageSource
-from neurocontrast.stages.preparation import prepare
+from neurocontrast.stages.pretrain import build_parts
 from neurocontrast.stages.sources import source_of
 from neurocontrast.training import TrainingSettings
 from neurocontrast.training.distributed import accelerator_of
 from neurocontrast.training.estimate import MeasuredStep, measure_step
-from neurocontrast.training.loggers import check_loggers
 from neurocontrast.training.session import check_split
 from neurocontrast.training.validation import MOST_SCANS_OF_STATISTICS
 
 __all__ = ["Diagnosis", "doctor"]
 
-_EXTRAS = {"images": "kornia", "umap": "umap", "mlflow": "mlflow", "wandb": "wandb", "workflow": "snakemake"}
+_EXTRAS = {"images": "kornia", "umap": "umap", "workflow": "snakemake"}
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `doctor` found, JSON-ready.
-
-    Parameters
-    ----------
-    machine : dict
-        Versions, processor, threads, GPUs, memory, disks, optional packages.
-    run : dict or None
-        Time, memory and disk of the configured run; None where nothing was measured.
-    problems, warnings : list of str
-        Why `pretrain` would refuse this configuration here, and what will be slow or may not fit.
-    """
+    """What `doctor` found, JSON-ready."""
 
     machine: dict[str, Any]
-    run: dict[str, Any] | None
-    problems: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    run: dict[str, Any] | None  # time and memory of the configured run; None where nothing was measured
+    problems: list[str] = field(default_factory=list)  # why `pretrain` would refuse this configuration here
+    warnings: list[str] = field(default_factory=list)  # what will be slow, or may not fit
 
     def to_text(self) -> str:
         """Return lines for people."""
         machine, software = self.machine, self.machine["software"]
-        git, system, processor = software["git"], software["platform"], machine["processor"]
+        git, processor = software["git"], machine["processor"]
         revision = "" if git is None else f" (commit {git['commit'][:8]}{', modified' if git['modified'] else ''})"
-        packages = ", ".join(f"{name} {version}" for name, version in software["packages"].items() if version)
         gpus = "; ".join(f"{each['name']}, {_free(each, 'available_bytes')}" for each in machine["gpus"])
-        extras = ", ".join(f"{name} {'yes' if there else 'no'}" for name, there in machine["extras"].items())
-        lines = [
-            f"neurocontrast  {software['neurocontrast']}{revision}, Python {software['python']}, {system}",
-            f"packages       {packages}",
-            f"optional       {extras}",
-            f"processor      {processor['name']}, {processor['n_usable']} of {processor['n_cores']} cores usable",
-            f"threads        PyTorch computes with {machine['threads']}",
-            f"GPU            {gpus or 'none that PyTorch sees'}",
-            f"memory         {_free(machine['memory'], 'available_bytes')}",
-            f"cache disk     {_free(machine['cache'], 'free_bytes')} at {machine['cache']['folder']}",
-            f"run disk       {_free(machine['out'], 'free_bytes')} at {machine['out']['folder']}",
-            *([] if self.run is None else ["", *_run_lines(self.run)]),
-            *([""] if self.problems or self.warnings else []),
-            *(f"problem: {text}" for text in self.problems),
-            *(f"warning: {text}" for text in self.warnings),
-        ]
+        facts = {
+            "neurocontrast": f"{software['neurocontrast']}{revision}, Python {software['python']}, "
+            + software["platform"],
+            "packages": ", ".join(f"{name} {version}" for name, version in software["packages"].items() if version),
+            "optional": ", ".join(f"{name} {'yes' if there else 'no'}" for name, there in machine["extras"].items()),
+            "processor": f"{processor['name']}, {processor['n_usable']} of {processor['n_cores']} cores usable",
+            "threads": f"PyTorch computes with {machine['threads']}",
+            "GPU": gpus or "none that PyTorch sees",
+            "memory": _free(machine["memory"], "available_bytes"),
+            **{f"{name} disk": f"{_free(machine[name], 'free_bytes')} at {machine[name]['folder']}"
+               for name in ("cache", "out")},
+        }  # fmt: skip
+        lines = [f"{name:<15}{text}" for name, text in facts.items()]
+        lines += [] if self.run is None else ["", *_run_lines(self.run)]
+        lines += [""] if self.problems or self.warnings else []
+        lines += [f"problem: {text}" for text in self.problems] + [f"warning: {text}" for text in self.warnings]
         return "\n".join(lines)
 
 
@@ -93,15 +80,14 @@ def doctor(
     clock: Callable[[], float] = time.perf_counter,
     progress: Progress = SILENT,
 ) -> Diagnosis:
-    """Describe this machine, and estimate time, memory and disk of a configured run.
+    """Describe this machine, and estimate time and memory of a configured run; write nothing.
 
-    Training steps of the configured network are timed on synthetic images. Nothing is written.
+    Training steps of the configured network are timed on synthetic images.
 
     Parameters
     ----------
     config : Config, mapping, path of a YAML file, or None
-        The configuration that `pretrain` would be given. With ``data.participants`` the table is read, and one of
-        its scans where some are not preprocessed yet.
+        Configuration of `pretrain`; the table of ``data.participants`` is read where it is given.
     out : path
         Folder of the run.
     n_scans : int, optional
@@ -119,18 +105,23 @@ def doctor(
     if n_scans is not None and n_scans < 2:
         raise ConfigError(f"n_scans: must be at least 2, got {n_scans}.")
     data, source = settings.data, source_of(settings.data)
-    machine = _describe_machine(source.cache_folder(), Path(out))
-    problems = list(_refusals(settings.training))
-    if problems or not seconds:
-        return Diagnosis(machine, None, problems, list(_doubts(machine, None, source)))
+    machine = _describe_machine(getattr(data, "cache_dir", None) or default_cache_folder(), Path(out))
+    problems = []
+    try:
+        accelerator = accelerator_of(settings.training)
+    except ConfigError as error:
+        problems = [str(error)]
+    if problems or not seconds or settings.encoder.is_linear:  # which is fitted in one pass: there is no step to time
+        return Diagnosis(machine, None, problems, list(_doubts(machine, None)))
     cohort = None if data.participants is None else source.read_cohort(data.participants)
     cohort = cohort.select(data.where) if cohort is not None and data.where else cohort
-    counts = _count_scans(settings, source, cohort, n_scans, clock)
-    shape = source.prepared(cohort).shape(cohort)
-    memory = machine["gpus"][0] if accelerator_of(settings.training) == "cuda" else machine["memory"]
+    counts = _count_scans(settings, cohort, n_scans)
+    prepared = source.prepared(cohort)
+    shape = prepared.shape(cohort)
+    memory = machine["gpus"][0] if accelerator == "cuda" else machine["memory"]
     with progress.task("Timing training steps", None, "steps"):
         step = measure_step(
-            lambda: build_model(settings.encoder, seed=settings.seed),
+            lambda: build_model(settings.encoder, n_channels=prepared.n_channels, seed=settings.seed),
             build_objective(settings.objective),
             views=source.views(settings),
             settings=settings.training,
@@ -140,7 +131,7 @@ def doctor(
             clock=clock,
         )
     run = {"kind": data.kind, "shape": list(shape), **_estimate(settings.training, counts, step, memory), **counts}
-    return Diagnosis(machine, run, problems, list(_doubts(machine, run, source)))
+    return Diagnosis(machine, run, problems, list(_doubts(machine, run)))
 
 
 def _describe_machine(cache: Path, out: Path) -> dict[str, Any]:
@@ -159,42 +150,19 @@ def _describe_machine(cache: Path, out: Path) -> dict[str, Any]:
     }
 
 
-def _refusals(settings: TrainingSettings) -> Iterator[str]:
-    """Yield the reasons why `pretrain` would refuse these settings on this machine."""
-    try:
-        check_loggers(settings.loggers)
-    except MissingDependencyError as error:
-        yield str(error)
-    try:
-        accelerator_of(settings)
-    except ConfigError as error:
-        yield str(error)
-
-
-def _count_scans(
-    settings: Config, source: ImageSource, cohort: Cohort | None, n_scans: int | None, clock: Callable[[], float]
-) -> dict[str, Any]:
-    """Return the scans of both sides of the split, and the cost of preprocessing; only ``n_scans`` where unknown."""
-    volume_bytes, n_missing, seconds, n_bytes = source.bytes_of_image(cohort), 0, None, 0
+def _count_scans(settings: Config, cohort: Cohort | None, n_scans: int | None) -> dict[str, Any]:
+    """Return the scans of both sides of the split; only ``n_scans`` where unknown."""
     if cohort is not None:
-        split = prepare(settings, cohort).data  # refuses what pretrain refuses
+        split = build_parts(settings, cohort).data  # refuses what pretrain refuses
         n_training, n_validation = len(split.training_rows), len(split.validation_rows)
-        n_missing, seconds, n_bytes = source.pending(cohort, clock)
     elif n_scans is not None:
         n_validation = round(n_scans * settings.data.val_fraction)
-        n_training, n_missing, n_bytes = n_scans - n_validation, n_scans, n_scans * volume_bytes
+        n_training = n_scans - n_validation
         check_split(range(n_training), range(n_validation), settings.training)
     else:
-        return {"n_scans": None, "volume_bytes": volume_bytes}
-    return {
-        "n_scans": n_training + n_validation,
-        "n_training_scans": n_training,
-        "n_validation_scans": n_validation,
-        "n_scans_to_preprocess": n_missing,
-        "preprocessing_seconds": seconds,
-        "cache_bytes": n_bytes,
-        "volume_bytes": volume_bytes,
-    }
+        return {"n_scans": None}
+    counts = {"n_training_scans": n_training, "n_validation_scans": n_validation}
+    return {"n_scans": n_training + n_validation, **counts}
 
 
 def _estimate(
@@ -222,13 +190,11 @@ def _estimate(
         "samples_per_second": n_devices / step.training_seconds,
         "memory_bytes": step.memory_bytes * n_here,
         "memory_available_bytes": memory["available_bytes"] + memory.get("own_bytes", 0),
-        # While a checkpoint is written the one that it replaces is still there.
-        "run_bytes": (training.keep_checkpoints + 1) * step.checkpoint_bytes,
         "timed": {"shape": list(step.shape), "n_scans": step.n_samples, "as_configured": step.is_as_configured},
     }
 
 
-def _doubts(machine: Mapping[str, Any], run: Mapping[str, Any] | None, source: ImageSource) -> Iterator[str]:
+def _doubts(machine: Mapping[str, Any], run: Mapping[str, Any] | None) -> Iterator[str]:
     """Yield what will be slow, or may not fit."""
     n_threads, n_usable = machine["threads"], machine["processor"]["n_usable"]
     if n_threads > n_usable:
@@ -239,21 +205,13 @@ def _doubts(machine: Mapping[str, Any], run: Mapping[str, Any] | None, source: I
     if needed > there:
         advice = "Set training.micro_batch_size lower: the loss stays that of the whole batch."
         if (run["micro_batch_size"] or run["batch_size"]) == 1:
-            advice = source.how_to_be_smaller
+            advice = "Make the images smaller (data.shape with a larger data.spacing_mm, or images.size)."
         where = "GPU" if run["device"] == "cuda" else "machine"
         yield f"about {as_size(needed)} of memory are needed, and this {where} has {as_size(there)} free. {advice}"
-    for key, n_bytes, what, advice in (
-        ("cache", run.get("cache_bytes", 0), "the cache", "Set data.cache_dir to a larger disk."),
-        ("out", run["run_bytes"], "the run", "Give another --out, or lower training.keep_checkpoints."),
-    ):
-        disk = machine[key]
-        if n_bytes > disk["free_bytes"]:
-            free = as_size(disk["free_bytes"])
-            yield f"{what} needs {as_size(n_bytes)}, and {disk['folder']} has {free} free. {advice}"
-    n_training, batch_size = run.get("n_training_scans"), run["batch_size"]
-    if n_training is not None and n_training < batch_size:
-        one = "an epoch is a single step"
-        yield f"training.batch_size is {batch_size}, and there are {n_training} training scans: {one}."
+    n_training = run.get("n_training_scans")
+    if n_training is not None and n_training < run["batch_size"]:
+        n_batch, one = run["batch_size"], "an epoch is a single step"
+        yield f"training.batch_size is {n_batch}, and there are {n_training} training scans: {one}."
 
 
 def _free(place: dict[str, Any], key: str) -> str:
@@ -268,11 +226,8 @@ def _run_lines(run: dict[str, Any]) -> Iterator[str]:
     else:
         yield f"This run: {run['epochs']} epochs ≈ {as_duration(run['seconds'])} on this machine; {speed}"
         yield f"  {run['n_training_scans']} {samples} to learn from, {run['n_validation_scans']} to measure on"
-        if n := run["n_scans_to_preprocess"]:
-            spent = as_duration(run["preprocessing_seconds"] or 0)
-            yield f"  {n} {samples} to preprocess ≈ {spent}, before training; {as_size(run['cache_bytes'])} of cache"
     shape, timed = "×".join(map(str, run["shape"])), run["timed"]
-    yield f"  {run['batch_size']} {samples} of {shape} {unit} a step; checkpoints up to {as_size(run['run_bytes'])}"
+    yield f"  {run['batch_size']} {samples} of {shape} {unit} a step"
     if not timed["as_configured"]:
         shape = "×".join(map(str, timed["shape"]))
         yield f"  Extrapolated from steps of {timed['n_scans']} {samples} of {shape} {unit}: give more --seconds."

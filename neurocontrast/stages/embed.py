@@ -1,29 +1,43 @@
-"""Embed scans or images with a frozen encoder."""
+"""Embed scans or images with a frozen encoder: into a table, or as a scikit-learn transformer."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
+import joblib
+import nibabel as nib
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from monai.transforms import Compose, Transform
+from nibabel.spatialimages import SpatialImage
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
-from neurocontrast.config import Config, as_config
+from neurocontrast.config import Config, DataSettings, as_config
 from neurocontrast.data import Cohort
 from neurocontrast.data.batches import Images
-from neurocontrast.embedding import extract_features, write_embeddings
+from neurocontrast.data.cohort import columns_of
+from neurocontrast.embedding import EmbeddingSettings, extract_features, write_embeddings
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import check_output_file
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
 from neurocontrast.stages.run_folder import read_metrics, read_provenance, read_simulation
-from neurocontrast.stages.sources import source_of_run
+from neurocontrast.stages.sources import brains_of_run, source_of_run
 
-__all__ = ["embed"]
+__all__ = ["ScanEmbedder", "embed"]
+
+_WHAT = "ScanEmbedder embeds scans of brains"
+_Scan = str | os.PathLike | SpatialImage
+_WANTED = ("a path or a nibabel image", "a tuple of paths or nibabel images, one a channel of the run")
 
 
 def embed(
@@ -37,38 +51,35 @@ def embed(
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Path:
-    """Write one row of features for each scan or image, prepared exactly as the run's own were.
+    """Write features of scans or images, prepared exactly as the run's own were, and return the path of the table.
 
     Parameters
     ----------
     run : path
         Run directory, or any folder with ``encoder.json``, such as ``RUN/checkpoints/epoch-0003`` of an unfinished run.
-    participants, out : path
-        Table of scans or images; Parquet file to write.
+    participants : path
+        Table of scans or images.
+    out : path
+        Parquet file to write, with one row a scan.
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     config : Config, mapping or path of a YAML file, optional
         Section `embedding`; and section `data`, for the places of images and cache.
     transforms : Compose or sequence of Transform, optional
         Transforms that `pretrain` was given from Python, where it was.
-    overwrite, progress : bool, Progress
-        Whether an `out` that exists is replaced; receives progress messages.
-
-    Returns
-    -------
-    Path
-        The file.
+    overwrite : bool
+        Whether an `out` that exists is replaced.
+    progress : Progress
+        Receives progress messages.
     """
     target = Path(out)
     check_output_file(target, ".parquet", overwrite=overwrite)
     settings = as_config({} if config is None else config)
-    arguments: dict[str, Any] = {"run": run, "participants": participants, "out": out, "images_root": images_root}
-    arguments |= {"config": settings.model_dump(mode="json"), "overwrite": overwrite}
-    if settings.embedding.devices > 1 and transforms is not None:
-        raise ConfigError(
-            f"embedding.devices: {settings.embedding.devices} processes cannot be handed transforms from Python. Use 1."
-        )
-    if is_run_elsewhere("embed", arguments, n_processes=settings.embedding.devices, progress=progress):
+    n_processes = settings.embedding.devices
+    if n_processes > 1 and transforms is not None:
+        raise ConfigError(f"embedding.devices: {n_processes} processes cannot be handed transforms from Python. Use 1.")
+    options = {"participants": participants, "out": out, "images_root": images_root, "overwrite": overwrite}
+    if is_run_elsewhere(["embed", run], options, settings, n_processes=n_processes, progress=progress):
         return target
     with sharing(settings.embedding.accelerator, section="embedding") as (device, processes):
         progress = progress if processes.is_first else SILENT
@@ -89,6 +100,10 @@ def embed(
     return target
 
 
+def _load(run: str | os.PathLike[str], layer: str) -> tuple[Encoder | ContrastiveModel, dict[str, Any]]:
+    return load_encoder(run) if layer == "encoder" else load_model(run)
+
+
 def _prepare(
     run: Path,
     participants: str | os.PathLike[str],
@@ -98,20 +113,28 @@ def _prepare(
     progress: Progress,
 ) -> tuple[Encoder | ContrastiveModel, Images, pd.DataFrame, dict[str, Any]]:
     """Return the network, its prepared images, their table, and the description stored with the features."""
-    layer = settings.embedding.layer
-    network, contract = load_encoder(run) if layer == "encoder" else load_model(run)
+    network, contract = _load(run, settings.embedding.layer)
+    if settings.embedding.read_out is not None:
+        if not isinstance(network, Encoder):
+            raise ConfigError("embedding.read_out: the head takes the encoder's own features. Leave it out, or layer.")
+        try:
+            network.set_read_out(settings.embedding.read_out)
+        except ValueError as error:
+            raise ConfigError(f"embedding.{error}.") from None
     given = None if transforms is None else Compose(transforms)
     source = source_of_run(run, contract, settings.data, transforms=given)
     listed = source.read_cohort(participants, images_root=images_root)
     cohort = listed.select(settings.embedding.where) if settings.embedding.where else listed
     for warning in cohort.warnings:
         progress.warning(warning)
+    kept = set(cohort.names())
+    excluded = listed.table[[name not in kept for name in listed.names()]]
     flow = [_flow_step("listed", listed.table, None)]
-    left_out = listed.table[~listed.table["path"].isin(cohort.table["path"])]
-    if len(left_out):
-        flow.append(_flow_step("excluded", left_out, "not selected by embedding.where"))
-    info = {**_describe(run, contract, cohort, progress), "flow": flow}
-    info |= {"precision": settings.embedding.precision, "layer": layer}
+    flow += [_flow_step("excluded", excluded, "not selected by embedding.where")] if len(excluded) else []
+    info = _describe(run, contract, cohort, progress) | {"flow": flow}
+    info |= {"precision": settings.embedding.precision, "layer": settings.embedding.layer}
+    if settings.embedding.read_out is not None:
+        info["read_out"] = settings.embedding.read_out.model_dump(mode="json")
     source.make_ready(cohort, progress)
     return network, source.images(cohort), cohort.table, info
 
@@ -140,3 +163,142 @@ def _describe(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: 
         "cohort_digest": cohort.digest(),
         "simulation": read_simulation(cohort),
     }
+
+
+class ScanEmbedder(TransformerMixin, BaseEstimator):
+    """Turn brain scans into the features of a run's frozen encoder.
+
+    Scans are prepared as the run's own were, and the features are those that `neurocontrast.embed` writes. Nothing is
+    learned from the scans: `fit` checks the run. A pipeline that starts with a `ScanEmbedder` embeds the scans of every
+    fold anew; ``Pipeline(memory=...)``, or `embed` once, saves that time.
+
+    Parameters
+    ----------
+    run : path
+        Run directory, or any folder with ``encoder.json`` and ``encoder.safetensors``.
+    images_root : path, optional
+        Folder that relative paths start from; the working directory by default.
+    cache_dir : path, optional
+        Folder of prepared scans; by default that of `embed`. Images in memory are not kept.
+    layer : {"encoder", "head"}, default="encoder"
+        Layer whose output is returned: the encoder's features, or the output of the projection head.
+    batch_size : int, default=16
+        Scans a batch; the features do not depend on it.
+    n_jobs : int, default=1
+        Processes that prepare scans; -1 for all processors.
+
+    Attributes
+    ----------
+    n_features_out_ : int
+        Number of features of a scan.
+
+    Examples
+    --------
+    >>> from neurocontrast.embedding import ScanEmbedder
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> make_pipeline(ScanEmbedder("run"), StandardScaler(), LogisticRegression()).steps[0]
+    ('scanembedder', ScanEmbedder(run='run'))
+    """
+
+    def __init__(
+        self,
+        run: str | os.PathLike[str],
+        *,
+        images_root: str | os.PathLike[str] | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        layer: Literal["encoder", "head"] = "encoder",
+        batch_size: int = 16,
+        n_jobs: int | None = 1,
+    ) -> None:
+        self.run, self.images_root, self.cache_dir = run, images_root, cache_dir
+        self.layer, self.batch_size, self.n_jobs = layer, batch_size, n_jobs
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """Check that the run can be loaded and is one of brain scans; neither argument is looked at."""
+        del X, y
+        network, contract = _load(self.run, self.layer)
+        brains_of_run(Path(self.run), contract, DataSettings(), what=_WHAT)
+        self.n_features_out_ = int(network.n_features)
+        return self
+
+    def transform(self, X: Any) -> npt.NDArray[np.float32]:
+        """Return the features of scans, (n, n_features_out_).
+
+        Parameters
+        ----------
+        X : sequence of paths or of nibabel images, or DataFrame with a column ``path``
+            One scan each; of a run with several channels a tuple of one path or image a channel, or a DataFrame with
+            the run's columns. All that cannot be used are named in one `DataError`.
+        """
+        check_is_fitted(self)
+        network, contract = _load(self.run, self.layer)
+        channels = columns_of(contract.get("channels"))
+        scans = _scans_of(X, channels)
+        with tempfile.TemporaryDirectory(prefix="neurocontrast-scans-") as scratch:
+            names = [f"scan {row}" for row in range(len(scans))]
+            table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": ""})
+            for at, column in enumerate(channels):
+                targets = [Path(scratch) / f"{row:04d}-{at}.nii" for row in range(len(scans))]
+                paths = [self._path_of(scan[at], target) for scan, target in zip(scans, targets, strict=True)]
+                table[column] = list(map(str, paths))
+            in_memory = any(Path(scratch).iterdir())
+            n_workers = joblib.effective_n_jobs(self.n_jobs)
+            data = DataSettings(cache_dir=Path(scratch) if in_memory else self.cache_dir, n_workers=n_workers)
+            source = brains_of_run(Path(self.run), contract, data, what=_WHAT)
+            cohort = Cohort(table, Path("scans"), channels=channels)
+            source.make_ready(cohort, SILENT)
+            settings = EmbeddingSettings(layer=self.layer, batch_size=self.batch_size)
+            return extract_features(network, source.images(cohort), settings=settings, n_readers=n_workers)
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """Return ``feature_0000`` …, as the embeddings table has them; `input_features` is not looked at."""
+        del input_features
+        check_is_fitted(self)
+        return np.array([f"feature_{number:04d}" for number in range(self.n_features_out_)], dtype=object)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        tags.no_validation = True
+        return tags
+
+    def _path_of(self, scan: str | os.PathLike[str] | SpatialImage, target: Path) -> Path:
+        """Return where a scan lies on disk; an image that is only in memory is written to `target`."""
+        if not isinstance(scan, SpatialImage):
+            return (Path(self.images_root or "") / Path(scan).expanduser()).absolute()
+        name = scan.get_filename()
+        if name is not None and nib.is_proxy(scan.dataobj) and not scan.in_memory:
+            return Path(name).absolute()
+        # With a header of its own: the image's could say to store whole numbers.
+        data = np.asarray(scan.get_fdata(caching="unchanged"), dtype=np.float32)
+        nib.Nifti1Image(data, scan.affine).to_filename(target)
+        return target
+
+
+def _scans_of(X: Any, channels: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    """Return the scans, each a tuple of one path or image a channel."""
+    if isinstance(X, pd.DataFrame):
+        for column in channels:
+            if column not in X:
+                raise DataError(f"X: a DataFrame needs a column '{column}'; it has: {', '.join(map(str, X.columns))}.")
+        X = list(zip(*(X[column] for column in channels), strict=True))
+    if isinstance(X, _Scan) or not isinstance(X, Iterable):
+        raise DataError(f"X: must be a list of scans, got {type(X).__name__}. For one scan give a list of one.")
+    listed = list(np.ravel(X)) if isinstance(X, np.ndarray) and len(channels) == 1 else list(X)
+    if not listed:
+        raise DataError("X: there is no scan to embed.")
+    scans = [tuple(scan) if isinstance(scan, list | tuple | np.ndarray) else (scan,) for scan in listed]
+    wrong = [
+        (row, type(listed[row]).__name__)
+        for row, scan in enumerate(scans)
+        if len(scan) != len(channels) or not all(isinstance(file, _Scan) for file in scan)
+    ]
+    if wrong:
+        raise DataError(
+            f"X: every scan must be {_WANTED[len(channels) > 1]}; {len(wrong)} of {len(scans)} are not (first: row "
+            f"{wrong[0][0]}, {wrong[0][1]})."
+        )
+    return scans

@@ -25,15 +25,14 @@ from neurocontrast.files import atomic_folder, check_output_folder, write_json, 
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator
-from neurocontrast.stages.brain_volumes import BrainVolumes
 from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
-from neurocontrast.stages.sources import brains_of_run
+from neurocontrast.stages.sources import BrainVolumes, brains_of_run
 from neurocontrast.transforms.grids import Grid
 
 __all__ = ["explain"]
 
 _MAPS = {"share": "saliency.nii.gz", "signed": "saliency_mean.nii.gz", "absolute": "saliency_absolute.nii.gz"}
-_TABLE, _DESCRIPTION = "saliency.tsv", "explain.json"
+_DESCRIPTION = "explain.json"
 _PEAKS_APART_MM = 20.0
 _MNI_CODE, _ALIGNED_CODE = 4, 2
 
@@ -70,40 +69,44 @@ def explain(
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Path:
-    """Map where in the brain the differences in the probe's score come from.
+    """Map where in the brain the differences in the probe's score come from, and return the folder of the maps.
 
     Parameters
     ----------
-    evaluation, run, participants : path
-        Evaluation directory with a linear probe; run directory, or encoder's folder; table of evaluated scans.
-    out, images_root : path, optional
-        Folder to write, whole or not at all (default: ``explanation`` in the evaluation, where `report` looks
-        for it); folder that relative image paths start from (default: the table's own).
+    evaluation : path
+        Evaluation directory with a linear probe.
+    run : path
+        Run directory whose embeddings were evaluated, or the folder of its encoder.
+    participants : path
+        Table of the evaluated scans.
+    out : path, optional
+        Folder to write, with ``saliency.nii.gz`` (share of the differences in score between subjects),
+        ``saliency_mean.nii.gz``, ``saliency_absolute.nii.gz``, ``saliency.tsv`` and ``explain.json``; by default
+        ``explanation`` in the evaluation, where `report` looks.
+    images_root : path, optional
+        Folder that relative image paths start from; the table's own by default.
     config : Config, mapping or path of a YAML file, optional
         Section `explanation`; and section `data`, for the places of images and cache.
-    overwrite, progress : bool, Progress
-        Whether an earlier explanation in `out` is replaced; receives progress messages.
-
-    Returns
-    -------
-    Path
-        ``saliency.nii.gz`` (which part of the differences in score between subjects comes with what is
-        there), ``saliency_mean.nii.gz`` (for and against, averaged), ``saliency_absolute.nii.gz`` (how much it
-        matters), ``explain.json`` and ``saliency.tsv``, in a folder.
+    overwrite : bool
+        Whether an earlier explanation in `out` is replaced.
+    progress : Progress
+        Receives progress messages.
     """
     evaluation, run = Path(evaluation), Path(run)
     folder = evaluation / "explanation" if out is None else Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=_DESCRIPTION, what="an explanation")
     settings = as_config({} if config is None else config)
-    arguments: dict[str, Any] = {"evaluation": evaluation, "run": run, "participants": participants, "out": out}
-    arguments |= {"images_root": images_root, "config": settings.model_dump(mode="json"), "overwrite": overwrite}
-    if is_run_elsewhere("explain", arguments, n_processes=settings.explanation.devices, progress=progress):
+    options = {"run": run, "participants": participants, "out": out, "images_root": images_root, "overwrite": overwrite}
+    n_processes = settings.explanation.devices
+    if is_run_elsewhere(["explain", evaluation], options, settings, n_processes=n_processes, progress=progress):
         return folder
     with sharing(settings.explanation.accelerator, section="explanation") as (device, processes):
         progress = progress if processes.is_first else SILENT
-        chosen = after_first(
-            processes, lambda: (_prepare(evaluation, run, participants, images_root, settings, progress), None)
-        )
+
+        def prepared() -> tuple[_Chosen, None]:
+            return _prepare(evaluation, run, participants, images_root, settings, progress), None
+
+        chosen = after_first(processes, prepared)
         encoder, contract = load_encoder(run)
         maps = explain_scans(
             LinearScore(encoder, chosen.readout.weights, chosen.readout.intercept),
@@ -131,19 +134,18 @@ def _prepare(
     contract = read_contract(run)
     source = brains_of_run(run, contract, settings.data, what="explain maps where in a brain an encoder looks")
     probe = load_probe(evaluation)
-    readout = _readout(probe, settings.explanation)
+    readout = _readout(probe, settings.explanation.positive)
     _check_encoder(probe, contract, run, progress)
     given = source.read_cohort(participants, images_root=images_root)
     cohort, truths = _choose(given, _read_evaluated(evaluation), probe, settings.explanation)
     source.make_ready(cohort, progress)
-    grids = [source.grid(str(path)) for path in cohort.table["path"]]
-    grid, notes = _common_grid(grids, source.shape(cohort))
+    grid, notes = _common_grid([source.grid(scan) for scan in cohort.scans], source.shape(cohort))
     for note in notes:
         progress.warning(note)
     return _Chosen(probe, readout, source, cohort, truths, grid, notes)
 
 
-def _readout(probe: FittedProbe, settings: ExplanationSettings) -> _Readout:
+def _readout(probe: FittedProbe, positive: str | None) -> _Readout:
     """Return the linear function of features as they are: a log-odds, a margin, or the predicted number."""
     if probe.recentring is not None:
         raise ConfigError(
@@ -154,28 +156,24 @@ def _readout(probe: FittedProbe, settings: ExplanationSettings) -> _Readout:
     intercepts = probe.intercept - (probe.mean / probe.scale) @ probe.coefficients
     if probe.kind != "multiclass":
         own = probe.classes[1] if probe.kind == "binary" else None
-        if settings.positive not in (None, own):
+        if positive not in (None, own):
             allowed = f"'{own}', which the evaluation had" if own else "left out: the target is a number"
-            raise ConfigError(f"explanation.positive: must be {allowed}, got '{settings.positive}'.")
+            raise ConfigError(f"explanation.positive: must be {allowed}, got '{positive}'.")
         meaning = "predicted value" if own is None else "decision value (log-odds)"
-        if probe.name == "svm":
-            meaning = "decision value (margin of the SVM)"
+        meaning = "decision value (margin of the SVM)" if probe.name == "svm" else meaning
         return _Readout(weights[:, 0], float(intercepts[0]), own, meaning)
-    if settings.positive not in probe.classes:
-        given = "missing" if settings.positive is None else f"there is no class '{settings.positive}'"
-        near = "" if settings.positive is None else suggestion(settings.positive, probe.classes)
+    if positive not in probe.classes:
+        found = "missing" if positive is None else f"there is no class '{positive}'"
+        near = "" if positive is None else suggestion(positive, probe.classes)
         raise ConfigError(
-            f"explanation.positive: {given}; of several classes one must be named (--positive).{near} "
+            f"explanation.positive: {found}; of several classes one must be named (--positive).{near} "
             f"It can be: {one_of(probe.classes)}."
         )
-    place = probe.classes.index(settings.positive)
-    others = [code for code in range(len(probe.classes)) if code != place]
-    return _Readout(
-        weights[:, place] - weights[:, others].mean(axis=1),
-        float(intercepts[place] - intercepts[others].mean()),
-        settings.positive,
-        "decision value of the class, less the mean of the others'",
-    )
+    # The class itself, less the mean of the others.
+    contrast = np.full(len(probe.classes), -1 / (len(probe.classes) - 1))
+    contrast[probe.classes.index(positive)] = 1
+    meaning = "decision value of the class, less the mean of the others'"
+    return _Readout(weights @ contrast, float(intercepts @ contrast), positive, meaning)
 
 
 def _check_encoder(probe: FittedProbe, contract: Mapping[str, Any], run: Path, progress: Progress) -> None:
@@ -199,16 +197,12 @@ def _check_encoder(probe: FittedProbe, contract: Mapping[str, Any], run: Path, p
 
 def _read_evaluated(evaluation: Path) -> pd.DataFrame:
     """Return who was evaluated, and the truth: one row a scan."""
-    path = evaluation / "predictions.tsv"
-    needed = ["participant_id", "subject_id", "session", "y_true"]
+    path, needed = evaluation / "predictions.tsv", ["participant_id", "subject_id", "session", "y_true"]
     try:
-        table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False)
-    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False, usecols=needed)[needed]
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}). Copy the evaluation again.") from error
-    missing = [name for name in needed if name not in table]
-    if missing:
-        raise CheckpointError(f"{path}: lacks {one_of(missing)}. Copy the evaluation again.")
-    return table[needed].drop_duplicates(["participant_id", "session"]).reset_index(drop=True)
+    return table.drop_duplicates(["participant_id", "session"]).reset_index(drop=True)
 
 
 def _choose(
@@ -266,54 +260,46 @@ def _write(
     folder: Path, chosen: _Chosen, maps: AverageMaps, settings: ExplanationSettings, contract: Mapping[str, Any]
 ) -> None:
     """Write maps, one row a subject, and where these came from."""
-    about = {
-        **_describe(chosen, settings, maps),
-        "simulated": chosen.cohort.simulated or bool(contract.get("simulated")),
-        "encoder": contract["weights"]["sha256"],
-        "warnings": chosen.notes,
-        "environment": describe_environment(),
-    }
+    grid, subjects = chosen.grid, chosen.cohort.table["subject_id"]
     rows = [
         {
             "subject": subject_digest(str(subject))[:12],
             "y_true": truth,
             "score": found.score,
             "largest": found.largest,
-            **_place(chosen.grid, found.place),
+            **_place(grid, found.place),
             "mean_absolute": found.mean_absolute,
         }
-        for subject, truth, found in zip(chosen.cohort.table["subject_id"], chosen.truths, maps.subjects, strict=True)
+        for subject, truth, found in zip(subjects, chosen.truths, maps.subjects, strict=True)
     ]
-    affine, code = chosen.grid.affine, _MNI_CODE if chosen.grid.is_mni else _ALIGNED_CODE
     with atomic_folder(folder) as new:
         for kind, name in _MAPS.items():
             # A header of its own: those of scans can name people.
-            image = nib.Nifti1Image(getattr(maps, kind), affine)
-            image.set_sform(affine, code=code)
-            image.set_qform(affine, code=code)
+            image = nib.Nifti1Image(getattr(maps, kind), grid.affine)
+            image.set_sform(grid.affine, code=_MNI_CODE if grid.is_mni else _ALIGNED_CODE)
+            image.set_qform(grid.affine, code=_MNI_CODE if grid.is_mni else _ALIGNED_CODE)
             image.header.set_xyzt_units("mm")
             nib.save(image, new / name)
-        write_table(new / _TABLE, pd.DataFrame(rows))
-        write_json(new / _DESCRIPTION, about)
+        write_table(new / "saliency.tsv", pd.DataFrame(rows))
+        write_json(new / _DESCRIPTION, _describe(chosen, settings, maps, contract))
 
 
-def _describe(chosen: _Chosen, settings: ExplanationSettings, maps: AverageMaps) -> dict[str, Any]:
+def _describe(
+    chosen: _Chosen, settings: ExplanationSettings, maps: AverageMaps, contract: Mapping[str, Any]
+) -> dict[str, Any]:
     probe, grid, truths = chosen.probe, chosen.grid, chosen.truths
-    occlusion = settings.method == "occlusion"
-    how = {"patch_mm": settings.patch_mm} if occlusion else {"n_noisy": settings.n_noisy, "noise": settings.noise}
+    apart = [round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
+    values = {"value": maps.share, "mean": maps.signed, "absolute": maps.absolute}
     return {
         "format": 1,
-        "method": settings.method,
+        "method": "occlusion",
         "n_subjects": len(truths),
         "n_of_class": {name: truths.count(name) for name in probe.classes} if probe.classes else None,
         "target": probe.target,
         "positive": chosen.readout.positive,
         "score": chosen.readout.meaning,
         "probe": {"name": probe.name, "strength": probe.strength, "n_scans": probe.n_scans},
-        **how,
-        "fill": settings.fill,
-        "smooth_mm": settings.smooth_mm,
-        "seed": settings.seed,
+        **settings.model_dump(include={"patch_mm", "fill", "smooth_mm", "seed"}),
         "spacing_mm": grid.spacing_mm[0] if len(set(grid.spacing_mm)) == 1 else list(grid.spacing_mm),
         "shape": list(maps.share.shape),
         "affine": grid.affine.tolist(),
@@ -322,17 +308,15 @@ def _describe(chosen: _Chosen, settings: ExplanationSettings, maps: AverageMaps)
         "quantity": "share of the differences in score between subjects",
         "map_mean": _MAPS["signed"],
         "map_absolute": _MAPS["absolute"],
-        "top_regions": _peaks(maps, grid),
+        "top_regions": [
+            {**_place(grid, place), **{name: float(values[name][place]) for name in values}}
+            for place in find_peaks(maps.share, distance=apart)
+        ],
+        "simulated": chosen.cohort.simulated or bool(contract.get("simulated")),
+        "encoder": contract["weights"]["sha256"],
+        "warnings": chosen.notes,
+        "environment": describe_environment(),
     }
-
-
-def _peaks(maps: AverageMaps, grid: Grid) -> list[dict[str, float]]:
-    apart = [round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
-    found = []
-    for place in find_peaks(maps.share, distance=apart):
-        values = {"value": maps.share[place], "mean": maps.signed[place], "absolute": maps.absolute[place]}
-        found.append({**_place(grid, place), **{name: float(value) for name, value in values.items()}})
-    return found
 
 
 def _place(grid: Grid, voxel: Any) -> dict[str, float]:

@@ -5,18 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, read_cohort
 from neurocontrast.data.parallel import map_files
-from neurocontrast.exceptions import ConfigError, DataError, MissingDependencyError
+from neurocontrast.exceptions import ConfigError, DataError, MissingDependencyError, one_of, suggestion
 from neurocontrast.files import check_writable, write_json, write_table
+from neurocontrast.lazy import is_installed
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
-__all__ = ["prepare"]
+if TYPE_CHECKING:
+    from neurocontrast.prepare.scan import PrepareOptions
+
+__all__ = ["Extraction", "Protocol", "prepare"]
+
+Protocol = Literal["standard", "quasiraw"]
+Extraction = Literal["auto", "deepbet", "template"]
 
 RECORD_NAME = "prepare.json"
 SPACINGS_MM = (0.5, 8.0)
@@ -27,17 +34,20 @@ def prepare(
     out: str | os.PathLike[str],
     *,
     images_root: str | Path | None = None,
-    spacing_mm: float = 1.5,
+    protocol: Protocol = "standard",
+    extraction: Extraction = "auto",
+    spacing_mm: float | None = None,
     bias: bool = True,
     tissue: bool = True,
     skip: bool = False,
     n_workers: int = 2,
     progress: Progress = SILENT,
 ) -> Path:
-    """Extract brains, correct their bias field, register them to MNI152, and make tissue maps.
+    """Extract brains, correct their bias field, register them to MNI152, make tissue maps; return the new table's path.
 
     A scan that was prepared before with the same options is not prepared again, so an interrupted call is continued by
-    the same call. Volumes with more than half of their voxels 0 are taken to be stripped already.
+    the same call. Volumes with more than half of their voxels 0 are taken to be stripped already. FreeSurfer's
+    ``talairach.xfm`` beside an ``.mgz`` image takes the place of the registration.
 
     Parameters
     ----------
@@ -48,8 +58,13 @@ def prepare(
         ``csf``; ``quality.tsv`` with one row a scan; and ``prepare.json``.
     images_root : path, optional
         Folder that relative paths start from; by default the table's.
-    spacing_mm : float, default=1.5
-        Voxel size of the results, 0.5 to 8 mm.
+    protocol : {"standard", "quasiraw"}
+        ``quasiraw`` is OpenBHB's: nine degrees of freedom, cubic splines, a grid of 182 × 218 × 182 voxels of 1 mm.
+    extraction : {"auto", "deepbet", "template"}
+        How brains are found in heads: by deepbet's networks, or by registration to a template of a head, which needs
+        no further package and is less exact. ``auto`` is deepbet where it is installed.
+    spacing_mm : float, optional
+        Voxel size of the results, 0.5 to 8 mm; by default 1.5, or the 1 of ``quasiraw``.
     bias : bool, default=True
         Whether the bias field is corrected by N4.
     tissue : bool, default=True
@@ -59,30 +74,13 @@ def prepare(
     n_workers : int, default=2
         Processes; the images do not depend on it.
     progress : Progress
-        Told of each scan.
-
-    Returns
-    -------
-    pathlib.Path
-        The new ``participants.tsv``.
-
-    Raises
-    ------
-    ConfigError, DataError, MissingDependencyError
-        For a wrong option or table; for all scans that cannot be prepared, together, after the others were prepared;
-        where SimpleITK is not installed.
+        Receives progress messages.
     """
-    low, high = SPACINGS_MM
-    if not low <= spacing_mm <= high:
-        raise ConfigError(f"spacing_mm must be between {low:g} and {high:g}, got {spacing_mm!r}.")
-    try:
-        from neurocontrast.prepare.scan import MAPS, PrepareOptions
-    except ImportError as error:
-        raise MissingDependencyError("prepare needs SimpleITK: pip install 'neurocontrast[prepare]'.") from error
+    options = _options(protocol, extraction, spacing_mm, bias=bias, tissue=tissue)
     cohort = read_cohort(participants, images_root=images_root)
     target = Path(out).absolute()
     check_writable(target / RECORD_NAME)
-    folder, options = target / "images", PrepareOptions(spacing_mm, bias, tissue)
+    folder = target / "images"
     folder.mkdir(parents=True, exist_ok=True)
     masks = _masks(cohort)
     stems = [name.replace(" session ", "_ses-").replace("/", "-").replace(" ", "-") for name in cohort.names()]
@@ -94,7 +92,7 @@ def prepare(
             facts[row] = prepared.facts
             task.advance(1)
     _refuse_or_tell(cohort, facts, skip, progress)
-    made = MAPS if tissue else MAPS[:1]
+    made = ("brain", "gm", "wm", "csf") if tissue else ("brain",)
     done = [row for row, each in enumerate(facts) if "problem" not in each]
     table = cohort.table.iloc[done].drop(columns=["mask_path"], errors="ignore").copy()
     for name in made:
@@ -106,6 +104,32 @@ def prepare(
     write_json(target / RECORD_NAME, {"options": vars(options), "n": len(done), "environment": describe_environment()})
     write_table(target / "participants.tsv", table.astype(object).where(table.notna() & (table != ""), "n/a"))
     return target / "participants.tsv"
+
+
+def _options(protocol: str, extraction: str, spacing_mm: float | None, *, bias: bool, tissue: bool) -> PrepareOptions:
+    """Return what is done to each scan; wrong or missing parts are an error."""
+    for name, found, allowed in (
+        ("protocol", protocol, get_args(Protocol)),
+        ("extraction", extraction, get_args(Extraction)),
+    ):
+        if found not in allowed:
+            raise ConfigError(f"{name}: found '{found}'.{suggestion(found, allowed)} Allowed: {one_of(allowed)}.")
+    quasiraw, (low, high) = protocol == "quasiraw", SPACINGS_MM
+    spacing = (1.0 if quasiraw else 1.5) if spacing_mm is None else spacing_mm
+    if not low <= spacing <= high:
+        raise ConfigError(f"spacing_mm must be between {low:g} and {high:g}, got {spacing!r}.")
+    if quasiraw and (spacing != 1 or not bias):
+        what = "spacing_mm" if spacing != 1 else "bias"
+        raise ConfigError(
+            f"{what}: the protocol 'quasiraw' has voxels of 1 mm and a corrected bias field. Leave it out."
+        )
+    try:
+        from neurocontrast.prepare.scan import PrepareOptions
+    except ImportError as error:
+        raise MissingDependencyError("prepare needs SimpleITK: pip install 'neurocontrast[prepare]'.") from error
+    if extraction == "auto":
+        extraction = "deepbet" if is_installed("deepbet") else "template"
+    return PrepareOptions(spacing, bias, tissue, extraction, quasiraw)
 
 
 def _numbered(row: int, *given: Any) -> tuple[int, Any]:

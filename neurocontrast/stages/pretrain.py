@@ -5,42 +5,46 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from lightning_fabric import Fabric
+from lightning_fabric.loggers import Logger
 from monai.transforms import Compose, Transform
 
 from neurocontrast.collectives import Processes
-from neurocontrast.config import Config, as_config
-from neurocontrast.data import Cohort
-from neurocontrast.encoders import save_encoder
-from neurocontrast.exceptions import ConfigError
+from neurocontrast.config import Config, as_config, build_objective
+from neurocontrast.data import Cohort, encode_metadata, split_by_subject
+from neurocontrast.data.metadata import read_vectors
+from neurocontrast.encoders import ContrastiveModel, build_model, check_shape, save_encoder
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import digest_of_file
 from neurocontrast.losses.registry import describe_objective
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.stages.image_source import ImageSource
-from neurocontrast.stages.preparation import Parts, prepare
 from neurocontrast.stages.processes import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.stages.run_folder import (
     check_can_continue,
     check_new,
     continue_run,
+    hold,
     is_finished,
     read_preprocessing,
     read_provenance,
     start_run,
 )
-from neurocontrast.stages.run_lock import hold
-from neurocontrast.stages.sources import source_of
+from neurocontrast.stages.sources import AnySource, source_of
 from neurocontrast.training import fit
+from neurocontrast.training.components import LINEAR_OBJECTIVE, fit_components
 from neurocontrast.training.distributed import accelerator_of, launch, leave
-from neurocontrast.training.interruption import suspending
 from neurocontrast.training.launched import launched
-from neurocontrast.training.loggers import check_loggers
-from neurocontrast.training.sampling import count_cross_site_positives, cross_site_sentence
+from neurocontrast.training.loop import suspending
+from neurocontrast.training.sampling import cross_site_shares
+from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 
-__all__ = ["pretrain"]
+__all__ = ["Parts", "build_parts", "pretrain"]
 
 _OF_THE_MACHINE = {"participants", "images_root", "images_pattern", "where", "vectors", "cache_dir", "n_workers"}
 
@@ -52,18 +56,19 @@ def pretrain(
     resume: bool = False,
     transforms: Compose | Sequence[Transform] | None = None,
     augment: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
+    loggers: Sequence[Logger] = (),
     progress: Progress = SILENT,
 ) -> Path:
-    """Pretrain an encoder on a cohort's scans, or images, and metadata.
+    """Pretrain an encoder on a cohort's scans, or images, and metadata, and return the path of the run directory.
 
     Everything is checked before the first scan is preprocessed, and nothing is written before that.
 
     Parameters
     ----------
     config : Config, mapping, path of a YAML file, or None
-        What to train, and on what. None, with `resume`, is the run's own.
+        Configuration of the run. None, with `resume`, is the run's own.
     out : path
-        Run directory to write.
+        Run directory to write: ``config.yaml``, ``provenance.json``, ``metrics.csv``, ``encoder.safetensors`` ….
     resume : bool
         Continue the run in `out`, or begin it where there is none. On a CPU the weights are bit for bit those of a run
         that was never stopped.
@@ -73,13 +78,11 @@ def pretrain(
     augment : Compose or Transform, optional
         Random transforms of ``{"image": Tensor (C, D, H, W)}`` that make the views, in place of the operations in
         `config`. See `neurocontrast.transforms.TwoViews`.
+    loggers : sequence of lightning.fabric.loggers.Logger
+        Loggers of your own for each epoch's figures, such as Lightning's ``MLFlowLogger`` or ``WandbLogger``, beside
+        those of ``training.loggers``.
     progress : Progress
         Receives progress messages.
-
-    Returns
-    -------
-    Path
-        The run directory: ``config.yaml``, ``provenance.json``, ``metrics.csv``, ``encoder.safetensors`` ….
 
     Examples
     --------
@@ -90,18 +93,19 @@ def pretrain(
     is_new = check_new(folder, resume=resume) if alone else not (folder / "config.yaml").is_file()
     settings, source = _resolve(config, folder, transforms, augment, is_new=is_new)
     n_processes = settings.training.devices if settings.training.num_nodes == 1 else 1
-    if alone and n_processes > 1 and (transforms is not None or augment is not None):
+    if alone and n_processes > 1 and (transforms is not None or augment is not None or loggers):
         raise ConfigError(
-            f"training.devices: {n_processes} processes cannot be handed transforms from Python. Start this script "
-            "with torchrun, or describe them in data.transforms and augment.transforms."
+            f"training.devices: {n_processes} processes cannot be handed transforms or loggers from Python. Start this "
+            "script with torchrun, or describe transforms in data.transforms and augment.transforms."
         )
-    arguments = {"config": settings.model_dump(mode="json"), "out": str(folder), "resume": resume}
+    options = {"out": folder, "resume": resume}
     with suspending():
-        if is_run_elsewhere("pretrain", arguments, n_processes=n_processes, progress=progress):
+        if is_run_elsewhere(["pretrain"], options, settings, n_processes=n_processes, progress=progress):
             return folder
         engine = launch(settings.training)
         with speaking_once(engine[1]):
-            _run(settings, source, folder, engine, resume=resume, progress=progress if engine[1].is_first else SILENT)
+            shown = progress if engine[1].is_first else SILENT
+            _run(settings, source, folder, engine, resume=resume, loggers=loggers, progress=shown)
             leave(engine[1])
     return folder
 
@@ -113,7 +117,7 @@ def _resolve(
     augment: Any,
     *,
     is_new: bool,
-) -> tuple[Config, ImageSource]:
+) -> tuple[Config, AnySource]:
     """Return the whole configuration and the images it describes, or refuse what no machine or this one could train."""
     if config is None and is_new:
         raise ConfigError(
@@ -127,7 +131,8 @@ def _resolve(
             "--set data.participants=participants.tsv."
         )
     accelerator_of(settings.training)
-    check_loggers(settings.training.loggers)
+    if settings.encoder.is_linear and settings.training.devices * settings.training.num_nodes > 1:
+        raise ConfigError("training.devices: encoder 'pca' is fitted by one process. Set devices and num_nodes to 1.")
     given = {"data": transforms, "augment": augment}
     changes = {name: getattr(settings, name).with_given() for name, each in given.items() if each is not None}
     whole = None if transforms is None else Compose(transforms)
@@ -140,11 +145,12 @@ def _resolve(
 
 def _run(
     settings: Config,
-    source: ImageSource,
+    source: AnySource,
     folder: Path,
     engine: tuple[Fabric, Processes],
     *,
     resume: bool,
+    loggers: Sequence[Logger],
     progress: Progress,
 ) -> None:
     """Open the run in the first process and then in the others, train, and save the encoder."""
@@ -159,14 +165,18 @@ def _run(
             return
         contract = {
             **parts.source.contract(),
-            "augment": settings.augment.model_dump(mode="json"),
-            "objective": describe_objective(settings.objective),
+            "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
+            "objective": LINEAR_OBJECTIVE if parts.objective is None else describe_objective(settings.objective),
             "seed": settings.seed,
             "epochs": settings.training.epochs,
             "n_training_scans": len(parts.data.training_rows),
             "simulated": parts.cohort.simulated,
             "provenance": digest_of_file(folder / "provenance.json"),
         }
+        if parts.objective is None:
+            save_encoder(folder, parts.model.encoder, {**contract, **_fit_components(settings, parts, progress)})
+            progress.message(f"{folder}: finished.")
+            return
         # What loggers note of a run: what was chosen, and no path of the user's.
         facts = settings.model_dump(mode="json", include={"seed", "augment", "encoder", "objective", "training"})
         facts["data"] = settings.data.model_dump(mode="json", exclude=_OF_THE_MACHINE)
@@ -179,6 +189,7 @@ def _run(
             seed=settings.seed,
             folder=folder,
             resume=not is_new,
+            loggers=loggers,
             facts=facts,
             progress=progress,
             contract=contract,
@@ -190,8 +201,14 @@ def _run(
             progress.message(f"{folder}: finished.")
 
 
+def _fit_components(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
+    data = parts.data
+    images, rows, n_readers = data.images, data.training_rows, data.n_readers
+    return fit_components(parts.model.encoder, images, rows, seed=settings.seed, n_readers=n_readers, progress=progress)
+
+
 def _open(
-    settings: Config, source: ImageSource, folder: Path, stack: ExitStack, *, resume: bool, progress: Progress
+    settings: Config, source: AnySource, folder: Path, stack: ExitStack, *, resume: bool, progress: Progress
 ) -> tuple[tuple[bool, Parts | None], dict[str, Any]]:
     """Check everything, prepare the scans, and write what begins a run.
 
@@ -208,7 +225,7 @@ def _open(
         progress.warning(warning)
     if not is_new:
         check_can_continue(folder, settings, cohort)
-    parts = prepare(settings, cohort, source)
+    parts = build_parts(settings, cohort, source)
     stack.enter_context(hold(folder, progress))
     if check_new(folder, resume=not is_new) != is_new:
         raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
@@ -234,30 +251,113 @@ def _open(
 
 def _facts(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
     """Return what ``provenance.json`` says of a run's data; report similar scans of other sites where these matter."""
-    data, positives = parts.data, None
-    if "site" in data.traits:
+    data, shares, sampling = parts.data, None, settings.training.sampling
+    if parts.objective is not None and "site" in data.traits:
         sampler = data.sampler(settings.training, settings.seed)
-        positives = count_cross_site_positives(sampler, parts.objective.positives, data.metadata, data.traits["site"])
-    if positives is not None and (settings.training.sampling != "shuffle" or "site" in parts.objective.columns):
-        progress.message(f"training.sampling: {settings.training.sampling}: {cross_site_sentence(positives)}")
+        shares = cross_site_shares(sampler, parts.objective.positives, data.metadata, data.traits["site"])
+        if shares and (sampling != "shuffle" or "site" in parts.objective.columns):
+            least, site = min((share, site) for site, share in shares["sites"].items())
+            progress.message(
+                f"training.sampling: {sampling}: {shares['share']:.0%} of the scans of a batch have a similar scan of "
+                f"another site in it; the fewest at {site}: {least:.0%}."
+            )
     return {
         "n_training_scans": len(data.training_rows),
         "n_validation_scans": len(data.validation_rows),
         "categories": parts.categories,
-        "cross_site_positives": positives,
+        "cross_site_positives": shares,
         "preprocessing": parts.source.contract()["preprocessing"],
     }
 
 
-def _follow(settings: Config, source: ImageSource, known: Mapping[str, Any]) -> tuple[bool, Parts | None]:
+def _follow(settings: Config, source: AnySource, known: Mapping[str, Any]) -> tuple[bool, Parts | None]:
     """Return what `_open` does, in a process that is not the first."""
     if known["contract"] is None:
         return known["is_new"], None
-    parts = prepare(settings, _read_cohort(settings, source), source)
+    parts = build_parts(settings, _read_cohort(settings, source), source)
     return known["is_new"], parts.with_source(parts.source.as_in_run(known["contract"]))
 
 
-def _read_cohort(settings: Config, source: ImageSource, *, check_images: bool = True) -> Cohort:
+def _read_cohort(settings: Config, source: AnySource, *, check_images: bool = True) -> Cohort:
     assert settings.data.participants is not None
     cohort = source.read_cohort(settings.data.participants, check_images=check_images)
     return cohort.select(settings.data.where) if settings.data.where else cohort
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a run: data, network and loss."""
+
+    cohort: Cohort
+    model: ContrastiveModel
+    objective: AnyObjective | None  # none where the encoder is linear
+    data: TrainingData
+    categories: dict[str, list[str]]
+    source: AnySource
+
+    def with_source(self, source: AnySource) -> Parts:
+        """Return the same parts with images of another preprocessing."""
+        source.set_up(self.model.encoder)
+        return replace(self, data=replace(self.data, images=source.images(self.cohort)), source=source)
+
+
+def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = None) -> Parts:
+    """Build everything from the configuration and the table; only a user's own transforms read an image.
+
+    `source` is that of the configuration where transforms came from Python.
+    """
+    source = source or source_of(settings.data)
+    objective = None if settings.encoder.is_linear else build_objective(settings.objective)
+    vectors = read_vectors(getattr(settings.data, "vectors", {}), cohort)
+    columns = {} if objective is None else objective.columns
+    metadata, categories = encode_metadata(cohort.table, columns, vectors=vectors)
+    if objective is not None:
+        objective.check(metadata, names=cohort.names())
+    training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
+    check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
+    if objective is not None:  # fitted again in training; here, so that a rule that cannot be used is an error first
+        objective.fit({name: column[training_rows] for name, column in metadata.items()})
+    source = source.prepared(cohort)
+    model = build_model(settings.encoder, n_channels=source.n_channels, seed=settings.seed)
+    check_shape(model.encoder, source.shape(cohort))
+    probed = settings.training.probe_columns if settings.training.probe_every and objective is not None else ()
+    data = TrainingData(
+        images=source.images(cohort),
+        names=cohort.names(),
+        metadata=metadata,
+        training_rows=training_rows.tolist(),
+        validation_rows=validation_rows.tolist(),
+        targets={name: _column(cohort, name, "training.probe_columns") for name in probed},
+        traits={} if objective is None else _traits(settings, cohort),
+        n_readers=settings.data.n_workers,
+    )
+    if objective is not None:
+        _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
+    return Parts(cohort, model, objective, data, categories, source)
+
+
+def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
+    """Return the columns that batches are balanced by, and the site where it is known."""
+    training = settings.training
+    names = training.columns_of_strata if training.sampling == "metadata-balanced" else ()
+    key = (
+        f"training.sampling: {training.sampling}" if training.sampling_columns is None else "training.sampling_columns"
+    )
+    traits = {name: _column(cohort, name, key) for name in names}
+    if training.sampling != "shuffle" or "site" in cohort.table:
+        traits["site"] = _column(cohort, "site", f"training.sampling: {training.sampling}")
+    return traits
+
+
+def _column(cohort: Cohort, name: str, key: str) -> np.ndarray:
+    """Return a column: numbers, or text with None where it is missing."""
+    columns = [str(column) for column in cohort.table.columns if column != "path"]
+    if name not in columns:
+        raise DataError(
+            f"{key}: {cohort.source.name} has no column '{name}'.{suggestion(name, columns)} It has: {one_of(columns)}."
+        )
+    values = cohort.table[name]
+    if values.dtype.kind == "f":
+        return values.to_numpy(dtype=float)
+    text = [None if pd.isna(value) or value == "" else str(value) for value in values]
+    return np.array(text, dtype=object)

@@ -1,82 +1,85 @@
 """A stage in several processes of this machine: start them, share the work, and report once.
 
-PyTorch's launcher starts and ends the processes, which are fresh interpreters (``python -m
-neurocontrast.stages.processes FOLDER``). ``job.json`` in the folder says what to do. The first process writes its
-progress to the named pipe ``progress`` there, as JSON lines; a process that fails leaves ``error-RANK.json``.
+The processes are commands of their own, with the environment that torchrun would give them: the first shows progress
+and errors on standard error. Their standard input ends with the process that started them, and they with it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import json
-import logging
 import os
 import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import time
-import traceback
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+import yaml
 
-from neurocontrast import exceptions
 from neurocontrast.collectives import Processes
+from neurocontrast.config import Config
 from neurocontrast.exceptions import NeurocontrastError, OtherProcessEnded, TrainingError, TrainingSuspended
 from neurocontrast.machine import usable_accelerator
-from neurocontrast.progress import SILENT, Progress, Task
+from neurocontrast.progress import SILENT, Progress
 from neurocontrast.training.launched import launched
 
 __all__ = ["after_first", "is_run_elsewhere", "sharing", "speaking_once"]
 
-_SECONDS_TO_SAVE = 24 * 60 * 60
-"""How long processes that were signalled may take to finish their batch; a scheduler's patience is shorter."""
+_SECONDS_TO_END = 30.0
+"""How long the other processes may take to save and end when one has failed."""
 _LOST = (
     "another process of this run has ended, and this one cannot go on alone. If it has not said why, it was killed, "
     "perhaps for lack of memory. The last checkpoint, if there is one, stands: continue with --resume."
 )
 
 Made = TypeVar("Made")
-Errors = dict[int, dict[str, Any]]
-"""What each failed process wrote of its error, by its number."""
 
 
-def is_run_elsewhere(stage: str, arguments: Mapping[str, Any], *, n_processes: int, progress: Progress) -> bool:
-    """Run a stage in processes of their own where that is asked for and not done yet; say whether it was run.
+def is_run_elsewhere(
+    command: Sequence[object], options: Mapping[str, Any], config: Config, *, n_processes: int, progress: Progress
+) -> bool:
+    """Run a command in several processes where that is asked for and not done yet; say whether it was run.
 
-    `stage` is the name of a function of `neurocontrast.stages`; `arguments` are JSON-ready, without `progress`. A
-    signal to this process goes to all of them. What the first process to fail has raised is raised here.
+    Options that are None or False are left out. A signal to this process goes to all of them.
     """
     if n_processes == 1 or launched().by is not None:
         return False
-    from torch.distributed.elastic.multiprocessing.api import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import elastic_launch
-
-    failed, stopped_by = {}, None
-    with tempfile.TemporaryDirectory(prefix="neurocontrast-") as name:
-        folder = Path(name)
-        job = {"stage": stage, "arguments": arguments, "launcher": os.getpid()}
-        (folder / "job.json").write_text(json.dumps(job, default=str))
-        with _relayed(folder / "progress", progress) as failures, _quiet_launcher():
-            try:
-                elastic_launch(_launcher(n_processes, folder), sys.executable)("-m", __name__, name)
-            except ChildFailedError as error:
-                failed = {rank: failure.exitcode for rank, failure in error.failures.items()}
-                first = error.get_first_failure()[0]
-                failed = {first: failed.pop(first), **failed}
-            except SignalException as error:
-                stopped_by = error.sigval
-        written = sorted(folder.glob("error-*.json"))
-        errors = {int(path.stem.removeprefix("error-")): json.loads(path.read_text()) for path in written}
-    _raise_failure(errors, failures, failed, stopped_by, n_processes)
-    return True
+    given = {
+        name: value for name, value in {**options, "quiet": progress is SILENT}.items() if value not in (None, False)
+    }
+    flags = [part for name, value in given.items()
+             for part in (f"--{name.replace('_', '-')}", *([] if value is True else [value]))]  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="neurocontrast-") as folder:
+        content = config.model_dump(mode="json", exclude_unset=True)
+        (Path(folder) / "config.yaml").write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
+        whole = [*command, *flags, "--config", Path(folder) / "config.yaml"]
+        workers = _start([sys.executable, "-m", "neurocontrast", *map(str, whole)], n_processes)
+        try:
+            with _forwarding_signals(workers):
+                failed = _wait(workers)
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.communicate()
+    if not failed:
+        return True
+    rank, code = next(iter(failed.items()))
+    if code == -signal.SIGUSR1:  # before it could be taken over
+        raise TrainingSuspended("stopped by SIGUSR1 with nothing to save; the same command with --resume goes on.")
+    if code == 128 + signal.SIGINT:
+        raise KeyboardInterrupt
+    if code < 0:
+        raise TrainingError(
+            f"process {rank} of this run's {n_processes} was ended by {signal.Signals(-code).name}, perhaps for lack "
+            "of memory, and the others with it. The last checkpoint, if there is one, stands: continue with --resume."
+        )
+    raise OtherProcessEnded("the processes of this run have ended, and say why on standard error.", code, is_shown=True)
 
 
 @contextmanager
@@ -132,200 +135,66 @@ def after_first(
     return made
 
 
-def _launcher(n_processes: int, folder: Path) -> Any:
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
-    from torch.distributed.launcher.api import LaunchConfig
-
-    # SIGUSR1 only where the caller has a use for it, as pretraining has; elsewhere it ends this process.
-    suspends = signal.getsignal(signal.SIGUSR1) is not signal.SIG_DFL
-    return LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=n_processes,
-        run_id=uuid.uuid4().hex,
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        local_addr="127.0.0.1",
-        max_restarts=0,
-        logs_specs=DefaultLogsSpecs(log_dir=str(folder)),
-        signals_to_handle="SIGINT,SIGTERM,SIGUSR1" if suspends else "SIGINT,SIGTERM",
-        shutdown_timeout=_SECONDS_TO_SAVE,
-    )
+def _start(command: list[str], n_processes: int) -> list[subprocess.Popen[bytes]]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    common = {"WORLD_SIZE": n_processes, "LOCAL_WORLD_SIZE": n_processes, "GROUP_RANK": 0, "MASTER_PORT": port}
+    common |= {
+        "MASTER_ADDR": "127.0.0.1",
+        "TORCHELASTIC_RUN_ID": "neurocontrast",
+        "NEUROCONTRAST_LAUNCHER": os.getpid(),
+    }
+    workers = []
+    for rank in range(n_processes):
+        place = {name: str(value) for name, value in {**common, "RANK": rank, "LOCAL_RANK": rank}.items()}
+        # In sessions of their own: Ctrl-C reaches them once, by way of this process.
+        workers.append(
+            subprocess.Popen(
+                command,
+                env=os.environ | place,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        )
+    return workers
 
 
 @contextmanager
-def _quiet_launcher() -> Iterator[None]:
-    """Keep what the launcher logs of failures to itself, and put back what it changes in this process."""
-    logger, silent = logging.getLogger("torch.distributed.elastic"), logging.NullHandler()
-    propagates, variable = logger.propagate, "TORCHELASTIC_SIGNALS_TO_HANDLE"
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
-    environment = os.environ.get(variable)
-    logger.addHandler(silent)
-    logger.propagate = False
+def _forwarding_signals(workers: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Pass the signals that this process receives on to others."""
+
+    def forward(number: int, frame: Any) -> None:
+        del frame
+        for worker in workers:
+            worker.send_signal(number)
+
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+    if before.get(signal.SIGUSR1) is signal.SIG_DFL:  # only pretraining has a use for it; it ends other stages
+        del before[signal.SIGUSR1]
     try:
+        for number in before:
+            signal.signal(number, forward)
         yield
     finally:
-        logger.removeHandler(silent)
-        logger.propagate = propagates
-        os.environ.pop(variable, None)
-        if environment is not None:
-            os.environ[variable] = environment
-        if threading.current_thread() is threading.main_thread():
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-@contextmanager
-def _relayed(path: Path, progress: Progress) -> Iterator[list[Exception]]:
-    """Pass what is written to a pipe to the caller's progress, from a thread; give the errors of that progress."""
-    failures: list[Exception] = []
-    os.mkfifo(path, 0o600)
-    pipe = os.open(path, os.O_RDWR)  # for both: opening waits for nobody
-    thread = threading.Thread(target=_listen, args=(pipe, progress, failures), daemon=True)
-    thread.start()
-    try:
-        yield failures
-    finally:
-        os.write(pipe, b"\nend\n")
-        thread.join()
-        os.close(pipe)
-
-
-def _listen(pipe: int, progress: Progress, failures: list[Exception]) -> None:
-    tasks: dict[int, tuple[ExitStack, Task]] = {}
-    with open(pipe, encoding="utf-8", closefd=False) as lines, ExitStack() as unfinished:
-        for line in itertools.takewhile(lambda line: line != "end\n", lines):
-            try:
-                kind, *content = json.loads(line)
-                if kind == "open":
-                    stack = unfinished.enter_context(ExitStack())
-                    tasks[content[0]] = stack, stack.enter_context(progress.task(*content[1:]))
-                elif kind == "advance":
-                    tasks[content[0]][1].advance(content[1], **content[2])
-                elif kind == "close":
-                    tasks.pop(content[0])[0].close()
-                else:
-                    getattr(progress, kind)(content[0])
-            except json.JSONDecodeError:  # a process that is killed may leave half a line
-                continue
-            except Exception as error:  # the caller's own progress fails: the pipe must be read all the same
-                failures.append(error)
-
-
-def _raise_failure(
-    errors: Errors,
-    failures: list[Exception],
-    failed: Mapping[int, int],
-    stopped_by: signal.Signals | None,
-    n_processes: int,
-) -> None:
-    """Raise the one error that says why: a cause before what it caused in the other processes."""
-    reports = [errors[rank] for rank in sorted(errors)]
-    causes = [report for report in reports if report["name"] not in ("OtherProcessEnded", "KeyboardInterrupt")]
-    if causes:
-        raise _error_of(causes[0])
-    if failures:
-        raise failures[0]
-    if stopped_by == signal.SIGUSR1 or -signal.SIGUSR1 in failed.values():  # before it could be taken over
-        raise TrainingSuspended("stopped by SIGUSR1 with nothing to save; the same command with --resume goes on.")
-    if stopped_by is not None:
-        raise KeyboardInterrupt
-    for rank, code in failed.items():
-        if rank not in errors:
-            how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-            raise TrainingError(
-                f"process {rank} of this run's {n_processes} was ended {how}, perhaps for lack of memory, and the "
-                "others with it. The last checkpoint, if there is one, stands: continue with --resume."
-            )
-    if reports:
-        raise _error_of(reports[0])
-
-
-def _error_of(report: dict[str, Any]) -> BaseException:
-    name, text = report["name"], report["text"]
-    if name in ("KeyboardInterrupt", "MemoryError"):
-        return KeyboardInterrupt() if name == "KeyboardInterrupt" else MemoryError()
-    if report["errno"] is not None:
-        return OSError(report["errno"], text, report["filename"])
-    if report["exit_code"] is None:
-        return RuntimeError(f"{name}: {text}")
-    error: NeurocontrastError = getattr(exceptions, name, NeurocontrastError)(text)
-    error.exit_code = report["exit_code"]
-    return error
-
-
-class _Reporter:
-    """A progress that writes to the pipe of the process that had this one started."""
-
-    def __init__(self, path: Path) -> None:
-        self._pipe = os.open(path, os.O_WRONLY)
-        self._numbers = itertools.count()
-
-    def write(self, *content: Any) -> None:
-        line = memoryview((json.dumps(content, default=str) + "\n").encode())
-        while line:
-            line = line[os.write(self._pipe, line) :]
-
-    @contextmanager
-    def task(self, description: str, total: int | None, unit: str) -> Iterator[Task]:
-        task = _ReporterTask(self, next(self._numbers))
-        self.write("open", task.number, description, total, unit)
-        try:
-            yield task
-        finally:
-            self.write("close", task.number)
-
-    def message(self, text: str) -> None:
-        self.write("message", text)
-
-    def warning(self, text: str) -> None:
-        self.write("warning", text)
-
-
-class _ReporterTask:
-    def __init__(self, reporter: _Reporter, number: int) -> None:
-        self._reporter, self.number = reporter, number
-
-    def advance(self, n: int = 1, **shown: float | str) -> None:
-        self._reporter.write("advance", self.number, n, shown)
-
-
-def _main(folder: Path) -> int:
-    """Run a stage as one of several processes, and return the exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    os.dup2(2, 1)  # standard output is the caller's: what libraries print goes to standard error
-    job = json.loads((folder / "job.json").read_text())
-    threading.Thread(target=_end_with, args=(job["launcher"],), daemon=True).start()
-    rank = launched().rank
-    try:
-        from neurocontrast import stages
-
-        progress = SILENT if rank else _Reporter(folder / "progress")
-        getattr(stages, job["stage"])(**job["arguments"], progress=progress)
-    except BaseException as error:
-        if os.environ.get("NEUROCONTRAST_TRACEBACK"):
-            traceback.print_exception(error)
-        code = error.exit_code if isinstance(error, NeurocontrastError) else None
-        number = error.errno if isinstance(error, OSError) else None
-        report = {"name": type(error).__name__, "text": str(error), "exit_code": code, "errno": number}
-        if isinstance(error, OSError) and number is not None:
-            report |= {"text": error.strerror, "filename": error.filename}
-        with contextlib.suppress(OSError):  # the launcher has ended
-            (folder / f"error-{rank}.json").write_text(json.dumps(report, default=str))
-        # A process that ends because another has ended has not failed: the launcher must not end the others for it.
-        return 0 if isinstance(error, OtherProcessEnded) else code or 1
-    return 0
-
-
-def _end_with(launcher: int) -> None:
-    """End at once when the process that had this one started has ended, however it ended."""
-    while os.getppid() == launcher:
-        time.sleep(0.2)
-    os._exit(1)
-
-
-if __name__ == "__main__":
-    exit_code = _main(Path(sys.argv[1]))
-    sys.stderr.flush()
-    # Not by way of the interpreter's end: collectives of a process group whose others are gone would wait there.
-    os._exit(exit_code)
+def _wait(workers: Sequence[subprocess.Popen[bytes]]) -> dict[int, int]:
+    """Wait for processes, and end those that go on after one has failed; return who failed first, with exit codes."""
+    failed: dict[int, int] = {}
+    since = 0.0
+    while True:
+        running = [worker for worker in workers if worker.poll() is None]
+        if not failed:
+            failed = {rank: worker.returncode for rank, worker in enumerate(workers) if worker.returncode}
+            since = time.monotonic()
+        if not running:
+            return failed
+        if failed and time.monotonic() - since > _SECONDS_TO_END:
+            for worker in running:
+                worker.kill()
+        time.sleep(0.05)

@@ -1,13 +1,21 @@
-"""Check, write and read a run directory."""
+"""Check, lock, write and read a run directory."""
 
 from __future__ import annotations
 
-import csv
+import contextlib
+import datetime
+import errno
+import fcntl
 import json
-import math
-from collections.abc import Mapping
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
@@ -16,14 +24,14 @@ from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import check_writable, write_json
 from neurocontrast.progress import Progress
 from neurocontrast.provenance import describe_environment, version
-from neurocontrast.stages.image_source import ImageSource
-from neurocontrast.stages.run_lock import LOCK
-from neurocontrast.training.state import epochs_of, newest_checkpoint
+from neurocontrast.stages.sources import AnySource
+from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 
 __all__ = [
     "check_can_continue",
     "check_new",
     "continue_run",
+    "hold",
     "is_finished",
     "read_metrics",
     "read_preprocessing",
@@ -31,6 +39,10 @@ __all__ = [
     "start_run",
 ]
 
+LOCK = ".lock"
+_PATIENCE = 5.0
+"""Seconds: the processes of a run that was killed may take a moment to end."""
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 _FREE_TO_DIFFER = (
     "data.participants",
     "data.images_root",
@@ -73,14 +85,69 @@ def check_new(folder: Path, *, resume: bool) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def hold(folder: Path, progress: Progress) -> Iterator[None]:
+    """Keep every other process from training in a run directory; make it where it is missing.
+
+    The file names its holder, and is removed with the lock, so that no host's name stays in a result.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path, deadline = folder / LOCK, time.monotonic() + _PATIENCE
+    while (handle := _lock(path, progress)) is None:
+        if time.monotonic() > deadline:
+            raise CheckpointError(
+                f"{folder}: another process is training in this run directory ({_holder(path)}). Wait for it, stop it, "
+                "or give another directory."
+            )
+        time.sleep(0.1)
+    try:
+        since = datetime.datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+        path.write_text(json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since}))
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(handle)
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # where nothing was written
+
+
+def _lock(path: Path, progress: Progress) -> int | None:
+    """Return the handle of the locked file; None where another process has it, or has just removed it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(path.stat(), os.fstat(handle)):
+            return handle
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            progress.warning(
+                f"{path.parent}: its file system has no locks ({error.strerror}); see to it yourself that no other "
+                "process trains in this directory."
+            )
+            return handle
+        os.close(handle)
+        raise
+    os.close(handle)
+    return None
+
+
+def _holder(path: Path) -> str:
+    try:
+        holder = json.loads(path.read_text())
+        return f"process {holder['pid']} on {holder['host']}, since {holder['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "it has not said which"
+
+
 def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> None:
     """Refuse to continue a run with another configuration, cohort or version of the code; list every difference."""
-    before = load_config(folder / "config.yaml")
+    before, provenance = load_config(folder / "config.yaml"), read_provenance(folder)
     found = differences(before, config, ignore=(*_FREE_TO_DIFFER, "training.epochs"))
-    found += _differences_of_length(folder, before, config) + _differences_of_statistics(before, config)
-    provenance = read_provenance(folder)
+    found += _differences_in_training(folder, before, config)
     if cohort is not None and cohort.digest() != provenance["cohort"]["digest"]:
-        was, now = provenance["cohort"], describe_cohort(cohort)
+        was, now = provenance["cohort"], _describe_cohort(cohort)
         found.append(
             f"cohort: was {was['source']} ({was['n_scans']} scans, digest {was['digest'][:12]}), "
             f"is {now['source']} ({now['n_scans']} scans, digest {now['digest'][:12]})"
@@ -96,27 +163,21 @@ def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> N
         )
 
 
-def _differences_of_length(folder: Path, before: Config, now: Config) -> list[str]:
-    """Return why a run may not become longer or shorter; mostly it may: each epoch is what it would have been."""
-    was, is_ = before.training.epochs, now.training.epochs
+def _differences_in_training(folder: Path, before: Config, now: Config) -> Iterator[str]:
+    """Yield why a run may not have another length, or another number of processes; mostly it may."""
+    was, epochs = before.training.epochs, now.training.epochs
     newest = newest_checkpoint(folder / "checkpoints")
-    done = 0 if newest is None else epochs_of(newest)
-    if was == is_:
-        return []
-    if now.training.schedule == "cosine":
-        return [f"training.epochs: was {was}, is {is_}, and a cosine schedule reaches its end at the last of them"]
-    return [f"training.epochs: was {was}, is {is_}, and {done} are done"] if is_ < done else []
-
-
-def _differences_of_statistics(before: Config, now: Config) -> list[str]:
-    """Return why the number of processes may not change where each has batch statistics of its own."""
-    was, is_ = (each.training.devices * each.training.num_nodes for each in (before, now))
+    n_done = 0 if newest is None else epochs_of(newest)
+    if was != epochs and now.training.schedule == "cosine":
+        yield f"training.epochs: was {was}, is {epochs}, and a cosine schedule reaches its end at the last of them"
+    elif epochs < min(was, n_done):
+        yield f"training.epochs: was {was}, is {epochs}, and {n_done} are done"
+    n_before, n_now = (each.training.devices * each.training.num_nodes for each in (before, now))
     in_head, in_encoder = now.encoder.projection_norm == "batch", now.encoder.norm == "batch"
-    whole = now.training.sync_batchnorm and (now.training.micro_batch_size is None or not in_encoder)
-    if was == is_ or whole or not (in_head or in_encoder):
-        return []
-    why = "each process normalises its own part of a batch, which changes the weights"
-    return [f"training.devices × training.num_nodes: was {was}, is {is_}, and {why}"]
+    of_whole_batch = now.training.sync_batchnorm and (now.training.micro_batch_size is None or not in_encoder)
+    if n_before != n_now and (in_head or in_encoder) and not of_whole_batch:
+        why = "each process normalises its own part of a batch, which changes the weights"
+        yield f"training.devices × training.num_nodes: was {n_before}, is {n_now}, and {why}"
 
 
 def continue_run(folder: Path, config: Config, progress: Progress) -> None:
@@ -129,22 +190,14 @@ def continue_run(folder: Path, config: Config, progress: Progress) -> None:
 
 def start_run(folder: Path, config: Config, cohort: Cohort, facts: Mapping[str, Any]) -> None:
     """Write ``provenance.json``, with `facts` and every subject that was seen, and ``config.yaml``."""
-    provenance = {
-        "format": 1,
-        "environment": describe_environment(),
-        "seed": config.seed,
-        "cohort": describe_cohort(cohort),
-        "simulated": cohort.simulated,
-        "simulation": read_simulation(cohort),
-        **facts,
-        "pretraining_subjects": cohort.subject_digests(),
-    }
-    write_json(folder / "provenance.json", provenance)
+    cohort_facts = {"cohort": _describe_cohort(cohort), "simulated": cohort.simulated}
+    cohort_facts["simulation"] = read_simulation(cohort)
+    about = {"format": 1, "environment": describe_environment(), "seed": config.seed, **cohort_facts, **facts}
+    write_json(folder / "provenance.json", {**about, "pretraining_subjects": cohort.subject_digests()})
     write_config(folder / "config.yaml", config)
 
 
-def describe_cohort(cohort: Cohort) -> dict[str, Any]:
-    """Return a cohort's name, digest and size."""
+def _describe_cohort(cohort: Cohort) -> dict[str, Any]:
     return {
         "source": cohort.source.name,
         "digest": cohort.digest(),
@@ -163,25 +216,22 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     """Read a run's ``provenance.json``; without its subjects nobody could tell who was in pretraining."""
     path = folder / "provenance.json"
     content = _read_json(path)
-    wanted = {"environment": dict, "cohort": dict, "pretraining_subjects": list}
-    problems = [f"'{key}'" for key, kind in wanted.items() if not isinstance(content.get(key), kind)]
-    if not problems:
-        keys = ("source", "digest", "n_scans")
-        problems += [f"'cohort.{key}'" for key in keys if key not in content["cohort"]]
-        problems += [] if "neurocontrast" in content["environment"] else ["'environment.neurocontrast'"]
-        subjects = content["pretraining_subjects"]
-        problems += [] if all(isinstance(each, str) for each in subjects) else ["'pretraining_subjects'"]
+    wanted = {"environment": ["neurocontrast"], "cohort": ["source", "digest", "n_scans"]}
+    sections = {name: content[name] if isinstance(content.get(name), dict) else {} for name in wanted}
+    problems = [f"'{name}.{key}'" for name, keys in wanted.items() for key in keys if key not in sections[name]]
+    subjects = content.get("pretraining_subjects")
+    if not isinstance(subjects, list) or not all(isinstance(each, str) for each in subjects):
+        problems.append("'pretraining_subjects'")
     if problems:
         raise CheckpointError(f"{path}: {', '.join(problems)} missing or damaged. Copy the run again.")
     return content
 
 
-def read_preprocessing(folder: Path, source: ImageSource) -> ImageSource | None:
+def read_preprocessing(folder: Path, source: AnySource) -> AnySource | None:
     """Return a source with the preprocessing that a run fitted when it began; None for a run that recorded none."""
-    contract = read_provenance(folder).get("preprocessing")
+    contract, path = read_provenance(folder).get("preprocessing"), folder / "provenance.json"
     if contract is None:
         return None
-    path = folder / "provenance.json"
     if not isinstance(contract, dict):
         raise CheckpointError(f"{path}: 'preprocessing' must be a section of keys. Copy the run again.")
     try:
@@ -196,19 +246,15 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     try:
-        with open(path, newline="", encoding="utf-8") as stream:
-            rows = [{name: _number(cell) for name, cell in row.items()} for row in csv.DictReader(stream, strict=True)]
-        return [{**row, "epoch": int(row["epoch"] or 0)} for row in rows]
-    except (UnicodeDecodeError, ValueError, TypeError, KeyError, csv.Error) as error:
+        table = pd.read_csv(path, dtype=float, float_precision="round_trip")
+        epochs = table["epoch"].astype(int)
+    except (ValueError, KeyError) as error:
         raise CheckpointError(
             f"{path}: must be a table of numbers with a column 'epoch', and is damaged ({error}). Copy the run again, "
             "or remove this file to go on without the course of its training."
         ) from error
-
-
-def _number(cell: str) -> float | None:
-    number = float(cell or "nan")
-    return number if math.isfinite(number) else None
+    known = table.astype(object).where(np.isfinite(table), None).assign(epoch=epochs.tolist())
+    return [{str(name): value for name, value in row.items()} for row in known.to_dict("records")]
 
 
 def is_finished(folder: Path, config: Config | None = None) -> bool:

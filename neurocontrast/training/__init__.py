@@ -9,8 +9,8 @@ from neurocontrast.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from neurocontrast.training.loop import FitResult, fit
-    from neurocontrast.training.metrics import alignment, effective_rank, uniformity
     from neurocontrast.training.session import TrainingData, Views
+    from neurocontrast.training.validation import alignment, effective_rank, uniformity
 
 __all__ = ["FitResult", "TrainingData", "TrainingSettings", "Views", "alignment", "effective_rank", "fit", "uniformity"]
 
@@ -19,7 +19,7 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "loop": ["FitResult", "fit"],
-        "metrics": ["alignment", "effective_rank", "uniformity"],
         "session": ["TrainingData", "Views"],
+        "validation": ["alignment", "effective_rank", "uniformity"],
     },
 )

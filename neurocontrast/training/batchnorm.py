@@ -1,28 +1,35 @@
-"""BatchNorm's running statistics: kept out of validation, and measured anew before weights are kept.
-
-The running averages of training lag behind quickly changing weights, and describe augmented
-views; an encoder saved with them can be far worse than the network that was trained.
-"""
+"""Batch normalisation in training: statistics that stand still, and statistics of all processes."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import torch
-from torch import nn
+import torch.distributed as dist
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-__all__ = ["batch_statistics", "layers_of", "reestimate_statistics", "still_statistics"]
+from neurocontrast.collectives import is_distributed, sum_over_processes
+
+__all__ = [
+    "SynchronisedBatchNorm",
+    "batch_statistics",
+    "is_synchronised",
+    "layers_of",
+    "still_statistics",
+    "synchronise",
+]
+
+
+def layers_of(model: nn.Module) -> list[_BatchNorm]:
+    """Return the model's layers of batch normalisation."""
+    return [module for module in model.modules() if isinstance(module, _BatchNorm)]
 
 
 @contextlib.contextmanager
 def batch_statistics(model: nn.Module) -> Iterator[None]:
-    """Evaluate with each batch's own statistics, and leave the running ones untouched.
-
-    A validation loss is then comparable with the training loss, which sees batch statistics too.
-    """
+    """Evaluate with each batch's own statistics, as in training, and leave the running ones untouched."""
     was_training = model.training
     model.eval()
     for layer in layers_of(model):
@@ -37,45 +44,64 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
 @contextlib.contextmanager
 def still_statistics(model: nn.Module) -> Iterator[None]:
     """Let training-mode layers use each batch's statistics without moving the running ones."""
-    layers = [layer for layer in layers_of(model) if layer.training]
-    tracked = [layer.track_running_stats for layer in layers]
+    layers = [layer for layer in layers_of(model) if layer.training and layer.track_running_stats]
     for layer in layers:
         layer.track_running_stats = False
     try:
         yield
     finally:
-        for layer, track in zip(layers, tracked, strict=True):
-            layer.track_running_stats = track
+        for layer in layers:
+            layer.track_running_stats = True
 
 
-@torch.no_grad()
-def reestimate_statistics(
-    model: nn.Module, batches: Iterable[torch.Tensor], *, after_batch: Callable[[], None] = lambda: None
-) -> dict[str, Any]:
-    """Set running means and variances to their averages over batches of un-augmented samples.
+class SynchronisedBatchNorm(_BatchNorm):
+    """A batch normalisation whose statistics are those of all processes together, on CPUs, which PyTorch's refuses.
 
-    Batches are not read if the model has no BatchNorm layer. Returns what was done, for ``encoder.json``.
+    In one process, in evaluation mode, and within `neurocontrast.collectives.on_this_process_only` PyTorch's own is
+    applied. The sizes of the processes' batches may differ; none may be empty.
     """
-    layers = layers_of(model)
-    record = {"n_layers": len(layers), "n_scans": 0, "n_batches": 0}
-    was_training, momenta = model.training, [layer.momentum for layer in layers]
-    model.eval()
-    for layer in layers:
-        layer.reset_running_stats()
-        layer.training, layer.momentum = True, None  # None: the cumulative average
-    try:
-        for images in batches if layers else ():
-            model(images)
-            record["n_scans"] += len(images)
-            record["n_batches"] += 1
-            after_batch()
-    finally:
-        for layer, momentum in zip(layers, momenta, strict=True):
-            layer.momentum = momentum
-        model.train(was_training)
-    return {"statistics": "cumulative average over un-augmented training samples", **record}
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        """Take any number of axes; the base class asks for this to be decided."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise (n, C, …)."""
+        if not (self.training and is_distributed()):
+            return super().forward(input)
+        dims = [dim for dim in range(input.ndim) if dim != 1]
+        of_channels = [1, -1, *[1] * (input.ndim - 2)]
+        exact = input if input.dtype == torch.float64 else input.float()
+        n_values = exact.new_tensor(input.numel() // input.shape[1])
+        dist.all_reduce(n_values)
+        mean = sum_over_processes(exact.sum(dims)) / n_values
+        centred = exact - mean.view(of_channels)
+        variance = sum_over_processes(centred.square().sum(dims)) / n_values
+        normalised = centred * (variance + self.eps).rsqrt().view(of_channels)
+        if self.affine:
+            normalised = normalised * self.weight.view(of_channels) + self.bias.view(of_channels)
+        self._remember(mean.detach(), variance.detach() * (n_values / (n_values - 1)))
+        return normalised.to(input.dtype)
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+        if not self.track_running_stats or self.running_mean is None or self.running_var is None:
+            return
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        share = 1.0 / self.num_batches_tracked.item() if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)
 
 
-def layers_of(model: nn.Module) -> list[_BatchNorm]:
-    """Return the model's layers of batch normalisation."""
-    return [module for module in model.modules() if isinstance(module, _BatchNorm)]
+def synchronise(module: nn.Module, *, on_gpu: bool = False) -> None:
+    """Let every batch normalisation below a module be one over all processes; weights and their names stay."""
+    if on_gpu:
+        nn.SyncBatchNorm.convert_sync_batchnorm(module)
+        return
+    for layer in layers_of(module):
+        layer.__class__ = SynchronisedBatchNorm  # parameters and buffers stay those that others hold
+
+
+def is_synchronised(layer: nn.Module) -> bool:
+    """Say whether a batch normalisation is one over all processes."""
+    return isinstance(layer, (SynchronisedBatchNorm, nn.SyncBatchNorm))

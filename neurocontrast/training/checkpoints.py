@@ -1,32 +1,121 @@
-"""Save a run's checkpoints, and continue from the newest that can be read."""
+"""Checkpoints on disk, each written whole or not at all, and the newest that can be read."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
+import os
 import re
 import shutil
 import time
+import zipfile
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from neurocontrast.encoders.weights import save_encoder
 from neurocontrast.exceptions import CheckpointError, TrainingError
+from neurocontrast.files import atomic_path
 from neurocontrast.progress import Progress
-from neurocontrast.training.averaging import averaged_weights
-from neurocontrast.training.session import Session
-from neurocontrast.training.state import (
-    DamagedCheckpoint,
-    Position,
-    checkpoints_of,
-    load_checkpoint,
-    newest_checkpoint,
-    save_checkpoint,
-)
+from neurocontrast.training.session import Position, Session
 
-__all__ = ["Checkpoints"]
+__all__ = ["Checkpoints", "DamagedCheckpoint", "epochs_of", "load_checkpoint", "newest_checkpoint", "save_checkpoint"]
 
-_WEIGHTS_NAME = re.compile(r"epoch-(\d+)")
+_FORMAT = 1
+# Errors of reading that damaged content leads to; others, such as of permissions, say that a file is out of reach.
+_OF_DAMAGE = (None, errno.EINVAL, errno.EIO)
+_NAME = re.compile(r"epoch-(\d+)(?:-batch-(\d+))?\.pt")
+
+
+class DamagedCheckpoint(CheckpointError):
+    """A checkpoint whose bytes are not those that were written."""
+
+
+def save_checkpoint(folder: Path, position: Position, tensors: dict[str, Any], *, keep: int) -> Path:
+    """Write a checkpoint atomically, then remove all but the last `keep`; return its path.
+
+    `tensors` is the state of model, optimiser, objective …: tensors, numbers and text only.
+    """
+    name = f"epoch-{position.epoch:04d}" + (f"-batch-{position.batch:06d}" if position.batch else "") + ".pt"
+    content = io.BytesIO()  # PyTorch, writing to a file, hides why it could not
+    torch.save({"format": _FORMAT, "position": asdict(position), **tensors}, content)
+    with atomic_path(folder / name) as temporary:
+        try:
+            temporary.write_bytes(content.getbuffer())
+        except OSError as error:
+            there = _checkpoints_of(folder)
+            kept = f"{there[-1].name} is whole" if there else "There is none before it"
+            advice = f"{error.strerror}. {kept}. Make room and continue with --resume"
+            raise OSError(error.errno, advice, str(temporary)) from error
+    for old in _checkpoints_of(folder)[:-keep]:
+        old.unlink(missing_ok=True)
+    return folder / name
+
+
+def newest_checkpoint(folder: str | os.PathLike[str]) -> Path | None:
+    """Return the checkpoint that has come furthest, or None."""
+    found = _checkpoints_of(Path(folder))
+    return found[-1] if found else None
+
+
+def epochs_of(checkpoint: Path) -> int:
+    """Return how many epochs a checkpoint has behind it, as its name says."""
+    return int(checkpoint.stem.split("-")[1])
+
+
+def load_checkpoint(path: Path) -> tuple[Position, dict[str, Any]]:
+    """Read a checkpoint, running no code from it: how far training had come, and what `save_checkpoint` was given.
+
+    Raises `DamagedCheckpoint` where the content is not what was written, and another `CheckpointError` where it is of
+    another format or out of reach.
+    """
+    try:
+        _verify(path)
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        if content["format"] != _FORMAT:
+            raise CheckpointError(f"{path}: checkpoint format {content['format']!r} is not known to this version.")
+        position = Position(**content.pop("position"))
+        for row in position.metrics:  # of a run that an earlier version began
+            if "volumes_per_second" in row:
+                row["samples_per_second"] = row.pop("volumes_per_second")
+    except (CheckpointError, MemoryError):
+        raise
+    except Exception as error:  # what was not written as a checkpoint may fail to be read in any way
+        if isinstance(error, OSError) and error.errno not in _OF_DAMAGE:
+            raise CheckpointError(
+                f"{path}: the checkpoint cannot be read now ({error}). Nothing was changed: continue with --resume "
+                "when it can be."
+            ) from error
+        if "allocate memory" in str(error):
+            raise
+        raise DamagedCheckpoint(
+            f"{path}: the checkpoint is damaged ({type(error).__name__} while reading). Remove this file to continue "
+            "from the checkpoint before it, if there is one, else from the start."
+        ) from error
+    return position, content
+
+
+def _verify(path: Path) -> None:
+    """Compare every checksum, which torch.load does not; each part by its place, since names may be damaged too."""
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        # No part has attributes; PyTorch leaves memory as it was for what is marked as a folder.
+        if len(set(names)) < len(names) or any(part.external_attr for part in archive.infolist()):
+            raise zipfile.BadZipFile("its table of contents is damaged")
+        for part in archive.infolist():
+            with archive.open(part) as stream:
+                while stream.read(2**20):
+                    pass
+
+
+def _checkpoints_of(folder: Path) -> list[Path]:
+    """Return a folder's checkpoints, the one that has come furthest last."""
+    names = [(match, path) for path in folder.glob("epoch-*.pt") if (match := _NAME.fullmatch(path.name))]
+    return [path for _, path in sorted(names, key=lambda item: (int(item[0][1]), int(item[0][2] or 0)))]
 
 
 class Checkpoints:
@@ -40,7 +129,7 @@ class Checkpoints:
         self._session, self._run, self._contract, self._progress = session, run, contract, progress
         if session.processes.is_first:
             run.mkdir(parents=True, exist_ok=True)
-            self._identity = _identity_of(run)
+            self._first_seen = run.stat()
         self._last = time.monotonic()
 
     def save(self, position: Position) -> Path:
@@ -63,7 +152,8 @@ class Checkpoints:
 
     def restore(self) -> Position:
         """Continue from the newest checkpoint that can be read, or from the start where there is none."""
-        name = self._session.processes.from_first(self._newest_readable() if self._session.processes.is_first else None)
+        processes = self._session.processes
+        name = processes.from_first(self._newest_readable() if processes.is_first else None)
         if name is None:
             return Position()
         path = self.folder / name
@@ -76,7 +166,12 @@ class Checkpoints:
                 f"{path}: the checkpoint does not fit this run ({type(error).__name__}: {error}). Is it of another "
                 "run? Remove this file to continue from the checkpoint before it, if there is one, else from the start."
             ) from error
-        self._report(path, position, software)
+        now = self._session.software()
+        changes = [f"{key} was {software.get(key)}, is {now[key]}" for key in now if software.get(key) != now[key]]
+        if changes:
+            self._progress.warning(f"resuming elsewhere: {'; '.join(changes)}. Weights may differ in their last bits.")
+        within = f" and {position.batch} batches" if position.batch else ""
+        self._progress.message(f"continuing from {name} ({position.epoch} epochs{within} done)")
         return position
 
     def _newest_readable(self) -> str | None:
@@ -85,7 +180,7 @@ class Checkpoints:
             try:
                 load_checkpoint(path)
             except DamagedCheckpoint as error:
-                if len(checkpoints_of(self.folder)) == 1:
+                if len(_checkpoints_of(self.folder)) == 1:
                     others = f" (nor can {', '.join(damaged)})" if damaged else ""
                     raise CheckpointError(f"{error} No checkpoint of this run can be read{others}.") from error
                 path.rename(path.with_name(f"{path.name}.damaged"))
@@ -98,40 +193,22 @@ class Checkpoints:
                 return path.name
         return None
 
-    def _report(self, path: Path, position: Position, software: Mapping[str, Any]) -> None:
-        differences = [
-            f"{name} was {software.get(name)}, is {now}"
-            for name, now in self._session.software().items()
-            if software.get(name) != now
-        ]
-        if differences:
-            self._progress.warning(
-                f"resuming elsewhere: {'; '.join(differences)}. Weights may differ in their last bits."
-            )
-        within = f" and {position.batch} batches" if position.batch else ""
-        self._progress.message(f"continuing from {path.name} ({position.epoch} epochs{within} done)")
-
     def _save_encoder(self, position: Position, contract: Mapping[str, Any]) -> None:
         facts = {**contract, "epochs": position.epoch, "batchnorm": {"statistics": "running averages of training"}}
-        with averaged_weights(self._session.model, self._session.average):
+        with self._session.averaged():
             model = self._session.model
             save_encoder(self.folder / f"epoch-{position.epoch:04d}", model.encoder, facts, head=model.head)
-        there = {int(m[1]): path for path in self.folder.glob("epoch-*") if (m := _WEIGHTS_NAME.fullmatch(path.name))}
-        for epoch in sorted(there)[: -self._session.settings.keep_checkpoints]:
-            shutil.rmtree(there[epoch], ignore_errors=True)
+        there = sorted(filter(Path.is_dir, self.folder.glob("epoch-*")), key=epochs_of)
+        for old in there[: -self._session.settings.keep_checkpoints]:
+            shutil.rmtree(old, ignore_errors=True)
 
     def _check_still_there(self) -> None:
         found = None
         with contextlib.suppress(OSError):
-            found = _identity_of(self._run)
-        if found != self._identity:
+            found = self._run.stat()
+        if found is None or not os.path.samestat(found, self._first_seen):
             what = "is not there any more" if found is None else "is another folder now"
             raise TrainingError(
                 f"{self._run}: the run directory {what}: it was removed or moved, or its disk is no longer mounted. "
                 "Nothing is written in its place. Bring it back and continue with --resume."
             )
-
-
-def _identity_of(folder: Path) -> tuple[int, int]:
-    found = folder.stat()
-    return found.st_dev, found.st_ino

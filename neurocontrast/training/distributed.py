@@ -24,18 +24,17 @@ from torch.nn.parallel import DistributedDataParallel
 from neurocontrast.collectives import Processes
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.machine import usable_accelerator
-from neurocontrast.training.interruption import suspending_where_blocked
 from neurocontrast.training.launched import Launched, launched
 from neurocontrast.training.settings import TrainingSettings
 
 __all__ = ["accelerator_of", "is_lost_connection", "launch", "launch_sharing", "leave"]
 
+# Processes wait for the first, which may preprocess a whole cohort; one that dies is noticed at once.
 _PATIENCE = timedelta(days=7)
-"""How long processes wait for the first, which may preprocess a whole cohort; one that dies is noticed at once."""
 
 
 def launch(settings: TrainingSettings) -> tuple[Fabric, Processes]:
-    """Join the run's other processes, if there are any; refuse settings that ask for another number of them."""
+    """Join the run's other processes; refuse settings that ask for another number of them."""
     accelerator, place = accelerator_of(settings), launched()
     n_processes = settings.devices * settings.num_nodes
     if place.n_processes != n_processes:
@@ -49,10 +48,7 @@ def launch(settings: TrainingSettings) -> tuple[Fabric, Processes]:
 
 
 def launch_sharing(accelerator: str, *, section: str) -> tuple[torch.device, Processes]:
-    """Join the processes that torchrun or srun has started, to share other work; return this one's device, and all.
-
-    `accelerator` and `section` are as for `neurocontrast.machine.usable_accelerator`.
-    """
+    """Join the processes that torchrun or srun has started, to share other work; return this one's device, and all."""
     place = launched()
     n_local = _tasks_per_node() if place.by == "srun" else int(os.environ.get("LOCAL_WORLD_SIZE") or place.n_processes)
     chosen = usable_accelerator(accelerator, n_local, section=section)
@@ -61,22 +57,20 @@ def launch_sharing(accelerator: str, *, section: str) -> tuple[torch.device, Pro
 
 
 def _join(place: Launched, accelerator: str, *, n_local: int, precision: Any = "32-true") -> tuple[Fabric, Processes]:
-    environment, several = _environment_of(place.by), place.n_processes > 1
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it tells each process's number on standard error
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # it names each process on standard error
     try:
         fabric = Fabric(
             accelerator=accelerator,
             devices=n_local,
             num_nodes=place.n_processes // n_local,
             precision=precision,
-            strategy=_replicas() if several else "auto",
-            plugins=[environment],
+            strategy=_replicas() if place.n_processes > 1 else "auto",
+            plugins=[_environment_of(place.by)],
         )
-        with suspending_where_blocked(is_first=place.rank == 0):
-            fabric.launch()
-    except ValueError as error:  # how Fabric tells that SLURM's tasks and these settings differ
+        fabric.launch()
+    except ValueError as error:  # Fabric's, where SLURM's tasks and these settings differ
         raise ConfigError(f"training.devices, training.num_nodes: {error}") from error
-    if not several:
+    if place.n_processes == 1:
         return fabric, Processes()
     group = dist.new_group(backend="gloo", timeout=_PATIENCE)
     return fabric, Processes(fabric.global_rank, fabric.world_size, group)

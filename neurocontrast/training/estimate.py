@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
-from torch.utils._pytree import tree_leaves
 
-from neurocontrast.encoders.encoder import check_shape
-from neurocontrast.encoders.heads import ContrastiveModel
-from neurocontrast.machine import describe_memory
-from neurocontrast.memory import keeping_freed_memory
-from neurocontrast.training.session import AnyObjective, Session, TrainingData, Views, deterministic, start_session
+from neurocontrast.encoders.encoder import ContrastiveModel, check_shape
+from neurocontrast.machine import describe_memory, keeping_freed_memory
+from neurocontrast.training.session import (
+    AnyObjective,
+    Position,
+    Session,
+    TrainingData,
+    Views,
+    deterministic,
+)
 from neurocontrast.training.settings import TrainingSettings
-from neurocontrast.training.state import Position
 from neurocontrast.training.steps import train_batches
 
 __all__ = ["MeasuredStep", "measure_step"]
@@ -36,7 +38,6 @@ class MeasuredStep(NamedTuple):
     training_seconds: float  # reading, two views, loss, gradient, step
     encoding_seconds: float  # two views without gradient
     memory_bytes: int  # expected peak of the process, or of the GPU, in the configured step
-    checkpoint_bytes: int  # with the weights beside it
     device: str  # 'cpu' or 'cuda'
 
 
@@ -61,17 +62,20 @@ def measure_step(
     n_samples = max(2, math.ceil(settings.batch_size / (settings.devices * settings.num_nodes)))
     n_in_graph = min(settings.micro_batch_size or n_samples, n_samples)
     small = tuple(min(n, max(encoder.smallest_shape, n // 4)) for n in shape)
+    timed, rate = (small, 2), 0.0
     with deterministic(), keeping_freed_memory():
-        session = _open(build(), objective, views, settings, small, 2)
-        fixed, per_voxel = _measure_memory(session, 2 * math.prod(small))
-        timed, rate = (small, 2), _time(session, 2, clock) / (2 * math.prod(small))
-        for size, n in dict.fromkeys([(shape, 2), (shape, n_samples)]):
+        whole = settings.model_copy(update={"micro_batch_size": None})
+        fixed, per_voxel = _measure_memory(_open(build(), objective, views, whole, small, 2), 2 * math.prod(small))
+        for size, n in dict.fromkeys([(small, 2), (shape, 2), (shape, n_samples)]):
+            n_voxels = n * math.prod(size)
             # Each step is taken twice, and 80 % of the free memory may be used.
             n_bytes = fixed + per_voxel * min(n, n_in_graph) * math.prod(size)
-            if clock() + 2 * rate * n * math.prod(size) < end and n_bytes < 0.8 * memory_limit:
+            if not rate or (clock() + 2 * rate * n_voxels < end and n_bytes < 0.8 * memory_limit):
                 session = _open(build(), objective, views, settings, size, n)
-                timed, rate = (size, n), _time(session, n, clock) / (n * math.prod(size))
-    tensors = tree_leaves([session.tensors(), session.model.state_dict()])
+                _train(session)  # warms up
+                start = clock()
+                _train(session)
+                timed, rate = (size, n), (clock() - start) / n_voxels
     return MeasuredStep(
         shape=timed[0],
         n_samples=timed[1],
@@ -80,7 +84,6 @@ def measure_step(
         # A backward pass takes about as long as two forward passes; micro-batches pass forward once more.
         encoding_seconds=rate * math.prod(shape) / (3 if n_in_graph == n_samples else 4),
         memory_bytes=int(fixed + per_voxel * n_in_graph * math.prod(shape)),
-        checkpoint_bytes=sum(each.nbytes for each in tensors if isinstance(each, torch.Tensor)),
         device=session.fabric.device.type,
     )
 
@@ -105,42 +108,31 @@ def _open(
     micro = settings.micro_batch_size
     micro = min(micro, n_samples // 2) if micro is not None and micro < settings.batch_size else None
     changes = {"devices": 1, "num_nodes": 1, "sampling": "shuffle", "micro_batch_size": micro}
-    session = start_session(model, objective, views, data, settings=settings.model_copy(update=changes), seed=0)
+    session = Session(model, objective, views, data, settings=settings.model_copy(update=changes), seed=0)
     session.model.train()
     return session
 
 
 def _measure_memory(session: Session, n_voxels: int) -> tuple[int, float]:
-    """Return the bytes held after a step of two samples, and the bytes of its graph and images for each voxel."""
+    """Return the bytes held after a step, and the bytes of its graph and images for each voxel."""
     weights = {each.untyped_storage().data_ptr() for each in session.model.parameters()}
     graph: dict[int, int] = {}
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in weights:
-            graph[storage.data_ptr()] = storage.nbytes()
+        graph[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
-    whole = replace(session, settings=session.settings.model_copy(update={"micro_batch_size": None}))
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        _train(whole, 2)
-    n_bytes = _BESIDE_GRAPH * sum(graph.values()) / n_voxels
+        _train(session)
+    n_bytes = _BESIDE_GRAPH * sum(size for place, size in graph.items() if place not in weights) / n_voxels
     if session.fabric.device.type == "cuda":
         return torch.cuda.memory_allocated(), n_bytes
     read_ahead = _READ_AHEAD * torch.float32.itemsize * session.model.encoder.n_channels
     return describe_memory()["own_bytes"], n_bytes + read_ahead
 
 
-def _time(session: Session, n_samples: int, clock: Callable[[], float]) -> float:
-    """Return the time of a second step; the first warms up."""
-    _train(session, n_samples)
-    start = clock()
-    _train(session, n_samples)
-    return clock() - start
-
-
-def _train(session: Session, n_samples: int) -> None:
-    for _ in train_batches(session, [list(range(n_samples))], Position()):
+def _train(session: Session) -> None:
+    for _ in train_batches(session, [session.data.training_rows], Position()):
         pass
     if session.fabric.device.type == "cuda":
         torch.cuda.synchronize()

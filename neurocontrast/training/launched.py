@@ -19,13 +19,7 @@ class Launched(NamedTuple):
 
 
 def launched(environment: Mapping[str, str] | None = None) -> Launched:
-    """Return this process's place; `srun` is known by its step, since a batch script itself is one process only.
-
-    Examples
-    --------
-    >>> launched({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3", "SLURM_LOCALID": "1"})
-    Launched(by='srun', rank=3, local_rank=1, n_processes=4)
-    """
+    """Return this process's place; `srun` is known by its step, since a batch script itself is one process only."""
     given = os.environ if environment is None else environment
     if "TORCHELASTIC_RUN_ID" in given:
         return Launched("torchrun", int(given["RANK"]), int(given["LOCAL_RANK"]), int(given["WORLD_SIZE"]))

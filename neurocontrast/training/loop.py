@@ -1,44 +1,41 @@
-"""The training loop, from the first batch to an encoder that can be saved."""
+"""The training loop, from the first batch to an encoder that can be saved, and signals that ask to stop."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from lightning_fabric import Fabric
+from lightning_fabric.loggers import Logger
 
 from neurocontrast.collectives import Processes
-from neurocontrast.encoders.heads import ContrastiveModel
+from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.exceptions import TrainingInterrupted, TrainingSuspended
-from neurocontrast.memory import keeping_freed_memory
+from neurocontrast.machine import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress, Task
-from neurocontrast.training.averaging import averaged_weights, keep_average
 from neurocontrast.training.checkpoints import Checkpoints
-from neurocontrast.training.interruption import Stopped, StopRequest
 from neurocontrast.training.loggers import open_loggers
-from neurocontrast.training.metrics import collapse_warning
 from neurocontrast.training.optimizers import learning_rate_of
-from neurocontrast.training.session import AnyObjective, Session, TrainingData, Views, deterministic, start_session
+from neurocontrast.training.session import (
+    AnyObjective,
+    Position,
+    Session,
+    TrainingData,
+    Views,
+    deterministic,
+)
 from neurocontrast.training.settings import TrainingSettings
-from neurocontrast.training.state import Position
 from neurocontrast.training.steps import inexactness_of, train_batches
-from neurocontrast.training.validation import measure_contrast, measure_probe, reestimate_model
+from neurocontrast.training.validation import collapse_warning, measure_contrast, measure_probe, reestimate_model
 
-__all__ = ["FitResult", "fit"]
-
-_MEASURED = ("loss", "alignment", "uniformity", "effective_rank", "features_effective_rank")
-_SHOWN = {
-    "learning_rate",
-    "gradient_norm",
-    "samples_per_second",
-    *(f"{side}_{name}" for side in ("train", "val") for name in _MEASURED),
-}
-"""What the line of an epoch shows, besides the probe's scores."""
+__all__ = ["FitResult", "fit", "suspending"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +56,7 @@ def fit(
     seed: int,
     folder: Path,
     resume: bool = False,
+    loggers: Sequence[Logger] = (),
     facts: Mapping[str, Any] | None = None,
     progress: Progress = SILENT,
     contract: Mapping[str, Any] | None = None,
@@ -66,15 +64,12 @@ def fit(
 ) -> FitResult:
     """Train a model in place, with a checkpoint after every epoch, and within one every `checkpoint_minutes`.
 
-    With `resume`, it continues from the newest checkpoint in ``folder/checkpoints``; on a CPU the weights are then
-    bit for bit those of a run that was never stopped, given the same number of threads and version of PyTorch.
-
     Parameters
     ----------
     model : ContrastiveModel
         Ends with BatchNorm re-estimated on un-augmented samples; with `ema_decay`, as its weights' average.
     objective : Objective or SumOfObjectives
-        A loss of `neurocontrast.losses`. Its kernel is fitted on the training rows here.
+        Loss of `neurocontrast.losses`, whose kernel is fitted on the training rows here.
     views : callable
         Makes two views of a batch; see `Views`.
     data : TrainingData
@@ -82,34 +77,53 @@ def fit(
     settings, seed : TrainingSettings, int
         How to train; seed of the order of scans.
     folder : Path
-        Run directory, for ``metrics.csv``, ``checkpoints/`` and the files of loggers.
+        Run directory, for ``metrics.csv``, ``checkpoints/`` and ``tensorboard/``.
     resume : bool
-        Whether to continue.
-    facts, progress : mapping, Progress
-        What loggers note of the run; receives progress messages.
+        Whether to continue from the newest checkpoint; on a CPU the weights are then bit for bit those of a run that
+        was never stopped, given the same number of threads and version of PyTorch.
+    loggers, facts : sequence of lightning.fabric.loggers.Logger, mapping
+        Loggers of your own for each epoch's figures, and what they note of the run.
+    progress : Progress
+        Receives progress messages.
     contract, engine : optional
         What must travel with an encoder, for weights beside the checkpoints; what `launch` returned.
-
-    Raises
-    ------
-    TrainingInterrupted
-        After Ctrl-C, SIGTERM or SIGUSR1, with the state saved.
-    TrainingError
-        On a loss, gradient or embedding that is not finite; the last checkpoint stays.
     """
-    session = start_session(model, objective, views, data, settings=settings, seed=seed, engine=engine)
-    progress = progress if session.processes.is_first else SILENT
+    session = Session(model, objective, views, data, settings=settings, seed=seed, engine=engine)
+    is_first = session.processes.is_first
+    progress = progress if is_first else SILENT
     checkpoints = Checkpoints(session, folder, contract=contract, progress=progress)
     position = checkpoints.restore() if resume else Position()
-    with StopRequest(session.processes.largest) as stop, _saved_when_stopped(session, position, checkpoints):
-        return _train(session, position, checkpoints, folder, progress, facts or {}, stop)
+    if (inexactness := inexactness_of(session)) is not None:
+        progress.message(inexactness)
+    done = sum(len(rows) for rows in session.sampler.batches(position.epoch)[: position.batch])
+    n_left = (settings.epochs - position.epoch) * len(data.training_rows) - done
+    names, own = (settings.loggers, loggers) if is_first else ((), ())
+    with (
+        stop_requests(session.processes.largest) as check_stop,
+        _saved_when_stopped(session, position, checkpoints),
+        deterministic(),
+        keeping_freed_memory(),
+        open_loggers(names, folder, history=position.metrics, own=own, facts=facts) as log,
+        progress.task("Pretraining", n_left, "samples") as task,
+    ):
+        while position.epoch < settings.epochs:
+            row = _run_epoch(session, position, checkpoints, check_stop, task)
+            position.close_epoch(row)
+            checkpoints.save(position)
+            log(row)
+            _report(position.metrics, progress, settings)
+            check_stop()
+        with session.averaged():  # a stop in here saves the trained weights
+            batchnorm = reestimate_model(session, after_batch=check_stop)
+        session.exchange_average()
+    return FitResult(position.metrics, batchnorm)
 
 
 @contextlib.contextmanager
 def _saved_when_stopped(session: Session, position: Position, checkpoints: Checkpoints) -> Iterator[None]:
     """Save the position of training when a stop is requested.
 
-    Within the `StopRequest`: a scheduler signals every process, and a second signal may come during the save.
+    Within `stop_requests`: a scheduler signals every process, and a second signal may come during the save.
     """
     try:
         yield
@@ -124,45 +138,10 @@ def _saved_when_stopped(session: Session, position: Position, checkpoints: Check
         ) from None
 
 
-def _train(
-    session: Session,
-    position: Position,
-    checkpoints: Checkpoints,
-    folder: Path,
-    progress: Progress,
-    facts: Mapping[str, Any],
-    stop: StopRequest,
-) -> FitResult:
-    settings = session.settings
-    done = sum(len(rows) for rows in session.sampler.batches(position.epoch)[: position.batch])
-    total = (settings.epochs - position.epoch) * len(session.data.training_rows) - done
-    inexactness = inexactness_of(session)
-    if inexactness is not None:
-        progress.message(inexactness)
-    loggers = settings.loggers if session.processes.is_first else ()
-    with (
-        deterministic(),
-        keeping_freed_memory(),
-        open_loggers(loggers, folder, history=position.metrics, facts=facts, progress=progress) as log,
-        progress.task("Pretraining", total, "samples") as task,
-    ):
-        while position.epoch < settings.epochs:
-            row = _run_epoch(session, position, checkpoints, stop, task)
-            position.close_epoch(row)
-            checkpoints.save(position)
-            log(row)
-            _report(position.metrics, progress, settings)
-            stop.check()
-        with averaged_weights(session.model, session.average):  # a stop in here saves the trained ones
-            batchnorm = reestimate_model(session, after_batch=stop.check)
-        keep_average(session.model, session.average)
-        return FitResult(position.metrics, batchnorm)
-
-
 def _run_epoch(
-    session: Session, position: Position, checkpoints: Checkpoints, stop: StopRequest, task: Task
+    session: Session, position: Position, checkpoints: Checkpoints, check_stop: Callable[[], None], task: Task
 ) -> dict[str, Any]:
-    """Train what is left of an epoch, then measure; `position` is whole whenever `stop` may raise."""
+    """Train what is left of an epoch, then measure; `position` is whole whenever `check_stop` may raise."""
     settings, epoch = session.settings, position.epoch
     batches = session.sampler.batches(epoch)
     session.model.train()
@@ -175,31 +154,89 @@ def _run_epoch(
             shown = {name: value for name, value in figures.items() if name != "gradient_norm"}
             task.advance(len(rows), epoch=f"{epoch + 1}/{settings.epochs}", **shown)
             checkpoints.save_if_due(position)
-            stop.check()
+            check_stop()
     n_scans = len(session.data.training_rows)
-    rate = learning_rate_of(epoch, settings, batch=len(batches) - 1, n_batches=len(batches))
-    row: dict[str, Any] = {"epoch": epoch + 1, "learning_rate": rate}
-    row |= {f"train_{name}": value / n_scans for name, value in position.sums.items()}
-    row |= {"gradient_norm": position.mean_gradient_norm, **measure_contrast(session, after_batch=stop.check)}
+    row: dict[str, Any] = {
+        "epoch": epoch + 1,
+        "learning_rate": learning_rate_of(epoch, settings, batch=len(batches) - 1, n_batches=len(batches)),
+        **{f"train_{name}": value / n_scans for name, value in position.sums.items()},
+        "gradient_norm": position.sum_of_norms / position.n_norms if position.n_norms else None,
+        **measure_contrast(session, after_batch=check_stop),
+    }
     every = settings.probe_every
     if every and (epoch + 1) % every == 0 and len(session.data.validation_rows):
-        row |= measure_probe(session, after_batch=stop.check)
-    row |= {
-        "seconds": round(position.seconds + time.perf_counter() - started, 3),
-        "samples_per_second": round(n_scans / max(position.seconds, 1e-9), 3),
-    }
+        row |= measure_probe(session, after_batch=check_stop)
+    row["seconds"] = round(position.seconds + time.perf_counter() - started, 3)
+    row["samples_per_second"] = round(n_scans / max(position.seconds, 1e-9), 3)
     return row
 
 
 def _report(metrics: Sequence[dict[str, Any]], progress: Progress, settings: TrainingSettings) -> None:
     row, previous = metrics[-1], metrics[-2] if len(metrics) > 1 else None
-    shown = {
-        name: f"{value:.3f}" if name.startswith("probe_") else f"{value:.4g}"
+    shown = [
+        f"{name.replace('_', ' ')} {value:{'.3f' if name.startswith('probe_') else '.4g'}}"
         for name, value in row.items()
-        if value is not None and (name in _SHOWN or name.startswith("probe_"))
-    }
-    figures = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown.items())
-    progress.message(f"epoch {row['epoch']}/{settings.epochs}: {figures}")
+        if value is not None and not name.startswith(("epoch", "seconds", "train_term_", "train_bound_"))
+    ]
+    progress.message(f"epoch {row['epoch']}/{settings.epochs}: {', '.join(shown)}")
     warning = collapse_warning(row, previous)
     if warning is not None:
         progress.warning(warning)
+
+
+class Stopped(Exception):
+    """Training was asked to stop by `signal`; raised only where its state is whole."""
+
+    def __init__(self, number: int) -> None:
+        self.signal = signal.Signals(number)
+        super().__init__(self.signal.name)
+
+
+@contextlib.contextmanager
+def stop_requests(agree: Callable[[int], int] = lambda number: number) -> Iterator[Callable[[], None]]:
+    """Note the first SIGINT, SIGTERM or SIGUSR1, and give a function that raises `Stopped` for it.
+
+    A second signal acts at once. Given this process's signal, or 0, `agree` returns the one that all processes act on.
+    Outside the main thread signals stay as they are.
+    """
+    noted, previous = 0, dict[signal.Signals, Any]()
+
+    def put_back() -> None:
+        while previous:
+            signal.signal(*previous.popitem())
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal noted
+        del frame
+        noted = number
+        put_back()
+
+    def check() -> None:
+        if number := agree(noted):
+            raise Stopped(number)
+
+    if threading.current_thread() is threading.main_thread():
+        for which in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            previous[which] = signal.signal(which, note)
+    try:
+        yield check
+    finally:
+        put_back()
+
+
+@contextlib.contextmanager
+def suspending() -> Iterator[None]:
+    """Let SIGUSR1, which would kill, end the process as one to be started again, where there is nothing to save."""
+
+    def suspend(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise TrainingSuspended("stopped by SIGUSR1 with nothing to save; the same command with --resume goes on.")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGUSR1, suspend)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)

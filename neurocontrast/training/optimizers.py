@@ -13,9 +13,6 @@ from neurocontrast.training.settings import TrainingSettings
 
 __all__ = ["LARS", "build_optimizer", "learning_rate_of"]
 
-_MOMENTUM = 0.9
-_TRUST_COEFFICIENT = 0.001
-
 
 class LARS(torch.optim.Optimizer):
     """SGD with momentum whose steps are proportional to the norm of the weight they change.
@@ -23,28 +20,6 @@ class LARS(torch.optim.Optimizer):
     The gradient g of a weight w, with the decay λw added, is scaled by η‖w‖ / (‖g‖ + λ‖w‖) (You, Gitman & Ginsburg
     2017, equation 6), or by 1 where a norm is 0. Biases and normalisation are neither scaled nor decayed (SimCLR,
     BYOL). The learning rate multiplies the step after the momentum, as in PyTorch's SGD.
-
-    Parameters
-    ----------
-    parameters : iterable of Parameter
-        The weights, or groups of them.
-    lr : float
-        Learning rate.
-    momentum : float
-        Momentum of the scaled gradients.
-    weight_decay : float
-        λ, on weights with more than one dimension.
-    trust_coefficient : float
-        η.
-
-    Examples
-    --------
-    >>> weight = torch.nn.Parameter(torch.ones(2, 2))
-    >>> weight.grad = torch.full((2, 2), 50.0)
-    >>> LARS([weight], lr=1.0, momentum=0.0, trust_coefficient=0.1).step()
-    >>> weight.data
-    tensor([[0.9000, 0.9000],
-            [0.9000, 0.9000]])
     """
 
     def __init__(
@@ -56,16 +31,13 @@ class LARS(torch.optim.Optimizer):
         weight_decay: float = 0.0,
         trust_coefficient: float = 0.001,
     ) -> None:
-        rates = {"lr": lr, "momentum": momentum}
-        super().__init__(parameters, {**rates, "weight_decay": weight_decay, "trust_coefficient": trust_coefficient})
+        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        super().__init__(parameters, {**defaults, "trust_coefficient": trust_coefficient})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Change the weights by one step."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
             for weight in group["params"]:
                 if weight.grad is not None:
@@ -90,9 +62,9 @@ class LARS(torch.optim.Optimizer):
 def build_optimizer(parameters: Iterable[torch.nn.Parameter], settings: TrainingSettings) -> torch.optim.Optimizer:
     """Return the optimiser that the settings name, over all parameters alike."""
     common: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
-    momentum = _MOMENTUM if settings.momentum is None else settings.momentum
+    momentum = 0.9 if settings.momentum is None else settings.momentum
     if settings.optimizer == "lars":
-        trust = _TRUST_COEFFICIENT if settings.trust_coefficient is None else settings.trust_coefficient
+        trust = 0.001 if settings.trust_coefficient is None else settings.trust_coefficient
         return LARS(parameters, momentum=momentum, trust_coefficient=trust, **common)
     # One pass over the weights, a third of the time; it would hide float16's gradients while they are scaled.
     common["fused"] = settings.precision != "16-mixed"
@@ -105,15 +77,7 @@ def build_optimizer(parameters: Iterable[torch.nn.Parameter], settings: Training
 def learning_rate_of(epoch: int, settings: TrainingSettings, *, batch: int = 0, n_batches: int = 1) -> float:
     """Return the learning rate of the step after `epoch` epochs and `batch` of `n_batches` batches.
 
-    It is a function of these numbers alone, so a resumed run needs no schedule state.
-
-    Examples
-    --------
-    >>> learning_rate_of(25, TrainingSettings(learning_rate=1.0, step_epochs=10, step_factor=0.5))
-    0.25
-    >>> settings = TrainingSettings(learning_rate=1.0, schedule="cosine", warmup_epochs=1, epochs=3)
-    >>> [round(learning_rate_of(e, settings, batch=b, n_batches=2), 3) for e in range(3) for b in range(2)]
-    [0.5, 1.0, 1.0, 0.854, 0.5, 0.146]
+    The rate is a function of these numbers alone, so a resumed run needs no schedule state.
     """
     rate = settings.learning_rate
     if settings.schedule == "step":

@@ -17,26 +17,13 @@ from neurocontrast.kernels import Kernel
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.settings import TrainingSettings
 
-__all__ = [
-    "Sampler",
-    "bins_for",
-    "build_sampler",
-    "count_cross_site_positives",
-    "cross_site_sentence",
-    "deal",
-    "equal_shares",
-    "strata_of",
-]
+__all__ = ["Sampler", "bins_for", "build_sampler", "cross_site_shares", "deal", "equal_shares", "strata_of"]
 
 Strata = list[list[list[int]]]
-"""Rows by stratum and, within it, by site."""
+"""Rows by stratum and, within a stratum, by site."""
 
 _MOST_NAMED = 20
 _SITES_TO_MEET = 3
-_ALIKE = 0.5
-"""Two scans are alike from this weight of a kernel on, as a part of the largest it can have."""
-_EPOCHS_COUNTED = 3
-_MOST_SITES_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -60,16 +47,14 @@ class Sampler:
             order = derive_generator("order", self.seed, epoch).permutation(len(self.rows))
             return even_batches([self.rows[place] for place in order], self.batch_size)
         generator = derive_generator("balanced order", self.seed, epoch)
-        return deal(self.strata, self.n_batches, most_repeats=self.most_repeats, generator=generator)
-
-    @property
-    def n_batches(self) -> int:
-        """Batches an epoch."""
-        return len(even_batches(self.rows, self.batch_size))
+        return deal(self.strata, self._n_batches(), most_repeats=self.most_repeats, generator=generator)
 
     def occasion(self, epoch: int, batch: int) -> int:
         """Return the key, besides the scan, of the views of a batch: the epoch, or where scans repeat the step."""
-        return epoch if self.strata is None else epoch * self.n_batches + batch
+        return epoch if self.strata is None else epoch * self._n_batches() + batch
+
+    def _n_batches(self) -> int:
+        return len(even_batches(self.rows, self.batch_size))
 
 
 def build_sampler(
@@ -88,51 +73,35 @@ def build_sampler(
         return Sampler(rows, settings.batch_size, seed)
     columns = () if settings.sampling == "site-balanced" else settings.columns_of_strata
     _check_known(rows, traits, (*columns, "site"), settings, names)
-    sites = _codes(traits["site"][list(rows)])
-    if sites.max() == 0:
+    table = pd.DataFrame({name: traits[name][list(rows)] for name in (*columns, "site")})
+    if table["site"].nunique() == 1:
         raise ConfigError(
             f"training.sampling: {settings.sampling} needs at least two sites among the training scans, and all are of "
-            f"'{traits['site'][rows[0]]}'. Set it to shuffle."
+            f"'{table['site'][0]}'. Set it to shuffle."
         )
-    of_training = {name: traits[name][list(rows)] for name in columns}
-    n_bins = settings.sampling_bins or bins_for(of_training, sites, batch_size=settings.batch_size)
-    strata = strata_of(of_training, sites, n_bins=n_bins)
-    of_rows = [[[rows[place] for place in cell] for cell in stratum] for stratum in strata]
-    return Sampler(rows, settings.batch_size, seed, of_rows, settings.most_repeats)
+    n_bins = settings.sampling_bins or bins_for(table, batch_size=settings.batch_size)
+    strata = [[[rows[place] for place in cell] for cell in stratum] for stratum in strata_of(table, n_bins=n_bins)]
+    return Sampler(rows, settings.batch_size, seed, strata, settings.most_repeats)
 
 
-def strata_of(columns: Mapping[str, np.ndarray], sites: np.ndarray, *, n_bins: int) -> Strata:
-    """Return positions by stratum and site: a stratum has one category, and one bin of equal numbers, of every column.
-
-    Examples
-    --------
-    >>> ages, sexes = np.array([20.0, 70.0, 22.0, 71.0]), np.array(["F", "F", "F", "F"], dtype=object)
-    >>> strata_of({"age": ages, "sex": sexes}, np.array([0, 0, 1, 1]), n_bins=2)
-    [[[0], [2]], [[1], [3]]]
-    """
-    codes = [_bins(values, n_bins) if values.dtype.kind == "f" else _codes(values) for values in columns.values()]
-    keys = np.column_stack([*codes, sites])
-    strata: dict[tuple[int, ...], dict[int, list[int]]] = {}
-    for place, (*stratum, site) in enumerate(keys.tolist()):
-        strata.setdefault(tuple(stratum), {}).setdefault(site, []).append(place)
-    return [[cells[site] for site in sorted(cells)] for _, cells in sorted(strata.items())]
+def strata_of(table: pd.DataFrame, *, n_bins: int) -> Strata:
+    """Return positions by stratum and site; a stratum is one category, or one bin of equal numbers, of every column."""
+    levels = np.arange(1, n_bins) / n_bins
+    codes = {
+        name: np.searchsorted(np.quantile(values, levels), values, side="right") if values.dtype.kind == "f" else values
+        for name, values in table.items()
+    }
+    # A column of one value, where sites are all that is balanced.
+    strata = pd.DataFrame({**codes, "": 0}).groupby(["", *table.columns.drop("site")])
+    return [[list(cell.index) for _, cell in stratum.groupby("site")] for _, stratum in strata]
 
 
-def bins_for(columns: Mapping[str, np.ndarray], sites: np.ndarray, *, batch_size: int) -> int:
-    """Return how many bins leave each stratum a scan of every site (of three, where there are more) in a batch.
-
-    At least 2 and at most 10.
-
-    Examples
-    --------
-    >>> ages, sexes = np.arange(60.0), np.array(["F", "M"] * 30, dtype=object)
-    >>> bins_for({"age": ages, "sex": sexes}, np.arange(60) % 3, batch_size=32)
-    5
-    """
-    classes = [_codes(values) for values in columns.values() if values.dtype.kind != "f"]
-    n_classes = len(np.unique(np.column_stack(classes), axis=0)) if classes else 1
-    n_numbers = len(columns) - len(classes)
-    n_strata = batch_size / min(len(np.unique(sites)), _SITES_TO_MEET)
+def bins_for(table: pd.DataFrame, *, batch_size: int) -> int:
+    """Return how many bins, 2 to 10, leave each stratum a scan of every site (of three at most) in a batch."""
+    columns = table.drop(columns="site")
+    n_numbers = len(columns.select_dtypes("float").columns)
+    n_classes = len(columns.select_dtypes(exclude="float").drop_duplicates()) if n_numbers < columns.shape[1] else 1
+    n_strata = batch_size / min(table["site"].nunique(), _SITES_TO_MEET)
     return min(max(int((n_strata / n_classes) ** (1 / max(n_numbers, 1)) + 1e-9), 2), 10)
 
 
@@ -164,13 +133,7 @@ def deal(strata: Strata, n_batches: int, *, most_repeats: int, generator: np.ran
 
 
 def equal_shares(limits: Sequence[int], total: int) -> list[int]:
-    """Divide a total into shares that are as equal as their limits allow; what is left over goes to the first.
-
-    Examples
-    --------
-    >>> equal_shares([5, 100, 100], 46)
-    [5, 21, 20]
-    """
+    """Divide a total into shares that are as equal as their limits allow; what is left over goes to the first."""
     shares = [0] * len(limits)
     while left := total - sum(shares):
         growing = [place for place, limit in enumerate(limits) if shares[place] < limit]
@@ -206,63 +169,26 @@ def _check_known(
         )
 
 
-def _codes(values: np.ndarray) -> np.ndarray:
-    return np.unique(values.astype(str), return_inverse=True)[1]
-
-
-def _bins(values: np.ndarray, n_bins: int) -> np.ndarray:
-    return np.searchsorted(np.quantile(values, np.arange(1, n_bins) / n_bins), values, side="right")
-
-
-def count_cross_site_positives(
+def cross_site_shares(
     sampler: Sampler, kernels: Sequence[Kernel], metadata: Mapping[str, torch.Tensor], sites: np.ndarray
 ) -> dict[str, Any] | None:
-    """Count scans that have a similar scan of another site in their batch, in the first three epochs.
+    """Return the share of the first epoch's scans that have a similar scan of another site in their batch.
 
-    None without a kernel that attracts, or a second site.
-
-    `kernels` are fitted, and `metadata` has their columns, one row a scan. A scan of unknown site (None) counts as of
-    no other site. The result has the ``share`` of anchors, overall and by site, and how often a site's scans are drawn.
+    Similar scans have more than half of the largest weight of a kernel. A scan of unknown site (None) counts as of no
+    other site. None without a kernel that attracts, or a second site.
     """
-    n_scans = Counter(sites[list(sampler.rows)])
-    n_scans.pop(None, 0)
-    if not kernels or len(n_scans) < 2:
+    if not kernels or pd.Series(sites[list(sampler.rows)]).nunique() < 2:
         return None
     drawn: Counter[str] = Counter()
     found: Counter[str] = Counter()
-    for epoch in range(_EPOCHS_COUNTED):
-        for batch in sampler.batches(epoch):
-            here, columns = sites[batch], {name: column[batch] for name, column in metadata.items()}
-            known = here != None  # noqa: E711 - element by element
-            apart = (here[:, None] != here) & known[:, None] & known
-            weights = [kernel(columns) > _ALIKE * kernel.supremum_over(columns) for kernel in kernels]
-            drawn.update(here[known])
-            found.update(here[(apart & torch.stack(weights).any(0).numpy()).any(axis=1)])
-    by_site = [
-        {
-            "site": site,
-            "n_scans": n_scans[site],
-            "draws_per_epoch": drawn[site] / _EPOCHS_COUNTED,
-            "share": found[site] / max(drawn[site], 1),
-        }
-        for site in sorted(n_scans)
-    ]
-    n_anchors = sum(drawn.values())
-    share = sum(found.values()) / n_anchors
-    counted = {"weight_above": _ALIKE, "n_epochs": _EPOCHS_COUNTED, "n_anchors": n_anchors}
-    return {**counted, "share": share, "sites": by_site}
-
-
-def cross_site_sentence(found: Mapping[str, Any]) -> str:
-    """Return what `count_cross_site_positives` found in a line or two."""
-    shown = sorted(found["sites"], key=lambda each: float(each["share"]))
-    left_out = f"; {len(shown) - _MOST_SITES_NAMED} more sites lie above" if len(shown) > _MOST_SITES_NAMED else ""
-    named = "; ".join(
-        f"{each['site']} {each['share']:.0%}, each of its {each['n_scans']} scans drawn "
-        f"{each['draws_per_epoch'] / each['n_scans']:.2g} times an epoch"
-        for each in shown[:_MOST_SITES_NAMED]
-    )
-    return (
-        f"{found['share']:.0%} of the scans of a batch have a scan of another site in it that is alike (a weight above "
-        f"{found['weight_above']:g} of the objective's kernel): {named}{left_out}."
-    )
+    for batch in sampler.batches(0):
+        here, columns = sites[batch], {name: column[batch] for name, column in metadata.items()}
+        known = pd.notna(here)
+        apart = (here[:, None] != here) & known[:, None] & known
+        alike = torch.stack([kernel(columns) > kernel.supremum_over(columns) / 2 for kernel in kernels]).any(0)
+        drawn.update(here[known])
+        found.update(here[(apart & alike.numpy()).any(axis=1)])
+    return {
+        "share": found.total() / drawn.total(),
+        "sites": {site: found[site] / drawn[site] for site in sorted(drawn)},
+    }

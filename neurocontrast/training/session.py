@@ -1,8 +1,9 @@
-"""The parts of one training run, put on their device."""
+"""The parts of one training run, put on their device, and how far the run has come."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,35 +11,31 @@ from typing import Any
 import numpy as np
 import torch
 from lightning_fabric import Fabric
-from torch.optim.swa_utils import AveragedModel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from neurocontrast.collectives import Processes
 from neurocontrast.data.batches import Batches, Images, even_batches, read_batches
-from neurocontrast.encoders.heads import ContrastiveModel
-from neurocontrast.encoders.synchronised import is_synchronised, synchronise
+from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.losses.objective import Objective
 from neurocontrast.losses.sum import SumOfObjectives
-from neurocontrast.training.averaging import start_average
-from neurocontrast.training.batchnorm import layers_of, still_statistics
+from neurocontrast.training.batchnorm import is_synchronised, layers_of, still_statistics, synchronise
 from neurocontrast.training.distributed import launch
 from neurocontrast.training.optimizers import build_optimizer
 from neurocontrast.training.sampling import Sampler, build_sampler
 from neurocontrast.training.settings import TrainingSettings
-from neurocontrast.training.state import Position
 
 __all__ = [
     "AnyObjective",
+    "Position",
     "Session",
     "TrainingData",
     "Views",
     "check_split",
     "deterministic",
-    "start_session",
 ]
 
 AnyObjective = Objective | SumOfObjectives
-"""A loss of `neurocontrast.losses`, or several of them."""
 
 Views = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 """``views(images, names, epoch=...) -> (view 1, view 2)``, random by (epoch, name of the sample) alone."""
@@ -51,7 +48,7 @@ class TrainingData:
     Parameters
     ----------
     images : Images
-        What the views are made of.
+        Images that the views are made of.
     names : sequence of str
         Name of each sample, for messages and as key of its views.
     metadata : mapping of str to Tensor
@@ -59,8 +56,8 @@ class TrainingData:
     training_rows, validation_rows : sequence of int
         The split; no subject is on both sides.
     targets, traits : mapping of str to ndarray
-        What the linear probe predicts, and what batches are balanced by: floats (NaN where missing) or text (None where
-        missing). `traits` has ``site`` where it is known.
+        Columns that the linear probe predicts, and that batches are balanced by: floats (NaN where missing) or text
+        (None where missing). `traits` has ``site`` where the site is known.
     n_readers : int
         Threads that read batches.
     """
@@ -79,28 +76,90 @@ class TrainingData:
         return build_sampler(self.training_rows, self.traits, settings=settings, seed=seed, names=self.names)
 
 
-@dataclass(frozen=True)
+@dataclass
+class Position:
+    """How far training has come, and its measurements; all other randomness is keyed by epoch and sample."""
+
+    epoch: int = 0  # epochs finished
+    batch: int = 0  # batches finished of the epoch under way
+    sums: dict[str, float] = field(default_factory=dict)  # that epoch's figures, summed over its scans
+    sum_of_norms: float = 0.0
+    n_norms: int = 0
+    seconds: float = 0.0
+    metrics: list[dict[str, Any]] = field(default_factory=list)  # one row for each finished epoch
+
+    def count_batch(self, figures: Mapping[str, float], *, n_scans: int) -> None:
+        """Count a batch as finished, with its figures."""
+        self.batch += 1
+        for name, value in figures.items():
+            if name != "gradient_norm":
+                self.sums[name] = self.sums.get(name, 0.0) + value * n_scans
+            elif math.isfinite(value):  # float16's loss scaler skips a step whose gradient overflows
+                self.sum_of_norms, self.n_norms = self.sum_of_norms + value, self.n_norms + 1
+
+    def close_epoch(self, row: dict[str, Any]) -> None:
+        """Count the epoch as finished, with its row of metrics."""
+        self.metrics.append(row)
+        self.epoch, self.batch, self.sums, self.seconds = self.epoch + 1, 0, {}, 0.0
+        self.sum_of_norms, self.n_norms = 0.0, 0
+
+
 class Session:
-    """One run's objects on their device.
+    """One run's objects on their device: checks the data, fits the objective's kernel on the training rows; see `fit`.
 
     `encoder` and `head` are the model's two parts as Fabric runs them, each replicated by itself: gradient caching
     passes backwards through the head once and through the encoder once a micro-batch.
     """
 
-    fabric: Fabric
-    model: ContrastiveModel
     encoder: Any
     head: Any
-    optimizer: Any
-    objective: AnyObjective
-    views: Views
-    data: TrainingData
-    metadata: Mapping[str, torch.Tensor]
-    settings: TrainingSettings
-    seed: int
-    sampler: Sampler
-    processes: Processes = field(default_factory=Processes)
-    average: AveragedModel | None = None
+
+    def __init__(
+        self,
+        model: ContrastiveModel,
+        objective: AnyObjective,
+        views: Views,
+        data: TrainingData,
+        *,
+        settings: TrainingSettings,
+        seed: int,
+        engine: tuple[Fabric, Processes] | None = None,
+    ) -> None:
+        check_split(data.training_rows, data.validation_rows, settings)
+        objective.check(data.metadata, names=data.names)
+        training = torch.as_tensor(data.training_rows)
+        objective.fit({name: column[training] for name, column in data.metadata.items()})
+        self.fabric, self.processes = fabric, processes = engine or launch(settings)
+        if processes.size > 1 and settings.sync_batchnorm:
+            whole = model if settings.micro_batch_size is None else model.head
+            synchronise(whole, on_gpu=fabric.device.type == "cuda")
+        self.average: AveragedModel | None = None
+        if settings.ema_decay is not None:
+            ema = get_ema_multi_avg_fn(settings.ema_decay)
+            self.average = AveragedModel(fabric.to_device(model), multi_avg_fn=ema)
+        # A head without weights has no gradients to average.
+        self.encoder, self.head = (
+            fabric.setup_module(part) if any(True for _ in part.parameters()) else fabric.to_device(part)
+            for part in (model.encoder, model.head)
+        )
+        self.optimizer: Any = fabric.setup_optimizers(build_optimizer(model.parameters(), settings))
+        self.model, self.objective, self.views, self.data = model, objective.to(fabric.device), views, data
+        self.metadata = {name: column.to(fabric.device) for name, column in data.metadata.items()}
+        self.settings, self.seed, self.sampler = settings, seed, data.sampler(settings, seed)
+        if processes.size > 1:
+            self._lay_buckets_out()
+
+    def _lay_buckets_out(self) -> None:
+        """Pass one sample backwards without a step.
+
+        DDP keeps all gradients in one bucket until its first backward pass has shown their order. The sum of three or
+        more processes depends on the layout: without this pass the first step of a resumed run would round otherwise.
+        """
+        with still_statistics(self.model), self.read([[self.data.training_rows[0]]]) as batches:
+            for _, images in batches:
+                features = self.encoder(torch.cat([images, images])).float()
+                self.fabric.backward(self.head(features).float().sum())
+        self.optimizer.zero_grad(set_to_none=True)
 
     def read(self, batches: Sequence[Sequence[int]]) -> contextlib.closing[Batches]:
         """Open batches of the data, on the device."""
@@ -116,15 +175,6 @@ class Session:
         """Give this process's part of batches that only measure; whole ones where statistics need them whole."""
         own = not all(map(is_synchronised, layers_of(self.model)))
         return self.processes.divided(batches, whole=own)
-
-    def caches_gradients(self, batch: Sequence[int]) -> bool:
-        """Say whether any process's part of a batch is more than a micro-batch: all of them must go the same way."""
-        micro = self.settings.micro_batch_size
-        return micro is not None and -(-len(batch) // self.processes.size) > micro
-
-    def occasion(self, position: Position) -> int:
-        """Return the key, besides the sample, of the views of the current batch."""
-        return self.sampler.occasion(position.epoch, position.batch)
 
     def encode_views(self, images: torch.Tensor, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
         """Return the features of both views, (2, n, n_features), which pass the network together."""
@@ -147,25 +197,38 @@ class Session:
         here = rows.to(self.fabric.device)
         return {name: column[here] for name, column in self.metadata.items()} or None
 
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Put the weights' moving average into the model, and the trained weights back at the end."""
+        self.exchange_average()
+        try:
+            yield
+        finally:
+            self.exchange_average()
+
+    @torch.no_grad()
+    def exchange_average(self) -> None:
+        """Exchange the model's weights and their moving average, where there is one."""
+        if self.average is not None:
+            # Copied, not swapped by reference: optimiser and distribution hold on to the model's own tensors.
+            for weight, averaged in zip(self.model.parameters(), self.average.module.parameters(), strict=True):
+                held = weight.clone()
+                weight.copy_(averaged)
+                averaged.copy_(held)
+
     def tensors(self) -> dict[str, Any]:
         """Return everything that training changes, for a checkpoint."""
-        return {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "objective": self.objective.state_dict(),
-            "precision": self.fabric.strategy.precision.state_dict(),
-            **({} if self.average is None else {"average": self.average.state_dict()}),
-            "software": self.software(),
-        }
+        return {**{name: part.state_dict() for name, part in self._parts().items()}, "software": self.software()}
 
     def restore(self, tensors: Mapping[str, Any]) -> None:
         """Continue from what `tensors` returned."""
-        self.model.load_state_dict(tensors["model"])
-        self.optimizer.load_state_dict(tensors["optimizer"])
-        self.objective.load_state_dict(tensors["objective"])
-        self.fabric.strategy.precision.load_state_dict(tensors["precision"])
-        if self.average is not None:
-            self.average.load_state_dict(tensors["average"])
+        for name, part in self._parts().items():
+            part.load_state_dict(tensors[name])
+
+    def _parts(self) -> dict[str, Any]:
+        parts = {"model": self.model, "optimizer": self.optimizer, "objective": self.objective}
+        averages = {} if self.average is None else {"average": self.average}
+        return {**parts, "precision": self.fabric.strategy.precision, **averages}
 
     def software(self) -> dict[str, Any]:
         """Return versions and counts that the bits of a result depend on."""
@@ -175,66 +238,6 @@ class Session:
             "n_threads": torch.get_num_threads(),
             "n_processes": self.processes.size,
         }
-
-
-def start_session(
-    model: ContrastiveModel,
-    objective: AnyObjective,
-    views: Views,
-    data: TrainingData,
-    *,
-    settings: TrainingSettings,
-    seed: int,
-    engine: tuple[Fabric, Processes] | None = None,
-) -> Session:
-    """Check the data, fit the objective's kernel on the training rows, and move all to the device; see `fit`."""
-    check_split(data.training_rows, data.validation_rows, settings)
-    objective.check(data.metadata, names=data.names)
-    training = torch.as_tensor(data.training_rows)
-    objective.fit({name: column[training] for name, column in data.metadata.items()})
-    fabric, processes = engine or launch(settings)
-    if processes.size > 1 and settings.sync_batchnorm:
-        synchronise(model if settings.micro_batch_size is None else model.head, on_gpu=fabric.device.type == "cuda")
-    average = None if settings.ema_decay is None else start_average(fabric.to_device(model), settings.ema_decay)
-    # A head without weights has no gradients to average.
-    encoder, head = (
-        fabric.setup_module(part) if any(True for _ in part.parameters()) else fabric.to_device(part)
-        for part in (model.encoder, model.head)
-    )
-    optimizer = fabric.setup_optimizers(build_optimizer(model.parameters(), settings))
-    session = Session(
-        fabric=fabric,
-        model=model,
-        encoder=encoder,
-        head=head,
-        optimizer=optimizer,
-        objective=objective.to(fabric.device),
-        views=views,
-        data=data,
-        metadata={name: column.to(fabric.device) for name, column in data.metadata.items()},
-        settings=settings,
-        seed=seed,
-        sampler=data.sampler(settings, seed),
-        processes=processes,
-        average=average,
-    )
-    if processes.size > 1:
-        _lay_buckets_out(session)
-    return session
-
-
-def _lay_buckets_out(session: Session) -> None:
-    """Pass one sample backwards without a step.
-
-    DDP keeps all gradients in one bucket until its first backward pass has shown their order. The sum over three or
-    more processes depends on the layout, so without this pass the first step of a resumed run would round otherwise.
-    """
-    row = session.data.training_rows[0]
-    with still_statistics(session.model), session.read([[row]]) as batches:
-        for _, images in batches:
-            features = session.encoder(torch.cat([images, images])).float()
-            session.fabric.backward(session.head(features).float().sum())
-    session.optimizer.zero_grad(set_to_none=True)
 
 
 def check_split(training_rows: Sequence[int], validation_rows: Sequence[int], settings: TrainingSettings) -> None:

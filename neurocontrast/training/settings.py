@@ -31,77 +31,73 @@ class TrainingSettings(Settings):
     Parameters
     ----------
     epochs : int
-        How often each training scan is seen; 0 keeps the initial weights (the untrained baseline).
+        Passes over the training scans; 0 keeps the initial weights (the untrained baseline).
     batch_size : int
         Scans a batch, at most: an epoch's scans are divided into batches of nearly equal size.
     micro_batch_size : int or None
-        Scans that pass the encoder together; the loss is still that of the whole batch, and so is its
-        gradient (see ``training/steps.py``). Memory depends on this, not on `batch_size`; time
-        grows by a third to a half. None: the whole batch at once.
+        Scans that pass the encoder together; loss and gradient are still those of the whole batch (gradient caching).
+        Memory depends on this, not on `batch_size`; time grows by a third to a half. None: the whole batch at once.
     sampling : {'shuffle', 'site-balanced', 'metadata-balanced'}
-        Which scans make a batch. ``shuffle``: each once an epoch, in random order. ``site-balanced``: as
-        equal numbers of each site as `sampling_repeats` allow. ``metadata-balanced``: as equal numbers
-        of every combination of `sampling_columns`, and of each site within it.
+        Which scans make a batch. ``shuffle``: each once an epoch, in random order. ``site-balanced``: as equal numbers
+        of each site as `sampling_repeats` allow. ``metadata-balanced``: as equal numbers of every combination of
+        `sampling_columns`, and of each site within a combination.
     sampling_columns : tuple of str or None
-        Of ``metadata-balanced``: what makes the combinations; None: age and sex. Numbers are binned.
+        Columns whose combinations ``metadata-balanced`` balances; None: age and sex. Numbers are binned.
     sampling_bins : int or None
-        Of ``metadata-balanced``: bins of a column of numbers, with as many training scans each; None: as
-        many as leave each combination a scan of every site (of three, where there are more) in a batch.
+        Bins of a column of numbers in ``metadata-balanced``, with as many training scans each; None: as many as leave
+        each combination a scan of every site (of three, where there are more) in a batch.
     sampling_repeats : int or None
-        Unless ``shuffle``: how often a scan is seen in an epoch, at most; None: 4. 1: each once, and
-        every batch has the cohort's proportions.
+        Most often that balanced sampling draws a scan in an epoch; None: 4. With 1 every batch has the cohort's
+        proportions.
     optimizer : {'adam', 'adamw', 'sgd', 'lars'}
-        ``adam`` adds the weight decay to the gradient, ``adamw`` decouples it; ``sgd`` has momentum;
-        ``lars`` adapts SGD's rate to each weight's norm, for large batches (You et al. 2017).
+        ``adam`` adds the weight decay to the gradient, ``adamw`` decouples it; ``sgd`` has momentum; ``lars`` adapts
+        SGD's rate to each weight's norm, for large batches (You et al. 2017).
     learning_rate : float
-        Before warm-up and decay.
+        Learning rate before warm-up and decay.
     weight_decay : float
-        On every parameter; with ``lars`` not on biases and normalisation.
+        Decay of every parameter; with ``lars`` not of biases and normalisation.
     momentum : float or None
-        Of ``sgd`` and ``lars``; None: 0.9. The others have none to set.
+        Momentum of ``sgd`` and ``lars``; None: 0.9.
     nesterov : bool
         Whether the momentum of ``sgd`` is Nesterov's.
     trust_coefficient : float or None
-        Of ``lars``: the ratio of a weight's change to the weight, at a rate of 1; None: 0.001.
+        In ``lars``, the ratio of a weight's change to the weight at a rate of 1; None: 0.001.
     schedule : {'step', 'cosine', 'constant'}
-        ``step`` multiplies the learning rate by `step_factor` every `step_epochs` epochs; ``cosine``
-        lowers it at every step along half a cosine, from the end of the warm-up to 0 at the end.
+        ``step`` multiplies the learning rate by `step_factor` every `step_epochs` epochs; ``cosine`` lowers it at every
+        step along half a cosine, from the end of the warm-up to 0 at the end.
     step_epochs, step_factor : int, float
-        See `schedule`.
+        Epochs between the steps of ``schedule: step``, and the factor.
     warmup_epochs : float
-        Over so many epochs the rate rises linearly to the schedule's; any schedule.
+        Epochs over which the rate rises linearly to the schedule's.
     clip_norm : float or None
-        Gradients with a larger norm over all weights are scaled down to it.
+        Norm over all weights above which gradients are scaled down to it.
     ema_decay : float or None
-        Keep an exponential moving average of the weights, with this factor a step: they are
-        then measured on validation scans, probed, and saved as the encoder.
+        Factor a step of an exponential moving average of the weights, which is then measured on validation scans,
+        probed, and saved as the encoder. None: no average.
     precision : {'32-true', 'bf16-mixed', '16-mixed'}
-        Of the network's forward and backward pass; the loss is always float32. Mixed
-        precisions need a GPU.
+        Precision of the network's passes; the loss is always float32. Mixed precisions need a GPU.
     accelerator : {'auto', 'cpu', 'cuda'}
         ``auto`` takes a GPU where there is one.
     devices : int
-        Processes on each machine, each with a GPU of its own (or a share of the CPU's threads). More
-        than one are started by the command itself, by ``torchrun`` or by ``srun``; a batch is divided
-        among them, and the loss is that of the whole batch.
+        Processes on each machine, each with a GPU of its own (or a share of the CPU's threads). More than one are
+        started by the command itself, by ``torchrun`` or by ``srun``; they share each batch, and the loss is that of
+        the whole batch.
     num_nodes : int
         Machines; more than one need ``torchrun`` or ``srun``.
     sync_batchnorm : bool
-        Whether batch normalisation is over the whole batch where several processes share it, as in a
-        single process; else each has its own statistics. With `micro_batch_size`, where the encoder's
-        are those of each micro-batch, it concerns the projection head alone.
+        Whether batch normalisation is over the whole batch where several processes share it; else each process has its
+        own statistics. With `micro_batch_size` this concerns the projection head alone.
     checkpoint_minutes : float
-        Within an epoch, a checkpoint is written every so many minutes; 0 only after epochs.
+        Minutes between checkpoints within an epoch; 0: only after epochs.
     keep_checkpoints : int
-        How many of the last checkpoints stay on disk.
+        Number of last checkpoints that stay on disk.
     probe_every : int
-        Every so many epochs a linear probe is fitted on the training scans' features and
-        scored on the validation scans'; 0 never.
+        Epochs between linear probes, fitted on the training scans' features and scored on the validation scans'; 0:
+        none.
     probe_columns : tuple of str
-        What the probe predicts: ridge for numbers, logistic regression for classes.
-    loggers : tuple of {'csv', 'tensorboard', 'mlflow', 'wandb'}
-        Where the figures of each epoch are kept; the last two are optional packages, and write
-        below the run directory unless their own environment variables name a server.
+        Columns that the probe predicts: ridge for numbers, logistic regression for classes.
+    loggers : tuple of {'csv', 'tensorboard'}
+        Where the figures of each epoch are kept, below the run directory.
     """
 
     epochs: NonNegativeInt = 50
@@ -132,7 +128,7 @@ class TrainingSettings(Settings):
     keep_checkpoints: PositiveInt = 2
     probe_every: NonNegativeInt = 0
     probe_columns: tuple[str, ...] = ("age", "sex")
-    loggers: tuple[Literal["csv", "tensorboard", "mlflow", "wandb"], ...] = ("csv", "tensorboard")
+    loggers: tuple[Literal["csv", "tensorboard"], ...] = ("csv", "tensorboard")
 
     @model_validator(mode="after")
     def _check_keys(self) -> TrainingSettings:

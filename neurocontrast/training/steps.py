@@ -17,20 +17,19 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from collections.abc import Generator, Iterator, Sequence
+from itertools import islice
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from neurocontrast.collectives import of_all_processes
 from neurocontrast.exceptions import TrainingError
 from neurocontrast.seeds import derive_seed
 from neurocontrast.training.batchnorm import layers_of, still_statistics
 from neurocontrast.training.optimizers import learning_rate_of
-from neurocontrast.training.session import Session
-from neurocontrast.training.state import Position
+from neurocontrast.training.session import Position, Session
 
 __all__ = ["drawing", "inexactness_of", "parts_of", "train_batches"]
 
@@ -39,18 +38,9 @@ Contrasted = tuple[Tensor, Tensor, Tensor, dict[str, Tensor] | None]
 
 
 def parts_of(batch: Sequence[int], micro_batch_size: int | None) -> list[list[int]]:
-    """Divide a batch into micro-batches of nearly equal size, in order.
-
-    Examples
-    --------
-    >>> parts_of([4, 0, 2, 1, 3], 2)
-    [[4, 0], [2, 1], [3]]
-    """
-    rows = list(batch)
-    n_parts = 1 if micro_batch_size is None else -(-len(rows) // micro_batch_size)
-    short, n_longer = divmod(len(rows), n_parts)
-    ends = [short * part + min(part, n_longer) for part in range(n_parts + 1)]
-    return [rows[start:end] for start, end in pairwise(ends)]
+    """Divide a batch into micro-batches of nearly equal size, in order."""
+    n_parts = 1 if micro_batch_size is None else -(-len(batch) // micro_batch_size)
+    return [part.tolist() for part in np.array_split(np.asarray(batch), n_parts)]
 
 
 def inexactness_of(session: Session) -> str | None:
@@ -73,13 +63,13 @@ def train_batches(
     The weights have changed when a batch is yielded, and change no further until the next is asked for. The caller
     counts each batch in `position` after it was yielded.
     """
-    n_batches = position.batch + len(batches)
-    shares = [session.processes.share(batch) for batch in batches]
-    parts = [parts_of(share, session.settings.micro_batch_size) for share in shares]
-    cached = [session.caches_gradients(batch) for batch in batches]
+    n_batches, micro = position.batch + len(batches), session.settings.micro_batch_size
+    parts = [parts_of(session.processes.share(batch), micro) for batch in batches]
+    # All processes must go the same way: where any one's part of the batch is more than a micro-batch.
+    cached = [micro is not None and -(-len(batch) // session.processes.size) > micro for batch in batches]
     passes = [part for each, twice in zip(parts, cached, strict=True) for part in each * (2 if twice else 1)]
     with session.read(passes) as reading:
-        for batch, share, each, twice in zip(batches, shares, parts, cached, strict=True):
+        for batch, each, twice in zip(batches, parts, cached, strict=True):
             rate = learning_rate_of(position.epoch, session.settings, batch=position.batch, n_batches=n_batches)
             for group in session.optimizer.param_groups:
                 group["lr"] = rate
@@ -87,13 +77,17 @@ def train_batches(
             if twice:
                 contrasted = _backward_in_parts(session, islice(reading, 2 * len(each)), len(each), position)
             else:
-                contrasted = _backward(session, *next(reading), position)
-            yield batch, _finish(session, torch.tensor(share), position, *contrasted)
+                rows, images = next(reading)
+                with drawing(session, position) as occasion:
+                    features = session.encode_views(images, rows, epoch=occasion)
+                    contrasted = _backward_of_loss(session, features, rows)
+                del images, features
+            share = torch.tensor([row for part in each for row in part])
+            yield batch, _finish(session, share, position, contrasted)
 
 
-def _backward(session: Session, rows: Tensor, images: Tensor, position: Position) -> Contrasted:
-    with drawing(session, position):
-        z1, z2 = session.project(session.encode_views(images, rows, epoch=session.occasion(position)))
+def _backward_of_loss(session: Session, features: Tensor, rows: Tensor) -> Contrasted:
+    z1, z2 = session.project(features)
     metadata = session.metadata_of(rows)
     loss = session.objective(z1, z2, metadata)
     session.fabric.backward(loss)
@@ -109,14 +103,11 @@ def _backward_in_parts(
         for part in range(n_parts):
             here, images = next(reading)
             rows.append(here)
-            with drawing(session, position, part):
-                kept.append(session.encode_views(images, here, epoch=session.occasion(position)))
+            with drawing(session, position, part) as occasion:
+                kept.append(session.encode_views(images, here, epoch=occasion))
             del images
     features = torch.cat(kept, dim=1).requires_grad_()
-    z1, z2 = session.project(features)
-    metadata = session.metadata_of(torch.cat(rows))
-    loss = session.objective(z1, z2, metadata)
-    session.fabric.backward(loss)
+    contrasted = _backward_of_loss(session, features, torch.cat(rows))
     assert features.grad is not None
     scaler = getattr(session.fabric.strategy.precision, "scaler", None)
     if scaler is not None:  # the loss was scaled, and the second pass is scaled again
@@ -124,64 +115,47 @@ def _backward_in_parts(
     for part, gradient in enumerate(features.grad.split([len(here) for here in rows], dim=1)):
         here, images = next(reading)
         with session.fabric.no_backward_sync(session.encoder, enabled=part < n_parts - 1):
-            with drawing(session, position, part):
-                again = session.encode_views(images, here, epoch=session.occasion(position))
+            with drawing(session, position, part) as occasion:
+                again = session.encode_views(images, here, epoch=occasion)
             del images
             session.fabric.backward(again, gradient)
-    return loss, z1, z2, metadata
+    return contrasted
 
 
 @contextlib.contextmanager
-def drawing(session: Session, position: Position, part: int = 0) -> Iterator[None]:
-    """Draw what is random in the network, such as dropout, from the step's own seed; leave the global state."""
+def drawing(session: Session, position: Position, part: int = 0) -> Iterator[int]:
+    """Draw what is random in the network, such as dropout, from the step's own seed; leave the global state.
+
+    Gives the key, besides the sample, of the step's views.
+    """
     device = session.fabric.device
     keys = session.seed, position.epoch, position.batch, part, session.fabric.global_rank
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(derive_seed("network", *keys))
-        yield
+        yield session.sampler.occasion(position.epoch, position.batch)
 
 
-def _finish(
-    session: Session,
-    rows: Tensor,
-    position: Position,
-    loss: Tensor,
-    z1: Tensor,
-    z2: Tensor,
-    metadata: Mapping[str, Tensor] | None,
-) -> dict[str, float]:
+def _finish(session: Session, rows: Tensor, position: Position, contrasted: Contrasted) -> dict[str, float]:
     """Change the weights, unless loss or gradient is not finite; return the figures of the batch."""
+    loss, z1, z2, metadata = contrasted
+    given = z1.detach(), z2.detach(), metadata
+    limit = session.settings.clip_norm or math.inf
+    norm = session.fabric.clip_gradients(session.model, session.optimizer, max_norm=limit, error_if_nonfinite=False)
+    assert norm is not None  # before clipping, and without the factor of a loss scaler
     with torch.no_grad():
-        views = z1.detach(), z2.detach()
-        terms, bounds = session.objective.terms(*views, metadata), session.objective.bounds(*views, metadata)
-    tensors = {"loss": loss, "gradient_norm": _clip(session)}
-    tensors |= {f"term_{name}": value for name, value in terms.items()}
-    tensors |= {f"bound_{name}": value for name, value in bounds.items()}
+        tensors = {"loss": loss, "gradient_norm": norm}
+        tensors |= {f"term_{name}": value for name, value in session.objective.terms(*given).items()}
+        tensors |= {f"bound_{name}": value for name, value in session.objective.bounds(*given).items()}
     # One transfer from the device for all figures of the step.
     values = torch.stack([value.detach().float() for value in tensors.values()]).tolist()
     figures = dict(zip(tensors, values, strict=True))
     scaled = session.settings.precision == "16-mixed"  # its loss scaler skips steps with infinite gradients itself
     if not math.isfinite(figures["loss"]) or not (scaled or math.isfinite(figures["gradient_norm"])):
-        _refuse(session, rows, torch.cat(views, dim=1), position, figures)
+        _refuse(session, rows, torch.cat(given[:2], dim=1), position, figures)
     session.optimizer.step()
     if session.average is not None:
         session.average.update_parameters(session.model)
     return figures
-
-
-def _clip(session: Session) -> Tensor:
-    """Clip the gradients to `clip_norm`, where there is one; return their norm before."""
-    limit = session.settings.clip_norm
-    if session.settings.precision == "16-mixed":  # this undoes the loss scaler's factor first
-        largest = math.inf if limit is None else limit
-        model, optimizer = session.model, session.optimizer
-        norm = session.fabric.clip_gradients(model, optimizer, max_norm=largest, error_if_nonfinite=False)
-        assert norm is not None
-        return norm
-    norm = get_total_norm([parameter.grad for parameter in session.model.parameters() if parameter.grad is not None])
-    if limit is not None:
-        clip_grads_with_norm_(session.model.parameters(), limit, norm)
-    return norm
 
 
 def _refuse(session: Session, rows: Tensor, z: Tensor, position: Position, figures: dict[str, float]) -> None:

@@ -1,29 +1,66 @@
-"""Measure validation scans between epochs, or a batch of training scans where there are none."""
+"""Measure validation scans between epochs, or a batch of training scans where there are none; find collapses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import nn
+from torch.nn.functional import normalize
+from torch.optim.swa_utils import update_bn
 
 from neurocontrast.collectives import of_all_processes
 from neurocontrast.data.batches import even_batches
 from neurocontrast.exceptions import TrainingError
 from neurocontrast.seeds import derive_generator
-from neurocontrast.training.averaging import averaged_weights
-from neurocontrast.training.batchnorm import batch_statistics, layers_of, reestimate_statistics
-from neurocontrast.training.metrics import alignment, effective_rank, uniformity
+from neurocontrast.training.batchnorm import batch_statistics, layers_of
 from neurocontrast.training.session import Session
 from neurocontrast.training.steps import parts_of
 
-__all__ = ["MOST_SCANS_OF_STATISTICS", "measure_contrast", "measure_probe", "reestimate_model"]
+__all__ = [
+    "MOST_SCANS_OF_STATISTICS",
+    "alignment",
+    "collapse_of",
+    "collapse_warning",
+    "effective_rank",
+    "measure_contrast",
+    "measure_probe",
+    "reestimate_model",
+    "uniformity",
+]
 
-_VALIDATION_EPOCH = -1
 MOST_SCANS_OF_STATISTICS = 1000
+_VALIDATION_EPOCH = -1
+# Embeddings spread over the sphere have −2 and less; above this their typical distance is below 0.1 (6 degrees).
+_UNIFORMITY_OF_A_POINT = -0.02
+# At this effective rank all directions but the first have 4 % of the singular values' sum together.
+_RANK_OF_A_LINE = 1.2
+
+
+def alignment(z1: torch.Tensor, z2: torch.Tensor) -> torch.Tensor:
+    """Return the mean squared distance of two views on the sphere (Wang & Isola 2020, alpha = 2); 0 is best."""
+    return (normalize(z1, dim=1) - normalize(z2, dim=1)).square().sum(dim=1).mean()
+
+
+def uniformity(z: torch.Tensor) -> torch.Tensor:
+    """Return log E exp(-2 distance²) over pairs on the sphere (Wang & Isola 2020, t = 2); lower is more uniform."""
+    n_pairs = len(z) * (len(z) - 1) / 2
+    return (-2 * torch.pdist(normalize(z, dim=1)).square()).logsumexp(dim=0) - torch.tensor(n_pairs).log()
+
+
+def effective_rank(z: torch.Tensor) -> torch.Tensor:
+    """Return the exponential of the entropy of the centred embeddings' normalised singular values.
+
+    It falls to 1 where all embeddings lie on a line, which a loss alone does not show.
+    """
+    z = normalize(z, dim=1).double()
+    values = torch.linalg.svdvals(z - z.mean(dim=0))
+    shares = values / values.sum().clamp_min(torch.finfo(values.dtype).tiny)
+    return torch.special.entr(shares).sum().exp()
 
 
 @torch.no_grad()
@@ -36,25 +73,19 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
     """
     rows_of_all, prefix = session.data.validation_rows, "val"
     if not len(rows_of_all):
-        drawn = derive_generator("measured", session.seed).permutation(len(session.data.training_rows))
-        rows_of_all = [session.data.training_rows[place] for place in np.sort(drawn[: session.settings.batch_size])]
-        prefix = "train"
+        rows_of_all, prefix = _some_training_rows(session, "measured", session.settings.batch_size), "train"
     total, seen = 0.0, []
     batches = even_batches(rows_of_all, session.settings.batch_size)
-    with (
-        averaged_weights(session.model, session.average),
-        batch_statistics(session.model),
-        session.divided(batches) as shares,
-    ):
+    with session.averaged(), batch_statistics(session.model), session.divided(batches) as shares:
         encoded = _encoded(session, shares, after_batch=after_batch)
         for batch, (rows, features) in zip(batches, encoded, strict=True):
             z1, z2 = session.project(features)
             total += session.objective(z1, z2, session.metadata_of(rows)).item() * len(batch)
-            everyones = [of_all_processes(part) for part in (features.transpose(0, 1), z1, z2)]
-            seen.append((everyones[0].transpose(0, 1).cpu(), everyones[1].cpu(), everyones[2].cpu()))
-    features, z1, z2 = (torch.cat(parts, dim=-2) for parts in zip(*seen, strict=True))
-    _check_finite(session, rows_of_all, torch.cat([features.transpose(0, 1).flatten(1), z1, z2], dim=1))
-    ranks = [effective_rank(x).item() if len(z1) > 2 else None for x in (torch.cat([z1, z2]), features.flatten(0, 1))]
+            seen.append([of_all_processes(part).cpu() for part in (features.transpose(0, 1), z1, z2)])
+    features, z1, z2 = (torch.cat(parts) for parts in zip(*seen, strict=True))
+    _check_finite(session, rows_of_all, torch.cat([features.flatten(1), z1, z2], dim=1))
+    both = torch.cat([z1, z2]), features.transpose(0, 1).flatten(0, 1)
+    ranks = [effective_rank(x).item() if len(z1) > 2 else None for x in both]
     return {
         **({"val_loss": total / len(rows_of_all)} if prefix == "val" else {}),
         f"{prefix}_alignment": alignment(z1, z2).item(),
@@ -62,6 +93,13 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
         f"{prefix}_effective_rank": ranks[0],
         f"{prefix}_features_effective_rank": ranks[1],
     }
+
+
+def _some_training_rows(session: Session, what: str, n: int) -> list[int]:
+    """Return `n` training rows, always the same, in order; all of them where there are no more."""
+    rows = np.asarray(session.data.training_rows)
+    chosen: list[int] = rows[np.sort(derive_generator(what, session.seed).permutation(len(rows))[:n])].tolist()
+    return chosen
 
 
 def _check_finite(session: Session, rows: Sequence[int], representations: torch.Tensor) -> None:
@@ -91,27 +129,31 @@ def _encoded(
             after_batch()  # not after each micro-batch, of which processes may have different numbers
 
 
-def reestimate_model(session: Session, *, after_batch: Callable[[], None]) -> dict[str, object]:
-    """Re-estimate BatchNorm statistics on up to 1,000 un-augmented training samples; return what was done.
+def reestimate_model(session: Session, *, after_batch: Callable[[], None]) -> dict[str, Any]:
+    """Re-estimate BatchNorm statistics on up to 1,000 un-augmented training samples; return a record of it.
 
-    Where the encoder has no such layers, the head keeps its running averages of training.
+    The running averages of training lag behind quickly changing weights, and describe augmented views. Where the
+    encoder has no such layers, the head keeps its running averages.
     """
-    layers = layers_of(session.model.encoder)
-    record = _reestimate(session, session.model if layers else session.model.encoder, after_batch=after_batch)
-    return {**record, "n_layers": len(layers)}
+    n_layers = len(layers_of(session.model.encoder))
+    record = _reestimate(session, session.model if n_layers else session.model.encoder, after_batch=after_batch)
+    return {"statistics": "cumulative average over un-augmented training samples", "n_layers": n_layers, **record}
 
 
-def _reestimate(session: Session, module: nn.Module, *, after_batch: Callable[[], None]) -> dict[str, object]:
-    rows = np.asarray(session.data.training_rows)
-    if len(rows) > MOST_SCANS_OF_STATISTICS:
-        drawn = derive_generator("batchnorm", session.seed).permutation(len(rows))
-        rows = rows[np.sort(drawn[:MOST_SCANS_OF_STATISTICS])]
-    with (
-        session.divided(even_batches(rows, _n_together(session))) as shares,
-        session.read(shares) as batches,
-    ):
-        record = reestimate_statistics(module, (images for _, images in batches), after_batch=after_batch)
-    return {**record, "n_scans": len(rows) if record["n_batches"] else 0}
+def _reestimate(session: Session, module: nn.Module, *, after_batch: Callable[[], None]) -> dict[str, int]:
+    if not layers_of(module):
+        return {"n_scans": 0, "n_batches": 0}
+    rows = _some_training_rows(session, "batchnorm", MOST_SCANS_OF_STATISTICS)
+    batches = even_batches(rows, _n_together(session))
+
+    def images() -> Iterator[torch.Tensor]:
+        for _, volumes in reading:
+            yield volumes
+            after_batch()
+
+    with session.divided(batches) as shares, session.read(shares) as reading:
+        update_bn(images(), module)
+    return {"n_scans": len(rows), "n_batches": len(batches)}
 
 
 def _n_together(session: Session) -> int:
@@ -126,52 +168,72 @@ def measure_probe(session: Session, *, after_batch: Callable[[], None]) -> dict[
 
     Features are those that would be saved now: averaged weights, statistics re-estimated, no augmentation.
     """
-    with averaged_weights(session.model, session.average):
-        features = _features_of_splits(session, after_batch=after_batch)
-    figures: dict[str, float | None] = {}
-    if not session.processes.is_first:
-        return figures
-    for name, values in session.data.targets.items():
-        train, val = values[list(session.data.training_rows)], values[list(session.data.validation_rows)]
-        figures |= {f"probe_{name}_{key}": value for key, value in _score(features, train, val).items()}
+    data, figures = session.data, dict[str, float | None]()
+    with session.averaged():
+        _reestimate(session, session.model.encoder, after_batch=after_batch)
+        session.model.eval()
+        features = [_features_of(session, rows, after_batch) for rows in (data.training_rows, data.validation_rows)]
+        session.model.train()
+    for name, values in data.targets.items() if session.processes.is_first else ():
+        known = [pd.notna(values[list(rows)]) for rows in (data.training_rows, data.validation_rows)]
+        x_train, x_val = (x[here] for x, here in zip(features, known, strict=True))
+        y_train, y_val = values[list(data.training_rows)][known[0]], values[list(data.validation_rows)][known[1]]
+        figures |= {f"probe_{name}_{key}": value for key, value in _score(x_train, y_train, x_val, y_val).items()}
     return figures
 
 
-def _features_of_splits(session: Session, *, after_batch: Callable[[], None]) -> dict[str, np.ndarray]:
-    _reestimate(session, session.model.encoder, after_batch=after_batch)
-    features = {}
-    for split, rows in (("train", session.data.training_rows), ("val", session.data.validation_rows)):
-        parts = []
-        session.model.eval()
-        with (
-            session.processes.divided(even_batches(rows, _n_together(session))) as shares,
-            session.read(shares) as batches,
-        ):
-            for _, images in batches:
-                parts.append(of_all_processes(session.model.encoder(images)).cpu())
-                after_batch()
-        features[split] = torch.cat(parts).numpy().astype(np.float64)
-    session.model.train()
-    return features
+def _features_of(session: Session, rows: Sequence[int], after_batch: Callable[[], None]) -> np.ndarray:
+    parts, batches = [], even_batches(rows, _n_together(session))
+    with session.processes.divided(batches) as shares, session.read(shares) as reading:
+        for _, images in reading:
+            parts.append(of_all_processes(session.model.encoder(images)).cpu())
+            after_batch()
+    return torch.cat(parts).numpy().astype(np.float64)
 
 
-def _score(features: dict[str, np.ndarray], train: np.ndarray, val: np.ndarray) -> dict[str, float | None]:
-    """Fit ridge or logistic regression where the target is known, and score it on the validation scans."""
+def _score(x_train: np.ndarray, y_train: np.ndarray, x_val: np.ndarray, y_val: np.ndarray) -> dict[str, float | None]:
+    """Fit ridge (numbers) or logistic regression, and score on the validation scans; None where too few are known."""
     from sklearn.linear_model import LogisticRegression, RidgeCV
     from sklearn.metrics import r2_score, recall_score
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    known_train, known_val = pd.notna(train), pd.notna(val)
-    train, val, number = train[known_train], val[known_val], train.dtype.kind == "f"
-    if min(len(train), len(val)) < 2 if number else min(len(set(train)), len(set(val))) < 2:
-        return {"r2" if number else "balanced_accuracy": None}
+    if y_train.dtype.kind == "f":
+        if min(len(y_train), len(y_val)) < 2:
+            return {"r2": None}
+        ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 5, 13))).fit(x_train, y_train)
+        return {"r2": float(r2_score(y_val, ridge.predict(x_val)))}
+    if min(len(set(y_train)), len(set(y_val))) < 2:
+        return {"balanced_accuracy": None}
     logistic = LogisticRegression(C=0.01, class_weight="balanced", max_iter=1000)
-    probe = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 5, 13)) if number else logistic)
-    probe.fit(features["train"][known_train], train)
-    predicted = probe.predict(features["val"][known_val])
-    if number:
-        return {"r2": float(r2_score(val, predicted))}
+    found = make_pipeline(StandardScaler(), logistic).fit(x_train, y_train).predict(x_val)
     # Recall over the classes that occur: a class that only the training scans have cannot be recalled.
-    score = recall_score(val, predicted, labels=sorted(set(val)), average="macro", zero_division=0)
+    score = recall_score(y_val, found, labels=sorted(set(y_val)), average="macro", zero_division=0)
     return {"balanced_accuracy": float(score)}
+
+
+def collapse_of(row: Mapping[str, Any]) -> str | None:
+    """Return how the representation has collapsed by a row of ``metrics.csv``: to a point or a line, or None."""
+    side = "val" if "val_uniformity" in row else "train"
+    on = "validation samples" if side == "val" else "training samples"
+    spread = row.get(f"{side}_uniformity")
+    if spread is not None and spread > _UNIFORMITY_OF_A_POINT:
+        return f"all embeddings of {on} are nearly the same point (uniformity {spread:.3g}; spread ones have −2)"
+    for what, name in (("embeddings", f"{side}_effective_rank"), ("features", f"{side}_features_effective_rank")):
+        rank = row.get(name)
+        if rank is not None and rank < _RANK_OF_A_LINE:
+            return f"the {what} of {on} lie on a line (effective rank {rank:.3g})"
+    return None
+
+
+def collapse_warning(row: Mapping[str, Any], previous: Mapping[str, Any] | None) -> str | None:
+    """Return the warning of an epoch with which a collapse begins; None where nothing is new."""
+    found = collapse_of(row)
+    if found is None or (previous is not None and collapse_of(previous) is not None):
+        return None
+    return (
+        f"epoch {row['epoch']}: the representation has collapsed: {found}. Nothing tells the samples apart then. "
+        "Lower training.learning_rate or add training.warmup_epochs, use a larger training.batch_size, or another "
+        "objective.temperature. In the first epochs it may pass; with a loss that only separates two classes, "
+        "a line is its minimum."
+    )

@@ -27,17 +27,14 @@ _VIEW_FILLED_MIN = 0.9
 class MarkBraind(MapTransform):
     """Add a mask of the voxels that are not 0, to be brought onto a new grid beside the image.
 
+    Where more than 3 litres are not 0, a whole head, a DataError names the image.
+
     Parameters
     ----------
     keys, allow_missing_keys : as of `monai.transforms.MapTransform`
-        The item that is a skull-stripped image (C, D, H, W); its first channel decides.
+        The item that is a skull-stripped image (C, D, H, W).
     mask_key : str
-        Item to add: 1 where the image is not 0, float32.
-
-    Raises
-    ------
-    DataError
-        When called, naming the image, where more than 3 litres are not 0: a whole head.
+        Item to add: 1 where any channel of the image is not 0, float32.
 
     Examples
     --------
@@ -59,7 +56,7 @@ class MarkBraind(MapTransform):
         item = dict(data)
         for key in self.key_iterator(item):
             affine = affine_of(item[key])
-            present = voxels_of(item[key])[:1] != 0
+            present = (voxels_of(item[key]) != 0).any(axis=0, keepdims=True)
             litres = np.count_nonzero(present) * float(np.prod(spacing_of(affine))) / 1e6
             if litres > _BRAIN_LITRES_MAX:
                 raise DataError(
@@ -76,7 +73,8 @@ class KeepBraind(MapTransform):
     """Keep the brain, less its edge and what is outside a common view; all else becomes 0.
 
     The brain is the largest piece of the mask, its holes filled. After resampling a voxel is brain when half of it is,
-    so that the edge does not depend on how far interpolation smears it.
+    so that the edge does not depend on how far interpolation smears it. Where the brain fills less than 90 % of the
+    view, or fewer than 500 voxels are left, a DataError names the image.
 
     Parameters
     ----------
@@ -88,12 +86,6 @@ class KeepBraind(MapTransform):
         How much of the brain's edge is taken away, from 0 to 30; 0 for none.
     view : str or None
         The common view: a mask of the image's shape as `neurocontrast.transforms.masks.pack` writes it.
-
-    Raises
-    ------
-    DataError
-        When called, naming the image, where its brain fills less than 90 % of the view or fewer than 500 voxels are
-        left.
 
     Examples
     --------

@@ -11,8 +11,10 @@ import numpy.typing as npt
 from monai.transforms import Compose, DeleteItemsd, Transform
 
 from neurocontrast.exceptions import DataError, NeurocontrastError
+from neurocontrast.files import ScanFiles, as_scan, files_of
 from neurocontrast.transforms.brain import KeepBraind, MarkBraind
-from neurocontrast.transforms.checks import CheckFieldOfViewd, CheckVariesd
+from neurocontrast.transforms.checks import CheckVariesd
+from neurocontrast.transforms.grids import CheckFieldOfViewd
 from neurocontrast.transforms.images import voxels_of
 from neurocontrast.transforms.loading import LoadScand
 from neurocontrast.transforms.normalising import (
@@ -24,6 +26,7 @@ from neurocontrast.transforms.normalising import (
 )
 from neurocontrast.transforms.preprocessing import Preprocessing
 from neurocontrast.transforms.resampling import ResampleByAread
+from neurocontrast.transforms.smoothing import SmoothByFwhmd
 
 __all__ = ["apply", "boxing", "brain_transforms", "load_volume"]
 
@@ -31,8 +34,10 @@ __all__ = ["apply", "boxing", "brain_transforms", "load_volume"]
 def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "image", **settings: Any) -> Compose:
     """Return the transforms from the path of a scan to the image that a network sees.
 
-    An item ``{"image": path, …}`` becomes ``{"image": MetaTensor (1, D, H, W), …}``: float32, axes to the right, to the
-    front and upwards, with the affine of the new grid. All other keys stay as they are.
+    An item ``{"image": path, …}`` becomes ``{"image": MetaTensor (C, D, H, W), …}``: float32, axes to the right, to the
+    front and upwards, with the affine of the new grid. A tuple of ``n_channels`` paths has one channel each. All other
+    keys stay as they are. When called, an image that is
+    refused is a RuntimeError of `Compose` with a DataError as its cause.
 
     Parameters
     ----------
@@ -41,19 +46,7 @@ def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "
     key : str
         The item that is a path, and becomes the image.
     **settings
-        Of `Preprocessing`: spacing_mm, shape, normalise, percentiles, erode_mm, common_view, common_fraction,
-        landmarks, view.
-
-    Returns
-    -------
-    Compose
-        From an item with paths to one with preprocessed images.
-
-    Raises
-    ------
-    DataError
-        For a setting that is unknown or has a value that is not allowed, and where a view or landmarks must be fitted
-        first. When called, an image that is refused is a RuntimeError of `Compose` with the DataError as its cause.
+        The fields of `Preprocessing`.
 
     Examples
     --------
@@ -71,6 +64,8 @@ def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "
             "scans. Fit it first (neurocontrast.data.fit_preprocessing), or take that of an encoder."
         )
     steps = [*_to_box(preprocessing, key), *_to_intensities(preprocessing, key)]
+    if preprocessing.smooth_mm:
+        steps.append(SmoothByFwhmd(key, fwhm_mm=preprocessing.smooth_mm))
     return Compose([*steps, DeleteItemsd(_mask_key(key))] if preprocessing.inside_brain else steps)
 
 
@@ -94,19 +89,13 @@ def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0, end
         if isinstance(cause, NeurocontrastError):
             raise cause from None
         scan = item.get("image")
-        name = scan if isinstance(scan, str) else "the image"
+        name = ", ".join(files_of(scan)) if isinstance(scan, str | tuple) else "the image"
         raise DataError(f"{name}: a transform failed ({type(cause).__name__}: {cause}).") from error
 
 
-def load_volume(path: str | os.PathLike[str], preprocessing: Preprocessing) -> npt.NDArray[np.float32]:
-    """Read a scan and preprocess it, as float32 of shape ``(1, *preprocessing.shape)``.
-
-    Raises
-    ------
-    DataError
-        Naming the file, where it cannot be read or does not fit.
-    """
-    return voxels_of(apply(preprocessing.compose(), {"image": os.fspath(path)})["image"])
+def load_volume(scan: ScanFiles | os.PathLike[str], preprocessing: Preprocessing) -> npt.NDArray[np.float32]:
+    """Read a scan and preprocess it, as float32 (C, D, H, W); a DataError names a scan that cannot be used."""
+    return voxels_of(apply(preprocessing.compose(), {"image": as_scan(scan)})["image"])
 
 
 def _mask_key(key: str) -> str:
@@ -117,7 +106,7 @@ def _to_box(preprocessing: Preprocessing, key: str) -> list[Transform]:
     """Return the steps onto the grid, and those that keep the brain alone."""
     spacing, shape = preprocessing.spacing_mm, preprocessing.shape
     steps = [
-        LoadScand(key, spacing_mm=spacing or 1.0),
+        LoadScand(key, spacing_mm=spacing or 1.0, n_channels=preprocessing.n_channels),
         CheckFieldOfViewd(key, shape=shape, spacing_mm=spacing),
     ]
     grid: dict[str, Any] = {"spacing_mm": spacing, "shape": shape, "axcodes": preprocessing.orientation}

@@ -1,15 +1,14 @@
 """Transforms as plain text: built from a description without running code that a file chooses, and compared.
 
-A description is a list of ``{"_target_": "monai.transforms.RandFlipd", "keys": ["image"], "prob": 0.5}``, as
-`monai.bundle.ConfigParser` reads them. A run folder may come from a stranger, so only classes of ``monai.transforms``
-and ``neurocontrast.transforms`` are built, and of those none that calls what its arguments name or that writes files.
+A run folder may come from a stranger, so only classes of ``monai.transforms`` and ``neurocontrast.transforms`` are
+built, and of those none that calls what its arguments name or that writes files.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePath
@@ -22,34 +21,30 @@ from monai.transforms import Compose, Randomizable, Transform
 
 from neurocontrast.exceptions import ConfigError, DataError, suggestion
 from neurocontrast.files import digest_of
-from neurocontrast.transforms.description import TARGET, Description, problems_of
+from neurocontrast.transforms.description import TARGET, Description, each_part, problems_of
 from neurocontrast.transforms.preprocessing import TRANSFORM_VERSION, check_version
 
 __all__ = ["REFUSED", "DescribedTransforms", "build_transforms", "describe"]
 
 _MODULES = ("monai.transforms", "neurocontrast.transforms")
 _READERS = ("NibabelReader", "NumpyReader", "ITKReader", "NrrdReader", "PydicomReader")
-REFUSED = {
-    **dict.fromkeys(
-        ("Lambda", "Lambdad", "RandLambda", "RandLambdad", "Ensembled", "Transform", "MapTransform"),
-        "runs a function of its own",
+_REASONS = {
+    "runs a function of its own": "Lambda Lambdad RandLambda RandLambdad Ensembled Transform MapTransform",
+    "calls whatever its argument `name` names in another package": (
+        "TorchVision TorchVisiond RandTorchVision RandTorchVisiond TorchIO TorchIOd RandTorchIO RandTorchIOd "
+        "CuCIM CuCIMd RandCuCIM RandCuCIMd"
     ),
-    **dict.fromkeys(
-        (
-            *("TorchVision", "TorchVisiond", "RandTorchVision", "RandTorchVisiond", "TorchIO", "TorchIOd"),
-            *("RandTorchIO", "RandTorchIOd", "CuCIM", "CuCIMd", "RandCuCIM", "RandCuCIMd"),
-        ),
-        "calls whatever its argument `name` names in another package",
-    ),
-    **dict.fromkeys(
-        ("SaveImage", "SaveImaged", "SaveClassificationd", "WriteFileMapping", "WriteFileMappingd"), "writes files"
-    ),
+    "writes files": "SaveImage SaveImaged SaveClassificationd WriteFileMapping WriteFileMappingd",
 }
+REFUSED = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 """Transforms that no file may ask for, by name, and why; from Python they can be used."""
 
 
 def build_transforms(description: Description, *, source: str) -> Compose:
     """Build a `monai.transforms.Compose` from a description.
+
+    A ConfigError names the place of a class outside ``monai.transforms`` and ``neurocontrast.transforms``, of a class
+    that runs code or writes files, of text that MONAI's parser would evaluate, and of arguments that a class refuses.
 
     Parameters
     ----------
@@ -59,17 +54,6 @@ def build_transforms(description: Description, *, source: str) -> Compose:
     source : str
         Where the description comes from, for messages: a file or a key.
 
-    Returns
-    -------
-    monai.transforms.Compose
-        The transforms, in order.
-
-    Raises
-    ------
-    ConfigError
-        Naming the place: for a class outside ``monai.transforms`` and ``neurocontrast.transforms``, for one of
-        `REFUSED`, for text that MONAI's parser would evaluate, and for arguments that the class does not take.
-
     Examples
     --------
     >>> flips = [{"_target_": "monai.transforms.RandFlipd", "keys": ["image"], "prob": 0.5, "spatial_axis": 0}]
@@ -77,10 +61,10 @@ def build_transforms(description: Description, *, source: str) -> Compose:
     1
     """
     steps = [dict(step) for step in description]
-    # Names are resolved only in a description of sound form.
-    problems = problems_of(steps) or [
-        each for number, step in enumerate(steps) for each in _refusals(step, f"[{number}]")
-    ]
+    problems = problems_of(steps)
+    if not problems:  # names are resolved only in a description of sound form
+        parts = ((place, part) for place, part in each_part(steps) if isinstance(part, Mapping) and TARGET in part)
+        problems = [refusal for place, part in parts if (refusal := _refusal(part, place))]
     if problems:
         raise ConfigError("\n".join(f"{source}{problem}." for problem in problems))
     made = []
@@ -92,33 +76,23 @@ def build_transforms(description: Description, *, source: str) -> Compose:
     return Compose(made)
 
 
-def _refusals(value: Any, place: str) -> Iterator[str]:
-    """Yield which transforms of a description are refused or do not exist, at any depth."""
-    if isinstance(value, Mapping):
-        if TARGET in value:
-            yield from _refusal(value, place)
-        for key, each in value.items():
-            yield from _refusals(each, f"{place}.{key}")
-    elif isinstance(value, list | tuple):
-        for number, each in enumerate(value):
-            yield from _refusals(each, f"{place}[{number}]")
-
-
-def _refusal(step: Mapping[str, Any], place: str) -> Iterator[str]:
+def _refusal(step: Mapping[str, Any], place: str) -> str:
+    """Return why a transform is refused, or ""."""
     target = str(step[TARGET])
     module, _, name = target.rpartition(".")
     if module not in _MODULES:
-        yield (
+        return (
             f"{place}.{TARGET}: '{target}' is refused: a file may ask only for classes of {' and '.join(_MODULES)}, "
             "written in full. Anything else can be given from Python (transforms=…, augment=…)"
         )
-    elif name not in (known := _classes_of(module)):
-        yield f"{place}.{TARGET}: {module} has no transform '{name}'.{suggestion(name, known)}".rstrip(".")
-    elif known[name].__name__ in REFUSED:
+    if name not in (known := _classes_of(module)):
+        return f"{place}.{TARGET}: {module} has no transform '{name}'.{suggestion(name, known)}".rstrip(".")
+    if known[name].__name__ in REFUSED:
         reason = REFUSED[known[name].__name__]
-        yield f"{place}.{TARGET}: '{target}' is refused: it {reason}. From Python it can be used"
-    elif step.get("reader") not in (None, *_READERS):
-        yield f"{place}.reader: {step['reader']!r} is refused; leave it out, or use one of {', '.join(_READERS)}"
+        return f"{place}.{TARGET}: '{target}' is refused: it {reason}. From Python it can be used"
+    if step.get("reader") not in (None, *_READERS):
+        return f"{place}.reader: {step['reader']!r} is refused; leave it out, or use one of {', '.join(_READERS)}"
+    return ""
 
 
 def _classes_of(module: str) -> dict[str, type]:
@@ -166,8 +140,7 @@ class DescribedTransforms:
     def from_contract(cls, contract: Mapping[str, Any], given: Compose | None = None) -> DescribedTransforms:
         """Return the transforms of what `contract` returned, perhaps from a file of a stranger.
 
-        The transforms themselves must be `given` where the contract has no targets to build them from. A DataError
-        refuses a damaged contract, another version, and other transforms than the contract describes.
+        The transforms themselves must be `given` where the contract has no targets to build them from.
         """
         check_version(contract)
         shape, targets = contract.get("image_shape"), contract.get("targets")
@@ -214,17 +187,6 @@ def describe(what: Any, _around: tuple[int, ...] = ()) -> Any:
 
     Two transforms have the same description when they are of one class and were made with the same settings. What a
     class of one's own does is not looked at: raise a version among its attributes when its code changes.
-
-    Raises
-    ------
-    DataError
-        For what has no description of its own: a lambda, or a function inside another.
-
-    Examples
-    --------
-    >>> from monai.transforms import RandFlip
-    >>> describe(RandFlip(prob=0.5))["prob"]
-    0.5
     """
     if what is None or isinstance(what, bool | int | str):
         return what

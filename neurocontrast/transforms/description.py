@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model
 
 from neurocontrast.settings import Settings
 
-__all__ = ["GIVEN", "TARGET", "Description", "Replaceable", "TargetList", "problems_of"]
+__all__ = ["GIVEN", "TARGET", "Description", "Replaceable", "TargetList", "each_part", "problems_of"]
 
 TARGET = "_target_"  # the key of a description that names the class of a transform
 _EVALUATED = ("$", "@", "%")  # MONAI's parser runs a text that begins with $, and follows references of @ and %
@@ -18,33 +18,38 @@ Description: TypeAlias = Sequence[Mapping[str, Any]]
 """One mapping a transform: its class as ``_target_``, its arguments as the other keys."""
 
 
+def each_part(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every part of a description with its place, from the outside inwards."""
+    yield place, value
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from each_part(part, f"{place}.{key}")
+    elif isinstance(value, list | tuple):
+        for number, part in enumerate(value):
+            yield from each_part(part, f"{place}[{number}]")
+
+
 def problems_of(description: Description) -> list[str]:
     """Return what is wrong with the form of a description, each with its place; no name is looked up."""
-    found = [problem for number, step in enumerate(description) for problem in _problems(step, f"[{number}]")]
+    found = [problem for place, part in each_part(description) for problem in _problems(part, place)]
     return found + [f"[{number}]: has no {TARGET}" for number, step in enumerate(description) if TARGET not in step]
 
 
 def _problems(value: Any, place: str) -> Iterator[str]:
-    """Yield what is wrong with the form of a description, at any depth."""
     if isinstance(value, Mapping):
-        for key, each in value.items():
+        for key, part in value.items():
             if not isinstance(key, str) or (key.startswith("_") and key != TARGET):
                 yield f"{place}: the key {key!r} is not allowed; {TARGET} and the names of arguments are"
             elif "::" in key or "#" in key or key.startswith(_EVALUATED):
                 yield f"{place}: the key {key!r} is not a name"
             elif key == "allow_pickle":
                 yield f"{place}.{key}: pickled data are never read"
-            elif key == TARGET and not isinstance(each, str):
-                yield f"{place}.{key}: must be text, found {each!r}"
-            else:
-                yield from _problems(each, f"{place}.{key}")
-    elif isinstance(value, list | tuple):
-        for number, each in enumerate(value):
-            yield from _problems(each, f"{place}[{number}]")
+            elif key == TARGET and not isinstance(part, str):
+                yield f"{place}.{key}: must be text, found {part!r}"
     elif isinstance(value, str):
         if value.strip().startswith(_EVALUATED):
             yield f"{place}: {value!r} would be evaluated as an expression or a reference, which is not allowed"
-    elif value is not None and not isinstance(value, bool | int | float):
+    elif value is not None and not isinstance(value, bool | int | float | list | tuple):
         yield f"{place}: must be plain data (a number, text, true, false, null, a list), found {type(value).__name__}"
 
 
@@ -62,21 +67,14 @@ GIVEN = ({TARGET: "python"},)
 
 
 class Replaceable(Settings):
-    """Settings whose place the transforms of a user can take.
-
-    Parameters
-    ----------
-    transforms : list of mapping or None
-        A description of transforms, which `build_transforms` reads. `GIVEN` stands for transforms that were
-        given as objects. None for the settings themselves.
-    """
+    """Settings whose place the transforms of a user can take: a description, or `GIVEN` for Python objects."""
 
     section: ClassVar[str]
     transforms: TargetList | None = None
 
     @classmethod
     def replaced(cls) -> tuple[str, ...]:
-        """Return the settings that nothing reads where ``transforms`` is given."""
+        """Return the settings that have no effect where ``transforms`` is given."""
         return tuple(name for name in cls.model_fields if name not in ("kind", "transforms"))
 
     def with_given(self) -> Self:

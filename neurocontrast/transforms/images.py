@@ -43,10 +43,7 @@ class EachImage(MapTransform):
 
 
 def to_image(voxels: npt.NDArray[Any], affine: npt.ArrayLike, *, name: str = "image") -> MetaTensor:
-    """Return voxels (C, D, H, W) as an image with the metadata that MONAI's own readers give; nothing is copied.
-
-    `name` is the file, as errors name it and as `monai.transforms.SaveImaged` names its output.
-    """
+    """Return voxels (C, D, H, W) as an image with the metadata of MONAI's readers, uncopied; `name` is the file."""
     affine = np.asarray(affine, dtype=np.float64)
     meta = {
         _NAME: name,
@@ -61,10 +58,7 @@ def to_image(voxels: npt.NDArray[Any], affine: npt.ArrayLike, *, name: str = "im
 def image_like(
     image: Any, voxels: npt.NDArray[Any], affine: npt.NDArray[np.float64], *, is_traced: bool = True
 ) -> MetaTensor:
-    """Return an image of other voxels (C, D, H, W) and another affine, with all other metadata of `image`.
-
-    The operations that MONAI has traced for `monai.transforms.Invertd` are kept where `is_traced`.
-    """
+    """Return an image of other voxels (C, D, H, W) and another affine, with all other metadata of `image`."""
     if not isinstance(image, MetaTensor):
         return MetaTensor(torch.from_numpy(voxels), affine=torch.from_numpy(affine))
     meta = {key: value for key, value in image.meta.items() if key != "affine"}
@@ -74,13 +68,7 @@ def image_like(
 
 
 def voxels_of(image: Any) -> npt.NDArray[Any]:
-    """Return an image's voxels (C, D, H, W), without a copy where they are in this machine's memory.
-
-    Raises
-    ------
-    ValueError
-        Where the image has no channel, or is not three-dimensional.
-    """
+    """Return an image's voxels (C, D, H, W), without a copy where they are in this machine's memory."""
     if isinstance(image, MetaTensor):
         image = image.as_tensor()
     voxels: npt.NDArray[Any] = image.detach().cpu().numpy() if isinstance(image, torch.Tensor) else np.asarray(image)

@@ -7,6 +7,7 @@ import io
 import math
 import os
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from monai.config import KeysCollection
 from nibabel.affines import voxel_sizes
 
 from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.files import files_of
 from neurocontrast.transforms.images import EachImage, centred, in_memory_order, times, to_image
 from neurocontrast.transforms.preprocessing import N_VOXELS_MIN, SPACING_LIMITS_MM
 
@@ -29,6 +31,7 @@ _TILT_WARNED_DEGREES = 20.0
 _MNI = 4
 _N_HEADER_BYTES = 540
 _N_START_BYTES = 4096
+_GRIDS_APART = 0.1  # of a voxel, by which the corners of two channels of a scan may differ
 _NIFTI = {
     size.to_bytes(4, order): of_version
     for order in ("little", "big")
@@ -41,21 +44,24 @@ class LoadScand(EachImage):
 
     A ``.nii``, ``.nii.gz``, ``.mgz`` or ``.npy`` file becomes a `monai.data.MetaTensor` of shape (1, D, H, W),
     float32, with its axes as they are stored and the affine of its header. Axes of length 1 before or behind the
-    volume are dropped.
+    volume are dropped. A list of files on one grid, such as tissue maps, becomes an image of as many channels.
 
     Parameters
     ----------
     keys, allow_missing_keys : as of `monai.transforms.MapTransform`
-        Items that are paths.
+        Items that are paths, or lists of paths.
     spacing_mm : float
         Voxel size of a ``.npy`` array, which has no header; its axes are taken to be in RAS order, and its centre to
         be the origin.
+    n_channels : int or None
+        Files that each scan must have; None for any number.
 
     Raises
     ------
     DataError
         When called, naming the file, where it is absent, unreadable, truncated, not three-dimensional, not of real
-        numbers, constant, with non-finite voxels or with an impossible voxel size.
+        numbers, constant, with non-finite voxels, with an impossible voxel size, or on another grid than the first
+        channel.
 
     Examples
     --------
@@ -69,18 +75,51 @@ class LoadScand(EachImage):
     torch.Size([1, 10, 12, 8])
     """
 
-    def __init__(self, keys: KeysCollection, *, spacing_mm: float = 1.0, allow_missing_keys: bool = False) -> None:
+    def __init__(
+        self,
+        keys: KeysCollection,
+        *,
+        spacing_mm: float = 1.0,
+        n_channels: int | None = None,
+        allow_missing_keys: bool = False,
+    ) -> None:
         super().__init__(keys, allow_missing_keys)
         low, high = SPACING_LIMITS_MM
         if not low <= spacing_mm <= high:
             raise ConfigError(f"LoadScand: spacing_mm must be between {low:g} and {high:g}, got {spacing_mm!r}.")
-        self.spacing_mm = spacing_mm
+        self.spacing_mm, self.n_channels = spacing_mm, n_channels
 
-    def made_of(self, image: str | os.PathLike[str]) -> Any:
-        """Return the image of a path."""
-        scan = read_scan(image)
+    def made_of(self, image: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Any:
+        """Return the image of a path, or of one path a channel."""
+        first, *others = files = files_of(image)
+        if self.n_channels not in (None, len(files)):
+            raise DataError(
+                f"{', '.join(files)}: a scan here has {self.n_channels} channels (data.channels), and this one has "
+                f"{len(files)} files."
+            )
+        scan = read_scan(first)
+        channels = [scan.voxels, *(self._channel(path, first, scan) for path in others)]
         affine = centred(scan.voxels.shape, (self.spacing_mm,) * 3) if scan.affine is None else scan.affine
-        return to_image(scan.voxels[np.newaxis], affine, name=str(image))
+        voxels = np.stack(channels) if others else scan.voxels[np.newaxis]
+        return to_image(voxels, affine, name=", ".join(files))
+
+    def _channel(self, path: str, first: str, of_first: Scan) -> npt.NDArray[np.float32]:
+        """Return the voxels of a further channel, which must lie where those of the first channel lie."""
+        scan = read_scan(path)
+        if scan.voxels.shape != of_first.voxels.shape:
+            raise DataError(
+                f"{path}: the image is {times(scan.voxels.shape)} voxels and {first} is "
+                f"{times(of_first.voxels.shape)}; the channels of a scan must lie on one grid."
+            )
+        if scan.affine is not None and of_first.affine is not None:
+            corners = np.array([[*corner, 1] for corner in np.ndindex(2, 2, 2)]) * [*np.array(scan.voxels.shape) - 1, 1]
+            apart = float(np.abs(corners @ (scan.affine - of_first.affine).T).max())
+            if apart > _GRIDS_APART * float(voxel_sizes(scan.affine).min()):
+                raise DataError(
+                    f"{path}: its header puts it {apart:.1f} mm from {first}; the channels of a scan must lie on one "
+                    "grid."
+                )
+        return scan.voxels
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,10 +38,7 @@ def fill_largest(mask: Mask) -> Mask:
 
 
 def erode(mask: Mask, radius_mm: float, spacing_mm: Sequence[float]) -> Mask:
-    """Return the voxels of a mask that are further than `radius_mm` from every voxel outside it.
-
-    Distances are between centres of voxels. The end of the box is not an edge: what it cuts goes on behind it.
-    """
+    """Return the voxels of a mask further than `radius_mm` from all voxels outside it; the box has no edge."""
     eroded = mask.copy()
     for within in _bounds(mask):
         # A rim of one voxel where the box goes on beyond the mask: the nearest voxel outside is within it or nearer.
@@ -70,13 +67,7 @@ def pack(mask: Mask) -> str:
 
 @functools.lru_cache(maxsize=4)
 def unpack(text: str, shape: tuple[int, int, int]) -> Mask:
-    """Return the mask that `pack` made a text of; not to be written to.
-
-    Raises
-    ------
-    ValueError
-        Where the text is damaged, or is of another shape.
-    """
+    """Return the mask that `pack` wrote, read-only; a ValueError refuses damaged text and another shape."""
     n_voxels = int(np.prod(shape))
     try:
         bits = zlib.decompress(base64.b64decode(text, validate=True))

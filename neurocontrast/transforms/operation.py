@@ -25,23 +25,22 @@ __all__ = [
     "Span",
     "one_of_axes",
     "operation_called",
-    "uniform",
 ]
 
 OPERATIONS = {
-    "flip": ".rand_flip:Flip",
-    "blur": ".rand_blur:Blur",
-    "noise": ".rand_noise:Noise",
-    "cutout": ".rand_boxes:Cutout",
-    "crop": ".rand_boxes:ResizedCrop",
-    "affine": ".rand_affine:BrainAffine",
+    "flip": ".rand_space:Flip",
+    "blur": ".rand_detail:Blur",
+    "noise": ".rand_intensity:Noise",
+    "cutout": ".rand_space:Cutout",
+    "crop": ".rand_space:ResizedCrop",
+    "affine": ".rand_space:BrainAffine",
     "contrast": ".rand_intensity:BrainContrast",
     "histogram": ".rand_intensity:BrainHistogram",
-    "bias_field": ".rand_field:BrainBiasField",
-    "sharpness": ".rand_blur:BrainSharpness",
-    "resolution": ".rand_resolution:BrainResolution",
-    "ghosting": ".rand_ghosting:BrainGhosting",
-    "rician": ".rand_noise:BrainRician",
+    "bias_field": ".rand_intensity:BrainBiasField",
+    "sharpness": ".rand_detail:BrainSharpness",
+    "resolution": ".rand_detail:BrainResolution",
+    "ghosting": ".rand_detail:BrainGhosting",
+    "rician": ".rand_intensity:BrainRician",
     "tight_mask": ".rand_mask:TightMask",
     "mask_edge": ".rand_mask:MaskEdge",
 }
@@ -83,9 +82,9 @@ Axes = Annotated[tuple[Literal[0, 1, 2], ...], Field(min_length=1), AfterValidat
 class Operation(Settings):
     """Base of random operations: a subclass has a field for each setting, `draw`, and `change` or `change_brain`.
 
-    `neurocontrast.transforms.rand_volume.as_transform` makes the MONAI transform of an operation. A line in
-    `OPERATIONS` makes the operation a key of ``augment:``. The module of an
-    operation imports PyTorch within functions alone, so that a configuration can be read without PyTorch.
+    A line in `OPERATIONS` makes an operation a key of ``augment:``; `neurocontrast.transforms.as_transform` makes the
+    MONAI transform. The module of an operation imports PyTorch within functions alone, so that a configuration can be
+    read without PyTorch.
 
     Parameters
     ----------
@@ -94,7 +93,7 @@ class Operation(Settings):
 
     Examples
     --------
-    >>> from neurocontrast.transforms.rand_volume import as_transform
+    >>> from neurocontrast.transforms import as_transform
     >>> class Brighter(Operation):
     ...     gain: float = 2.0
     ...
@@ -105,7 +104,7 @@ class Operation(Settings):
     """
 
     stage: ClassVar[Literal["first", "scanner", "last"]] = "last"
-    """When a view applies the operation. ``scanner`` is for those that change the brain's signal (`ToSignald`)."""
+    """When a view applies the operation; ``scanner`` for those that change the brain's signal (`ToSignald`)."""
 
     probability: Probability = 0.5
 
@@ -128,11 +127,6 @@ class Operation(Settings):
 
         ranges = {name: value for name, value in self if name != "probability"}
         return [as_transform(type(self))(key, self.probability, **ranges)]
-
-
-def uniform(random: Random, limits: Sequence[float] | np.ndarray) -> float:
-    """Draw a number from a range."""
-    return float(random.uniform(*limits))
 
 
 def one_of_axes(random: Random, axes: Sequence[int]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
@@ -22,14 +22,8 @@ __all__ = [
     "SAME_SPACING",
     "SPACING_LIMITS_MM",
     "TRANSFORM_VERSION",
-    "CommonFraction",
-    "CommonView",
-    "ErodeMm",
-    "Normalise",
-    "Percentiles",
     "Preprocessing",
-    "Shape",
-    "SpacingMm",
+    "ScanSettings",
     "check_erosion",
     "check_version",
 ]
@@ -43,14 +37,6 @@ N_VOXELS_MIN = 8  # a scan with fewer voxels along an axis is a slice or a thumb
 N_LANDMARKS = 11  # of a histogram: the lower percentile, each tenth, the upper percentile
 
 _Length = Annotated[int, Field(ge=N_VOXELS_MIN, le=1024)]
-
-SpacingMm = Annotated[float, Field(ge=SPACING_LIMITS_MM[0], le=SPACING_LIMITS_MM[1])]
-Shape = tuple[_Length, _Length, _Length]
-Normalise = Literal["zscore", "zscore-brain", "percentile", "white-matter", "histogram", "none"]
-Percentiles = tuple[Annotated[float, Field(ge=0, lt=10)], Annotated[float, Field(gt=90, le=100)]]
-ErodeMm = Annotated[float, Field(ge=0, le=30)]
-CommonView = Literal["none", "template", "cohort"]
-CommonFraction = Annotated[float, Field(gt=0, le=1)]
 
 
 def check_erosion(erode_mm: float, spacing_mm: float | None) -> None:
@@ -72,10 +58,28 @@ def check_version(contract: Mapping[str, Any]) -> None:
         )
 
 
-class Preprocessing(Settings):
+class ScanSettings(Settings):
+    """The part of the preprocessing that a user chooses; see `Preprocessing`."""
+
+    spacing_mm: Annotated[float, Field(ge=SPACING_LIMITS_MM[0], le=SPACING_LIMITS_MM[1])] | None = 1.5
+    shape: tuple[_Length, _Length, _Length] = (121, 145, 121)
+    normalise: Literal["zscore", "zscore-brain", "percentile", "white-matter", "histogram", "none"] = "zscore"
+    percentiles: tuple[Annotated[float, Field(ge=0, lt=10)], Annotated[float, Field(gt=90, le=100)]] = (1.0, 99.0)
+    erode_mm: Annotated[float, Field(ge=0, le=30)] = 0.0
+    common_view: Literal["none", "template", "cohort"] = "none"
+    common_fraction: Annotated[float, Field(gt=0, le=1)] = 0.95
+    smooth_mm: Annotated[float, Field(ge=0, le=60)] = 0.0
+
+    @model_validator(mode="after")
+    def _check_erosion(self) -> Self:
+        check_erosion(self.erode_mm, self.spacing_mm)
+        return self
+
+
+class Preprocessing(ScanSettings):
     """What is done to every scan; an encoder keeps it and asks for the same later.
 
-    The order is: axes to RAS, resample, crop or pad around the centre, take away what is not brain, normalise.
+    The order is: axes to RAS, resample, crop or pad around the centre, take away what is not brain, normalise, smooth.
 
     Parameters
     ----------
@@ -99,6 +103,10 @@ class Preprocessing(Settings):
         its sites.
     common_fraction : float
         Of the scans of each site.
+    smooth_mm : float
+        Full width at half maximum of the Gaussian that smooths each channel, in millimetres; 0 for none.
+    n_channels : int
+        Files of a scan, each a channel, for instance maps of grey and white matter.
     landmarks : tuple of float or None
         Fitted for "histogram" (`neurocontrast.data.fit_preprocessing`).
     view : str or None
@@ -111,20 +119,13 @@ class Preprocessing(Settings):
     'zscore-brain'
     """
 
-    spacing_mm: SpacingMm | None = 1.5
-    shape: Shape = (121, 145, 121)
-    normalise: Normalise = "zscore"
     orientation: Literal["RAS"] = "RAS"
-    percentiles: Percentiles = (1.0, 99.0)
-    erode_mm: ErodeMm = 0.0
-    common_view: CommonView = "none"
-    common_fraction: CommonFraction = 0.95
+    n_channels: Annotated[int, Field(ge=1)] = 1
     landmarks: tuple[float, ...] | None = None
     view: str | None = None
 
     @model_validator(mode="after")
-    def _check(self) -> Preprocessing:
-        check_erosion(self.erode_mm, self.spacing_mm)
+    def _check(self) -> Self:
         if self.landmarks is not None:
             steps = np.diff(self.landmarks)
             if self.normalise != "histogram" or len(steps) != N_LANDMARKS - 1 or not (steps >= 0).all():
@@ -142,8 +143,8 @@ class Preprocessing(Settings):
 
     @property
     def image_shape(self) -> tuple[int, int, int, int]:
-        """The shape of a preprocessed image, (1, D, H, W)."""
-        return (1, *self.shape)
+        """The shape of a preprocessed image, (C, D, H, W)."""
+        return (self.n_channels, *self.shape)
 
     @property
     def inside_brain(self) -> bool:
@@ -167,6 +168,8 @@ class Preprocessing(Settings):
             "erode_mm": self.erode_mm > 0,
             "common_view": self.common_view != "none",
             "common_fraction": self.common_view == "cohort",
+            "smooth_mm": self.smooth_mm > 0,
+            "n_channels": self.n_channels > 1,
             "landmarks": self.landmarks is not None,
             "view": self.view is not None,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
@@ -25,27 +26,32 @@ from neurocontrast.transforms.signal import (
 
 __all__ = ["RandVolumeTransform", "as_transform", "brain_views"]
 
+_PARAMETERS = """
+All volumes of one dictionary are changed alike and come back in float32. An operation on the brain's signal finds the
+signal by itself; between `ToSignald` and `FromSignald` it is found once for all.
+
+Parameters
+----------
+keys, allow_missing_keys : as of `monai.transforms.MapTransform`
+    The volumes (channels, D, H, W).
+prob : float, optional
+    How often the operation is applied.
+"""
+_EXAMPLE = """
+Examples
+--------
+>>> import torch
+>>> from neurocontrast.transforms import {name}
+>>> {name}("image", prob=1.0)({{"image": torch.rand(1, 9, 9, 9)}})["image"].shape
+torch.Size([1, 9, 9, 9])
+"""
+
 
 class RandVolumeTransform(RandomizableTransform, MapTransform):
     """Apply a random operation to volumes (channels, D, H, W); `as_transform` makes a class for each operation.
 
     All volumes of one dictionary are changed alike, come back in float32, and none is changed in place. After a call,
-    `drawn` holds what the change was given. An operation on the brain's signal finds the signal by itself; between
-    `ToSignald` and `FromSignald` it is found once for all.
-
-    Parameters
-    ----------
-    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
-        The volumes.
-    prob : float, optional
-        How often; by default as often as the operation's settings say.
-    **ranges
-        The fields of the operation's settings.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        For a value that the settings refuse.
+    `drawn` holds what the change was given.
     """
 
     operation: ClassVar[type[Operation]]
@@ -61,7 +67,7 @@ class RandVolumeTransform(RandomizableTransform, MapTransform):
     def set_random_state(
         self, seed: int | None = None, state: np.random.RandomState | None = None
     ) -> RandVolumeTransform:
-        """Seed the transform, to the same stream as MONAI's own method and in a fiftieth of the time."""
+        """Seed the transform to the same stream as MONAI's own method, in a fiftieth of the time."""
         if seed is None or "R" not in vars(self):
             super().set_random_state(seed, state)
         else:
@@ -100,12 +106,15 @@ def as_transform(operation: type[Operation]) -> type[RandVolumeTransform]:
 
     Examples
     --------
-    >>> from neurocontrast.transforms.rand_blur import Blur
+    >>> from neurocontrast.transforms.rand_detail import Blur
     >>> as_transform(Blur)("image", prob=0.3).prob
     0.3
     """
-    content = {"operation": operation, "__module__": __package__, "__doc__": operation.__doc__}
-    return type(f"Rand{operation.__name__}d", (RandVolumeTransform,), content)
+    name = f"Rand{operation.__name__}d"
+    summary, _, ranges = inspect.cleandoc(operation.__doc__ or "").partition("\n\nParameters\n----------\n")
+    documented = f"{summary}\n{_PARAMETERS}{ranges}\n{_EXAMPLE.format(name=name)}"
+    content = {"operation": operation, "__module__": __package__, "__doc__": documented}
+    return type(name, (RandVolumeTransform,), content)
 
 
 def __getattr__(name: str) -> Any:

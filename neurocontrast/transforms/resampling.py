@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import nibabel as nib
@@ -10,19 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 from monai.config import KeysCollection
-from monai.transforms import MapTransform
-from monai.utils import ensure_tuple_rep
 
-from neurocontrast.exceptions import ConfigError, one_of
+from neurocontrast.exceptions import ConfigError
 from neurocontrast.transforms.grids import grid_affine, is_same_spacing
-from neurocontrast.transforms.images import affine_of, image_like, in_memory_order, spacing_of, voxels_of
+from neurocontrast.transforms.images import EachImage, affine_of, image_like, in_memory_order, spacing_of, voxels_of
 from neurocontrast.transforms.preprocessing import SAME_SPACING, SPACING_LIMITS_MM
 
 __all__ = ["ResampleByAread", "crop_or_pad", "resample"]
 
 _WAYS = "RLAPSI"
-_N_SLICES = 8
-"""Slices of the first axis that are interpolated together, so that they stay in a core's cache."""
+_N_SLICES = 8  # of the first axis, interpolated together so that they stay in a core's cache
 
 Volume = npt.NDArray[np.float32]
 
@@ -52,8 +49,8 @@ def resample(
     """Interpolate linearly onto a grid with the same centre and directions; `background` outside the field of view.
 
     Where the target is coarser each of its voxels averages over its own width. The grids share their axes, so the
-    interpolation is one sparse matrix for each axis, taken in the order in which they lie in memory: several times
-    faster than sampling every point in three dimensions, and equal to it.
+    interpolation is one sparse matrix for each axis, in the order in which they lie in memory: several times faster
+    than sampling every point in three dimensions, and equal to it.
     """
     stored, axes, flips = in_memory_order(voxels)
     weights = [
@@ -109,7 +106,7 @@ def _integral_of_hat(upper: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return 0.5 + inside - np.sign(inside) * inside**2 / 2
 
 
-class ResampleByAread(MapTransform):
+class ResampleByAread(EachImage):
     """Bring images to a voxel size and a shape about their own centre.
 
     Interpolation is linear; where the new grid is coarser, each new voxel averages over its own width, so that no
@@ -126,7 +123,7 @@ class ResampleByAread(MapTransform):
         Voxels of the new grid along each axis; None covers the image's field of view.
     axcodes : str or None
         Where the axes go, for instance "RAS": they are exchanged and flipped, never rotated. None keeps their order.
-    background : float, "corners", or a sequence of these, one a key
+    background : float or "corners"
         What lies outside the image's field of view; "corners" is the median of the image's eight corner voxels.
 
     Notes
@@ -152,7 +149,7 @@ class ResampleByAread(MapTransform):
         spacing_mm: float | None = None,
         shape: Sequence[int] | None = None,
         axcodes: str | None = None,
-        background: float | str | Sequence[float | str] = 0.0,
+        background: float | str = 0.0,
         allow_missing_keys: bool = False,
     ) -> None:
         super().__init__(keys, allow_missing_keys)
@@ -162,25 +159,17 @@ class ResampleByAread(MapTransform):
         if shape is not None and (len(shape) != 3 or any(n != int(n) or n < 1 for n in shape)):
             raise ConfigError(f"ResampleByAread: shape must be three whole numbers from 1 on, got {shape!r}.")
         if axcodes is not None and sorted(_WAYS.find(way) // 2 for way in axcodes.upper()) != [0, 1, 2]:
-            raise ConfigError(
-                "ResampleByAread: axcodes must name three axes by R or L, A or P, and S or I, as 'RAS' does; "
-                f"got {axcodes!r}."
-            )
-        self.backgrounds = ensure_tuple_rep(background, len(self.keys))
-        if wrong := [each for each in self.backgrounds if isinstance(each, str) and each != "corners"]:
-            raise ConfigError(f"ResampleByAread: background must be a number or 'corners', got {one_of(wrong)}.")
+            rule = "axcodes must name three axes by R or L, A or P, and S or I, as 'RAS' does"
+            raise ConfigError(f"ResampleByAread: {rule}; got {axcodes!r}.")
+        if isinstance(background, str) and background != "corners":
+            raise ConfigError(f"ResampleByAread: background must be a number or 'corners', got '{background}'.")
+        self.background = background
         self.spacing_mm = spacing_mm
         self.shape = None if shape is None else (int(shape[0]), int(shape[1]), int(shape[2]))
         self.axcodes = None if axcodes is None else axcodes.upper()
 
-    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the item with its images on the new grid."""
-        item = dict(data)
-        for key, background in self.key_iterator(item, self.backgrounds):
-            item[key] = self._onto_grid(item[key], background)
-        return item
-
-    def _onto_grid(self, image: Any, background: float | str) -> Any:
+    def made_of(self, image: Any) -> Any:
+        """Return the image on the new grid."""
         voxels, affine = voxels_of(image), affine_of(image)
         channels = list(np.asarray(voxels, dtype=np.float32))
         if self.axcodes is not None:
@@ -195,7 +184,7 @@ class ResampleByAread(MapTransform):
         )
         made = []
         for channel in channels:
-            around = _corners(channel) if background == "corners" else np.float32(background)
+            around = _corners(channel) if self.background == "corners" else np.float32(self.background)
             if is_same_spacing(own, spacing):
                 made.append(crop_or_pad(channel, shape, around))
             else:

@@ -1,8 +1,7 @@
 """Where the brain is in a preprocessed volume, and its intensities as a scanner's signal.
 
-Volumes come normalised in one of several ways, so 0 need not be the background, nor the darkest tissue. What holds
-for all of them: the background is one constant, which the corners have (half of the eight, at least). Voxels that
-differ from the background are the brain; in a scan with its skull, the head and the air around the head.
+However a volume was normalised, its background is one constant, which at least half of the eight corners have. Voxels
+that differ from the background are the brain; in a scan with its skull, the head and the air around the head.
 """
 
 from __future__ import annotations
@@ -38,10 +37,7 @@ class Scale:
 
 
 class Signal(NamedTuple):
-    """A volume whose background is 0, whose darkest voxel is just above, and whose 99th percentile is 1.
-
-    The intensities outside `brain_CDHW` have no meaning.
-    """
+    """A volume with its darkest voxel just above 0 and its 99th percentile at 1; meaningless outside the brain."""
 
     signal_CDHW: Tensor
     brain_CDHW: Tensor
@@ -67,7 +63,7 @@ def from_signal(signal: Signal) -> Tensor:
     """Return the volume, normalised as a scan with this signal would be.
 
     A volume that was z-scored is z-scored again. In any other the brain's 99th percentile is put back to where it was,
-    and what is then brighter than the volume's brightest voxel is clipped.
+    and nothing becomes brighter than the volume's brightest voxel was.
     """
     s_CDHW, brain_CDHW, scale = signal
     if scale.standardised is None:
@@ -91,7 +87,7 @@ class ToSignald(MapTransform):
     Parameters
     ----------
     keys, allow_missing_keys : as of `monai.transforms.MapTransform`
-        The volumes (channels, D, H, W), as in every dictionary transform of MONAI.
+        The volumes (channels, D, H, W).
     at_once : bool
         Whether the signal is made here, as transforms of MONAI need it; otherwise by the first of this package's
         transforms that is applied, so that a volume which none of them changes stays as it was, bit for bit.
@@ -122,12 +118,7 @@ class ToSignald(MapTransform):
 
 
 class FromSignald(MapTransform):
-    """Return from signals to volumes, normalised as scans with these signals would be; see `ToSignald`.
-
-    Parameters
-    ----------
-    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
-        The signals, each of which `ToSignald` made.
+    """Return from the signals that `ToSignald` made to volumes, normalised as scans with these signals would be.
 
     Examples
     --------
@@ -148,7 +139,7 @@ class FromSignald(MapTransform):
 
 
 def is_open(data: Mapping[Hashable, Any], key: Hashable) -> bool:
-    """Say whether a dictionary is between `ToSignald` and `FromSignald`, with respect to a key."""
+    """Tell whether a dictionary is between `ToSignald` and `FromSignald`, with respect to a key."""
     return _scale_key(key) in data
 
 
@@ -196,10 +187,7 @@ def _scale_key(key: Hashable) -> str:
 
 
 def plain_volume(x: Any, key: Hashable, *, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return a volume as a plain tensor, perhaps the volume itself.
-
-    Every operation on a MetaTensor looks at the metadata, which takes longer than the operation on a small volume.
-    """
+    """Return a volume as a plain tensor, perhaps itself; operations on small MetaTensors are slow."""
     tensor = x.as_tensor() if isinstance(x, MetaTensor) else torch.as_tensor(x)
     if tensor.ndim != 4:
         raise DataError(f"'{key}' must be a volume of shape (channels, D, H, W). Got shape {tuple(tensor.shape)}.")
@@ -207,7 +195,7 @@ def plain_volume(x: Any, key: Hashable, *, dtype: torch.dtype = torch.float32) -
 
 
 def like(made: Tensor, x: Any) -> Tensor:
-    """Return what was made of `x`: with its metadata, where it is a MetaTensor."""
+    """Return `made` with the metadata of `x`, where `x` is a MetaTensor."""
     return MetaTensor(made).copy_meta_from(x) if isinstance(x, MetaTensor) else made
 
 

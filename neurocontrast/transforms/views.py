@@ -49,9 +49,8 @@ class TwoViews:
     ----------
     transform : callable
         Mostly a ``monai.transforms.Compose``: anything that takes a dictionary ``{"image": Tensor}`` and returns one.
-        An image is a plain float32 tensor (channels, then two or three spatial axes) on the batch's device, uint8
-        images divided by 255. Transforms without randomness are fine. A `BatchTransform` is given whole batches.
-        A copy is used: the transform given keeps its random state.
+        An image is a plain float32 tensor (channels, then two or three spatial axes), uint8 images divided by 255. A
+        `BatchTransform` is given whole batches. A copy is used: the transform given keeps its random state.
     seed : int
         Names the run's randomness.
 
@@ -90,13 +89,8 @@ class TwoViews:
     def view(self, images: Tensor, names: Sequence[str], *, epoch: int, view: int) -> Tensor:
         """Return view number `view` of each image, as a new float32 tensor.
 
-        Raises
-        ------
-        DataError
-            For images of another shape, or not one name for each.
-        ConfigError
-            Naming the transform of a `Compose` that fails, does not return an image of the same shape with finite
-            values, or draws from elsewhere than its own random state.
+        A ConfigError names the transform of a `Compose` that fails, does not return an image of the same shape with
+        finite values, or draws from elsewhere than its own random state.
         """
         if images.ndim not in (4, 5) or len(names) != len(images):
             raise DataError(

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from neurocontrast.config.yaml_file import parse_value, read_yaml
+from neurocontrast.config.load import parse_value, read_yaml
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings, settings_from
 from pipelines.natural.annotation import AnnotationSettings

@@ -28,7 +28,7 @@ def test_all_images_are_looked_at_in_order(brain, write_nifti, n_workers):
     paths = [str(write_nifti(brain, f"scan{i}.nii.gz")) for i in range(9)]
     Path(paths[4]).write_bytes(b"")
     findings = inspect_scans(paths, deep=True, n_workers=n_workers)
-    assert [finding.path for finding in findings] == paths
+    assert [finding.scan for finding in findings] == paths
     assert [bool(finding.problem) for finding in findings] == [i == 4 for i in range(9)]
 
 

@@ -13,7 +13,7 @@ from neurocontrast.data.simulation import (
     draw_person,
     draw_scanner,
     render_scan,
-    rendering,
+    scans,
 )
 from neurocontrast.data.simulation.anatomy import ORIGIN_MM, load_anatomy
 from neurocontrast.data.simulation.population import Person, draw_sites
@@ -194,7 +194,7 @@ def scanned(**scanner: float) -> np.ndarray:
     """One person's scan at a site whose scanner is clean but for what is given."""
     with pytest.MonkeyPatch.context() as patch:
         clean = draw_scanner(CLEAN, 0)
-        patch.setattr(rendering, "draw_scanner", lambda settings, site: dataclasses.replace(clean, **scanner))
+        patch.setattr(scans, "draw_scanner", lambda settings, site: dataclasses.replace(clean, **scanner))
         return render_scan(CLEAN, plain()).astype(float)
 
 

@@ -6,7 +6,7 @@ from scipy.special import expit
 from scipy.stats import binomtest
 from sklearn.calibration import calibration_curve
 
-from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.tables import calibration_table, wilson_interval
 from neurocontrast.evaluation.target import Target
 

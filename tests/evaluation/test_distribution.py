@@ -3,14 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.covariance import ledoit_wolf_shrinkage
-from sklearn.neighbors import NearestNeighbors
 
 from neurocontrast.evaluation.distribution import (
     LEVELS,
     fit_distribution,
-    neighbour_percentiles,
     place,
-    shrinkage,
 )
 
 
@@ -68,13 +65,6 @@ def test_all_scans_of_a_subject_are_in_one_fold():
     assert np.median(thrice.percentiles(new)[1]) == pytest.approx(np.median(once.percentiles(new)[1]), abs=20)
 
 
-@pytest.mark.parametrize(("n", "p"), [(40, 100), (100, 30)])
-def test_the_shrinkage_is_that_of_ledoit_and_wolf(n, p):
-    z = np.random.default_rng(0).normal(size=(n, p)) * np.linspace(0.5, 2, p)
-    squared = float(((z @ z.T) ** 2).sum())
-    assert shrinkage(z, squared, p) == pytest.approx(ledoit_wolf_shrinkage(z, assume_centered=True), abs=1e-10)
-
-
 def test_the_distance_is_that_of_the_shrunk_covariance():
     """With fewer features than axes, nothing is left over, and the distance can be had from the matrix itself."""
     x, _ = draw(80, p=10)
@@ -106,16 +96,6 @@ def test_too_few_people_have_no_distribution():
     x, sites = draw(60)
     found = fit_distribution(x, sites, np.tile(names(19), 4)[:60], seed=0)
     assert found == "fewer than 20 training subjects (19)"
-
-
-def test_neighbours_are_those_of_scikit_learn():
-    x, sites = draw(80)
-    found = fit_distribution(x, sites, names(80), seed=0)
-    new = draw(50, seed=1)[0]
-    distances, percentiles = neighbour_percentiles(found, x, names(80), new, seed=0)
-    oracle = NearestNeighbors(n_neighbors=5).fit(x / found.scale).kneighbors(new / found.scale)[0].mean(axis=1)
-    np.testing.assert_allclose(distances, oracle)
-    assert np.median(percentiles) == pytest.approx(50, abs=20)
 
 
 def test_a_place_among_usual_distances():

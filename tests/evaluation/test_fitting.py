@@ -10,7 +10,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.fitting import fit_probe
-from neurocontrast.evaluation.pipelines import PrincipalAxes, inner_scores
 from neurocontrast.evaluation.probes.knn import SmoothedNeighbours
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target
@@ -68,7 +67,7 @@ def test_neighbours_are_those_of_scikit_learn(kind, k):
     np.testing.assert_allclose(found, expected[:, 1] if kind == "binary" else expected, atol=1e-9)
 
 
-@parametrize_with_checks([PrincipalAxes(), SmoothedNeighbours()])
+@parametrize_with_checks([SmoothedNeighbours()])
 def test_steps_are_estimators_of_scikit_learn(estimator, check):
     check(estimator)
 
@@ -117,12 +116,10 @@ def test_probabilities_of_a_machine_never_turn_its_order_round():
         features, target, subjects = make("binary", n=60, p=200, signal=0.0, seed=seed)
         settings = EvaluationSettings(probe="svm", **{**FAST, "C": (1.0,)})
         rows = np.arange(60)
-        model = fit_probe(design_of(features), target, rows, rows, subjects=subjects, settings=settings, seed=0)[
-            1
-        ].model
-        machine = model.calibrated_classifiers_[0].estimator
-        order = np.argsort(machine.decision_function(rows[:, None]))
-        assert (np.diff(model.predict_proba(rows[:, None])[order, 1]) >= 0).all()
+        model = fit_probe(design_of(features), target, rows, rows, subjects=subjects, settings=settings, seed=0)[1]
+        x = model.features(rows, rows).test
+        order = np.argsort(model.estimator.decision_function(x))
+        assert (np.diff(model.predict_proba(x)[order, 1]) >= 0).all()
 
 
 @pytest.mark.parametrize("probe", ["svm", "knn"])
@@ -163,7 +160,7 @@ def test_inner_scores_are_of_probes_that_have_not_seen_the_subject(probe):
     pairs = inner_folds(target, rows, subjects, n_folds=3, seed=0)
     given = {"subjects": subjects, "settings": settings, "seed": 0, "pairs": pairs}
     model = fit_probe(design_of(features), target, rows, rows, **given)[1]
-    tried, scores = inner_scores(model, rows, codes, pairs=pairs)
+    tried, scores = model.inner_scores(rows, codes, pairs=pairs)
     assert sorted(tried) == list(range(120))
     assert abs(roc_auc_score(codes[tried], scores) - 0.5) < 0.3
     assert all(not set(subjects[a]) & set(subjects[b]) for a, b in pairs)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
+from neurocontrast.evaluation.notices import check_duplicates, check_overlap
 from neurocontrast.exceptions import LeakageError
 from neurocontrast.provenance import subject_digest
 

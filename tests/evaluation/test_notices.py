@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study
-from neurocontrast.evaluation.splits.by_file import split_table
+from neurocontrast.evaluation.splits.given import split_table
 from neurocontrast.exceptions import ConfigError, DataError
 
 INFO = {"pretraining_subjects": []}

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from neurocontrast.evaluation import EvaluationSettings, permutation, plan_study, run_study
-from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
 from neurocontrast.evaluation.designs import FeatureDesign
-from neurocontrast.evaluation.permutation import permutation_test, permute_labels
+from neurocontrast.evaluation.fitting import OutOfFold, cross_validate
+from neurocontrast.evaluation.permutation import permutation_test, permuted_labels
 from neurocontrast.evaluation.splits import stratified
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import pooled_metrics
@@ -34,7 +34,7 @@ def test_labels_move_within_site_and_with_their_subject():
     subjects = np.array([f"s{row % 30}" for row in range(60)], dtype=object)
     sites = [f"site-{int(name[1:]) % 3}" for name in subjects]
     values = generator.normal(size=60)
-    permuted = permute_labels(Target("age", "continuous", values), sites, subjects, generator).values
+    permuted = permuted_labels(Target("age", "continuous", values), sites, subjects, n_permutations=1, seed=0)[:, 0]
     for site in set(sites):
         rows = np.array(sites) == site
         assert sorted(permuted[rows]) == sorted(values[rows])

@@ -20,8 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
 from neurocontrast.evaluation.designs import FeatureDesign
+from neurocontrast.evaluation.fitting import OutOfFold, cross_validate
 from neurocontrast.evaluation.permutation import permutation_test
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.significance import corrected_resampled_t, delong_interval, delong_test

@@ -6,8 +6,12 @@ from scipy import optimize
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
-from neurocontrast.evaluation.metrics import compute_metrics, explain_value
-from neurocontrast.evaluation.recalibration import recalibration_intercept, recalibration_slope
+from neurocontrast.evaluation.metrics import (
+    compute_metrics,
+    explain_value,
+    recalibration_intercept,
+    recalibration_slope,
+)
 
 ONCE = np.ones((1, 4))
 

@@ -109,7 +109,6 @@ def test_all_tables_have_their_columns(binary):
         "calibration": ["model", "bin", "n", "mean_predicted", "observed", "observed_low", "observed_high"],
         "cohort": ["site", "control", "patient", "total"],
         "confounds": ["column", "within", "metric", "value", "low", "high", "chance"],
-        "hsic": ["column", "hsic", "p", "n_permutations", "permuted_among", "n", "note"],
         "flow": ["step", "n_scans", "n_subjects", "reason"],
         "map": ["participant_id", "session", "site", "age", "sex", "target", "pc1"],
         "new_sites": ["site", "model", "n", "n_train", "auc", "auc_low", "auc_high"],

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from neurocontrast.evaluation.comparison import Evaluated
+from neurocontrast.evaluation.comparison import Evaluated, find_sweep, tradeoff_table
 from neurocontrast.evaluation.schema import Evaluation
-from neurocontrast.evaluation.tradeoff import find_sweep, tradeoff_table
 
 MAIN = {
     "loss": "conditional",

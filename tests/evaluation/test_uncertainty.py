@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import bootstrap
 from sklearn.metrics import roc_auc_score
 
-from neurocontrast.evaluation import uncertainty
-from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study, study, uncertainty
+from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import (
     Resamples,
@@ -16,7 +16,6 @@ from neurocontrast.evaluation.uncertainty import (
     leave_out,
     pooled_metrics,
     resample_counts,
-    resampled_names,
 )
 
 
@@ -143,11 +142,25 @@ def test_the_interval_of_an_accuracy_holds_the_true_one():
     assert 0.90 <= n_held / 200 <= 0.985
 
 
-def test_of_many_images_of_many_classes_ranks_have_no_interval():
-    many = Target("label", "multiclass", np.arange(10_000) % 100, tuple(f"class {code}" for code in range(100)))
-    rows = np.arange(10_000)
-    assert set(many.metric_names) - set(resampled_names(many, rows, fixed=True)) == {
+def test_plain_metrics_have_a_value_and_no_interval():
+    target = Target("dx", "multiclass", np.arange(60) % 3, ("a", "b", "c"))
+    models = {"a": predictions_of(target.values, np.roll(target.values, 7), 3)}
+    given = {"n_bootstraps": 50, "seed": 0, "names": ["accuracy", "balanced_accuracy"]}
+    drawn = bootstrap_metrics(target, models, np.arange(60), **given, plain=("accuracy",))["a"]
+    both = bootstrap_metrics(target, models, np.arange(60), **given)["a"]
+    assert drawn["accuracy"].value == both["accuracy"].value
+    assert drawn["accuracy"].interval(level=0.95) is None
+    np.testing.assert_array_equal(drawn["balanced_accuracy"].drawn, both["balanced_accuracy"].drawn)
+
+
+def test_of_many_images_of_many_classes_ranks_have_no_interval(make_cohort, monkeypatch):
+    cohort = make_cohort(90, classes=("a", "b", "c"), diagnosis=0.3)
+    cohort.table["part"] = np.where(np.arange(90) % 3 == 0, "test", "train")
+    settings = EvaluationSettings(split_column="part", n_bootstraps=50, umap=False, outlyingness=False, C=(0.1,))
+    plan = plan_study(cohort.table, cohort.features, settings=settings)
+    assert run_study(plan).evaluation.metrics["auc"].interval is not None
+    monkeypatch.setattr(study, "MAX_RANKED", 50)
+    metrics = run_study(plan).evaluation.metrics
+    assert {name for name, metric in metrics.items() if metric.interval is None} == {
         "auc", "average_precision", "calibration_slope",
     }  # fmt: skip
-    assert resampled_names(many, rows, fixed=False) == many.metric_names
-    assert resampled_names(many, rows[:1000], fixed=True) == many.metric_names

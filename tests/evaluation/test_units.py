@@ -3,10 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics
-from neurocontrast.evaluation.units import choose_units
+from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
 
 
 def test_sites_that_share_a_subject_are_drawn_together():

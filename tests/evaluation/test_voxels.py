@@ -13,8 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.voxels import ComponentsDesign, Voxels, look_at_voxels, voxel_p_values, voxel_products
+from neurocontrast.evaluation.designs import ComponentsDesign, Voxels, voxel_products
+from neurocontrast.evaluation.study import look_at_voxels, voxel_p_value
 
 FAST = {"n_bootstraps": 50, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
 
@@ -123,12 +123,10 @@ def test_several_classes_and_numbers_have_voxels_too(make_cohort):
 
 def test_sites_held_out_are_not_tested_over_folds():
     folds = pd.DataFrame({"n_train": [8, 8], "n_test": [2, 2], "auc": [0.7, 0.8], "voxels_auc": [0.6, 0.65]})
-    rows = np.arange(2)
-    plain = [Split(0, fold, rows, rows) for fold in range(2)]
-    assert voxel_p_values(folds, plain, ["auc", "brier"])["brier"] is None
-    assert voxel_p_values(folds, plain, ["auc"])["auc"] is not None
-    held_out = [replace(split, held_out_site="a") for split in plain]
-    assert voxel_p_values(folds, held_out, ["auc"]) == {"auc": None}
+    folds["held_out_site"] = None
+    assert voxel_p_value(folds, "brier") is None
+    assert voxel_p_value(folds, "auc") is not None
+    assert voxel_p_value(folds.assign(held_out_site="a"), "auc") is None
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from pydantic import ValidationError
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
-from neurocontrast.explanation.maps import brain_of, find_peaks
-from neurocontrast.explanation.score import differentiate, occlude, offset_of, patches_of
+from neurocontrast.explanation.maps import brain_of, find_peaks, occlude, offset_of, patches_of
 
 SHAPE = (12, 14, 10)
 PLACE = (4, 9, 6)
@@ -100,21 +99,10 @@ def test_an_occlusion_of_a_linear_score_is_exactly_what_the_patch_added(batch_si
     assert whole == pytest.approx(float((volume[0] * blob).sum()) + 0.5, rel=1e-5)
 
 
-def test_the_gradient_of_a_linear_score_is_its_weights_whatever_the_noise():
-    volume, blob = Images()[0]["image"], Voxels().blob.numpy()
-    options = {"fill": 2.0, "n_noisy": 5, "batch_size": 2, "seed": 3, "advance": lambda _: None}
-    signed, absolute, _ = differentiate(_score(-2.0), volume, noise_sd=0.0, **options)
-    np.testing.assert_allclose(absolute, 2 * blob, rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(signed, -2 * blob * (volume[0].numpy() - 2.0), rtol=1e-4, atol=1e-6)
-    _, noisy, _ = differentiate(_score(-2.0), volume, noise_sd=1.0, **options)
-    np.testing.assert_allclose(noisy, absolute, rtol=1e-5)
-
-
-@pytest.mark.parametrize("method", ["occlusion", "gradient"])
 @pytest.mark.parametrize("place", [PLACE, (8, 4, 3)])
-def test_the_peak_is_where_the_score_looks(method, place):
-    maps = _maps(_score(place=place), method=method)
-    within = 2 if method == "occlusion" else 1  # a patch is three voxels wide
+def test_the_peak_is_where_the_score_looks(place):
+    maps = _maps(_score(place=place))
+    within = 2  # a patch is three voxels wide
     for found in (maps.absolute, maps.share):
         peak = np.unravel_index(found.argmax(), SHAPE)
         assert np.abs(np.array(peak) - place).max() <= within
@@ -139,14 +127,13 @@ def test_what_is_the_same_in_everybody_matters_and_explains_no_difference():
     images.volumes[:, 8, 4, 3] = 30  # the same bright spot in all, where the score looks too
     both = Voxels()
     both.blob[8, 4, 3] = 1.0
-    maps = _maps(LinearScore(both, np.array([1.0, 0.0]), 0.0), images=images, method="gradient")
+    maps = _maps(LinearScore(both, np.array([1.0, 0.0]), 0.0), images=images)
     assert maps.signed[8, 4, 3] > 4 * maps.signed[PLACE]
     assert abs(maps.share[8, 4, 3]) < 0.2 * maps.share[PLACE]
 
 
-@pytest.mark.parametrize("method", ["occlusion", "gradient"])
-def test_maps_depend_on_neither_batches_nor_repetition(method):
-    first, again, batches = (_maps(method=method, batch_size=size) for size in (16, 16, 3))
+def test_maps_depend_on_neither_batches_nor_repetition():
+    first, again, batches = (_maps(batch_size=size) for size in (16, 16, 3))
     np.testing.assert_array_equal(first.signed, again.signed)
     np.testing.assert_allclose(first.signed, batches.signed, rtol=1e-4, atol=1e-6)
 
@@ -208,7 +195,7 @@ def test_a_score_that_is_not_finite_is_refused():
         _maps(images=Images(broken=[3]), rows=[0, 3])
 
 
-@pytest.mark.parametrize("wrong", [{"n_subjects": 1}, {"method": "lime"}, {"patch_mm": 0}, {"noise": -1}])
+@pytest.mark.parametrize("wrong", [{"n_subjects": 1}, {"fill": "noise"}, {"patch_mm": 0}, {"smooth_mm": -1}])
 def test_settings_are_checked(wrong):
     with pytest.raises(ValidationError):
         ExplanationSettings(**wrong)

@@ -1,5 +1,7 @@
 """The stage: a table of scans becomes a table of brains, can be continued, and names what it could not prepare."""
 
+import re
+
 import nibabel as nib
 import numpy as np
 import pandas as pd
@@ -9,7 +11,7 @@ pytest.importorskip("SimpleITK")
 
 from neurocontrast.cli.app import run
 from neurocontrast.data import read_cohort
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.stages import prepare, simulate
 
 
@@ -41,6 +43,56 @@ def test_the_new_table_names_brains_and_tissue_maps(study):
     quality = pd.read_csv(out.parent / "quality.tsv", sep="\t")
     assert list(quality["extraction"]) == ["stripped already"] * 2
     assert (quality["dice_template"] > 0.85).all()
+
+
+@pytest.mark.slow
+def test_quasiraw_is_on_the_grid_of_openbhb(study, tmp_path):
+    table, _ = study
+    pd.read_csv(table, sep="\t", dtype=str).iloc[:1].assign(
+        path=lambda rows: str(table.parent) + "/" + rows["path"]
+    ).to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
+    out = prepare(tmp_path / "participants.tsv", tmp_path / "out", protocol="quasiraw", tissue=False, n_workers=0)
+    cohort = read_cohort(out)
+    image = nib.load(cohort.table["path"][0])
+    assert image.shape == (182, 218, 182)
+    assert np.allclose(image.affine[:3, 3], (-91, -126, -72))
+    assert image.get_fdata().min() == 0
+    assert "gm" not in cohort.table
+    assert list(pd.read_csv(out.parent / "quality.tsv", sep="\t")["registration"]) == ["9 degrees of freedom"]
+
+
+def test_freesurfer_brings_its_registration(study, tmp_path):
+    table, _ = study
+    image = nib.load(table.parent / pd.read_csv(table, sep="\t", dtype=str)["path"][0])
+    folder = tmp_path / "bert" / "mri"
+    (folder / "transforms").mkdir(parents=True)
+    nib.save(nib.MGHImage(image.get_fdata(dtype=np.float32), image.affine), folder / "brainmask.mgz")
+    xfm = folder / "transforms" / "talairach.xfm"
+    xfm.write_text("MNI Transform File\nLinear_Transform =\n1 0 0 0\n0 1 0 0\n0 0 1 0;\n")
+    (tmp_path / "participants.tsv").write_text("participant_id\tpath\nsub-bert\tbert/mri/brainmask.mgz\n")
+    out = prepare(tmp_path / "participants.tsv", tmp_path / "out", spacing_mm=6, bias=False, tissue=False, n_workers=0)
+    quality = pd.read_csv(out.parent / "quality.tsv", sep="\t")
+    assert list(quality["registration"]) == ["talairach.xfm"]
+    assert quality["dice_template"][0] > 0.85
+    xfm.write_text("nothing")
+    with pytest.raises(DataError, match=r"sub-bert: .*talairach.xfm: no 'Linear_Transform ="):
+        prepare(tmp_path / "participants.tsv", tmp_path / "out", spacing_mm=6, bias=False, tissue=False, n_workers=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"protocol": "quasi"}, "protocol: found 'quasi'. Did you mean 'quasiraw'?"),
+        ({"extraction": "bet"}, "extraction: found 'bet'."),
+        ({"protocol": "quasiraw", "spacing_mm": 2.0}, "spacing_mm: the protocol 'quasiraw' has voxels of 1 mm"),
+        ({"protocol": "quasiraw", "bias": False}, "bias: the protocol 'quasiraw'"),
+        ({"spacing_mm": 0.1}, "spacing_mm must be between 0.5 and 8"),
+    ],
+)
+def test_wrong_options_are_named_before_anything_is_done(study, tmp_path, options, said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        prepare(study[0], tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
@@ -78,6 +130,21 @@ def test_what_cannot_be_prepared_is_named_and_the_others_are_kept(study, tmp_pat
     assert name in capsys.readouterr().err
     assert run([*arguments, "--skip"]) == 0
     assert len(read_cohort(tmp_path / "out" / "participants.tsv")) == 1
+
+
+@pytest.mark.parametrize(
+    ("voxels", "mask", "said"),
+    [
+        (np.zeros((10, 10, 10)), "", "no voxel is of the brain"),
+        (np.ones((10, 10, 10)), "none.nii.gz", "none.nii.gz: there is no such file; the column 'mask_path' names it"),
+        (np.ones((10, 10, 10, 2)), "", r"the image has the shape \(10, 10, 10, 2\)"),
+    ],
+)
+def test_a_scan_without_a_brain_is_named(tmp_path, voxels, mask, said):
+    nib.save(nib.Nifti1Image(voxels.astype(np.float32), np.eye(4)), tmp_path / "scan.nii.gz")
+    (tmp_path / "participants.tsv").write_text(f"participant_id\tpath\tmask_path\nsub-1\tscan.nii.gz\t{mask}\n")
+    with pytest.raises(DataError, match=said):
+        prepare(tmp_path / "participants.tsv", tmp_path / "out", n_workers=0)
 
 
 def test_a_mask_of_another_grid_is_refused(study, tmp_path):

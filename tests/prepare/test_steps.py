@@ -8,9 +8,11 @@ pytest.importorskip("SimpleITK")
 
 from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
 
-from neurocontrast.exceptions import MissingDependencyError
+from neurocontrast.exceptions import DataError, MissingDependencyError
 from neurocontrast.prepare import extraction
 from neurocontrast.prepare.extraction import extract_brain, is_stripped
+from neurocontrast.prepare.freesurfer import MNI305_TO_MNI152, find_talairach, read_talairach
+from neurocontrast.prepare.head_template import extract_brain_by_template
 from neurocontrast.prepare.registration import correct_bias, mni_grid, register_to_mni, resample_to_grid, template_mask
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 
@@ -117,3 +119,57 @@ def test_the_brain_of_a_real_head_is_that_of_the_prepared_one(name, shared_folde
     found = register_to_mni(corrected, mask, image.affine)
     ours = resample_to_grid(mask, image.affine, found, prepared.affine, prepared.shape) > 0.5
     assert dice(ours, prepared.get_fdata() > 0) > 0.94
+
+
+def test_without_shears_a_map_scales_and_turns_alone(template):
+    voxels, mask, affine = template
+    disturbance = rotation(15) @ np.diag([1.1, 0.9, 1.05, 1])
+    disturbance[:3, 3] = (10, -20, 15)
+    found = register_to_mni(voxels, mask, disturbance @ affine, shears=False).matrix
+    sizes = found[:3, :3].T @ found[:3, :3]
+    assert np.allclose(sizes, np.diag(np.diag(sizes)), atol=1e-9)
+    points = np.argwhere(mask) @ affine[:3, :3].T + affine[:3, 3]
+    distance = points @ (found - disturbance)[:3, :3].T + (found - disturbance)[:3, 3]
+    assert np.linalg.norm(distance, axis=1).mean() < 1
+
+
+def test_talairach_of_freesurfer_is_the_registration(tmp_path):
+    scan_to_mni305 = rotation(10) @ np.diag([1.1, 1.05, 1.0, 1])
+    scan_to_mni305[:3, 3] = (3, -20, 15)
+    lines = "\n".join(" ".join(f"{number:.8f}" for number in row) for row in scan_to_mni305[:3])
+    path = tmp_path / "mri" / "transforms" / "talairach.xfm"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"MNI Transform File\n% avi2talxfm\n\nTransform_Type = Linear;\nLinear_Transform = \n{lines};\n")
+    assert find_talairach(str(tmp_path / "mri" / "brainmask.mgz")) == str(path)
+    assert find_talairach(str(tmp_path / "mri" / "brainmask.nii.gz")) == ""
+    point = np.array([10.0, -20.0, 30.0, 1.0])
+    in_mni152 = MNI305_TO_MNI152 @ scan_to_mni305 @ point
+    assert np.allclose(read_talairach(str(path)).matrix @ in_mni152, point, atol=1e-4)
+    path.write_text("Linear_Transform = 1 2 3;")
+    with pytest.raises(DataError, match=r"talairach.xfm: no 'Linear_Transform =' of twelve numbers"):
+        read_talairach(str(path))
+    path.write_text("Linear_Transform = 9 0 0 0 0 9 0 0 0 0 9 0;")
+    with pytest.raises(DataError, match=r"scales a brain by \[9"):
+        read_talairach(str(path))
+
+
+def test_a_head_without_content_is_refused():
+    with pytest.raises(DataError, match="no brain was found"):
+        extract_brain_by_template(np.zeros((20, 20, 20), np.float32), np.eye(4))
+    noise = np.random.default_rng(0).normal(10, 1, (30, 30, 30)).astype(np.float32)
+    with pytest.raises(DataError, match=r"no brain was found by the template \(mutual information 0.0"):
+        extract_brain_by_template(noise, np.diag([6.0, 6.0, 6.0, 1.0]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "degrees", "shift"),
+    [("sub-ds000011x01", 0, (0, 0, 0)), ("sub-ds000011x02", 0, (0, 0, 0)), ("sub-ds000011x02", -20, (0, -30, 30))],
+)
+def test_a_template_of_a_head_finds_nearly_the_brain_that_deepbet_finds(name, degrees, shift, shared_folder):
+    pytest.importorskip("deepbet")
+    image = nib.as_closest_canonical(nib.load(shared_folder / "data" / "native" / f"{name}_T1w.nii.gz"))
+    voxels = image.get_fdata(dtype=np.float32)
+    disturbance = rotation(degrees)
+    disturbance[:3, 3] = shift
+    assert dice(extract_brain_by_template(voxels, disturbance @ image.affine), extract_brain(voxels)) > 0.94

@@ -31,8 +31,6 @@ def add_newer_files(folder: Path) -> Path:
         ),
         "groups": _groups(first, metric),
         "confounds": _confounds(summary),
-        "hsic": pd.DataFrame({"column": ["site", "age", "sex"], "hsic": [0.21, 0.12, 0.03], "p": [0.001, 0.001, 0.2],
-                              "n_permutations": 999}),
         "learning_curve": pd.DataFrame({"n_train": [30, 60], "draw": 0, "repeat": 0, "fold": 0, metric: [0.6, 0.7]}),
         "external_predictions": first.drop(columns=["repeat", "fold"]).assign(site="elsewhere"),
         "external_sites": pd.DataFrame({"site": ["elsewhere"], "n": [n], metric: [0.7], f"{metric}_low": [0.6],
@@ -211,18 +209,17 @@ def _write_outlyingness(path: Path, scans: pd.DataFrame, *, shift: float = 0.0) 
     random = np.random.default_rng(6)
     table = scans.reindex(columns=["participant_id", "subject_id", "session", "site"]).reset_index(drop=True)
     away = 60.0 * (table["site"] == sorted(table["site"].unique())[-1]) + shift
-    columns = ("mahalanobis_percentile", "knn_percentile", "unseen_percentile")
-    for name, further in zip(columns, (1.0, 0.5, 1.5), strict=True):
+    columns = ("mahalanobis_percentile", "unseen_percentile")
+    for name, further in zip(columns, (1.0, 1.5), strict=True):
         table[name] = np.clip(random.uniform(0, 97, len(table)) + further * away, 0, 100).round(1)
-    table = table.assign(reference="training folds", mahalanobis=table["mahalanobis_percentile"] / 10,
-                         knn_distance=table["knn_percentile"] / 5)  # fmt: skip
-    for flag, column in (("outside", columns[0]), ("unseen_outside", columns[2])):
+    table = table.assign(reference="training folds", mahalanobis=table["mahalanobis_percentile"] / 10)
+    for flag, column in (("outside", columns[0]), ("unseen_outside", columns[1])):
         table[flag] = table[column] > 97.5
     if shift:
         table = table.drop(columns=["unseen_percentile", "unseen_outside"])
     table.to_csv(path, sep="\t", index=False)
     return {"reference": "probe" if shift else "training folds", "threshold_percentile": 97.5,
-            "n_outside": int(table["outside"].sum()), "n": len(table), "note": None, "k": 5,
+            "n_outside": int(table["outside"].sum()), "n": len(table), "note": None,
             "covariance": "within sites, Ledoit-Wolf, 50 principal axes",
             "by_site": _by_site(table, "mahalanobis_percentile", "outside"),
             "unseen_by_site": [] if shift else _by_site(table, "unseen_percentile", "unseen_outside")}  # fmt: skip

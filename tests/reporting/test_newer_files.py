@@ -56,7 +56,7 @@ def test_every_part_is_there(sections, html, parse):
     assert {
         "cohort_flow", "groups_sex_auc", "groups_age_band_auc", "calibration", "learning_auc", "external_roc",
         "external_precision_recall", "external_confusion", "external_sites_auc", "confounds_balanced_accuracy",
-        "confounds_mae", "hsic", "brain_peak", "brain_slices",
+        "confounds_mae", "brain_peak", "brain_slices",
     } <= names  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def test_the_external_set_is_read_as_one_of_its_own(full_folder):
 
 def test_names_in_newer_files_are_escaped(folder, render, parse):
     bad = "<script>alert(1)</script>"
-    for name, column in (("groups", "group"), ("confounds", "column"), ("hsic", "column"), ("flow", "reason"),
+    for name, column in (("groups", "group"), ("confounds", "column"), ("flow", "reason"),
                          ("external_sites", "site"), ("groups", "note"), ("confounds", "note")):  # fmt: skip
         table = pd.read_csv(folder / f"{name}.tsv", sep="\t", dtype=str)
         table.loc[0, column] = bad

@@ -11,8 +11,8 @@ import pytest
 
 from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.stages.compare import compare
 from neurocontrast.stages.evaluate import evaluate
+from neurocontrast.stages.report import compare
 
 FAST = {"n_bootstraps": 50, "umap": False, "C": (1e-2, 1.0)}
 N = 80

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import sys
 
 import pytest
 import torch
@@ -65,25 +64,10 @@ def test_the_estimate_is_within_a_factor_of_two_of_a_run_s_work(tmp_path, cohort
     assert done / 2 < run["seconds"] < 2 * done
 
 
-def test_it_counts_the_scans_of_the_table_and_those_to_preprocess(tmp_path, cohort):
-    config = _config(tmp_path, cohort)
-    run = nc.doctor(config, seconds=0.1).run
-    n = {"n_scans": 26, "n_training_scans": 20, "n_validation_scans": 6, "n_scans_to_preprocess": 26}
-    assert n.items() <= run.items()
-    assert run["preprocessing_seconds"] > 0
-    assert run["cache_bytes"] == 26 * 24 * 28 * 24 * 2  # float16
+def test_it_counts_the_scans_of_the_table(tmp_path, cohort):
+    run = nc.doctor(_config(tmp_path, cohort), seconds=0.1).run
+    assert {"n_scans": 26, "n_training_scans": 20, "n_validation_scans": 6}.items() <= run.items()
     assert not (tmp_path / "cache").exists()
-    nc.pretrain(config, out=tmp_path / "run")
-    assert nc.doctor(config, seconds=0.1).run["n_scans_to_preprocess"] == 0
-
-
-def test_it_knows_the_size_of_a_checkpoint(tmp_path, cohort):
-    config = _config(tmp_path, cohort, epochs=1)
-    run = nc.doctor(config, seconds=0.1).run
-    nc.pretrain(config, out=tmp_path / "run")
-    files = [path for path in (tmp_path / "run" / "checkpoints").rglob("*") if path.is_file()]
-    written = sum(path.stat().st_size for path in files)
-    assert run["run_bytes"] / 3 == pytest.approx(written, rel=0.3)  # two kept and one being written
 
 
 def test_memory_grows_with_what_passes_the_network_at_once(tmp_path):
@@ -117,15 +101,10 @@ def test_nothing_is_measured_in_no_time(tmp_path):
 
 def test_what_pretrain_refuses_here_is_a_problem_and_not_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    found = nc.doctor(_config(tmp_path, precision="bf16-mixed", loggers=["wandb"]), seconds=0.1)
-    assert len(found.problems) == 2
-    assert "pip install 'neurocontrast[wandb]'" in found.problems[0]
-    assert found.problems[1].startswith("training.precision: 'bf16-mixed' is for GPUs")
+    found = nc.doctor(_config(tmp_path, precision="bf16-mixed"), seconds=0.1)
+    assert len(found.problems) == 1
+    assert found.problems[0].startswith("training.precision: 'bf16-mixed' is for GPUs")
     assert found.run is None
-
-
-SMALL_DISK = {"folder": "here", "free_bytes": 1000, "total_bytes": 10**9}
 
 
 @pytest.mark.parametrize(
@@ -133,8 +112,6 @@ SMALL_DISK = {"folder": "here", "free_bytes": 1000, "total_bytes": 10**9}
     [
         ({"memory": {"total_bytes": 1 << 20, "available_bytes": 1 << 20, "own_bytes": 0}}, "of memory are needed"),
         ({"threads": 4000}, "4000 threads on"),
-        ({"cache": SMALL_DISK}, "and here has 1 KiB free. Set data.cache_dir to a larger disk."),
-        ({"out": SMALL_DISK}, "Give another --out, or lower training.keep_checkpoints."),
     ],
 )
 def test_what_does_not_fit_is_warned_about(tmp_path, monkeypatch, facts, said):
@@ -201,7 +178,6 @@ def test_the_command_tells_the_facts(tmp_path, cohort, capsys):
         "This run: 50 epochs ≈ ",
         "samples/s",
         "GiB",
-        "26 scans to preprocess",
         "8 scans of 24×28×24 voxels a step",
     ):
         assert fact in shown, fact

@@ -13,7 +13,7 @@ from neurocontrast.data import read_cohort
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder, load_model
 from neurocontrast.evaluation.rows import encoder_digest
-from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
+from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, OtherProcessEnded
 from neurocontrast.progress import SILENT
 from neurocontrast.transforms import Preprocessing, load_volume
 
@@ -196,10 +196,12 @@ def test_several_processes_give_the_features_of_one(run, cohort, config, tmp_pat
     assert {**found.info, "environment": None} == {**expected.info, "environment": None}
 
 
-def test_errors_of_several_processes_are_those_of_the_call(cohort, config, tmp_path):
+def test_errors_of_several_processes_are_shown_once(cohort, config, tmp_path, capfd):
     settings = {**config, "embedding": {"accelerator": "cpu", "devices": 2}}
-    with pytest.raises(CheckpointError, match="nowhere"):
+    with pytest.raises(OtherProcessEnded) as ended:
         neurocontrast.embed(tmp_path / "nowhere", participants=cohort, out=tmp_path / "e.parquet", config=settings)
+    assert ended.value.exit_code == 2
+    assert capfd.readouterr().err.count("error: ") == 1
     assert list(tmp_path.iterdir()) == []
 
 

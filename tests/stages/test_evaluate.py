@@ -26,7 +26,6 @@ TABLES = (
     "calibration",
     "cohort",
     "confounds",
-    "hsic",
     "flow",
     "map",
     "scans",

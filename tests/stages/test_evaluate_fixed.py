@@ -10,9 +10,9 @@ import pytest
 
 from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.exceptions import LeakageError
-from neurocontrast.stages.compare import compare
 from neurocontrast.stages.evaluate import evaluate
 from neurocontrast.stages.predict import predict
+from neurocontrast.stages.report import compare
 
 OPTIONS = {
     "target": "label",

@@ -129,13 +129,6 @@ def test_a_planted_difference_is_found_where_it_is(explained):
     assert np.linalg.norm(nib.affines.apply_affine(image.affine, peak) - PLACE_MM) <= 16
 
 
-def test_gradients_find_it_too(study, tmp_path):
-    folder = study.explain(tmp_path / "gradient", method="gradient", n_noisy=2, n_subjects=16, smooth_mm=16)
-    assert _distance(_about(folder)) <= 16
-    assert {"n_noisy", "noise"} <= _about(folder).keys()
-    assert "patch_mm" not in _about(folder)
-
-
 def test_the_map_lies_on_the_scans_space_and_carries_nothing_of_their_headers(explained):
     image = nib.load(explained / "saliency.nii.gz")
     np.testing.assert_allclose(image.affine, AFFINE)
@@ -192,10 +185,9 @@ def test_who_is_explained_depends_on_the_seed_alone(study, tmp_path, explained):
     )
 
 
-@pytest.mark.parametrize("method", ["occlusion", pytest.param("gradient", marks=pytest.mark.slow)])
-def test_several_processes_give_the_maps_of_one(study, tmp_path, monkeypatch, method):
+def test_several_processes_give_the_maps_of_one(study, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    settings = {"method": method, "patch_mm": 60, "n_subjects": 5, "n_noisy": 2}
+    settings = {"patch_mm": 60, "n_subjects": 5}
     one = study.explain(tmp_path / "one", **settings)
     several = study.explain(tmp_path / "several", devices=2, **settings)
     for path in one.iterdir():
@@ -308,7 +300,7 @@ def test_an_explanation_is_replaced_on_request_only(study, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--method", "lime"], "explanation.method: must be 'occlusion' or 'gradient', found 'lime'"),
+        (["--set", "explanation.method=gradient"], "explanation.method"),
         (["--n-subjects", "1"], "explanation.n_subjects"),
         (["--patch-mm", "3"], "smaller than a voxel"),
         (["--positive", "case"], "explanation.positive: must be 'patient'"),

@@ -14,8 +14,8 @@ from neurocontrast.cli import run
 from neurocontrast.config import as_config
 from neurocontrast.data import read_cohort
 from neurocontrast.data.natural import ImageDataset, ImagesSettings
+from neurocontrast.data.natural.images_settings import SOURCES
 from neurocontrast.data.natural.pictures import Pictures
-from neurocontrast.data.natural.sources import SOURCES
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.seeds import derive_generator
 
@@ -132,9 +132,9 @@ def test_cifar_may_be_class_folders_of_its_ten_classes(tmp_path, source):
         prepare_images(tmp_path / "x", dataset="cifar10", source=source)
 
 
-def squares(settings, open_wanted):
+def squares(settings, files):
     """A source from outside the package: grey squares of the brightness that a file says."""
-    files = open_wanted(lambda name: name.endswith(".txt"))
+    files = files.only(lambda name: name.endswith(".txt"))
     levels = [int(files.read(name)) for name in files.names]
     read = lambda number: np.full((3, 4, 4), levels[number], np.uint8)  # noqa: E731
     return Pictures(files.names, ["bright" if level > 9 else "dark" for level in levels], None, read, origin={})

@@ -18,7 +18,7 @@ from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, ConfigError, TrainingInterrupted
 from neurocontrast.progress import SILENT
-from neurocontrast.stages import run_lock
+from neurocontrast.stages import run_folder
 from neurocontrast.stages.run_folder import check_can_continue
 
 PROGRAM = """
@@ -143,9 +143,9 @@ def test_what_changes_no_weight_may_change(whole, settings):
 
 
 def test_a_run_in_use_is_refused(whole, settings, monkeypatch):
-    monkeypatch.setattr(run_lock, "_PATIENCE", 0.1)
+    monkeypatch.setattr(run_folder, "_PATIENCE", 0.1)
     with (
-        run_lock.hold(whole, SILENT),
+        run_folder.hold(whole, SILENT),
         pytest.raises(CheckpointError, match=rf"another process is training .*process {os.getpid()} on "),
     ):
         neurocontrast.pretrain(settings("training.epochs=3"), out=whole, resume=True)

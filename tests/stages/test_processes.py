@@ -1,4 +1,4 @@
-"""`pretrain` on several devices: processes that one call starts, hears and ends."""
+"""`pretrain` on several devices: processes that one call starts and ends."""
 
 import os
 import re
@@ -13,9 +13,7 @@ import pytest
 import neurocontrast
 from neurocontrast.config import load_config
 from neurocontrast.encoders import load_encoder
-from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingSuspended
-from neurocontrast.progress import SILENT
-from neurocontrast.stages.processes import _raise_failure, _relayed
+from neurocontrast.exceptions import ConfigError, OtherProcessEnded
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +38,6 @@ def overrides(folder, monkeypatch):
     ]
 
 
-class Listening(type(SILENT)):
-    def __init__(self):
-        self.said = []
-
-    def message(self, text):
-        self.said.append(text)
-
-
 def processes_below(pid):
     found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
     return [int(line) for line in found.stdout.split()]
@@ -58,24 +48,27 @@ def command_line(overrides, out, *more):
     return [Path(sys.executable).parent / "neurocontrast", "pretrain", *settings, "--out", str(out), *more]
 
 
-def test_a_call_from_python_starts_the_processes_and_hears_the_first(overrides, tmp_path):
-    progress = Listening()
-    run = neurocontrast.pretrain(load_config(None, overrides), out=tmp_path / "run", progress=progress)
+def test_a_call_from_python_starts_the_processes(overrides, tmp_path, capfd):
+    run = neurocontrast.pretrain(load_config(None, overrides), out=tmp_path / "run")
     encoder, contract = load_encoder(run)
     assert contract["epochs"] == 2
-    assert [text[:10] for text in progress.said] == ["epoch 1/2:", "epoch 2/2:", f"{run}: finished."[:10]]
     assert sorted(path.name for path in run.iterdir() if path.name.startswith(".")) == []
     half, contract = load_encoder(run / "checkpoints/epoch-0001")
     assert contract["epochs"] == 1
     assert half.n_features == encoder.n_features
     with pytest.raises(ConfigError, match="already holds a run"):
         neurocontrast.pretrain(load_config(None, overrides), out=run)
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert "epoch 1/2" not in shown.err
 
 
-def test_errors_of_the_processes_are_those_of_the_call(overrides, folder, tmp_path):
+def test_errors_of_the_processes_are_shown_once_and_their_exit_code_is_that_of_the_call(overrides, tmp_path, capfd):
     missing = load_config(None, [*overrides, "data.images_root=nowhere"])
-    with pytest.raises(DataError, match="nowhere"):
+    with pytest.raises(OtherProcessEnded, match="say why on standard error") as ended:
         neurocontrast.pretrain(missing, out=tmp_path / "run")
+    assert ended.value.exit_code == 2
+    assert capfd.readouterr().err.count("nowhere") == 1
     assert not (tmp_path / "run").exists()
 
 
@@ -157,41 +150,3 @@ def test_torchrun_gives_the_same_run_and_the_first_process_alone_prints(override
     again = subprocess.run(there, capture_output=True, text=True, check=False)
     assert again.returncode != 0
     assert again.stderr.count("already holds a run") == 1
-
-
-LOST = {"name": "OtherProcessEnded", "text": "another", "exit_code": 1, "errno": None, "filename": None}
-FULL = {"name": "OSError", "text": "No space left on device", "exit_code": None, "errno": 28, "filename": "a.pt"}
-
-
-@pytest.mark.parametrize(
-    ("errors", "failed", "stopped_by", "error", "message"),
-    [
-        ({0: LOST}, {1: -9}, None, TrainingError, r"process 1 of this run's 2 was ended by SIGKILL"),
-        ({0: FULL, 1: LOST}, {0: 1}, None, OSError, r"No space left on device: 'a\.pt'"),
-        ({0: LOST, 1: LOST}, {}, None, TrainingError, "another"),
-        ({0: LOST}, {1: -signal.SIGUSR1}, None, TrainingSuspended, "--resume goes on"),  # before it was taken over
-        ({}, {}, signal.SIGUSR1, TrainingSuspended, "--resume goes on"),
-        ({0: LOST}, {}, signal.SIGTERM, KeyboardInterrupt, None),
-    ],
-)
-def test_of_several_failures_the_cause_is_raised(errors, failed, stopped_by, error, message):
-    with pytest.raises(error, match=message):
-        _raise_failure(errors, [], failed, stopped_by, 2)
-
-
-def test_half_a_line_of_a_killed_process_does_not_stop_the_relay(tmp_path):
-    progress = Listening()
-    with _relayed(tmp_path / "told", progress):
-        (tmp_path / "told").write_text('["message", "whole"]\n["mess')
-    assert progress.said == ["whole"]
-
-
-def test_a_progress_that_fails_is_the_error_of_the_call(tmp_path):
-    class Failing(type(SILENT)):
-        def message(self, text):
-            raise ZeroDivisionError(text)
-
-    with _relayed(tmp_path / "told", Failing()) as failures:
-        (tmp_path / "told").write_text('["message", "first"]\n["warning", "second"]\n')
-    with pytest.raises(ZeroDivisionError, match="first"):
-        _raise_failure({}, failures, {}, None, 2)

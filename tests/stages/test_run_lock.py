@@ -9,14 +9,14 @@ import pytest
 
 from neurocontrast.exceptions import CheckpointError
 from neurocontrast.progress import SILENT
-from neurocontrast.stages import run_lock
-from neurocontrast.stages.run_lock import hold
+from neurocontrast.stages import run_folder
+from neurocontrast.stages.run_folder import hold
 
 HOLDER = """
 import sys, time
 from pathlib import Path
 from neurocontrast.progress import SILENT
-from neurocontrast.stages.run_lock import hold
+from neurocontrast.stages.run_folder import hold
 with hold(Path(sys.argv[1]), SILENT):
     print("held", flush=True)
     time.sleep(60)
@@ -32,7 +32,7 @@ def holder(tmp_path):
 
 
 def test_the_holder_is_named(holder, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_lock, "_PATIENCE", 0.2)
+    monkeypatch.setattr(run_folder, "_PATIENCE", 0.2)
     with pytest.raises(CheckpointError, match=rf"another process is training .*\(process {holder.pid} on .*, since 2"):
         hold(tmp_path / "run", SILENT).__enter__()
 
@@ -44,7 +44,7 @@ def test_a_killed_holder_leaves_no_lock(holder, tmp_path):
 
 
 def test_a_holder_that_is_just_ending_is_waited_for(holder, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_lock, "_PATIENCE", 60.0)
+    monkeypatch.setattr(run_folder, "_PATIENCE", 60.0)
     subprocess.Popen([sys.executable, "-c", f"import os, time; time.sleep(0.5); os.kill({holder.pid}, 9)"])
     began = time.monotonic()
     with hold(tmp_path / "run", SILENT):
@@ -69,7 +69,7 @@ def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
             said.append(text)
 
     said = []
-    monkeypatch.setattr(run_lock.fcntl, "flock", refuse)
+    monkeypatch.setattr(run_folder.fcntl, "flock", refuse)
     with hold(tmp_path, Listening()):
         pass
     assert "has no locks (Operation not supported)" in said[0]

@@ -10,7 +10,7 @@ import pytest
 
 from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.stages.simulate import simulate
+from neurocontrast.stages.make_data import simulate
 
 SMALL = SimulationSettings(n_subjects=6, n_sites=2, spacing_mm=8.0, seed=3)
 

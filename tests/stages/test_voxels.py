@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import json
 
 import nibabel as nib
@@ -12,7 +13,6 @@ from neurocontrast.cli import run
 from neurocontrast.data import read_cohort
 from neurocontrast.embedding.table import write_embeddings
 from neurocontrast.exceptions import DataError
-from neurocontrast.stages import voxels
 
 FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
 
@@ -97,7 +97,7 @@ def test_scans_that_the_other_table_lacks_are_refused(table, participants, tmp_p
 
 
 def test_too_many_voxels_are_refused_with_what_to_do(table, tmp_path, monkeypatch):
-    monkeypatch.setattr(voxels, "MAX_BYTES", 1000)
+    monkeypatch.setattr(importlib.import_module("neurocontrast.stages.evaluate"), "MAX_BYTES", 1000)
     with pytest.raises(DataError, match=r"voxels: 40 scans of \d+ voxels at 4 mm take .* set voxels=off"):
         evaluate(embeddings(tmp_path / "e.parquet", table), tmp_path / "out", voxels="on")
 
@@ -121,7 +121,7 @@ def test_blocks_of_small_voxels_are_averaged_where_they_lie():
     data = np.arange(8 * 6 * 5, dtype=np.float32).reshape(8, 6, 5)
     affine = np.diag([1.0, 2.0, 4.0, 1.0])
     affine[:3, 3] = (-3, 5, 7)
-    coarse, moved = voxels._averaged(data, affine)
+    coarse, moved = importlib.import_module("neurocontrast.stages.evaluate")._averaged(data, affine)
     assert coarse.shape == (2, 3, 5)
     assert coarse[0, 0, 0] == data[:4, :2, 0].mean()
     assert np.allclose(nib.affines.apply_affine(moved, [0, 0, 0]), [-3 + 1.5, 5 + 1.0, 7])

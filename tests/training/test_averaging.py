@@ -5,13 +5,13 @@ import signal
 
 import pytest
 import torch
-from tiny import after, model, rows_of, run, weights
+from tiny import Contrast, after, data, model, rows_of, run, settings, views, weights
+from torch.optim.swa_utils import update_bn
 
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import TrainingInterrupted
-from neurocontrast.training.averaging import averaged_weights, keep_average, start_average
-from neurocontrast.training.batchnorm import reestimate_statistics
-from neurocontrast.training.state import load_checkpoint
+from neurocontrast.training.checkpoints import load_checkpoint
+from neurocontrast.training.session import Session
 from neurocontrast.training.steps import train_batches
 
 
@@ -53,13 +53,12 @@ def test_the_model_ends_as_the_average_of_its_steps(tmp_path, trajectory):
 def test_statistics_are_those_of_the_averaged_weights(tmp_path, monkeypatch):
     seen = {}
 
-    def watching(model, batches, **how):
+    def watching(batches, model):
         volumes = list(batches)
-        record = reestimate_statistics(model, volumes, **how)
+        update_bn(volumes, model)
         seen["mean"] = model.encoder.features.layers[0](torch.cat(volumes)).mean(dim=(0, 2, 3, 4))
-        return record
 
-    monkeypatch.setattr("neurocontrast.training.validation.reestimate_statistics", watching)
+    monkeypatch.setattr("neurocontrast.training.validation.update_bn", watching)
     trained, _ = run(tmp_path, ema_decay=0.7, learning_rate=0.1, batch_size=10)
     torch.testing.assert_close(trained.encoder.features.layers[1].running_mean, seen["mean"])
     torch.testing.assert_close(load_encoder(tmp_path)[0].features.layers[1].running_mean, seen["mean"])
@@ -93,19 +92,19 @@ def test_validation_and_probe_see_the_average_and_give_the_trained_weights_back(
 
 def test_weights_come_back_when_something_fails():
     network = model()
-    average = start_average(network, 0.5)
+    session = Session(network, Contrast(), views, data(), settings=settings(ema_decay=0.5), seed=0)
     before = {name: tensor.clone() for name, tensor in network.named_parameters()}
     with torch.no_grad():
-        for weight in average.module.parameters():
+        for weight in session.average.module.parameters():
             weight.add_(1.0)
 
     def fail():
-        with averaged_weights(network, average):
+        with session.averaged():
             assert all(torch.equal(tensor, before[name] + 1.0) for name, tensor in network.named_parameters())
             raise KeyError
 
     with pytest.raises(KeyError):
         fail()
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.named_parameters())
-    keep_average(network, average)
+    session.exchange_average()
     assert all(torch.equal(tensor, before[name] + 1.0) for name, tensor in network.named_parameters())

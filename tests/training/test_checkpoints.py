@@ -14,8 +14,8 @@ from tiny import after, rows_of, run, weights
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, TrainingError, TrainingSuspended
 from neurocontrast.progress import SILENT
-from neurocontrast.training.interruption import suspending
-from neurocontrast.training.state import load_checkpoint
+from neurocontrast.training.checkpoints import load_checkpoint
+from neurocontrast.training.loop import suspending
 
 AT_ONCE = 1e-9
 """Minutes: after every batch."""

@@ -6,7 +6,7 @@ from tiny import Contrast, data, run
 
 from neurocontrast.progress import SILENT
 from neurocontrast.training import effective_rank, uniformity
-from neurocontrast.training.metrics import collapse_of, collapse_warning
+from neurocontrast.training.validation import collapse_of, collapse_warning
 
 HEALTHY = {"epoch": 1, "val_uniformity": -2.5, "val_effective_rank": 20.0, "val_features_effective_rank": 9.0}
 POINT = HEALTHY | {"epoch": 2, "val_uniformity": -0.003}

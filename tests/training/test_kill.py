@@ -10,7 +10,7 @@ import pytest
 import torch
 from tiny import run as tiny_run
 
-from neurocontrast.training.state import newest_checkpoint
+from neurocontrast.training.checkpoints import newest_checkpoint
 
 PROGRAM = Path(__file__).parent / "tiny.py"
 EPOCHS = 40

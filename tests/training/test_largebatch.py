@@ -18,8 +18,7 @@ from neurocontrast.kernels import Categorical, Gaussian
 from neurocontrast.losses import core
 from neurocontrast.progress import SILENT
 from neurocontrast.training import fit
-from neurocontrast.training.session import start_session
-from neurocontrast.training.state import Position
+from neurocontrast.training.session import Position, Session
 from neurocontrast.training.steps import drawing, parts_of, train_batches
 
 ROWS = [3, 0, 9, 4, 7, 1, 8]
@@ -49,7 +48,7 @@ def network(norm="group", name="lenet", seed=0):
 def start(model, micro, *, objective=None, given=None, made_views=views, engine=None, **changes):
     changed = settings(batch_size=len(ROWS), micro_batch_size=micro, **changes)
     content = given or data(metadata=METADATA)
-    return start_session(
+    return Session(
         model,
         objective or OBJECTIVES["y-Aware"](),
         made_views,

@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import pytest
 import torch
 from tiny import settings
@@ -74,22 +71,3 @@ def test_gpus_that_are_not_there_are_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ConfigError, match=r"training\.devices: 2 asked for, but PyTorch sees 1 GPU"):
         launch(settings(devices=2, accelerator="cuda"))
-
-
-BLOCKED = """
-import signal, sys, time
-from neurocontrast.training import interruption
-from neurocontrast.training.interruption import suspending, suspending_where_blocked
-interruption._SECONDS_TO_RETURN = 0.2
-with suspending(), suspending_where_blocked(is_first=sys.argv[1] == "0"):
-    signal.signal(signal.SIGUSR1, lambda number, frame: None)  # as if no handler were run
-    signal.raise_signal(signal.SIGUSR1)
-    time.sleep(30)
-"""
-
-
-@pytest.mark.parametrize("rank", ["0", "1"])
-def test_sigusr1_ends_a_process_whose_handler_is_not_run(rank):
-    done = subprocess.run([sys.executable, "-c", BLOCKED, rank], capture_output=True, text=True, check=False)
-    assert done.returncode == 75
-    assert done.stderr.count("stopped by SIGUSR1 with nothing to save") == (rank == "0")

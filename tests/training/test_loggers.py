@@ -1,28 +1,16 @@
 """Where the figures of each epoch go."""
 
-import os
 import socket
-import sys
-import types
 
 import pytest
+from lightning_fabric.loggers import Logger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tiny import run
 
-from neurocontrast.exceptions import ConfigError, MissingDependencyError
-from neurocontrast.training.loggers import check_loggers, open_loggers
+from neurocontrast.training.loggers import open_loggers
 
 ROWS = [{"epoch": number, "train_loss": 1 / number, "val_loss": None, "probe_Größe_r2": 0.1} for number in (1, 2, 3)]
 FACTS = {"seed": 3, "training": {"epochs": 3}}
-
-
-class Told:
-    """A progress that remembers."""
-
-    def __init__(self):
-        self.warnings = []
-
-    def warning(self, text):
-        self.warnings.append(text)
 
 
 def _log(names, folder, rows=ROWS, **options):
@@ -76,120 +64,40 @@ def test_no_logger_writes_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["mlflow", "wandb"])
-def test_a_package_that_is_not_installed_is_told_with_the_line_that_installs_it(name, monkeypatch):
-    monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingDependencyError, match=rf"pip install 'neurocontrast\[{name}\]'"):
-        check_loggers(("csv", name))
+class Own(Logger):
+    """A logger of a user's, with Fabric's interface."""
+
+    name, version = "own", 0
+
+    def __init__(self):
+        self.calls = []
+
+    def log_hyperparams(self, params):
+        self.calls.append(params)
+
+    def log_metrics(self, metrics, step):
+        self.calls.append((step, metrics))
+
+    def finalize(self, status):
+        self.calls.append(status)
 
 
-@pytest.fixture
-def mlflow(monkeypatch):
-    """What is used of MLflow, remembered; the real one was tried by hand."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    module = types.ModuleType("mlflow")
-    module.calls = []
-
-    class Client:
-        def __init__(self, tracking_uri=None):
-            module.calls.append(("client", tracking_uri))
-
-        def get_experiment_by_name(self, name):
-            return None
-
-        def create_experiment(self, name, artifact_location=None):
-            module.calls.append(("experiment", name, artifact_location))
-            return "1"
-
-        def create_run(self, experiment_id, run_name=None):
-            return types.SimpleNamespace(info=types.SimpleNamespace(run_id="abc"))
-
-        def __getattr__(self, name):
-            return lambda *given, **options: module.calls.append((name, given, options))
-
-    module.MlflowClient = Client
-    module.entities = types.SimpleNamespace(Metric=lambda *of: of, Param=lambda *of: of)
-    monkeypatch.setitem(sys.modules, "mlflow", module)
-    return module
+def test_a_logger_of_the_user_s_gets_the_facts_the_figures_and_the_end(tmp_path):
+    own = Own()
+    _log(("csv",), tmp_path, ROWS[2:], facts=FACTS, history=ROWS[:2], own=[own])
+    assert own.calls == [FACTS, (3, {"train_loss": 1 / 3, "probe_Größe_r2": 0.1}), "success"]
 
 
-def test_mlflow_is_kept_below_the_run_and_continued(tmp_path, mlflow):
-    _log(("mlflow",), tmp_path, ROWS[:2], facts=FACTS)
-    _log(("mlflow",), tmp_path, ROWS[2:], facts=FACTS, history=ROWS[:2])
-    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
-    places = [call[1] for call in mlflow.calls if call[0] == "client"]
-    assert places == [f"sqlite:///{tmp_path}/mlflow/mlflow.db"] * 2
-    assert ("experiment", "neurocontrast", (tmp_path / "mlflow" / "artifacts").as_uri()) in mlflow.calls
-    batches = [call for call in mlflow.calls if call[0] == "log_batch"]
-    assert {call[1] for call in batches} == {("abc",)}
-    assert batches[0][2]["params"] == [("seed", "3"), ("training.epochs", "3")]
-    logged = [[(name, value, step) for name, value, _, step in call[2]["metrics"]] for call in batches[1:]]
-    assert logged == [[("train_loss", 1 / step, step), ("probe_Gr__e_r2", 0.1, step)] for step in (1, 2, 3)]
-    assert mlflow.calls[-1] == ("set_terminated", ("abc", "FINISHED"), {})
-
-
-def test_mlflow_s_own_environment_decides_where_it_logs(tmp_path, mlflow, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://mlflow.hospital.example")
-    _log(("mlflow",), tmp_path)
-    assert mlflow.calls[0] == ("client", None)
-
-
-@pytest.fixture
-def wandb(monkeypatch):
-    """What is used of Weights & Biases, remembered; the real one was tried by hand."""
-    monkeypatch.delenv("WANDB_MODE", raising=False)
-    module = types.ModuleType("wandb")
-    module.begun, module.logged, module.ended = [], [], []
-
-    class Run:
-        def log(self, figures, *, step):
-            module.logged.append((step, figures))
-
-        def finish(self, *, exit_code):
-            module.ended.append(exit_code)
-
-    def init(**options):
-        module.begun.append(options)
-        return Run()
-
-    module.init, module.Settings = init, lambda **options: options
-    monkeypatch.setitem(sys.modules, "wandb", module)
-    return module
-
-
-def test_weights_and_biases_is_offline_below_the_run_and_continued(tmp_path, wandb):
-    _log(("wandb",), tmp_path, ROWS[:2], facts=FACTS)
-    _log(("wandb",), tmp_path, ROWS[2:], facts=FACTS, history=ROWS[:2])
-    first, second = wandb.begun
-    assert (first["mode"], first["dir"]) == ("offline", str(tmp_path))
-    assert first["config"] == {"seed": 3, "training.epochs": 3}
-    assert first["id"] == second["id"]
-    assert first["settings"]["x_disable_meta"]
-    assert [step for step, _ in wandb.logged] == [1, 2, 3]
-    assert wandb.logged[0][1] == {"train_loss": 1.0, "probe_Größe_r2": 0.1}
-    assert wandb.ended == [0, 0]
-
-
-def test_a_logger_that_fails_is_left_out_and_training_goes_on(tmp_path, wandb, monkeypatch):
-    told = Told()
-    monkeypatch.setattr(wandb, "init", lambda **_: types.SimpleNamespace(log=lambda *_, **__: 1 / 0))
-    _log(("wandb", "csv"), tmp_path, progress=told)
-    (warning,) = told.warnings
-    assert "wandb failed in epoch 1 (division by zero)" in warning
-    assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 4
-
-
-def test_a_logger_that_cannot_begin_is_refused_by_name(tmp_path, wandb, monkeypatch):
-    def refuse(**_):
-        raise OSError("no route to host")
-
-    monkeypatch.setattr(wandb, "init", refuse)
-    with pytest.raises(ConfigError, match=r"training\.loggers: 'wandb' cannot begin \(OSError: no route to host\)"):
-        _log(("wandb",), tmp_path)
-
-
-def test_an_interrupted_run_is_closed_as_such(tmp_path, wandb, mlflow):
-    with pytest.raises(KeyboardInterrupt), open_loggers(("wandb", "mlflow"), tmp_path):
+def test_a_logger_of_the_user_s_is_told_of_an_interruption(tmp_path):
+    own = Own()
+    with pytest.raises(KeyboardInterrupt), open_loggers((), tmp_path, own=[own]):
         raise KeyboardInterrupt
-    assert wandb.ended == [1]
-    assert mlflow.calls[-1] == ("set_terminated", ("abc", "KILLED"), {})
+    assert own.calls == [{}, "failed"]
+
+
+def test_a_run_logs_its_epochs_to_the_user_s_loggers(tmp_path):
+    own = Own()
+    _, result = run(tmp_path, loggers=[], own=[own], epochs=2)
+    assert [step for step, _ in own.calls[1:-1]] == [1, 2]
+    assert own.calls[1][1]["train_loss"] == result.metrics[0]["train_loss"]
+    assert not (tmp_path / "metrics.csv").exists()

@@ -12,9 +12,9 @@ from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import ConfigError, DataError, TrainingError, TrainingInterrupted, TrainingSuspended
 from neurocontrast.progress import SILENT
 from neurocontrast.training import fit
+from neurocontrast.training.checkpoints import newest_checkpoint, save_checkpoint
 from neurocontrast.training.distributed import launch
-from neurocontrast.training.interruption import suspending
-from neurocontrast.training.state import newest_checkpoint, save_checkpoint
+from neurocontrast.training.loop import suspending
 
 
 def test_training_lowers_the_loss_and_ends_in_a_loadable_encoder(tmp_path):

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from neurocontrast.exceptions import CheckpointError
-from neurocontrast.training.state import (
+from neurocontrast.training.checkpoints import (
     DamagedCheckpoint,
-    Position,
     load_checkpoint,
     newest_checkpoint,
     save_checkpoint,
 )
+from neurocontrast.training.session import Position
 
 
 def test_position_and_tensors_survive(tmp_path):

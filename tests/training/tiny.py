@@ -130,6 +130,7 @@ def run(
     encoder=LENET,
     contract=None,
     save=True,
+    own=(),
     **changes,
 ):
     trained = model(encoder=encoder)
@@ -144,6 +145,7 @@ def run(
         folder=Path(folder),
         resume=resume,
         contract=contract,
+        loggers=own,
         **extra,
     )
     if save:  # of several processes the first

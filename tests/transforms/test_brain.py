@@ -22,7 +22,7 @@ from neurocontrast.transforms import (
     TwoViews,
     brain_views,
 )
-from neurocontrast.transforms.rand_field import smooth_field
+from neurocontrast.transforms.rand_intensity import smooth_field
 from neurocontrast.transforms.signal import to_signal
 
 SITES = AugmentSettings.sites()

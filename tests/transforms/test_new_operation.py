@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import doctest
 import subprocess
 import sys
+
+import pytest
+
+from neurocontrast import transforms
+from neurocontrast.transforms import as_transform
+from neurocontrast.transforms.operation import OPERATIONS, operation_called
 
 OPERATION = '''
 from pydantic import Field
@@ -68,3 +75,13 @@ def test_an_operation_from_outside_the_package_is_a_key_of_the_configuration_and
     assert loads_torch == "False"
     assert names == "['ToSignald', 'RandDimd', 'FromSignald', 'RandBlurd', 'RandNoised', 'RandCutoutd']"
     assert changed == "True False"
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_the_documentation_of_an_operations_transform_has_its_ranges_and_an_example_that_runs(name):
+    operation = operation_called(name)
+    made = as_transform(operation)
+    assert all(f"\n{setting} : " in made.__doc__ for setting in operation.model_fields if setting != "probability")
+    if hasattr(transforms, made.__name__):
+        (example,) = doctest.DocTestFinder(recurse=False).find(made, globs={})
+        assert doctest.DocTestRunner().run(example).failed == 0

@@ -75,15 +75,14 @@ def test_plain_tensors_and_arrays_are_images_of_1_mm(brain):
         transforms.ResampleByAread("image")({"image": brain})
 
 
-def test_axes_are_turned_and_the_background_is_that_of_each_key(brain):
-    item = {
-        name: MetaTensor(torch.from_numpy(brain + 5)[None], affine=torch.diag(torch.tensor([-2.0, 2, 2, 1])))
-        for name in "ab"
-    }
-    made = transforms.ResampleByAread(("a", "b"), shape=(30, 30, 30), axcodes="ras", background=("corners", -3))(item)
-    assert [float(made[name][0, 0, 0, 0]) for name in "ab"] == [5, -3]
-    np.testing.assert_array_equal(made["a"][0, 3:27, 1:29, 5:25], np.flip(brain + 5, 0))
-    assert float(made["a"].affine[0, 0]) == 2.0
+def test_axes_are_turned_and_the_background_is_the_one_asked_for(brain):
+    image = MetaTensor(torch.from_numpy(brain + 5)[None], affine=torch.diag(torch.tensor([-2.0, 2, 2, 1])))
+    for background, expected in (("corners", 5), (-3, -3)):
+        resample = transforms.ResampleByAread("image", shape=(30, 30, 30), axcodes="ras", background=background)
+        made = resample({"image": image})["image"]
+        assert float(made[0, 0, 0, 0]) == expected
+        np.testing.assert_array_equal(made[0, 3:27, 1:29, 5:25], np.flip(brain + 5, 0))
+        assert float(made.affine[0, 0]) == 2.0
 
 
 @pytest.mark.parametrize(

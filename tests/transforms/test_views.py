@@ -31,7 +31,7 @@ from neurocontrast.transforms import (
     TwoViews,
     brain_views,
 )
-from neurocontrast.transforms.rand_blur import Blur
+from neurocontrast.transforms.rand_detail import Blur
 
 SHAPE = (12, 14, 13)
 NAMES = [f"sub-{number:02d} session 1" for number in range(6)]

@@ -25,7 +25,7 @@ _N_NAMED = 5
 
 
 class Repeated(NamedTuple):
-    """Numbers of images that equal an earlier one, and of those in another split, with two such names."""
+    """Numbers of images that equal an earlier one, and of those in another split, with two names of the latter."""
 
     n_images: int
     n_across: int

@@ -16,28 +16,10 @@ __all__ = ["ImageDataset"]
 
 
 class ImageDataset(torch.utils.data.Dataset[dict[str, Any]]):
-    """Read the images of a cohort from their stores.
+    """The images of a cohort, whose paths are like ``…/images.npy#17``, from stores of one size; uint8 (3, H, W).
 
-    Parameters
-    ----------
-    cohort : Cohort
-        Table of the samples, in its order. Each ``path`` is like ``…/images.npy#17``; rows may come from several
-        stores whose images have one size.
-
-    Attributes
-    ----------
-    image_shape : tuple of int
-        (3, H, W).
-    image_dtype : numpy.dtype
-        uint8.
-    paths : list of str
-        Path of each image.
-
-    Raises
-    ------
-    DataError
-        Naming all rows without an image: another kind of path, a store that is absent or damaged, an index beyond the
-        store, another size.
+    A DataError names all rows without an image: another kind of path, a store that is absent or damaged, an index
+    beyond the store, another size.
     """
 
     def __init__(self, cohort: Cohort) -> None:

@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from neurocontrast.data.problems import shown
@@ -32,17 +32,30 @@ _NOISE = ("__macosx", "thumbs.db", "desktop.ini")
 
 @dataclass(frozen=True)
 class FileSet:
-    """Wanted files below a folder, with ``/`` between the parts of a name; `source` may be the archive they came in."""
+    """Sizes of files below a folder by name, with ``/`` between its parts; `source` may be the archive they came in."""
 
     source: Path
     folder: Path
-    names: list[str]
-    n_skipped: int
-    digest: str
+    sizes: dict[str, int]
+
+    @property
+    def names(self) -> list[str]:
+        """Names in their order."""
+        return sorted(self.sizes)
 
     def read(self, name: str) -> bytes:
         """Return the content of one file."""
         return (self.folder / name).read_bytes()
+
+    def only(self, wanted: Callable[[str], bool]) -> FileSet:
+        """Return the files whose name is wanted."""
+        return replace(self, sizes={name: size for name, size in self.sizes.items() if wanted(name)})
+
+    def digest(self) -> str:
+        """Return the digest of the archive, or of the names and sizes of a folder's files."""
+        if self.source.is_file():
+            return digest_of_file(self.source)
+        return digest_of(*(f"{name}\x1f{self.sizes[name]}" for name in self.names))
 
     def find(self, files: Sequence[str], *, dataset: str, hint: str = "") -> dict[str, str]:
         """Return the full name of each of `files`, in whichever folder; all absent ones are refused."""
@@ -59,13 +72,10 @@ class FileSet:
 
 
 @contextmanager
-def open_files(source: Path, wanted: Callable[[str], bool], *, scratch: Path | None = None) -> Iterator[FileSet]:
-    """Open the files of a folder or archive whose name is wanted.
-
-    An archive is unpacked into a temporary folder in `scratch`, by Python's filter ``data`` for archives of strangers.
-    """
+def open_files(source: Path, *, scratch: Path | None = None) -> Iterator[FileSet]:
+    """Open the files of a folder, or of an archive, which is unpacked into a temporary folder in `scratch`."""
     if source.is_dir():
-        yield _files_of(source, source, wanted)
+        yield FileSet(source, source, _sizes_below(source))
         return
     if not source.is_file():
         raise DataError(f"source: there is no file or folder {shown(source, 200)}.")
@@ -81,7 +91,7 @@ def open_files(source: Path, wanted: Callable[[str], bool], *, scratch: Path | N
                 f"{source.name}: cannot be read as an archive ({error or type(error).__name__}); it is cut, damaged or "
                 "something else. Copy it again."
             ) from None
-        yield _files_of(source, Path(unpacked), wanted)
+        yield FileSet(source, Path(unpacked), _sizes_below(Path(unpacked)))
 
 
 def _unpack(source: Path, folder: Path) -> None:
@@ -96,7 +106,7 @@ def _unpack(source: Path, folder: Path) -> None:
         for member in archive_of_tar:
             total += member.size
             _check_total(source, total, limit)
-            archive_of_tar.extract(member, folder, filter="data")
+            archive_of_tar.extract(member, folder, filter="data")  # Python's, for archives of strangers
         stream = archive_of_tar.fileobj
         while stream is not None and (block := stream.read(2**20)):  # to the checksum behind the last member
             total += len(block)
@@ -111,11 +121,10 @@ def _check_total(source: Path, total: int, limit: int) -> None:
         )
 
 
-def _files_of(source: Path, folder: Path, wanted: Callable[[str], bool]) -> FileSet:
-    """List the files of a folder; links are followed, as those of a user's own disk."""
+def _sizes_below(folder: Path) -> dict[str, int]:
+    """Return the files of a folder, without those that operating systems leave behind; links are followed."""
     sizes: dict[str, int] = {}
     visited: set[str] = set()
-    n_skipped = 0
     for place, below, files in os.walk(folder, followlinks=True):
         below[:] = [name for name in below if not _is_noise(name)]
         if os.path.realpath(place) in visited:  # a link to a folder above
@@ -123,16 +132,10 @@ def _files_of(source: Path, folder: Path, wanted: Callable[[str], bool]) -> File
             continue
         visited.add(os.path.realpath(place))
         for path in (Path(place, file) for file in files if not _is_noise(file)):
-            name = path.relative_to(folder).as_posix()
-            if path.is_file() and wanted(name):
-                sizes[name] = path.stat().st_size
-            else:
-                n_skipped += 1
-    names = sorted(sizes)
-    digest = digest_of_file(source) if source.is_file() else digest_of(*(f"{name}\x1f{sizes[name]}" for name in names))
-    return FileSet(source, folder, names, n_skipped, digest)
+            if path.is_file():
+                sizes[path.relative_to(folder).as_posix()] = path.stat().st_size
+    return sizes
 
 
 def _is_noise(name: str) -> bool:
-    """Say whether a file or folder is one that operating systems leave behind."""
     return name.startswith(".") or name.lower() in _NOISE

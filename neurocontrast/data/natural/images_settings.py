@@ -8,11 +8,27 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from neurocontrast.data.natural.sources import SOURCES
 from neurocontrast.exceptions import one_of
 from neurocontrast.settings import Settings
 
-__all__ = ["ClusterSettings", "ImagesSettings"]
+__all__ = ["SOURCES", "SPLITS", "SPLIT_OF_NAME", "ClusterSettings", "ImagesSettings"]
+
+SOURCES = {
+    "digits": "neurocontrast.data.natural.sources:read_digits",
+    "cifar10": "neurocontrast.data.natural.sources:read_cifar",
+    "cifar100": "neurocontrast.data.natural.sources:read_cifar",
+    "mnist": "neurocontrast.data.natural.sources:read_mnist",
+    "fashion-mnist": "neurocontrast.data.natural.sources:read_mnist",
+    "folder": "neurocontrast.data.natural.pictures:read_class_folders",
+}
+"""Setting ``images.dataset`` → import path of a function ``read(settings, files)`` that returns `Pictures`."""
+
+SPLITS = ("train", "validation", "test")
+SPLIT_OF_NAME = {
+    **{"train": "train", "training": "train", "test": "test", "testing": "test"},
+    **dict.fromkeys(("val", "valid", "validation"), "validation"),
+}
+"""Names of folders that are splits, in lower case."""
 
 
 def _known_source(name: str) -> str:

@@ -1,32 +1,44 @@
-"""Pictures of a source in a fixed order, and what the source says about each."""
+"""Pictures of a source in a fixed order; decoding them; and the source of class folders.
+
+Class folders may lie below ``train/`` and ``test/``, or not.
+"""
 
 from __future__ import annotations
 
+import io
+import struct
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from neurocontrast.data.columns import is_missing, is_numeric
+from neurocontrast.data.natural.files import FileSet
+from neurocontrast.data.natural.images_settings import SPLIT_OF_NAME, ImagesSettings
+from neurocontrast.data.problems import N_SHOWN, Problems, shown
+from neurocontrast.exceptions import DataError, one_of
 
-__all__ = ["Pictures", "class_names", "grey_to_rgb"]
+__all__ = ["Pictures", "class_names", "decode", "grey_to_rgb", "is_picture", "paint", "read_class_folders", "scale"]
+
+_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
+_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
+_MAX_PIXELS = 64_000_000
+_FAULTS = (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError, TypeError, KeyError)
+_TO_EIGHT_BITS = 257
 
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Pictures of a source, none of them decoded yet.
+    """Pictures of a source, none of them decoded yet; ``read(i)`` returns picture i, RGB, (3, H, W) uint8."""
 
-    Each picture has a unique name in `files` (a number, unless `has_file_names`), a class in `labels`, and ``train``,
-    ``validation`` or ``test`` in `splits` where the source is divided. ``read(i)`` returns picture i, (3, H, W) uint8:
-    red, green, blue. `origin` describes the source, JSON-ready.
-    """
-
-    files: Sequence[str]
+    files: Sequence[str]  # unique names; numbers, unless `has_file_names`
     labels: Sequence[str]
-    splits: Sequence[str] | None
+    splits: Sequence[str] | None  # "train", "validation" or "test", where the source is divided
     read: Callable[[int], npt.NDArray[np.uint8]]
-    origin: dict[str, object]
+    origin: dict[str, object]  # for images.json
     columns: dict[str, Sequence[str]] = field(default_factory=dict)
     has_file_names: bool = False
 
@@ -40,15 +52,115 @@ def grey_to_rgb(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 
 def class_names(labels: Sequence[str], *, word: str = "class") -> list[str]:
-    """Return classes as text: where a table would take them for numbers or missing values, after a word.
-
-    Examples
-    --------
-    >>> class_names(["0", "1"], word="digit")
-    ['digit 0', 'digit 1']
-    >>> class_names(["cat", "7"])
-    ['cat', '7']
-    """
+    """Return classes as text: behind a word where a table would take them for numbers or missing values."""
     if is_numeric(labels) or any(is_missing(label) for label in labels):
         return [f"{word} {label}" for label in labels]
     return list(labels)
+
+
+def decode(content: bytes) -> npt.NDArray[np.uint8]:
+    """Return a picture as RGB bytes (3, H, W), turned as its EXIF data say; transparency is laid on white."""
+    try:
+        with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:
+            if picture.width * picture.height > _MAX_PIXELS:
+                raise DataError(f"{picture.width}×{picture.height} pixels are more than {_MAX_PIXELS:,}")
+            n_frames = getattr(picture, "n_frames", 1)
+            if picture.format != "MPO" and n_frames > 1:
+                raise DataError(f"a moving picture ({n_frames} frames); save one frame")
+            return _planes(_to_rgb(ImageOps.exif_transpose(picture) or picture))
+    except UnidentifiedImageError:  # Pillow's message names an object in memory
+        raise DataError(f"cannot be decoded (it does not begin as {', '.join(_FORMATS)} files do)") from None
+    except _FAULTS as error:
+        raise DataError(f"cannot be decoded ({error})") from None
+
+
+def scale(image: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDArray[np.uint8]:
+    """Scale a picture (3, H, W) to cover (height, width), and crop the rest around the centre; same bytes anywhere."""
+    height, width = size
+    if image.shape[1:] == (height, width):
+        return image
+    picture = Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0)))
+    return _planes(ImageOps.fit(picture, (width, height), method=Image.Resampling.BICUBIC))
+
+
+def paint(image: npt.NDArray[np.uint8], colour: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Lay a grey picture (3, H, W), bright on black, as black on a colour: (255 - x)·c/255, rounded down."""
+    if not (np.array_equal(image[0], image[1]) and np.array_equal(image[0], image[2])):
+        raise DataError("a background is laid behind grey pictures, and this one has colours; leave out background")
+    shade = 255 - image.astype(np.uint16)
+    return (shade * colour.astype(np.uint16)[:, np.newaxis, np.newaxis] // 255).astype(np.uint8)
+
+
+def _to_rgb(picture: Image.Image) -> Image.Image:
+    if picture.mode.startswith("I;16"):
+        grey = np.asarray(picture).astype(np.uint32)
+        return Image.fromarray(((grey + _TO_EIGHT_BITS // 2) // _TO_EIGHT_BITS).astype(np.uint8)).convert("RGB")
+    if picture.mode in ("I", "F"):
+        raise DataError("32 bits a channel; save it with 8 or 16")
+    if picture.has_transparency_data:
+        layered = picture.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", layered.size, "white"), layered).convert("RGB")
+    return picture.convert("RGB")
+
+
+def _planes(picture: Image.Image) -> npt.NDArray[np.uint8]:
+    return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))
+
+
+def is_picture(name: str) -> bool:
+    """Say whether a file is a picture, by the ending of its name."""
+    return name.lower().endswith(_ENDINGS)
+
+
+def read_class_folders(_: ImagesSettings, files: FileSet) -> Pictures:
+    """Return pictures by class and split (``cat/1.jpg``, ``train/cat/1.jpg``), without folders that all share."""
+    n_files, files = len(files.sizes), files.only(is_picture)
+    if not files.names:
+        raise DataError(
+            f"source: {shown(files.source, 200)} holds no picture ({', '.join(_ENDINGS)}); "
+            f"it holds {n_files} other files."
+        )
+    names = files.names
+    paths = _without_common_folders([name.split("/") for name in names])
+    splits = _splits(paths, files.source.name)
+    below = [path[1:] for path in paths] if splits else paths
+    problems = Problems(files.source.name)
+    for path, name in zip(below, names, strict=True):
+        if len(path) < 2:
+            problems.add("this picture lies in no class folder", name=shown(name))
+    problems.raise_if_any()
+    known = sorted({path[0] for path in below})
+    named = dict(zip(known, class_names(known), strict=True))
+    return Pictures(
+        files=["/".join(path) for path in paths],
+        labels=[named[path[0]] for path in below],
+        splits=splits,
+        read=lambda number: decode(files.read(names[number])),
+        origin={"kind": "pictures", "n_files_skipped": n_files - len(names), "digest": files.digest()},
+        has_file_names=True,
+    )
+
+
+def _without_common_folders(paths: list[list[str]]) -> list[list[str]]:
+    while (
+        all(len(path) > 2 for path in paths)
+        and len({path[0] for path in paths}) == 1
+        and paths[0][0].lower() not in SPLIT_OF_NAME
+    ):
+        paths = [path[1:] for path in paths]
+    return paths
+
+
+def _splits(paths: list[list[str]], source: str) -> list[str] | None:
+    found = [SPLIT_OF_NAME.get(path[0].lower()) if len(path) > 1 else None for path in paths]
+    if not any(found):
+        return None
+    outside = ["/".join(path) for path, split in zip(paths, found, strict=True) if split is None]
+    if outside:
+        counts = Counter(path[0] for path, split in zip(paths, found, strict=True) if split is not None)
+        more = f" … and {len(outside) - N_SHOWN} more" if len(outside) > N_SHOWN else ""
+        raise DataError(
+            f"{source}: some pictures lie in {one_of(sorted(counts))}, and {len(outside)} beside them: "
+            f"{one_of(outside[:N_SHOWN])}{more}. Divide all, or none."
+        )
+    return [split for split in found if split is not None]

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.columns import matching_columns
-from neurocontrast.data.natural.attributes import join_attributes
-from neurocontrast.data.natural.background import BACKGROUND_COLUMNS, draw_backgrounds
-from neurocontrast.data.natural.clusters import cluster
-from neurocontrast.data.natural.images_settings import ImagesSettings
+from neurocontrast.data.columns import is_missing, matching_columns
+from neurocontrast.data.layouts.table import read_text_table
+from neurocontrast.data.natural.images_settings import SPLITS, ImagesSettings
 from neurocontrast.data.natural.pictures import Pictures
-from neurocontrast.data.natural.splitting import SPLITS, divide
+from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.data.store import STORE_NAME
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = ["Plan", "plan_images"]
+__all__ = [
+    "BACKGROUND_COLUMNS",
+    "Plan",
+    "cluster",
+    "divide",
+    "draw_backgrounds",
+    "join_attributes",
+    "plan_images",
+    "stratified_order",
+]
+
+BACKGROUND_COLUMNS = ("background_red", "background_green", "background_blue")
+_PALETTE = np.array(
+    [
+        *([31, 119, 180], [255, 127, 14], [44, 160, 44], [214, 39, 40], [148, 103, 189]),
+        *([140, 86, 75], [227, 119, 194], [127, 127, 127], [188, 189, 34], [23, 190, 207]),
+    ],
+    dtype=np.int64,
+)
+"""The ten colours of ColorMNIST's released code: Tableau's, as of matplotlib's "tab10"."""
+_RESERVED = ("participant_id", "subject_id", "session", "path", "split", "label", "file", "cluster")
+_FLAGS = {"true": "1", "false": "0"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +53,9 @@ class Plan:
 
 
 def plan_images(pictures: Pictures, settings: ImagesSettings, *, name: str) -> Plan:
-    """Choose rows and splits, and fill the table.
+    """Choose rows and splits, and fill the table, in the order train, validation, test, each in that of the source.
 
-    Rows stand in the order train, validation, test, and within each in that of the source. An identifier counts
-    the pictures of the source's own split, and depends on no other choice.
+    An identifier counts the pictures of the source's own split, and depends on no other choice.
     """
     ids = _identifiers(pictures, name)
     fractions = {"test": settings.test_fraction, "validation": settings.validation_fraction}
@@ -87,3 +107,146 @@ def _add_clusters(table: pd.DataFrame, settings: ImagesSettings) -> None:
     for n_clusters in several:
         column = f"cluster_{n_clusters}" if isinstance(chosen.n_clusters, tuple) else "cluster"
         table[column] = cluster(values, training, n_clusters=n_clusters, seed=settings.seed)
+
+
+def stratified_order(names: Sequence[str], labels: Sequence[str], *, seed: int) -> npt.NDArray[np.int64]:
+    """Return positions in an order whose first m are a stratified sample, and part of every larger one.
+
+    Within a class images stand in the order of a number drawn from (seed, name), and thus depend on no other image;
+    the k-th of a class of n comes at (k - ½)/n.
+    """
+    keys = np.array([derive_seed("image order", seed, name) for name in names], dtype=np.int64)
+    classes = np.unique(np.asarray(labels, dtype=object).astype(str), return_inverse=True)[1]
+    place = np.zeros(len(keys))
+    for code in range(classes.max(initial=-1) + 1):
+        members = np.flatnonzero(classes == code)
+        place[members[np.argsort(keys[members], kind="stable")]] = (np.arange(len(members)) + 0.5) / len(members)
+    return np.lexsort((keys, place))
+
+
+def divide(
+    names: Sequence[str],
+    labels: Sequence[str],
+    splits: Sequence[str] | None,
+    *,
+    seed: int,
+    fractions: Mapping[str, float],
+    counts: Mapping[str, int | None],
+) -> list[str]:
+    """Return the split of each image, "" for one that is left out.
+
+    Splits of the source are kept. Where there is no ``test``, that fraction of ``train`` becomes it; where there is no
+    ``validation``, that fraction of the rest. `counts` says how many images of each split are kept; None for all.
+    """
+    chosen = np.array(["train"] * len(names) if splits is None else list(splits), dtype=object)
+
+    def ordered(part: str) -> npt.NDArray[np.int64]:
+        rows = np.flatnonzero(chosen == part)
+        order = stratified_order([names[int(row)] for row in rows], [labels[int(row)] for row in rows], seed=seed)
+        return rows[order]
+
+    for part in ("test", "validation"):
+        if part not in chosen:
+            pool = ordered("train")
+            chosen[pool[: round(fractions[part] * len(pool))]] = part
+    for part, n_kept in counts.items():
+        if n_kept is None:
+            continue
+        pool = ordered(part)
+        if n_kept > len(pool):
+            made = "" if part == "train" else f" Raise images.{part}_fraction where the source has no such split."
+            raise DataError(f"n_{part}: {n_kept:,} images are to be kept and the split has {len(pool):,}.{made}")
+        chosen[pool[n_kept:]] = ""
+    if "train" not in chosen:
+        raise DataError("no image is left for training.")
+    return chosen.tolist()
+
+
+def draw_backgrounds(names: Sequence[str], *, sd: float, seed: int) -> npt.NDArray[np.uint8]:
+    """Draw a colour (red, green, blue) for each image, from (seed, name) alone: a subset has the colours of the whole.
+
+    As ColorMNIST's released code (Tsai et al., ICLR 2022, section 4.2): one of ten colours for each image, of any
+    class, plus normal noise in each channel, rounded towards zero and clipped to 0-255.
+    """
+    colours = np.empty((len(names), 3), dtype=np.uint8)
+    for row, name in enumerate(names):
+        generator = derive_generator("background", seed, name)
+        colour = _PALETTE[generator.integers(len(_PALETTE))]
+        noise = np.trunc(sd * generator.standard_normal(3)).astype(np.int64)
+        colours[row] = np.clip(colour + noise, 0, 255)
+    return colours
+
+
+def join_attributes(files: Sequence[str], table: Path, *, key: str, taken: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Return the attributes of every picture as text, by column: "n/a" where missing, 1 and 0 for true and false.
+
+    The column `key` of the table holds the names in `files`: whole, or, where no whole name is found, the last part of
+    each if these are unique. Names that are `taken` by other columns, and pictures without a row, are refused.
+    """
+    cells = pd.DataFrame(read_text_table(table).columns).map(_plain)
+    if key not in cells:
+        raise DataError(
+            f"attributes_key: {table.name} has no column '{key}'.{suggestion(key, cells.columns)} "
+            f"It has: {one_of(list(cells.columns)[:30])}."
+        )
+    rows = _rows_of(files, cells.pop(key), table, key)
+    _check_names(cells, table, taken)
+    return {str(name): column.iloc[rows].tolist() for name, column in cells.items()}
+
+
+def _plain(cell: str) -> str:
+    return "n/a" if is_missing(cell) else _FLAGS.get(cell.lower(), cell)
+
+
+def _rows_of(files: Sequence[str], cells: pd.Series, table: Path, key: str) -> npt.NDArray[np.int64]:
+    names = pd.Index(cells.str.replace("\\", "/").str.removeprefix("./"))
+    wanted = pd.Index(files)
+    last = wanted.str.rpartition("/").get_level_values(2)
+    if not names.isin(wanted).any() and last.is_unique:
+        names, wanted = names.str.rpartition("/").get_level_values(2), last
+    if not names.is_unique:
+        twice = names[names.duplicated()].unique()
+        raise DataError(f"attributes: {table.name} has more than one row for {one_of(twice[:N_SHOWN])}.")
+    rows = names.get_indexer(wanted)
+    if (rows < 0).all():
+        example = f"{shown(names[0])} in the table, {shown(files[0])} in the source"
+        raise DataError(f"attributes: no picture is named in column '{key}' of {table.name} ({example}).")
+    problems = Problems(table.name)
+    for position in np.flatnonzero(rows < 0).tolist():
+        problems.add("no row tells of this picture", name=shown(files[position]))
+    problems.raise_if_any()
+    return rows
+
+
+def _check_names(cells: pd.DataFrame, table: Path, taken: Sequence[str]) -> None:
+    for name, column in cells.items():
+        if any(set(cell) & set("\t\r\n") for cell in (str(name), *column)):
+            raise DataError(f"attributes: {table.name}, column {shown(name)}, holds tabs or line ends; take them out.")
+        if str(name).lower() in _RESERVED or name in taken or str(name).startswith("cluster_"):
+            raise DataError(f"attributes: {table.name} has a column '{name}', a name that is used here; rename it.")
+
+
+def cluster(
+    values: npt.NDArray[np.float64], training: npt.NDArray[np.bool_], *, n_clusters: int, seed: int
+) -> list[str]:
+    """Return the cluster of each row, fitted on the rows of training without scaling: ``c0``, ``c1`` … as they come.
+
+    The best of ten starts (k-means++), on one thread. Clusters are text, so that no reader takes them for numbers.
+    """
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    n_missing = int((~np.isfinite(values)).any(axis=1).sum())
+    if n_missing:
+        raise DataError(f"clusters: {n_missing} images miss a value of what is clustered; each needs all.")
+    n_different = len(np.unique(values[training], axis=0))
+    if n_different < n_clusters:
+        raise DataError(f"clusters: {n_clusters} clusters need as many different values. Found {n_different}.")
+    state = derive_seed("clusters", seed, n_clusters) % 2**32
+    with threadpool_limits(1):
+        fitted = KMeans(n_clusters, n_init=10, random_state=state).fit(values[training])
+        codes = fitted.predict(values)
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    number = np.argsort(np.argsort(first))[inverse]
+    width = len(str(n_clusters - 1))
+    return [f"c{code:0{width}d}" for code in number.tolist()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.data.natural.background import BACKGROUND_COLUMNS, paint
 from neurocontrast.data.natural.checking import RECORD_NAME, repeated_images
-from neurocontrast.data.natural.decoding import scale
-from neurocontrast.data.natural.files import ARCHIVE_ENDINGS, FileSet, open_files
-from neurocontrast.data.natural.images_settings import ImagesSettings
-from neurocontrast.data.natural.pictures import Pictures
-from neurocontrast.data.natural.planning import Plan, plan_images
-from neurocontrast.data.natural.sources import SOURCES
-from neurocontrast.data.natural.splitting import SPLITS
+from neurocontrast.data.natural.files import ARCHIVE_ENDINGS, open_files
+from neurocontrast.data.natural.images_settings import SOURCES, SPLITS, ImagesSettings
+from neurocontrast.data.natural.pictures import Pictures, paint, scale
+from neurocontrast.data.natural.planning import BACKGROUND_COLUMNS, Plan, plan_images
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.store import ImageStore, write_store
 from neurocontrast.exceptions import ConfigError, DataError
@@ -44,9 +40,14 @@ def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress =
     Pictures are decoded one after another, and never all of them are in memory. The store and the table are the same
     bytes for the same settings, source, and version of the library that decodes JPEG.
     """
+    if settings.source is None and settings.dataset != "digits":
+        raise ConfigError(
+            f"images.source: missing. Dataset '{settings.dataset}' needs the folder or archive that holds its files."
+        )
     name = _name(settings)
-    with ExitStack() as stack:
-        pictures = _open_pictures(settings, stack, scratch=folder)
+    opened = nullcontext() if settings.source is None else open_files(settings.source.expanduser(), scratch=folder)
+    with opened as files:
+        pictures: Pictures = load(SOURCES[settings.dataset])(settings, files)
         plan = plan_images(pictures, settings, name=name)
         store = _write_store(_reader(pictures, plan, settings), plan.table, folder, progress)
     write_table(folder / "participants.tsv", plan.table)
@@ -56,22 +57,8 @@ def write_images(settings: ImagesSettings, folder: Path, *, progress: Progress =
     write_json(folder / RECORD_NAME, _record(settings, name, store, plan.table, pictures.origin))
 
 
-def _open_pictures(settings: ImagesSettings, stack: ExitStack, *, scratch: Path) -> Pictures:
-    if settings.source is None and settings.dataset != "digits":
-        raise ConfigError(
-            f"images.source: missing. Dataset '{settings.dataset}' needs the folder or archive that holds its files."
-        )
-    source = Path() if settings.source is None else settings.source.expanduser()
-
-    def open_wanted(wanted: Callable[[str], bool]) -> FileSet:
-        return stack.enter_context(open_files(source, wanted, scratch=scratch))
-
-    pictures: Pictures = load(SOURCES[settings.dataset])(settings, open_wanted)
-    return pictures
-
-
 def _name(settings: ImagesSettings) -> str:
-    """Return the beginning of all identifiers."""
+    """Return what all identifiers begin with."""
     if settings.name is not None:
         return settings.name
     if settings.dataset != "folder" or settings.source is None:

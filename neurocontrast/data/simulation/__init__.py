@@ -1,9 +1,7 @@
 """A simulated multi-site cohort from the MNI152 templates, with effects that are known because they were planted."""
 
-from neurocontrast.data.simulation.population import Person, Scanner, draw_person, draw_scanner
-from neurocontrast.data.simulation.rendering import render_scan
-from neurocontrast.data.simulation.simulation_settings import SimulationSettings
-from neurocontrast.data.simulation.writing import describe_simulation, write_cohort
+from neurocontrast.data.simulation.population import Person, Scanner, SimulationSettings, draw_person, draw_scanner
+from neurocontrast.data.simulation.scans import describe_simulation, render_scan, write_cohort
 
 __all__ = [
     "Person",

@@ -33,17 +33,17 @@ class Anatomy:
     brain: NDArray[np.int64]
     """Flat indices of the voxels where a brain of any size may be."""
     positions: Array
-    """(3, n) positions of those voxels in mm."""
+    """In mm (3, n)."""
     image: Array
-    """T1-weighted template there, white matter near 1."""
+    """T1-weighted template, white matter near 1."""
     effects: dict[str, Array]
-    """What one unit of an effect adds to the image: atrophy, contrast, tissue, one per focal region."""
+    """What one unit of an effect adds to the image."""
     towards_ventricles: Array
-    """(3, n) unit displacement towards the ventricles, fading with distance."""
+    """Unit displacement (3, n), fading with distance."""
     splines: tuple[Array, Array, Array]
     """Cubic B-spline bases (n_voxels, n_controls) along the axes: coefficients to a field of unit variance."""
     bias_terms: Array
-    """(n_terms, n) smooth terms of bias fields, each of unit variance over the brain."""
+    """Smooth terms of bias fields (n_terms, n), each of unit variance over the brain."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -107,7 +107,7 @@ def _ventricles(fluid: Array) -> NDArray[np.bool_]:
     bodies, _ = ndimage.label(fluid > 0.6)
     found = np.zeros(fluid.shape, dtype=bool)
     for side in (-14.0, 14.0):
-        centre = [round(p - o) for p, o in zip((side, -15.0, 14.0), ORIGIN_MM, strict=True)]
+        centre = np.subtract((side, -15.0, 14.0), ORIGIN_MM).round().astype(int)
         around = bodies[tuple(slice(c - 8, c + 9) for c in centre)]
         numbers = np.bincount(around[around > 0])
         found |= bodies == numbers.argmax()

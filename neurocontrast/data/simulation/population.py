@@ -1,50 +1,157 @@
-"""Who is in the cohort and who scans them: tables of numbers, no images yet."""
+"""The people of a simulated cohort and the scanners that see them: settings and draws, no images yet."""
 
 from __future__ import annotations
 
 import functools
 import math
 from dataclasses import dataclass
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
+from scipy.special import expit, logit
 
-from neurocontrast.data.simulation.simulation_settings import SimulationSettings
 from neurocontrast.seeds import derive_generator
+from neurocontrast.settings import Settings
 
-__all__ = ["Person", "Scanner", "Site", "draw_person", "draw_scanner", "draw_sites"]
+__all__ = ["Person", "Scanner", "SimulationSettings", "Site", "draw_person", "draw_scanner", "draw_sites"]
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 _BIAS_TERMS = 9
 
+Fraction = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+Strength = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+
+
+class SimulationSettings(Settings):
+    """Choose the people, the effects planted in their brains, and the scanners that see them.
+
+    Parameters
+    ----------
+    n_subjects : int
+        Number of people. Person number i is the same whatever `n_subjects` is.
+    n_sites : int
+        Number of scanners, of uneven sizes.
+    spacing_mm : float
+        Voxel side; 4 mm gives 46×55×46 voxels, 1.5 mm gives 121×145×121.
+    seed : int
+        Names the people. Participant identifiers contain it, so two cohorts of different seeds share nobody.
+    site_seed : int or None
+        Names the scanners; None takes `seed`. Two cohorts with the same number are scanned at the same sites.
+    patients : float
+        Fraction of patients, between 0 and 1.
+    repeat_fraction : float
+        Fraction of people scanned a second time, one to three years later.
+    age_range_years : tuple of float
+        Youngest and oldest age at the first scan.
+    age_site_shift_years : float
+        Standard deviation of the mean age between sites.
+    confounding : float
+        How far the odds of being a patient differ between sites: not at 0, about e times at 1; at 3 sites nearly have
+        a single class.
+    ventricle_growth_mm : float
+        Largest outward movement of the ventricles' walls between 20 and 80 years.
+    age_atrophy : float
+        Fraction of grey matter's signal lost between 20 and 80 years where it borders on fluid.
+    age_contrast_loss : float
+        Fraction of the contrast of white over grey matter lost between 20 and 80 years.
+    brain_age_sd_years : float
+        Standard deviation of a brain's age about the person's.
+    sex_scale : float
+        Mean difference of the logarithm of the brain's linear size, men over women.
+    size_sd : float
+        Spread of that logarithm within a sex.
+    focal_region : str
+        Where patients lose grey matter: ``medial_temporal`` or ``prefrontal``.
+    focal_atrophy : float
+        Mean fraction of grey matter that patients lose at the region's centre.
+    patient_ageing_years : float
+        How much older than their age the brains of patients look on average.
+    deformation_mm : float
+        Standard deviation of the smooth individual displacements, along each axis.
+    tissue_variability : float
+        Standard deviation of the smooth individual variation of grey matter.
+    site_contrast, site_bias, site_noise, site_blur_mm : float
+        Mean strength of gamma and tissue contrast (standard deviation of the log), of the bias field (standard
+        deviation), of noise (over white matter's intensity) and of blur (σ in mm).
+    site_fluid : float
+        Standard deviation between scanners of how bright fluid is, over white matter's intensity.
+    site_stripping_mm : float
+        Standard deviation between sites of where skull-stripping cuts, inside the brain's rim or outside it.
+    site_slice_mm : float
+        Largest thickness of slices beyond the voxel's, from foot to head; a site has between none and all of it.
+    """
+
+    n_subjects: int = Field(300, ge=1, le=1_000_000)
+    n_sites: int = Field(8, ge=1, le=10_000)
+    spacing_mm: float = Field(4.0, ge=1.0, le=12.0, allow_inf_nan=False)
+    seed: int = Field(0, ge=0)
+    site_seed: int | None = Field(None, ge=0)
+    patients: Fraction = 0.5
+    repeat_fraction: Fraction = 0.0
+    age_range_years: tuple[float, float] = (18.0, 85.0)
+    age_site_shift_years: float = Field(4.0, ge=0.0, le=20.0)
+    confounding: float = Field(0.0, ge=0.0, le=10.0)
+
+    ventricle_growth_mm: float = Field(7.0, ge=0.0, le=15.0)
+    age_atrophy: Fraction = 0.7
+    age_contrast_loss: Fraction = 0.4
+    brain_age_sd_years: Strength = 3.5
+    sex_scale: float = Field(0.04, ge=-0.2, le=0.2)
+    size_sd: float = Field(0.02, ge=0.0, le=0.1)
+    focal_region: Literal["medial_temporal", "prefrontal"] = "medial_temporal"
+    focal_atrophy: Fraction = 0.4
+    patient_ageing_years: float = Field(6.0, ge=0.0, le=40.0)
+    deformation_mm: float = Field(1.0, ge=0.0, le=5.0)
+    tissue_variability: float = Field(0.07, ge=0.0, le=0.5)
+
+    site_contrast: float = Field(0.05, ge=0.0, le=1.0)
+    site_bias: float = Field(0.06, ge=0.0, le=0.5)
+    site_noise: float = Field(0.03, ge=0.0, le=0.5)
+    site_blur_mm: float = Field(1.2, ge=0.0, le=10.0)
+    site_fluid: float = Field(0.0, ge=0.0, le=0.5)
+    site_stripping_mm: float = Field(0.0, ge=0.0, le=4.0)
+    site_slice_mm: float = Field(0.0, ge=0.0, le=10.0)
+
+    @model_validator(mode="after")
+    def _check_age_range(self) -> Self:
+        youngest, oldest = self.age_range_years
+        if not 0.0 <= youngest < oldest <= 110.0:
+            raise ValueError(
+                f"age_range_years must be two ages, 0 <= youngest < oldest <= 110. Got [{youngest:g}, {oldest:g}]."
+            )
+        return self
+
+    @property
+    def scanner_seed(self) -> int:
+        """Seed that names the scanners."""
+        return self.seed if self.site_seed is None else self.site_seed
+
 
 @dataclass(frozen=True)
 class Scanner:
-    """What one site's machine does to an image."""
+    """The machine of a site; intensities and noise are over white matter's intensity."""
 
     gamma: float
-    """Exponent applied to intensities between 0 and 1."""
     white_shift: float
-    """White matter's change, as a fraction of its contrast over grey matter."""
+    """Change of white matter, as a fraction of its contrast over grey matter."""
     bias: NDArray[np.float64]
     """Coefficients of the bias field's smooth terms."""
     noise: float
-    """Standard deviation of the complex noise, over white matter's intensity."""
     blur_mm: float
-    """Standard deviation of the point spread, in mm."""
     gain: float
     """Stored intensity of white matter."""
     fluid: float = 0.0
-    """What is added to the darkest tissue's signal, over white matter's intensity."""
+    """Added to the darkest tissue's signal."""
     stripping_mm: float = 0.0
     """How far outside the brain's border the skull-stripping cuts; inside where negative."""
     slice_mm: float = 0.0
-    """Thickness of slices beyond the voxel's."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """How many people a site scans, how old they are and how many are patients."""
+    """The share of people that a site scans, how much older they are, and its fraction of patients."""
 
     name: str
     share: float
@@ -59,12 +166,11 @@ class Person:
     index: int
     participant_id: str
     ages: tuple[float, ...]
-    """Age in years at each scan."""
     sex: str
     site: int
     diagnosis: str
     brain_age_gap: float
-    """Years by which the brain looks older than the person, patients' part included."""
+    """Years by which the brain looks older than the person."""
     log_size: float
     ventricle_gap: float
     focal_loss: float
@@ -77,7 +183,7 @@ def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
     gamma, white, gain = generator.standard_normal(3)
     bias = generator.standard_normal(_BIAS_TERMS) / math.sqrt(_BIAS_TERMS)
     noise, blur = generator.uniform(0.4, 1.6, size=2)
-    # Draws of their own: what was simulated before these effects existed is simulated alike.
+    # Draws of their own: the other draws are those of versions without these effects.
     later = derive_generator("simulated-scanner-input", settings.scanner_seed, site)
     fluid, stripping = np.clip(later.standard_normal(2), -2.0, 2.0)
     return Scanner(
@@ -111,7 +217,7 @@ def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
             name=f"site-{site + 1:0{max(2, width)}d}",
             share=float(weights[site]),
             age_shift_years=shifts[site],
-            patients=_shift_odds(settings.patients, settings.confounding * float(odds_centred[site])),
+            patients=float(expit(logit(settings.patients) + settings.confounding * odds_centred[site])),
         )
         for site in range(settings.n_sites)
     )
@@ -157,9 +263,3 @@ def _draw_age(settings: SimulationSettings, site: Site, generator: np.random.Gen
     youngest, oldest = settings.age_range_years
     mean = float(np.clip(0.46 + site.age_shift_years / (oldest - youngest), 0.15, 0.85))
     return round(float(youngest + (oldest - youngest) * generator.beta(2.6 * mean, 2.6 * (1.0 - mean))), 2)
-
-
-def _shift_odds(fraction: float, log_odds: float) -> float:
-    if fraction in (0.0, 1.0):
-        return fraction
-    return 1.0 / (1.0 + math.exp(-(math.log(fraction / (1.0 - fraction)) + log_odds)))

@@ -17,8 +17,8 @@ from neurocontrast.evaluation.schema import Notice
 from neurocontrast.progress import SILENT, Progress
 
 if TYPE_CHECKING:  # a study asks the panels what they refuse
-    from neurocontrast.evaluation.crossval import OutOfFold
     from neurocontrast.evaluation.distribution import TrainingDistribution
+    from neurocontrast.evaluation.fitting import OutOfFold
     from neurocontrast.evaluation.panels.external import External
     from neurocontrast.evaluation.planning import Study
 

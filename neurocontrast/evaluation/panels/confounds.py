@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.crossval import OutOfFold, cross_validate
 from neurocontrast.evaluation.designs import choose_covariates, kept_columns
+from neurocontrast.evaluation.fitting import OutOfFold, cross_validate
 from neurocontrast.evaluation.notices import SITE_ASSOCIATION, cramers_v
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
-from neurocontrast.evaluation.panels.draws import draw_subjects, group_sites
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import cell_texts, is_number
 from neurocontrast.evaluation.schema import Notice
-from neurocontrast.evaluation.splits import Split, leave_site_out, stratified
+from neurocontrast.evaluation.splits import Split, group_sites, leave_site_out, stratified
 from neurocontrast.evaluation.target import MAX_CLASSES as MAX_LEVELS
 from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
-from neurocontrast.seeds import derive_seed
+from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = ["PANEL", "Reading", "confound_columns", "drawn_rows", "read_column", "site_folds", "site_reading"]
+__all__ = ["PANEL", "Reading", "draw_subjects", "read_column", "site_folds", "site_reading"]
 
 Rows = npt.NDArray[np.intp]
 
@@ -34,12 +33,17 @@ MIN_SUBJECTS = 20
 """A number is predicted from so many subjects on."""
 MAX_CLASSES = 5
 """With more classes, covariates are predicted in all scans only."""
+MAX_SCANS = 1500
+"""Of larger cohorts this many scans are drawn: enough to say how much, not to the third digit."""
 MAX_SITE_FOLDS = 10
 SITE_EXPONENT = 0.3
 """Of the balanced accuracy in the OpenBHB score, as in the challenge."""
 STRONG_SHARE = 0.5
 """The site is called predictable where balanced accuracy is this far from chance to perfect."""
-_GRIDS: dict[str, Any] = {"C": (1e-4, 1e-2, 1.0), "alpha": (1e0, 1e2, 1e4), "n_inner_folds": 3, "n_folds": N_FOLDS}
+_SETTINGS: dict[str, Any] = {
+    "C": (1e-4, 1e-2, 1.0), "alpha": (1e0, 1e2, 1e4), "n_inner_folds": 3, "n_folds": N_FOLDS, "probe": "auto",
+    "threshold": "prevalence", "inner_splits": "stratified", "clip": False, "n_jobs": 1,
+}  # fmt: skip
 _COLUMNS = ("column", "within", "metric", "value", "low", "high", "chance", "n", "n_levels", "note")
 
 
@@ -54,70 +58,53 @@ class Reading:
 
 
 def measure_confounds(inputs: PanelInputs) -> Findings:
-    """Read covariates from the features of the probe; with ``confounds=false`` only say how these were adjusted."""
-    study, settings = inputs.study, inputs.study.settings
+    """Predict covariates from the features of the probe; with ``confounds=false`` only say how these were adjusted."""
+    study, settings, target = inputs.study, inputs.study.settings, inputs.study.target
     summary: dict[str, Any] = {
         "harmonise": settings.harmonise,
-        "harmonise_preserve": list(kept_columns(study.table, settings, by="harmonise", target=study.target.name)),
+        "harmonise_preserve": list(kept_columns(study.table, settings, by="harmonise", target=target.name)),
         "residualise": list(settings.residualise),
         "openbhb": None,
         "openbhb_reason": "not asked for (confounds=false)",
     }
     if not settings.confounds:
         return Findings({"confounds": summary})
-    rows, note = drawn_rows(study)
-    columns, parts = confound_columns(study), _parts(study.target, rows)
+    among = study.splits[0].test if study.fixed else np.arange(len(study.table))  # pretraining has seen the others
+    drawn, note = draw_subjects(study.subjects[among], seed=settings.seed)
+    rows, asked = among[drawn], ("site", "age", "sex", *settings.covariates)
+    columns = choose_covariates(study.table, asked, target=target.name, sites_held_out=False)[0]
+    classes = target.classes if len(target.classes) <= MAX_CLASSES else ()
+    parts = {"all": rows} | {name: rows[target.values[rows] == code] for code, name in enumerate(classes)}
+    found, site = [], None
     with inputs.progress.task("Looking for confounds", len(columns) * len(parts) + 1, "probe") as task:
-        readings, table = _read_columns(study, columns, parts, note, task.advance)
+        for column, within in product(columns, parts):
+            reading = read_column(study, column, parts[within])
+            site = reading if (column, within) == ("site", "all") else site
+            found += [{"column": column, "within": within} | row for row in _describe(study, column, reading, note)]
+            task.advance()
         score: dict[str, Any] | str = "the effect of unseen sites cannot be taken out (harmonise, residualise)"
         if settings.harmonise == "none" and "site" not in settings.residualise:
-            score = _openbhb_score(study, rows, readings.get("site"))
+            score = _openbhb_score(study, rows, site)
         task.advance()
+    table = pd.DataFrame(found, columns=list(_COLUMNS)).astype({"n": "Int64", "n_levels": "Int64"})
     has_score = not isinstance(score, str)
     summary |= {"openbhb": score if has_score else None, "openbhb_reason": None if has_score else score}
     return Findings({"confounds": summary}, {"confounds": table}, _look_at(study, table))
 
 
-def confound_columns(study: Study) -> tuple[str, ...]:
-    """Return the columns to look for: age, sex, site and the covariates of the baseline, where they vary."""
-    asked = ("site", "age", "sex", *study.settings.covariates)
-    return choose_covariates(study.table, asked, target=study.target.name, sites_held_out=False)[0]
-
-
-def drawn_rows(study: Study) -> tuple[Rows, str | None]:
-    """Return the scans to look at, and a note where not all are; of the fixed design those that are tested."""
-    among = study.splits[0].test if study.fixed else np.arange(len(study.table))  # pretraining has seen the others
-    rows, note = draw_subjects(study.subjects[among], seed=study.settings.seed)
-    return among[rows], note
-
-
-def _parts(target: Target, rows: Rows) -> dict[str, Rows]:
-    """Return all rows, and those of each class unless there are many."""
-    classes = target.classes if len(target.classes) <= MAX_CLASSES else ()
-    return {"all": rows} | {name: rows[target.values[rows] == code] for code, name in enumerate(classes)}
-
-
-def _read_columns(
-    study: Study, columns: tuple[str, ...], parts: dict[str, Rows], note: str | None, advance: Callable[[], None]
-) -> tuple[dict[str, Reading | str], pd.DataFrame]:
-    """Return the readings from all scans, and how well each column is predicted in all scans and in each class.
-
-    Categories are scored by balanced accuracy at the thresholds of their shares, beside 1 / number of levels; numbers
-    by mean absolute error, beside that of the median of the training folds, and by R².
-    """
-    whole, found = {}, []
-    for column in columns:
-        for within, members in parts.items():
-            reading = read_column(study, column, members)
-            if within == "all":
-                whole[column] = reading
-            found += [{"column": column, "within": within} | row for row in _describe(study, column, reading, note)]
-            advance()
-    return whole, pd.DataFrame(found, columns=list(_COLUMNS)).astype({"n": "Int64", "n_levels": "Int64"})
+def draw_subjects(subjects: npt.NDArray[np.object_], *, seed: int, n_scans: int = MAX_SCANS) -> tuple[Rows, str | None]:
+    """Return all rows, or those of subjects drawn until there are `n_scans`, and a note about the draw."""
+    if len(subjects) <= n_scans:
+        return np.arange(len(subjects)), None
+    owners, codes = np.unique(subjects.astype(str), return_inverse=True)
+    order = derive_generator("confound-scans", seed).permutation(len(owners))
+    sizes = np.bincount(codes)[order].cumsum()
+    rows = np.flatnonzero(np.argsort(order)[codes] < max(1, int((sizes <= n_scans).sum())))
+    return rows, f"{len(rows)} of {len(subjects)} scans, drawn by subject"
 
 
 def read_column(study: Study, column: str, rows: Rows) -> Reading | str:
-    """Predict a column in stratified folds of the scans that have it; or say why that cannot be."""
+    """Predict a column in stratified folds of the scans that have a value, or return why it is not predicted."""
     values, subjects = study.table[column].iloc[rows], study.subjects[rows]
     texts = np.array(cell_texts(values), dtype=object)
     present = np.array([text is not None for text in texts], dtype=bool)
@@ -136,15 +123,13 @@ def read_column(study: Study, column: str, rows: Rows) -> Reading | str:
             return f"fewer than two values with {N_FOLDS} subjects each"
         if len(levels) > MAX_LEVELS:
             return f"{len(levels)} values, more than {MAX_LEVELS}"
-        classes, kind = tuple(map(str, levels)), _KINDS.get(len(levels), "multiclass")
+        classes = tuple(map(str, levels))
+        kind: Kind = "binary" if len(levels) == 2 else "multiclass"
         target = Target(column, kind, codes.astype(np.int64), classes, classes[-1] if kind == "binary" else None)
     kept, seed = rows[present], derive_seed("confound-folds", study.settings.seed)
     sites = list(study.table["site"].iloc[kept])
     splits = stratified(target, sites, study.subjects[kept], n_folds=N_FOLDS, n_repeats=1, seed=seed)
     return _fit(study, target, kept, splits)
-
-
-_KINDS: dict[int, Kind] = {2: "binary"}
 
 
 def _is_number(study: Study, column: str) -> bool:
@@ -162,23 +147,14 @@ def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.N
 def _fit(study: Study, target: Target, rows: Rows, splits: list[Split]) -> Reading:
     """Predict a target in folds of the rows it belongs to, on the features that the probe of the study gets."""
     design = study.design(predicted=target.name)
-    changed = {
-        **_GRIDS,
-        "probe": "auto",
-        "threshold": "prevalence",
-        "inner_splits": "stratified",
-        "clip": False,
-        "n_jobs": 1,  # a process would start for a second's work
-        "seed": derive_seed("confounds", study.settings.seed),
-    }
-    model = cross_validate(
-        lambda train, test: design(rows[train], rows[test]),
-        target,
-        splits,
-        subjects=study.subjects[rows],
-        settings=study.settings.model_copy(update=changed),
+    settings = study.settings.model_copy(update=_SETTINGS | {"seed": derive_seed("confounds", study.settings.seed)})
+
+    def of_rows(train: Rows, test: Rows) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        return design(rows[train], rows[test])
+
+    return Reading(
+        target, rows, cross_validate(of_rows, target, splits, subjects=study.subjects[rows], settings=settings), splits
     )
-    return Reading(target, rows, model, splits)
 
 
 def _resample(study: Study, reading: Reading, metric: str, *, by_subject: bool = False) -> Resamples:
@@ -196,17 +172,16 @@ def _describe(study: Study, column: str, reading: Reading | str, note: str | Non
         return [{"metric": metric, "n": 0, "note": reading}]
     target, level = reading.target, study.settings.confidence_level
     shared = {"n": len(reading.rows), "n_levels": len(target.classes) or None, "note": note}
-    chances = {"mae": _median_error(reading), "r2": 0.0}
-    if target.kind != "continuous":
-        chances = {"balanced_accuracy": 1 / len(target.classes)}
+    is_number = target.kind == "continuous"
+    chances = (
+        {"mae": _median_error(reading), "r2": 0.0} if is_number else {"balanced_accuracy": 1 / len(target.classes)}
+    )
     figures = {metric: _resample(study, reading, metric).figure(level=level) for metric in chances}
     return [{"metric": metric, **figures[metric], "chance": chance, **shared} for metric, chance in chances.items()]
 
 
 def _median_error(reading: Reading) -> float:
     """Return the mean absolute error of guessing, in every fold, the median of the training rows."""
-    if reading.target.kind != "continuous":
-        return float("nan")
     values = reading.target.values.astype(float)
     errors = [np.abs(values[split.test] - np.median(values[split.train])) for split in reading.splits]
     return float(np.concatenate(errors).mean())
@@ -256,17 +231,13 @@ def _openbhb_score(study: Study, rows: Rows, site: Reading | str | None) -> dict
 
 
 def site_folds(sites: npt.NDArray[np.object_], subjects: npt.NDArray[np.object_]) -> list[Split]:
-    """Return folds that hold out every site once: one a site, or ten groups of sites of about equal size.
-
-    A subject who was scanned at several sites is not trained on while one of them is tested.
-    """
-    groups = group_sites(sites, sorted(set(sites)), MAX_SITE_FOLDS)
-    fold_of = {site: fold for fold, group in enumerate(groups) for site in group}
+    """Return folds that hold out every site, or each of ten groups of sites, with the subjects scanned there."""
+    fold_of = {site: fold for fold, group in enumerate(group_sites(sites, MAX_SITE_FOLDS)) for site in group}
     return leave_site_out([str(fold_of[site]) for site in sites], subjects, names=list(subjects))
 
 
 def site_reading(readings: pd.DataFrame | None) -> pd.Series | None:
-    """Return the row of ``confounds.tsv`` that says how well the site is told from all scans; None without one."""
+    """Return the row of ``confounds.tsv`` about the site among all scans; None without one."""
     if readings is None:
         return None
     whole = readings[(readings["column"] == "site") & (readings["within"] == "all") & readings["value"].notna()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,9 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from neurocontrast.evaluation.crossval import OutOfFold, gather
-from neurocontrast.evaluation.fitting import fit_probe
-from neurocontrast.evaluation.leakage import check_duplicates, check_overlap
+from neurocontrast.evaluation.fitting import OutOfFold, fit_probe, gather
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
-from neurocontrast.evaluation.notices import NO_BASELINE
+from neurocontrast.evaluation.notices import NO_BASELINE, check_duplicates, check_overlap
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.groups import site_table
 from neurocontrast.evaluation.panels.outlyingness import measure_external
@@ -35,14 +34,14 @@ from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.by_column import look_at_twins
 from neurocontrast.evaluation.tables import prediction_table
 from neurocontrast.evaluation.target import Target, encode_target
-from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
-from neurocontrast.evaluation.units import choose_units
+from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics, choose_units
 from neurocontrast.exceptions import DataError, LeakageError, one_of
 from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["PANEL", "External", "plan_external"]
 
+Floats = npt.NDArray[np.float64]
 Models = dict[str, OutOfFold]
 _SHARED = (
     "The model has already seen these people. Its features can fit them better than anybody new, so the figures of the "
@@ -54,23 +53,13 @@ _ENCODERS = "If the encoders differ, the figures of the external test set mean n
 
 @dataclass(frozen=True)
 class External:
-    """Training scans and external scans together, as a study with one split.
-
-    Attributes
-    ----------
-    study : Study
-        Tests the external scans by a probe of all the others.
-    excluded : dict of str to int
-        External scans that do not take part, by reason.
-    n_overlap : int
-        External subjects that were trained on, or were in pretraining.
-    notices : list of Notice
-        What a reader must know of this test set.
-    """
+    """Training scans and external scans together, as a study with one split that tests the external ones."""
 
     study: Study
     excluded: dict[str, int]
+    """External scans that do not take part, by reason."""
     n_overlap: int
+    """External subjects that were trained on, or were in pretraining."""
     notices: list[Notice]
 
     @property
@@ -96,14 +85,7 @@ def plan_external(
     table, features : DataFrame, array (n, p)
         Identifiers and metadata of the external scans, and their embeddings.
     info, training_info : mapping, optional
-        What the external embeddings, and those of the study, say of themselves.
-
-    Raises
-    ------
-    DataError
-        For features of another encoder, a class that was not trained on, or nothing to test.
-    LeakageError
-        For a subject that was trained on, or was in pretraining, unless ``allow_overlap``.
+        Metadata of the external embeddings, and of those of the study.
     """
     info, training_info = info or {}, training_info or {}
     doubt = check_same_encoder(
@@ -128,10 +110,10 @@ def plan_external(
     joined = _join(study, chosen, np.asarray(features[rows]), target)
     n_overlap, leaks = _check_leaks(study, joined, chosen, info)
     names, dropped = _covariates(study, chosen)
-    notices += [*found, *leaks]
-    notices += [
-        Notice("external_baseline", f"test: the baseline goes without {text}.", NO_BASELINE) for text in dropped
+    baseline = [
+        Notice("external_baseline", f"test: the baseline goes without {each}.", NO_BASELINE) for each in dropped
     ]
+    notices += [*found, *leaks, *baseline]
     excluded = {"not selected by where": len(tidy) - len(kept), f"{target.name} missing": int((~present).sum())}
     excluded = {why: n for why, n in excluded.items() if n}
     return External(replace(joined, covariates=names), excluded, shared + n_overlap, notices)
@@ -177,7 +159,7 @@ def _join(study: Study, chosen: pd.DataFrame, features: npt.NDArray[np.floating]
 def _check_leaks(
     study: Study, joined: Study, chosen: pd.DataFrame, info: Mapping[str, Any]
 ) -> tuple[int, list[Notice]]:
-    """Refuse people of pretraining and images under two names, or count and say them where they are allowed."""
+    """Refuse people of pretraining and images under two names, or count them and warn where they are allowed."""
     allowed = study.settings.allow_overlap
     try:
         n_overlap, seen = check_overlap(chosen, info, allow_overlap=allowed)
@@ -213,7 +195,7 @@ def _covariates(study: Study, chosen: pd.DataFrame) -> tuple[tuple[str, ...], li
 
 
 def measure_external_test(inputs: PanelInputs) -> Findings:
-    """Apply the probe of all scans to the external test set, and say how far its scans lie from those."""
+    """Apply the probe of all scans to the external test set, and measure how far its scans lie from those."""
     if inputs.external is None:
         return Findings({"external": None})
     external, study, split = inputs.external, inputs.external.study, inputs.external.split
@@ -246,7 +228,19 @@ def _summary(external: External, models: Models) -> dict[str, Any]:
     names = [name for name in study.target.metric_names if name not in POOLED_ONLY]
     seed, n = derive_seed("external-intervals", settings.seed), settings.n_bootstraps
     drawn = bootstrap_metrics(study.target, models, study.subjects, n_bootstraps=n, seed=seed, rows=rows, names=names)
-    increment = {name: drawn["embedding"][name] - drawn["baseline"][name] for name in names}
+    drawn["increment"] = {name: drawn["embedding"][name] - drawn["baseline"][name] for name in names}
+    figures = {
+        model: {name: _figure(each, settings.confidence_level, model) for name, each in found.items()}
+        for model, found in drawn.items()
+    }
+    if "auc" in names and _delong_applies(external):
+        scores = {model: each.scores[0, rows] for model, each in models.items()}
+        for model, figure in _delong(study.target.values[rows], scores, settings.confidence_level).items():
+            figures[model]["auc"] |= figure
+    reason = explain_undefined(study.target.kind, study.target.values[rows], study.target.classes)
+    for model, name in product(models, names):
+        if figures[model][name]["value"] is None:
+            figures[model][name]["reason"] = explain_value(name, reason)
     tested = study.table.iloc[rows]
     return {
         "n": {
@@ -259,53 +253,43 @@ def _summary(external: External, models: Models) -> dict[str, Any]:
         "n_train": len(external.split.train),
         "strength": finite_or_none(models["embedding"].strengths[0]),
         "threshold": models["embedding"].thresholds[0],
-        "metrics": _metrics(external, models["embedding"], drawn["embedding"]),
-        "baseline": _metrics(external, models["baseline"], drawn["baseline"]),
+        "metrics": figures["embedding"],
+        "baseline": figures["baseline"],
         "baseline_covariates": list(study.covariates),
-        "increment": _increment(external, models, increment),
+        "increment": figures["increment"],
         "n_overlap": external.n_overlap,
     }
 
 
-def _figure(drawn: Resamples, level: float, key: str) -> dict[str, Any]:
-    figure = drawn.figure(level=level)
+def _figure(drawn: Resamples, level: float, model: str) -> dict[str, Any]:
+    figure, key = drawn.figure(level=level), "difference" if model == "increment" else "value"
     interval = None if figure["low"] is None else [figure["low"], figure["high"]]
     return {key: figure["value"], "interval": interval, "interval_method": None if interval is None else "bootstrap"}
 
 
-def _metrics(external: External, model: OutOfFold, drawn: Mapping[str, Resamples]) -> dict[str, dict[str, Any]]:
-    study, rows, level = external.study, external.split.test, external.study.settings.confidence_level
-    found = {name: _figure(each, level, "value") for name, each in drawn.items()}
-    if "auc" in found and _delong_applies(external):
-        low, high = delong_interval(study.target.values[rows], model.scores[0, rows], level=level)[1]
-        # Classes told apart perfectly have no spread to estimate from; that does not make the AUC certain.
-        interval, method = ([low, high], "delong") if low < high else (None, None)
-        found["auc"] |= {"interval": interval, "interval_method": method}
-    reason = explain_undefined(study.target.kind, study.target.values[rows], study.target.classes)
-    for name in (name for name, figure in found.items() if figure["value"] is None):
-        found[name]["reason"] = explain_value(name, reason)
-    return found
-
-
-def _increment(external: External, models: Models, drawn: Mapping[str, Resamples]) -> dict[str, dict[str, Any]]:
-    study, rows, level = external.study, external.split.test, external.study.settings.confidence_level
-    found = {name: _figure(each, level, "difference") for name, each in drawn.items()}
-    if "auc" in found and _delong_applies(external):
-        scores = [models[name].scores[0, rows] for name in ("embedding", "baseline")]
-        test = delong_test(study.target.values[rows], *scores)
-        reach = float(stats.norm.ppf((1 + level) / 2)) * test.standard_error
-        interval, spread = [test.difference - reach, test.difference + reach], test.standard_error > 0
-        found["auc"] |= {"interval": interval if spread else None, "interval_method": "delong" if spread else None}
-        found["auc"]["p_value"] = finite_or_none(test.p_value)
-    return found
-
-
 def _delong_applies(external: External) -> bool:
-    """One scan a subject, two classes, two scans of each."""
+    """Return whether each subject has one scan, and each of two classes has two."""
     study, rows = external.study, external.split.test
     if study.target.kind != "binary" or len(set(study.subjects[rows])) < len(rows):
         return False
     return bool(np.bincount(study.target.values[rows], minlength=2).min() >= 2)
+
+
+def _delong(truth: npt.NDArray[np.generic], scores: Mapping[str, Floats], level: float) -> dict[str, dict[str, Any]]:
+    """Return intervals of the AUCs and of their difference; none where classes are told apart perfectly.
+
+    Perfect scores have no spread to estimate from, and that does not make the AUC certain.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for model in ("embedding", "baseline"):
+        low, high = delong_interval(truth, scores[model], level=level)[1]
+        known = low < high
+        found[model] = {"interval": [low, high] if known else None, "interval_method": "delong" if known else None}
+    test = delong_test(truth, scores["embedding"], scores["baseline"])
+    reach, known = float(stats.norm.ppf((1 + level) / 2)) * test.standard_error, test.standard_error > 0
+    interval = [test.difference - reach, test.difference + reach] if known else None
+    about = {"interval": interval, "interval_method": "delong" if known else None}
+    return found | {"increment": about | {"p_value": finite_or_none(test.p_value)}}
 
 
 PANEL = Panel(order=70, run=measure_external_test)

@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.crossval import OutOfFold
+from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.rows import NO_SITE
-from neurocontrast.evaluation.uncertainty import bootstrap_metrics
-from neurocontrast.evaluation.units import MIN_SITES
+from neurocontrast.evaluation.uncertainty import MIN_SITES, bootstrap_metrics
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["PANEL", "age_bands", "site_table"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,21 @@ import pandas as pd
 from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, POOLED_ONLY, compute_metrics, finite_or_none
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
-from neurocontrast.evaluation.panels.draws import draw_of_split
 from neurocontrast.evaluation.planning import Study
+from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.splits import Split, subject_values
+from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.seeds import derive_seed
+from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = ["PANEL"]
+__all__ = ["PANEL", "draw_of_split", "draw_order"]
 
 LEAST_OF_A_CLASS = 2
 """Training subjects of every class that each size must hold: one to fit, one for the inner folds."""
 
 
 def _check(study: Study) -> None:
-    """Refuse sizes of which a training fold cannot give so many subjects, or not two of every class."""
+    """Refuse sizes that exceed a training fold, or are too small for two subjects of every class."""
     sizes = study.settings.train_sizes
     if not sizes:
         return
@@ -46,7 +48,7 @@ def _check(study: Study) -> None:
 
 
 def _least_size(study: Study, split: Split, draw: int) -> int:
-    """Return from how many subjects on a draw holds two of every class that its training fold has."""
+    """Return the smallest beginning of a draw with two subjects of every class of the training fold."""
     if study.target.kind == "continuous":
         return LEAST_OF_A_CLASS
     order = draw_of_split(study.table, study.target, split, draw, study.settings.seed)
@@ -78,12 +80,9 @@ def measure_learning_curve(inputs: PanelInputs) -> Findings:
                     rows.append(row | _fit(study, split, train, seed))
                     task.advance()
     table = pd.DataFrame(rows).sort_values(["n_train", "draw", "repeat", "fold"], ignore_index=True)
-    by_size = dict(iter(table.groupby("n_train")))
+    sizes = table.replace([np.inf, -np.inf], np.nan).groupby("n_train")
     parts = {
-        key: {
-            name: [_point(by_size[size][prefix + name], size) for size in settings.train_sizes]
-            for name in _names(study)
-        }
+        key: {name: _points(sizes[prefix + name]) for name in _names(study)}
         for key, prefix in (("metrics", ""), ("baseline", "baseline_"))
     }
     about = {"sizes": list(settings.train_sizes), "n_draws": settings.n_draws, "unit": "subject"}
@@ -109,14 +108,53 @@ def _names(study: Study) -> list[str]:
     return [name for name in study.target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE]
 
 
-def _point(values: pd.Series, size: int) -> dict[str, Any]:
-    known = values[np.isfinite(values)]
-    return {
-        "n_train": size,
-        "mean": finite_or_none(known.to_numpy().mean()) if len(known) else None,
-        "sd": finite_or_none(known.to_numpy().std(ddof=1)) if len(known) > 1 else None,
-        "n": len(known),
-    }
+def _points(sizes: Any) -> list[dict[str, Any]]:
+    """Return mean, standard deviation and number of the finite values of each size."""
+    found = []
+    for size, values in sizes:
+        known = values.dropna().to_numpy()
+        mean, sd = (known.mean() if len(known) else np.nan, known.std(ddof=1) if len(known) > 1 else np.nan)
+        found.append({"n_train": size, "mean": finite_or_none(mean), "sd": finite_or_none(sd), "n": len(known)})
+    return found
+
+
+def draw_of_split(table: pd.DataFrame, target: Target, split: Split, draw: int, seed: int) -> npt.NDArray[np.str_]:
+    """Return the training subjects of a split in the order in which a draw of a learning curve takes them."""
+    rows = split.train
+    key = derive_seed("learning-curve", seed, split.repeat, split.fold, draw)
+    subjects = table["subject_id"].to_numpy(dtype=object)[rows]
+    return draw_order(target.subset(rows), list(table["site"].iloc[rows]), subjects, seed=key)
+
+
+def draw_order(
+    target: Target, sites: Sequence[str | None], subjects: npt.NDArray[np.object_], *, seed: int
+) -> npt.NDArray[np.str_]:
+    """Return subjects in an order whose every beginning is stratified by class and, within class, by site.
+
+    The number of subjects of a class among the first k is within one of its share of k. A continuous target is
+    stratified by site only.
+    """
+    owners = subjects.astype(str)
+    places = np.unique([NO_SITE if site is None else str(site) for site in sites], return_inverse=True)[1]
+    site_of = subject_values(places, owners)
+    class_of = np.zeros(len(site_of)) if target.kind == "continuous" else subject_values(target.values, owners)
+    generator = derive_generator("draw", seed)
+    chance = generator.random(len(site_of))
+    within_site = _interleaved([class_of, site_of], chance, generator)
+    return np.unique(owners)[np.argsort(_interleaved([class_of], within_site, generator), kind="stable")]
+
+
+def _interleaved(
+    keys: list[npt.NDArray[np.float64]], order_by: npt.NDArray[np.float64], generator: np.random.Generator
+) -> npt.NDArray[np.float64]:
+    """Return a place between 0 and 1 for each subject: those of a group evenly spaced, in the order given."""
+    places = np.empty(len(order_by))
+    groups = np.unique(np.column_stack(keys), axis=0, return_inverse=True)[1].ravel()
+    for group in range(int(groups.max()) + 1):
+        members = np.flatnonzero(groups == group)
+        ordered = members[np.argsort(order_by[members], kind="stable")]
+        places[ordered] = (np.arange(len(ordered)) + generator.random()) / len(ordered)
+    return places
 
 
 PANEL = Panel(order=60, run=measure_learning_curve, check=_check)

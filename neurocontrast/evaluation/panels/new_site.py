@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.crossval import OutOfFold, constant_predictions, cross_validate
 from neurocontrast.evaluation.designs import CovariateDesign, Design, choose_covariates
+from neurocontrast.evaluation.few_shot import few_shot_error
+from neurocontrast.evaluation.fitting import OutOfFold, constant_predictions, cross_validate
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
     LOWER_IS_BETTER,
@@ -22,10 +23,9 @@ from neurocontrast.evaluation.metrics import (
 )
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.confounds import site_reading
-from neurocontrast.evaluation.panels.draws import group_sites
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.schema import Notice
-from neurocontrast.evaluation.splits import Split
+from neurocontrast.evaluation.splits import Split, group_sites
 from neurocontrast.evaluation.uncertainty import Resamples, bootstrap_metrics
 from neurocontrast.exceptions import one_of
 from neurocontrast.progress import Progress
@@ -34,27 +34,16 @@ from neurocontrast.seeds import derive_seed
 __all__ = ["MAX_GROUPS", "PANEL", "SitesLeftOut", "plan_sites_left_out"]
 
 Models = dict[str, OutOfFold]
-Drawn = dict[str, dict[str, Resamples]]
 Rows = npt.NDArray[np.intp]
-Texts = npt.NDArray[np.object_]
 
 NOTABLE_RATIO = 1.3
 """An error that grows more than this at unseen sites, its interval above 1, is warned about."""
 MIN_SITE_SUBJECTS = 5
 """A site with fewer subjects is not left out: its error would say nothing."""
+N_SHOTS = 10
+"""Subjects of an unseen site by which its bias is taken out, to tell few-shot from zero-shot errors."""
 MAX_GROUPS = 20
 """More sites than this are left out in this many groups of about equal size."""
-_EXPLANATIONS = {
-    "new_site_worse": (
-        "The result below is of sites that were trained on. At another scanner expect the error of unseen sites, or a "
-        "larger one. See “At a site it has not seen”."
-    ),
-    "new_site_no_better_than_constant": (
-        "At a scanner that was not trained on, do not trust the number: as far as these data tell, a guess without the "
-        "scan serves as well. See “At a site it has not seen”."
-    ),
-    "new_site_skipped": "What the model does there, were the site new to it, is not known.",
-}
 
 
 @dataclass(frozen=True)
@@ -65,17 +54,6 @@ class SitesLeftOut:
     sites: tuple[str, ...] = ()
     skipped: list[dict[str, str]] = field(default_factory=list)
     why_not: str | None = None
-
-    @property
-    def rows(self) -> Rows:
-        """Scans that are tested while their site is unseen."""
-        return np.sort(np.concatenate([split.test for split in self.splits]))
-
-    @property
-    def design(self) -> str:
-        """What was done, in a few words."""
-        grouped = len(self.splits) < len(self.sites)
-        return f"leave-sites-out in {len(self.splits)} groups" if grouped else "leave-one-site-out"
 
 
 def plan_sites_left_out(study: Study) -> SitesLeftOut:
@@ -88,18 +66,18 @@ def plan_sites_left_out(study: Study) -> SitesLeftOut:
         return SitesLeftOut(why_not="the main folds hold sites out already: their figures are those of unseen sites")
     names = sorted({site for site in sites if site is not None})
     why = {site: _why_skipped(study, np.flatnonzero(home & (sites == site))) for site in names}
+    groups = [[site] for site in names if why[site] is None]
+    if len(groups) > MAX_GROUPS:
+        groups = group_sites(sites[np.isin(sites, np.concatenate(groups))], MAX_GROUPS)
     splits: list[Split] = []
-    chosen = [site for site in names if why[site] is None]
-    many = len(chosen) > MAX_GROUPS
-    for group in group_sites(sites, chosen, MAX_GROUPS) if many else [[site] for site in chosen]:
+    for group in groups:
         split = _split(study, home, group, fold=len(splits))
         reason = _why_untrainable(study, split)
         why |= dict.fromkeys(group, reason)
         splits += [] if reason else [split]
     skipped = [{"site": site, "why": reason} for site, reason in why.items() if reason is not None]
-    chosen = [site for site in names if why[site] is None]
-    why_not = None if splits else f"no site can be left out: {_listed(skipped)}"
-    return SitesLeftOut(splits, tuple(chosen), skipped, why_not)
+    chosen = tuple(site for site in names if why[site] is None)
+    return SitesLeftOut(splits, chosen, skipped, None if splits else f"no site can be left out: {_listed(skipped)}")
 
 
 def _why_not(study: Study) -> str | None:
@@ -122,9 +100,9 @@ def _tested_at_home(study: Study) -> npt.NDArray[np.bool_]:
     sites = study.sites
     tested, unknown = np.zeros((2, len(sites)), dtype=bool)
     for split in study.splits:
-        seen = {site for site in sites[split.train] if site is not None}
+        seen = [site for site in set(sites[split.train]) if site is not None]
         tested[split.test] = True
-        unknown[split.test] |= np.array([site not in seen for site in sites[split.test]], dtype=bool)
+        unknown[split.test] |= ~np.isin(sites[split.test], seen)
     return tested & ~unknown
 
 
@@ -169,55 +147,53 @@ def measure_new_sites(inputs: PanelInputs) -> Findings:
     plan = plan_sites_left_out(study)
     if plan.why_not is not None:
         return Findings({"new_site": None, "new_site_note": plan.why_not})
-    home, unseen = _predict(study, plan, inputs.models, inputs.progress)
-    models = {f"home {name}": model for name, model in home.items()}
-    models |= {f"unseen {name}": model for name, model in unseen.items()}
+    models = _predict(study, plan, inputs.models, inputs.progress)
+    rows = np.sort(np.concatenate([split.test for split in plan.splits]))
+    grouped = len(plan.splits) < len(plan.sites)
     summary = {
-        "design": plan.design,
+        "design": f"leave-sites-out in {len(plan.splits)} groups" if grouped else "leave-one-site-out",
         "metric": study.target.metric_names[0],
-        "models": [name for name in unseen if name != "constant"],
-        **_pooled(study, models, plan.rows),
-        "n": {"scans": len(plan.rows), "subjects": len(set(study.subjects[plan.rows]))},
+        "models": [key.removeprefix("unseen ") for key in models if key.startswith("unseen ")][:-1],
+        **_pooled(study, models, rows),
+        "n": {"scans": len(rows), "subjects": len(set(study.subjects[rows]))},
         "bootstrap_unit": study.units.name,
         "n_sites": len(plan.sites),
         "left_out": list(plan.sites),
         "skipped": plan.skipped,
         "site_predictability": _predictability(site_reading(inputs.found.tables.get("confounds"))),
-        "recentred": "recentred" in unseen,
+        "recentred": "unseen recentred" in models,
     }
-    notices = [Notice(code, text, _EXPLANATIONS[code]) for code, text in _warnings(summary).items()]
-    return Findings(
-        {"new_site": summary, "new_site_note": None}, {"new_sites": _site_table(study, plan, models)}, notices
-    )
+    found = {"new_site": summary, "new_site_note": None}
+    return Findings(found, {"new_sites": _site_table(study, plan, models)}, _warnings(summary))
 
 
-def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> tuple[Models, Models]:
-    """Return predictions of every model at home and unseen: ``embedding`` as it is, ``recentred`` where asked for."""
+def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> Models:
+    """Return predictions by name, each model at ``home`` and ``unseen``; ``recentred`` is `embedding` as asked for."""
     names = choose_covariates(study.table, study.settings.covariates, target=study.target.name, sites_held_out=True)[0]
-    designs: dict[str, Design] = {"embedding": study.design(recentre=False)}
-    home = {"embedding": models["embedding"]}
     recentred = study.settings.recentre != "none"
-    if recentred:
-        designs["recentred"], home["recentred"] = study.design(), models["embedding"]
-    designs["baseline"], home["baseline"] = CovariateDesign(study.table, names), models["baseline"]
+    designs: dict[str, Design] = {"embedding": study.design(recentre=False)}
+    designs |= {"recentred": study.design()} if recentred else {}
+    designs["baseline"] = CovariateDesign(study.table, names)
     n_folds = len(designs) * len(plan.splits) + recentred * len(study.splits)
     with progress.task("Leaving sites out", n_folds, "fold") as task:
-        given: dict[str, Any] = {"subjects": study.subjects, "settings": study.settings, "sites": study.sites}
-        given |= {"target": study.target, "advance": task.advance}
+
+        def fit(name: str, splits: Sequence[Split]) -> OutOfFold:
+            return cross_validate(
+                designs[name], study.target, splits, subjects=study.subjects, settings=study.settings,
+                sites=study.sites, estimator=study.estimator_of(name), advance=task.advance,
+            )  # fmt: skip
+
+        found = {f"home {name}": models["baseline" if name == "baseline" else "embedding"] for name in designs}
         if recentred:
-            home["embedding"] = cross_validate(
-                designs["embedding"], splits=study.splits, estimator=study.estimator, **given
-            )
-        unseen = {
-            name: cross_validate(design, splits=plan.splits, estimator=study.estimator_of(name), **given)
-            for name, design in designs.items()
-        }
-    home["constant"] = constant_predictions(study.target, study.splits)
-    unseen["constant"] = constant_predictions(study.target, plan.splits)
-    return home, unseen
+            found["home embedding"] = fit("embedding", study.splits)
+        found["home constant"] = constant_predictions(study.target, study.splits)
+        found |= {f"unseen {name}": fit(name, plan.splits) for name in designs}
+    return found | {"unseen constant": constant_predictions(study.target, plan.splits)}
 
 
-def _draw(study: Study, models: Models, rows: Rows, names: list[str], units: Texts, n: int, *key: str) -> Drawn:
+def _draw(
+    study: Study, models: Models, rows: Rows, names: list[str], units: npt.NDArray[np.object_], n: int, *key: str
+) -> dict[str, dict[str, Resamples]]:
     """Return every metric of every model with `n` resamples that all share."""
     seed = derive_seed("new-site-intervals", study.settings.seed, *key)
     return bootstrap_metrics(study.target, models, units, n_bootstraps=n, seed=seed, rows=rows, names=names)
@@ -247,55 +223,50 @@ def _pooled(study: Study, models: Models, rows: Rows) -> dict[str, Any]:
 
 def _site_table(study: Study, plan: SitesLeftOut, models: Models) -> pd.DataFrame:
     """Return one row a site that was left out and model: figures when it is unseen, and when it is known."""
-    target = study.target
+    settings, target, found = study.settings, study.target, []
     names = [name for name in target.metric_names if name not in POOLED_ONLY and name not in DESCRIPTIVE]
     names += ON_REQUEST[target.kind]
-    found = []
-    for split in plan.splits:
-        for site in plan.sites:
-            rows = split.test[study.sites[split.test] == site]
-            if len(rows):
-                found += _site_rows(study, models, site, rows, len(split.train), names)
+    for split, site in ((split, site) for split in plan.splits for site in plan.sites):
+        rows = split.test[study.sites[split.test] == site]
+        if not len(rows):
+            continue
+        n, least = len(set(study.subjects[rows])), settings.min_site_n
+        few = f"fewer than {least} subjects ({n}): no interval" if n < least else None
+        reason = explain_undefined(target.kind, target.values[rows], target.classes)
+        drawn = _draw(study, models, rows, names, study.subjects, 0 if few else settings.n_bootstraps, site)
+        for model in (key.removeprefix("unseen ") for key in models if key.startswith("unseen ")):
+            row: dict[str, Any] = {"site": site, "model": model, "n": len(rows), "n_train": len(split.train)}
+            for prefix, where in (("", "unseen"), ("home_", "home")):
+                for name in names:
+                    figure = drawn[f"{where} {model}"][name].figure(level=settings.confidence_level)
+                    row |= {f"{prefix}{name}": figure["value"]}
+                    row |= {f"{prefix}{name}_{end}": figure[end] for end in ("low", "high")}
+            row |= _bias_aside(study, models[f"unseen {model}"], rows)
+            found.append(row | {"note": "; ".join(text for text in (reason, few) if text) or None})
     return pd.DataFrame(found)
 
 
-def _site_rows(
-    study: Study, models: Models, site: str, rows: Rows, n_train: int, names: list[str]
-) -> list[dict[str, Any]]:
-    settings, n = study.settings, len(set(study.subjects[rows]))
-    few = f"fewer than {settings.min_site_n} subjects ({n}): no interval" if n < settings.min_site_n else None
-    reason = explain_undefined(study.target.kind, study.target.values[rows], study.target.classes)
-    drawn = _draw(study, models, rows, names, study.subjects, 0 if few else settings.n_bootstraps, site)
-    found = []
-    for model in (key.removeprefix("unseen ") for key in models if key.startswith("unseen ")):
-        row: dict[str, Any] = {"site": site, "model": model, "n": len(rows), "n_train": n_train}
-        for prefix, where in (("", "unseen"), ("home_", "home")):
-            for name in names:
-                figure = drawn[f"{where} {model}"][name].figure(level=settings.confidence_level)
-                row |= {f"{prefix}{name}{end}": figure[key] for end, key in _ENDS.items()}
-        row["note"] = "; ".join(text for text in (reason, few) if text) or None
-        found.append(row)
-    return found
-
-
-_ENDS = {"": "value", "_low": "low", "_high": "high"}
+def _bias_aside(study: Study, model: OutOfFold, rows: Rows) -> dict[str, float | None]:
+    """Return what is left of a site's error without its bias: the errors' deviation, and the error after few shots."""
+    if study.target.kind != "continuous":
+        return {}
+    errors = model.scores[0, rows] - study.target.values[rows].astype(float)
+    seed = derive_seed("few-shot", study.settings.seed)
+    few_shot = few_shot_error(errors, study.subjects[rows], n_shots=N_SHOTS, seed=seed)
+    return {"spread": float(errors.std(ddof=1)) if len(rows) > 1 else None, f"mae_{N_SHOTS}_shots": few_shot}
 
 
 def _predictability(reading: pd.Series | None) -> dict[str, Any] | None:
     if reading is None:
         return None
-    return {
-        "balanced_accuracy": float(reading["value"]),
-        "low": finite_or_none(reading["low"]),
-        "high": finite_or_none(reading["high"]),
-        "chance": float(reading["chance"]),
-        "n_sites": int(reading["n_levels"]),
-    }
+    ends = {end: finite_or_none(reading[end]) for end in ("low", "high")}
+    chance = {"chance": float(reading["chance"]), "n_sites": int(reading["n_levels"])}
+    return {"balanced_accuracy": float(reading["value"]), **ends, **chance}
 
 
-def _warnings(summary: Mapping[str, Any]) -> dict[str, str]:
+def _warnings(summary: Mapping[str, Any]) -> list[Notice]:
     """Warn where the probe is clearly worse at sites it has not seen, or no better than saying what is usual."""
-    found = {}
+    found = []
     best = "recentred" if summary["recentred"] else "embedding"
     name = "mae" if "mae" in summary["ratio"][best] else "log_loss"
     if name in summary["ratio"][best]:  # decision values have no loss to compare
@@ -303,19 +274,31 @@ def _warnings(summary: Mapping[str, Any]) -> dict[str, str]:
         ratio, gain = summary["ratio"][best][name], summary["unseen_minus_constant"][best][name]
         home, unseen = (summary[where][best][name]["value"] for where in ("home", "unseen"))
         if ratio["low"] is not None and ratio["value"] >= NOTABLE_RATIO and ratio["low"] > 1:
-            found["new_site_worse"] = (
+            text = (
                 f"At sites that the probe has not seen its {shown} is {unseen:.3g}, where it is {home:.3g} for the "
                 f"same people when their site is known: {ratio['value']:.2f} times as much ({ratio['low']:.2f} to "
                 f"{ratio['high']:.2f}). The other figures are of known sites: do not expect them at another hospital."
             )
+            explanation = (
+                "The result below is of sites that were trained on. At another scanner expect the error of unseen "
+                "sites, or a larger one. See “At a site it has not seen”."
+            )
+            found.append(Notice("new_site_worse", text, explanation))
         if gain["value"] is not None and (gain["value"] if gain["high"] is None else gain["high"]) >= 0:
-            found["new_site_no_better_than_constant"] = (
+            text = (
                 f"At sites that the probe has not seen its {shown} ({unseen:.3g}) is not shown to be below that of "
                 f"the other sites' {usual} ({summary['unseen']['constant'][name]['value']:.3g}), which needs no scan."
             )
+            explanation = (
+                "At a scanner that was not trained on, do not trust the number: as far as these data tell, a guess "
+                "without the scan serves as well. See “At a site it has not seen”."
+            )
+            found.append(Notice("new_site_no_better_than_constant", text, explanation))
     if summary["skipped"]:
-        n, listed = len(summary["skipped"]), _listed(summary["skipped"])
-        found["new_site_skipped"] = f"{n} sites were not left out ({listed})."
+        text = f"{len(summary['skipped'])} sites were not left out ({_listed(summary['skipped'])})."
+        found.append(
+            Notice("new_site_skipped", text, "What the model does there, were the site new to it, is not known.")
+        )
     return found
 
 

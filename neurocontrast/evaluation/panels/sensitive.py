@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from neurocontrast.evaluation.estimators import built_in_features
 from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
-from neurocontrast.evaluation.pipelines import built_in_features
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number, row_names

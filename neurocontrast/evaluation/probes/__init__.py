@@ -27,14 +27,10 @@ class Probe:
         Name in a sentence, and reference.
     classes, numbers : bool
         Whether a categorical and a continuous target can be predicted.
-    strength : str
-        Name of the value that is chosen on inner folds.
-    rotates : bool
-        Whether predictions stay the same when features are rotated, so that principal axes make fits quicker.
-    calibrated : bool
-        Whether decision values of classes need a temperature to become probabilities.
-    gives_up : bool
-        Whether the grid is left once the score has fallen three times in a row.
+    strength, gives_up : str, bool
+        Name of the value that is chosen, and whether its grid is left once the score has fallen three times in a row.
+    rotates, calibrated : bool
+        Whether predictions stay the same when features are rotated; whether decision values need a temperature.
     why_not_stored : str or None
         Reason why a fitted probe is not written; None where it is linear, and written as its coefficients.
     """
@@ -54,8 +50,8 @@ class Probe:
         raise NotImplementedError
 
     def grid(self, settings: EvaluationSettings) -> Sequence[float]:
-        """Return the strengths to choose from, the strongest penalty first."""
-        raise NotImplementedError
+        """Return the strengths to choose from, the strongest penalty first: by default a key of the settings."""
+        return getattr(settings, self.strength)
 
     def parameter(self, *, continuous: bool) -> str:  # noqa: ARG002
         """Return the parameter of the estimator that holds the strength."""

@@ -35,10 +35,9 @@ class Knn(Probe):
 
 
 class SmoothedNeighbours(KNeighborsClassifier):
-    """Classify by nearest neighbours whose shares are never 0 or 1, so that a log-loss is finite.
+    """Classify by nearest neighbours with probabilities (k · share of the neighbours + share in training) / (k + 1).
 
-    Probabilities are (k · share of the neighbours + share of the training rows) / (k + 1), as if one neighbour more had
-    the classes of the training rows. All else is `sklearn.neighbors.KNeighborsClassifier`.
+    They are never 0 or 1, so that a log-loss is finite.
 
     Examples
     --------

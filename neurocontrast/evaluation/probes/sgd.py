@@ -1,7 +1,6 @@
-"""A linear softmax classifier by stochastic gradient descent with momentum and a cosine schedule.
+"""A linear softmax classifier by stochastic gradient descent, as linear evaluation of self-supervised encoders has it.
 
-It is what linear evaluation of self-supervised encoders is often done with. `sklearn.linear_model.SGDClassifier` has
-neither minibatches nor momentum nor that schedule, and fits several classes one against the rest.
+`sklearn.linear_model.SGDClassifier` has neither minibatches nor momentum nor the cosine schedule.
 """
 
 from __future__ import annotations
@@ -47,8 +46,6 @@ class MomentumSGDClassifier(ClassifierMixin, BaseEstimator):
 
     The mean log-loss of a batch, plus half the weight decay times the squared norm of the coefficients, is followed
     down with momentum. The learning rate of step t of T is rate · (1 + cos(π t / T)) / 2 (Loshchilov and Hutter, 2017).
-    With weight decay the optimum is that of logistic regression with C = 1 / (weight decay · n); without, how long it
-    runs is its regularisation. Features are best standardised.
 
     Examples
     --------
@@ -111,7 +108,7 @@ class MomentumSGDClassifier(ClassifierMixin, BaseEstimator):
         k = n_classes if n_classes > 2 else 1
         truth = np.eye(n_classes, dtype=np.float32)[codes][:, -k:]
         weights, bias = np.zeros((x.shape[1], k), dtype=np.float32), np.zeros(k, dtype=np.float32)
-        speed, bias_speed = np.zeros_like(weights), np.zeros_like(bias)
+        speeds = [np.zeros_like(weights), np.zeros_like(bias)]
         momentum, decay = np.float32(self.momentum), np.float32(self.weight_decay)
         n_steps = self.epochs * -(-n // self.batch_size)
         rates = self.learning_rate * (1 + np.cos(np.pi * np.arange(n_steps) / n_steps)) / 2
@@ -123,10 +120,10 @@ class MomentumSGDClassifier(ClassifierMixin, BaseEstimator):
                     rows = order[start : start + self.batch_size]
                     batch, rate = x[rows], next(steps)
                     residual = (_activate(batch @ weights + bias) - truth[rows]) / np.float32(len(rows))
-                    slope, bias_slope = batch.T @ residual + decay * weights, residual.sum(axis=0)
-                    speed, bias_speed = momentum * speed + slope, momentum * bias_speed + bias_slope
-                    weights -= rate * (slope + momentum * speed if self.nesterov else speed)
-                    bias -= rate * (bias_slope + momentum * bias_speed if self.nesterov else bias_speed)
+                    slopes = [batch.T @ residual + decay * weights, residual.sum(axis=0)]
+                    for place, (values, slope) in enumerate(zip((weights, bias), slopes, strict=True)):
+                        speeds[place] = momentum * speeds[place] + slope
+                        values -= rate * (slope + momentum * speeds[place] if self.nesterov else speeds[place])
         return weights, bias
 
     def _seed(self) -> int:
@@ -136,7 +133,4 @@ class MomentumSGDClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _activate(margins: Singles) -> Singles:
-    if margins.shape[1] == 1:
-        return expit(margins)
-    powers = np.exp(margins - margins.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
+    return np.asarray(expit(margins) if margins.shape[1] == 1 else softmax(margins, axis=1))

@@ -1,5 +1,7 @@
 """The sections of ``evaluation.json``, typed; attributes have the names of the keys."""
 
+# ruff: noqa: D101 - the names of sections say what they are; pydantic copies the defaults of its models
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -89,8 +91,6 @@ class Estimate(Section):
 
 
 class Counts(Section):
-    """Numbers of what takes part, and of scans left out by reason."""
-
     scans: StrictInt | None = None
     subjects: StrictInt | None = None
     sites: StrictInt | None = None
@@ -99,8 +99,6 @@ class Counts(Section):
 
 
 class Probe(Section):
-    """The probe of the embedding, and the choices that made its features."""
-
     name: str | None = None
     own: StrictBool = False
     estimator: str | None = None
@@ -117,15 +115,11 @@ class Probe(Section):
 
 
 class Threshold(Section):
-    """The rule of the threshold, and its value in every fold."""
-
     rule: StrictFloat | str | None = None
     values: list[StrictFloat | None] = []
 
 
 class Bootstrap(Section):
-    """How intervals were computed."""
-
     n: StrictInt | None = None
     method: str | None = None
     unit: str | None = None
@@ -134,8 +128,6 @@ class Bootstrap(Section):
 
 
 class FixedSplit(Section):
-    """The parts of a split column."""
-
     column: str | None = None
     n: dict[str, StrictInt] = {}
     chosen_on: str | None = None
@@ -146,8 +138,6 @@ class FixedSplit(Section):
 
 
 class SensitiveColumn(Section):
-    """The error of a sensitive column that is predicted from the features."""
-
     mse: StrictFloat | None = None
     low: StrictFloat | None = None
     high: StrictFloat | None = None
@@ -158,8 +148,6 @@ class SensitiveColumn(Section):
 
 
 class Sensitive(Section):
-    """The errors of sensitive columns, each and together."""
-
     columns: dict[str, SensitiveColumn] = {}
     mse: Estimate = Estimate()
     constant_mse: StrictFloat | None = None
@@ -172,8 +160,6 @@ class Sensitive(Section):
 
 
 class Permutation(Section):
-    """The permutation test."""
-
     n: StrictInt | None = None
     unit: str | None = None
     within_site: StrictBool | None = None
@@ -186,8 +172,6 @@ class Permutation(Section):
 
 
 class OpenBHB(Section):
-    """The score of the OpenBHB challenge."""
-
     score: StrictFloat | None = None
     interval: Interval = None
     lower_is_better: StrictBool = True
@@ -202,8 +186,6 @@ class OpenBHB(Section):
 
 
 class Confounds(Section):
-    """How features were adjusted, and what they tell of covariates."""
-
     harmonise: str = "none"
     harmonise_preserve: list[str] = []
     residualise: list[str] = []
@@ -212,8 +194,6 @@ class Confounds(Section):
 
 
 class SiteOutside(Section):
-    """Scans outside the training distribution at one site."""
-
     site: str | None
     n: StrictInt | None = None
     n_outside: StrictInt | None = None
@@ -222,8 +202,6 @@ class SiteOutside(Section):
 
 
 class Outlyingness(Section):
-    """Scans outside the training distribution."""
-
     reference: str | None = None
     threshold_percentile: StrictFloat | None = None
     n_outside: StrictInt | None = None
@@ -232,19 +210,14 @@ class Outlyingness(Section):
     unseen_by_site: list[SiteOutside] = []
     note: str | None = None
     covariance: str | None = None
-    k: StrictInt | None = None
 
 
 class SkippedSite(Section):
-    """A site that was not left out, and the reason."""
-
     site: str
     why: str = ""
 
 
 class SitePredictability(Section):
-    """How well the site is told from the features."""
-
     balanced_accuracy: StrictFloat | None = None
     low: StrictFloat | None = None
     high: StrictFloat | None = None
@@ -253,8 +226,6 @@ class SitePredictability(Section):
 
 
 class NewSite(Section):
-    """Errors of the same people while their site is known and while it is left out, by model and metric."""
-
     design: str | None = None
     metric: str | None = None
     models: list[str] = []
@@ -280,8 +251,6 @@ class Middle(Section):
 
 
 class Similarity(Section):
-    """Cosines of tested rows with their nearest training rows of the same class and of another."""
-
     n: StrictInt | None = None
     n_reference: StrictInt | None = None
     n_folds: StrictInt | None = None
@@ -303,8 +272,6 @@ class LearningPoint(Section):
 
 
 class LearningCurve(Section):
-    """Metrics by number of training subjects."""
-
     sizes: list[StrictInt] = []
     n_draws: StrictInt | None = None
     unit: str | None = None
@@ -313,8 +280,6 @@ class LearningCurve(Section):
 
 
 class ExternalMetric(Section):
-    """A metric of an external test set."""
-
     value: StrictFloat | None = None
     interval: Interval = None
     interval_method: str | None = None
@@ -322,8 +287,6 @@ class ExternalMetric(Section):
 
 
 class External(Section):
-    """An external test set."""
-
     file: str | None = None
     digest: str | None = None
     n: Counts = Counts()
@@ -340,18 +303,15 @@ class External(Section):
 
 
 class VoxelsAbout(Section):
-    """How voxels were read for the baseline of their principal components."""
-
     spacing_mm: StrictFloat | None = None
     mask: str | None = None
     n_voxels: StrictInt | None = None
+    smooth_mm: StrictFloat | None = None
     standardised: str | None = None
     n_components: StrictInt | None = None
 
 
 class EmbeddingsOrigin(Section):
-    """The embeddings table that was evaluated."""
-
     file: str | None = None
     digest: str | None = None
     cohort_source: str | None = None

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.leakage import feature_codes
+from neurocontrast.evaluation.notices import feature_codes
 from neurocontrast.evaluation.rows import cell_texts, row_names
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split, parts_of
@@ -26,11 +26,7 @@ PARTS = ("train", "validation", "test")
 
 
 def fixed_split(table: pd.DataFrame, column: str) -> Split:
-    """Return the one split that a column of train, validation and test describes.
-
-    ``train`` of it holds the rows of train and validation, on which the final probe is fitted; ``validation`` those
-    of them on which its penalty is chosen.
-    """
+    """Return the one split that a column of train, validation and test describes; its `train` holds both former."""
     if column not in table:
         raise ConfigError(
             f"split_column: there is no column '{column}'.{suggestion(column, table.columns)} "
@@ -98,26 +94,19 @@ def look_at_fixed(split: Split, target: Target) -> Iterator[Notice]:
 def check_seen(
     table: pd.DataFrame, split: Split, info: Mapping[str, Any], *, allow_overlap: bool = False
 ) -> tuple[dict[str, int | None], list[Notice]]:
-    """Return how many rows of each part pretraining has seen, and what to say of it.
+    """Return how many rows of each part pretraining has seen, and warnings; refuse rows of test that it has seen.
 
-    Only rows of test must be new to the encoder. To fit a probe on what the encoder was trained on is what linear
-    evaluation does. Validation rows that it has seen flatter no figure of test: they are told less well apart by
-    what they say of the penalty, which is chosen too weak then; so that is said, and not refused.
+    Linear evaluation fits a probe on what the encoder was trained on, so rows of train and validation may be known.
     """
     digests = info.get("pretraining_subjects")
     parts = parts_of(split)
     if digests is None:
         text = "The embeddings do not say what was in pretraining: whether it has seen rows of test is not known."
-        return dict.fromkeys(PARTS), [
-            Notice(
-                "overlap_unknown",
-                text,
-                "If some of the test images were in pretraining, the figures below may be too good.",
-            )
-        ]
+        explanation = "If some of the test images were in pretraining, the figures below may be too good."
+        return dict.fromkeys(PARTS), [Notice("overlap_unknown", text, explanation)]
     seen, subjects = set(digests), table["subject_id"].to_numpy(dtype=object)
-    known = {name: np.array([subject_digest(each) in seen for each in subjects[rows]], dtype=bool)
-             for name, rows in parts.items()}  # fmt: skip
+    is_seen = np.array([subject_digest(each) in seen for each in subjects], dtype=bool)
+    known = {name: is_seen[rows] for name, rows in parts.items()}
     counts: dict[str, int | None] = {name: int(found.sum()) for name, found in known.items()}
     n_test, n_validation, notices = int(known["test"].sum()), int(known["validation"].sum()), []
     if n_test:
@@ -147,9 +136,9 @@ def check_seen(
 
 
 def look_at_twins(features: npt.NDArray[np.floating], split: Split) -> tuple[int, list[Notice]]:
-    """Return how many rows of test have the features of a fitted row to the last bit, and what to say of it.
+    """Return how many rows of test have the features of a fitted row to the last bit, and a warning.
 
-    Nothing is refused: official sets hold some images twice, and every published figure has them.
+    They are not refused: official sets hold some images twice, and every published figure has them.
     """
     codes = feature_codes(features)
     twins = split.test[np.isin(codes[split.test], codes[split.train])]

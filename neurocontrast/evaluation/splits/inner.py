@@ -20,18 +20,17 @@ Texts = npt.NDArray[np.object_]
 Pairs = Sequence[tuple[Rows, Rows]]
 
 MIN_INNER_SITES, MAX_INNER_SITES = 3, 10
-"""Least and largest number of sites, or groups of sites, that inner folds leave out."""
+"""Least and largest number of inner folds that leave sites out."""
 PARTS_OF_TRAIN = 5
-"""Validation rows that are wanted and not there are one of this many parts of the training rows."""
+"""Where validation rows are missing, one of this many parts of the training rows takes their place."""
 FEW_PER_INNER_FOLD = 5
 """Classes with fewer subjects an inner fold than this are spread over the inner folds evenly, not by chance."""
 
 
 def classes_decide_inner_folds(target: Target, train: Rows, subjects: Texts, *, n_folds: int) -> bool:
-    """Say whether a class is so small that inner folds must spread it evenly.
+    """Return whether a class is so small that inner folds must spread it evenly.
 
-    Larger classes are spread well enough by chance, and inner folds that do not look at labels
-    stay as they are when labels are permuted.
+    Inner folds that do not look at labels stay as they are when labels are permuted.
     """
     if target.kind == "continuous":
         return False
@@ -48,10 +47,9 @@ def penalty_folds(
     sites: Texts | None = None,
     validation: Rows | None = None,
 ) -> list[tuple[Rows, Rows]]:
-    """Return the training rows to fit, and those to try a penalty on: inner folds as the settings say.
+    """Return the training rows to fit and those to try a penalty on: inner folds, or the validation rows.
 
-    `validation` rows, of `train`, take their place where they are given; where they are given and empty, a fifth of
-    `train` does.
+    Where `validation` is empty, a fifth of `train` takes its place.
     """
     if validation is not None and len(validation):
         return [(np.setdiff1d(train, validation, assume_unique=True), validation)]
@@ -70,11 +68,10 @@ def inner_folds(
     seed: int,
     sites: Texts | None = None,
 ) -> list[tuple[Rows, Rows]]:
-    """Split training rows by subject, at random; or, given their sites, so that each fold leaves sites out.
+    """Split training rows by subject, at random; or, given enough sites, so that each fold leaves sites out.
 
-    Where a class has fewer than five subjects a fold, classes are spread evenly, over fewer folds if
-    it has fewer subjects than folds. Inner folds whose training rows lack a class are left out. Too few sites
-    to leave out (`site_inner_folds`) are as none given.
+    Where a class has fewer than five subjects a fold, classes are spread evenly, over fewer folds if there are fewer
+    subjects than folds. Inner folds whose training rows lack a class are left out.
     """
     by_site = [] if sites is None else site_inner_folds(target, train, subjects, sites)
     if by_site:
@@ -93,16 +90,15 @@ def inner_folds(
 
 
 def site_inner_folds(target: Target, train: Rows, subjects: Texts, sites: Texts) -> list[tuple[Rows, Rows]]:
-    """Split training rows so that each fold tries the penalty on sites that it has not fitted; none from too few.
+    """Split training rows so that each fold tries the penalty on sites, or groups of sites, that are not fitted.
 
-    Ten groups of sites where there are more. A subject that was at a site of the group too is not fitted on. From
-    fewer than `MIN_INNER_SITES` sites whose fold has all classes to fit on, the list is empty.
+    A subject that was at a site of the group too is not fitted on. The list is empty where fewer than
+    `MIN_INNER_SITES` folds have all classes to fit on.
     """
     places = np.array([NO_SITE if site is None else str(site) for site in sites[train]])
-    groups, owners = group_sites(places, MAX_INNER_SITES), subjects[train].astype(str)
-    pairs = []
-    for group in range(groups.max() + 1):
-        tried = groups == group
+    owners, pairs = subjects[train].astype(str), []
+    for group in group_sites(places, MAX_INNER_SITES):
+        tried = np.isin(places, group)
         pairs.append((train[~tried & ~np.isin(owners, owners[tried])], train[tried]))
     pairs = _teachable(target, train, pairs)
     return pairs if len(pairs) >= MIN_INNER_SITES else []

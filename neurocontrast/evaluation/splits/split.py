@@ -18,31 +18,20 @@ Rows = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to train on and rows to test on.
-
-    Attributes
-    ----------
-    repeat, fold : int
-        Numbered from 0.
-    train, test : array of int
-        Row positions.
-    held_out_site : str or None
-        The site that only `test` holds.
-    validation : array of int or None
-        Rows of `train` on which the penalty is chosen (empty: a fifth of `train`, drawn at random); None for inner
-        folds of all of them.
-    """
+    """Rows to train on and rows to test on."""
 
     repeat: int
     fold: int
     train: Rows
     test: Rows
     held_out_site: str | None = None
+    """The site that only `test` holds."""
     validation: Rows | None = None
+    """Rows of `train` on which the penalty is chosen; of none given (empty) a fifth is drawn, None is inner folds."""
 
     @property
     def named(self) -> str:
-        """What happens in this split, for messages."""
+        """The split, for messages."""
         return f"site '{self.held_out_site}' is held out" if self.held_out_site else f"fold {self.fold} is tested"
 
 

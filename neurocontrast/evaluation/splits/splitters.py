@@ -28,11 +28,11 @@ Texts = npt.NDArray[np.object_]
 class SiteStratifiedGroupKFold(BaseCrossValidator):
     """Split by subject into folds that hold the same share of every class at every site.
 
-    Subjects are put in order of class, then site, then chance, and dealt to the folds like cards. So the numbers of
-    subjects of each class, and of each class at each site, differ by at most one between folds, and all scans of a
-    subject are in one fold. A continuous target is dealt within site in order of its value, chance deciding inside
-    each run of `n_splits` neighbours. A subject whose scans differ counts as the rarest of its classes (continuous:
-    their mean) and of its sites; scans without a site form a site of their own.
+    Subjects are put in order of class, then site, then chance, and dealt to the folds like cards: between folds, the
+    numbers of subjects of each class, and of each class at each site, differ by at most one. A continuous target is
+    dealt within site in order of its value, chance deciding inside each run of `n_splits` neighbours. A subject whose
+    scans differ counts as the rarest of its classes (continuous: their mean) and of its sites; scans without a site
+    form a site of their own.
 
     Parameters
     ----------
@@ -43,12 +43,12 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
     kind : {"auto", "categorical", "continuous"}, default="auto"
         How `y` is read; ``auto`` follows `sklearn.utils.multiclass.type_of_target`.
     random_state : int, RandomState instance or None, default=None
-        An int deals the folds that `neurocontrast.evaluate` deals with that seed. None: other folds in every call.
+        An int deals the folds of `neurocontrast.evaluate` with this seed; None deals other folds in every call.
 
     Notes
     -----
-    Subject and site reach `split` as two columns of `groups`, which works in every function of scikit-learn that takes
-    `groups`; or, with metadata routing, as ``params={"groups": subjects, "sites": sites}``.
+    `split` takes subject and site of each row as two columns of `groups` (or a DataFrame with `subject_id` and `site`),
+    as every function of scikit-learn passes them; or, with metadata routing, subjects as `groups` and sites as `sites`.
 
     Examples
     --------
@@ -81,29 +81,12 @@ class SiteStratifiedGroupKFold(BaseCrossValidator):
         self.kind, self.random_state = kind, random_state
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None) -> int:
-        """Return the number of splits: folds times repeats; the arguments are not looked at."""
+        """Return the number of folds times that of repeats."""
         del X, y, groups, sites
         return int(self.n_splits * self.n_repeats)
 
     def split(self, X: Any, y: Any = None, groups: Any = None, sites: Any = None) -> Iterator[tuple[Rows, Rows]]:
-        """Yield the rows of training and of test, fold after fold and repeat after repeat.
-
-        Parameters
-        ----------
-        X : array-like of length n
-            Its length alone is looked at.
-        y : array-like of shape (n,)
-            Classes, or a continuous target.
-        groups : DataFrame or array-like of shape (n, 2)
-            Subject and site of each row; subjects alone, of shape (n,), where `sites` are given.
-        sites : array-like of shape (n,), optional
-            Site of each row.
-
-        Raises
-        ------
-        DataError
-            If subjects or sites are not given for every row, or there are fewer subjects than folds.
-        """
+        """Yield the rows of training and of test, repeat after repeat; of `X` only the length counts."""
         if y is None:
             raise DataError("y: SiteStratifiedGroupKFold needs the target of each row, found None.")
         indexable(X, y, groups, sites)
@@ -148,8 +131,8 @@ class LeaveSiteOut(BaseCrossValidator):
 
     Notes
     -----
-    Subject and site reach `split` as two columns of `groups`, which works in every function of scikit-learn that takes
-    `groups`; or, with metadata routing, as ``params={"groups": subjects, "sites": sites}``.
+    `split` takes subjects and sites as that of `SiteStratifiedGroupKFold` does. A row without a site is refused, since
+    it could belong to the site held out.
 
     Examples
     --------
@@ -165,27 +148,12 @@ class LeaveSiteOut(BaseCrossValidator):
     __metadata_request__split = {"groups": True, "sites": True}  # noqa: RUF012 - scikit-learn's own convention
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, sites: Any = None) -> int:
-        """Return the number of sites; `X` and `y` are not looked at."""
+        """Return the number of sites."""
         del X, y
         return len(set(subjects_and_sites(groups, sites, splitter=type(self).__name__)[1]))
 
     def split(self, X: Any, y: Any = None, groups: Any = None, sites: Any = None) -> Iterator[tuple[Rows, Rows]]:
-        """Yield the rows of training and of test, site after site.
-
-        Parameters
-        ----------
-        X, y : array-like of length n
-            Their length alone is looked at.
-        groups : DataFrame or array-like of shape (n, 2)
-            Subject and site of each row; subjects alone, of shape (n,), where `sites` are given.
-        sites : array-like of shape (n,), optional
-            Site of each row.
-
-        Raises
-        ------
-        DataError
-            If a row has no subject or no site (it could belong to the site held out), or there is one site only.
-        """
+        """Yield the rows of training and of test, site after site; of `X` and `y` only the length counts."""
         indexable(X, y, groups, sites)
         owners, places = subjects_and_sites(groups, sites, splitter=type(self).__name__)
         for split in leave_site_out(places, owners, names=[f"row {row}" for row in range(len(owners))]):
@@ -270,14 +238,15 @@ def subject_values(
     return np.where(has, has.sum(axis=0), np.inf).argmin(axis=1).astype(float)
 
 
-def group_sites(places: npt.NDArray[np.generic], n_groups: int) -> Rows:
-    """Return a group for each row, whole sites together: the largest site first, each to the emptiest group."""
-    names, sizes = np.unique(places, return_counts=True)
-    group_of, filled = np.zeros(len(names), dtype=np.intp), np.zeros(min(n_groups, len(names)))
+def group_sites(sites: npt.NDArray[np.generic], n_groups: int) -> list[list[str]]:
+    """Return the sites in groups of about equal numbers of scans: the largest first, each to the emptiest group."""
+    names, sizes = np.unique(sites.astype(str), return_counts=True)
+    groups: list[list[str]] = [[] for _ in range(min(n_groups, len(names)))]
+    filled = np.zeros(len(groups))
     for place in np.lexsort((names, -sizes)):
-        group_of[place] = filled.argmin()
+        groups[int(filled.argmin())].append(str(names[place]))
         filled[filled.argmin()] += sizes[place]
-    return group_of[np.searchsorted(names, places)]
+    return groups
 
 
 def subjects_and_sites(groups: Any, sites: Any, *, splitter: str) -> tuple[npt.NDArray[np.object_], list[str | None]]:

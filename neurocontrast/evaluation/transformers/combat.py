@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.utils._param_validation import StrOptions
 
-from neurocontrast.evaluation.transformers.side_columns import Column, SideColumnTransformer, group_names
+from neurocontrast.evaluation.transformers.covariates import Column, SideColumnTransformer
 
 __all__ = ["MIN_SITE_SCANS", "ComBat"]
 
@@ -37,8 +37,6 @@ class ComBat(SideColumnTransformer):
         here: without, ComBat takes the difference in age out with the site. Never what is to be predicted.
     handle_unknown : {"error", "ignore"}, default="error"
         What to do with rows of a site that has fewer than three training rows: raise, or leave them as they are.
-    passthrough : sequence of str or int, default=()
-        Columns that are no features and stand unchanged at the end of the output, for a later step.
 
     Attributes
     ----------
@@ -72,38 +70,24 @@ class ComBat(SideColumnTransformer):
         "site": [str, int, None],
         "preserve": ["array-like"],
         "handle_unknown": [StrOptions({"error", "ignore"})],
-        "passthrough": ["array-like"],
     }
 
     def __init__(
-        self,
-        site: Column | None = None,
-        *,
-        preserve: Sequence[Column] = (),
-        handle_unknown: str = "error",
-        passthrough: Sequence[Column] = (),
+        self, site: Column | None = None, *, preserve: Sequence[Column] = (), handle_unknown: str = "error"
     ) -> None:
         self.site = site
         self.preserve = preserve
         self.handle_unknown = handle_unknown
-        self.passthrough = passthrough
 
     def side_columns(self) -> tuple[Column, ...]:
         """Return the columns that the adjustment reads."""
         return (*(() if self.site is None else (self.site,)), *self.preserve)
 
-    def encode(self, side: pd.DataFrame, *, learn: bool) -> tuple[Any, ...]:
-        """Return the site of each row and the preserved covariates as numbers; nothing without a site."""
-        if self.site is None:
-            return ()
-        covariates = self._encode_covariates(side, self.preserve, learn=learn)
-        return group_names(side, self.site, owner=self), covariates
-
-    def estimate(self, x: Floats, *encoded: Any) -> None:
+    def estimate(self, x: Floats, side: pd.DataFrame) -> None:
         """Estimate shift and spread of each site in every feature, drawn towards the site's average over features."""
-        if not encoded:
+        if self.site is None:
             return
-        sites, covariates = encoded
+        sites, covariates = self.name_groups(side, self.site), self.learn_covariates(side, self.preserve)
         places, counts = np.unique(sites, return_counts=True)
         self.sites_ = places[counts >= MIN_SITE_SCANS]
         self._check_known(sites)
@@ -127,11 +111,11 @@ class ComBat(SideColumnTransformer):
         for code in range(len(self.sites_)) if len(self.sites_) > 1 else ():
             self.shift_[code, varies], self.spread_[code, varies] = _posterior(standard[codes == code][:, varies])
 
-    def adjust(self, x: Floats, *encoded: Any) -> Floats:
+    def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
         """Return scans as if of the average site; those of a site that was not learned stay as they are."""
-        if not encoded:
+        if self.site is None:
             return x
-        sites, covariates = encoded
+        sites, covariates = self.name_groups(side, self.site), self.encode_covariates(side, self.preserve)
         self._check_known(sites)
         known, adjusted = np.isin(sites, self.sites_), x.copy()
         if not known.any():

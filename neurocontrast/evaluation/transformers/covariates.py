@@ -1,21 +1,27 @@
-"""Covariates as a matrix of numbers, everything in it estimated on the training rows."""
+"""Covariates as numbers, and transformers that adjust features by the covariates and sites in the same table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api.types import is_string_dtype
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
-from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
 
 from neurocontrast.evaluation.rows import cell_texts, is_number
+from neurocontrast.exceptions import suggestion
 
-__all__ = ["CovariateEncoder"]
+__all__ = ["Column", "CovariateEncoder", "Residualiser", "SideColumnTransformer"]
+
+Floats = npt.NDArray[np.float64]
+Column = str | int
+"""A name in a DataFrame, or a position in an array of numbers."""
 
 
 class CovariateEncoder(TransformerMixin, BaseEstimator):
@@ -23,21 +29,19 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
 
     A column of numbers stays one column, missing and infinite values filled with the training mean (`SimpleImputer`).
     Any other column becomes one column for each value seen in training (`OneHotEncoder`), all zero for a value not
-    seen. Columns of numbers come first. This is scikit-learn's `ColumnTransformer` of both, without its cost in every
-    fold.
+    seen. Columns of numbers come first.
 
     Parameters
     ----------
     add_indicator : bool, default=True
-        Whether a column with missing values in training gets another one that marks them. Without, a missing number is
-        at the training mean, and missing text has no value.
+        Whether a column with missing values in training gets another one that marks them.
 
     Attributes
     ----------
     numbers_, texts_ : list
         Columns of numbers, and the others.
     imputer_, one_hot_ : SimpleImputer, OneHotEncoder
-        Of the columns of numbers, and of the others.
+        Encoders of the columns of numbers, and of the others.
 
     Examples
     --------
@@ -59,18 +63,7 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
         self.add_indicator = add_indicator
 
     def fit(self, X: Any, y: Any = None) -> CovariateEncoder:  # noqa: ARG002
-        """Learn the means and the values of the columns.
-
-        Parameters
-        ----------
-        X : DataFrame or array (n, q)
-            Covariates.
-        y : ignored
-
-        Returns
-        -------
-        self
-        """
+        """Learn the means and the values of the columns of a DataFrame or array (n, q)."""
         self._validate_params()
         table = self._read(X, reset=True)
         self._columns = list(table)
@@ -85,31 +78,15 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
             encoder.fit(values)
         return self
 
-    def transform(self, X: Any) -> npt.NDArray[np.float64]:
-        """Return the covariates as numbers.
-
-        Parameters
-        ----------
-        X : DataFrame or array (n, q)
-            Covariates, as in `fit`.
-
-        Returns
-        -------
-        array (n, n columns)
-        """
+    def transform(self, X: Any) -> Floats:
+        """Return the covariates as numbers (n, n columns)."""
         check_is_fitted(self)
         table = self._read(X, reset=False)
         encoded = [encoder.transform(values) for encoder, values in self._parts(table)]
         return np.hstack([np.zeros((len(table), 0)), *encoded])
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
-        """Return a name for each column of the matrix.
-
-        Parameters
-        ----------
-        input_features : array of str, optional
-            Names of the columns of `X`; those seen in `fit` by default.
-        """
+        """Return a name for each column of the matrix."""
         check_is_fitted(self)
         name_of = dict(zip(self._columns, _check_feature_names_in(self, input_features), strict=True))
         parts = [(self.imputer_, self.numbers_), (self.one_hot_, self.texts_)]
@@ -117,7 +94,7 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
         return np.concatenate([np.array([], dtype=object), *found])
 
     def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn wants to know: text and missing values are welcome."""
+        """Tell scikit-learn that text and missing values are welcome."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
@@ -137,3 +114,140 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
         if self.texts_:
             texts = np.array([cell_texts(table[name]) for name in self.texts_], dtype=object)
             yield self.one_hot_, texts.T.reshape(len(table), len(self.texts_))
+
+
+class SideColumnTransformer(TransformerMixin, BaseEstimator):
+    """Adjust the feature columns of a table by its side columns; every column that no parameter names is a feature."""
+
+    def side_columns(self) -> tuple[Column, ...]:
+        """Return the columns that the adjustment reads."""
+        raise NotImplementedError
+
+    def estimate(self, x: Floats, side: pd.DataFrame) -> None:
+        """Learn the adjustment from features (n, p) and side columns."""
+        raise NotImplementedError
+
+    def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
+        """Return adjusted features (n, p)."""
+        raise NotImplementedError
+
+    def fit(self, X: Any, y: Any = None) -> Any:  # noqa: ARG002
+        """Learn the adjustment from a DataFrame or array that holds features and side columns."""
+        self._validate_params()
+        self.estimate(*self._read(X, reset=True))
+        return self
+
+    def transform(self, X: Any) -> Floats:
+        """Return the adjusted features of a DataFrame or array that holds features and side columns."""
+        check_is_fitted(self, "n_features_in_")
+        return self.adjust(*self._read(X, reset=False))
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """Return the names of the features."""
+        check_is_fitted(self, "n_features_in_")
+        names = np.asarray(_check_feature_names_in(self, input_features), dtype=object)
+        keys = pd.Index(names if hasattr(self, "feature_names_in_") else range(len(names)))
+        return np.asarray(names[~keys.isin(self.side_columns())], dtype=object)
+
+    def learn_covariates(self, side: pd.DataFrame, columns: Sequence[Column], *, add_indicator: bool = True) -> Floats:
+        """Fit `encoder_` on some of the side columns, and return these as numbers."""
+        self.encoder_ = CovariateEncoder(add_indicator=add_indicator).fit(side[list(map(str, columns))])
+        return self.encode_covariates(side, columns)
+
+    def encode_covariates(self, side: pd.DataFrame, columns: Sequence[Column]) -> Floats:
+        """Return some of the side columns as numbers, by the fitted `encoder_`."""
+        return self.encoder_.transform(side[list(map(str, columns))])
+
+    def name_groups(self, side: pd.DataFrame, column: Column) -> npt.NDArray[np.str_]:
+        """Return the site or subject of each row as text; a missing one is refused."""
+        values = side[str(column)]
+        missing = int(values.isna().sum())
+        if missing:
+            raise ValueError(
+                f"{type(self).__name__}: column {column!r} is missing in {missing} of {len(values)} rows, and each "
+                "row needs a value. Fill it in, or leave these rows out."
+            )
+        return values.to_numpy(dtype=object).astype(str)
+
+    def _read(self, X: Any, *, reset: bool) -> tuple[Floats, pd.DataFrame]:
+        """Return the features, and the table of side columns under names that are text."""
+        if isinstance(X, pd.DataFrame):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            table = X
+        else:
+            table = pd.DataFrame(validate_data(self, X, dtype=np.float64, reset=reset))
+        name, n = type(self).__name__, table.shape[1]
+        lacking = [column for column in self.side_columns() if column not in table]
+        if lacking:
+            near = suggestion(str(lacking[0]), [str(column) for column in table.columns])
+            raise ValueError(f"{name}: X has no column {lacking[0]!r} (n_features={n}).{near}")
+        features = table.loc[:, ~table.columns.isin(self.side_columns())]
+        if not features.shape[1]:
+            raise ValueError(
+                f"{name}: X has n_features={n}, all of them named by parameters; at least one other column is needed, "
+                "to be adjusted."
+            )
+        text = [
+            column for column, values in features.select_dtypes(exclude="number").items() if is_string_dtype(values)
+        ]
+        if text:
+            raise ValueError(
+                f"{name}: column {text[0]!r} holds text, and every column that no parameter names is a feature. Leave "
+                "it out of X."
+            )
+        numbers = features.to_numpy(dtype=np.float64, na_value=np.nan)  # check_array would look at column after column
+        x = check_array(numbers, order="C", estimator=self, input_name="X")
+        side = table[list(dict.fromkeys(self.side_columns()))]
+        return x, side.set_axis(side.columns.astype(str), axis=1)
+
+
+class Residualiser(SideColumnTransformer):
+    """Take the linear effect of covariates, as the training rows have it, out of features.
+
+    The training mean of each feature stays. Without covariates the features stay as they are.
+
+    Parameters
+    ----------
+    covariates : sequence of str or int, default=()
+        Side columns whose effect is taken out: numbers, or text that becomes one column a value
+        (`CovariateEncoder`). Never what is to be predicted.
+
+    Attributes
+    ----------
+    encoder_ : CovariateEncoder
+        Makes the covariates into numbers; absent without covariates.
+    centre_, coef_ : array (q,), (q, n features)
+        Training means of these numbers, and the change of each feature with each of them.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from neurocontrast.evaluation import Residualiser
+    >>> table = pd.DataFrame({"volume": [1.0, 2.0, 3.0, 5.0], "age": [20.0, 40.0, 60.0, 80.0]})
+    >>> Residualiser(covariates=["age"]).fit_transform(table).round(2).ravel().tolist()
+    [2.95, 2.65, 2.35, 3.05]
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"covariates": ["array-like"]}
+
+    def __init__(self, covariates: Sequence[Column] = ()) -> None:
+        self.covariates = covariates
+
+    def side_columns(self) -> tuple[Column, ...]:
+        """Return the columns that the adjustment reads."""
+        return tuple(self.covariates)
+
+    def estimate(self, x: Floats, side: pd.DataFrame) -> None:
+        """Fit the features on the covariates by least squares."""
+        if not len(self.covariates):
+            return
+        covariates = self.learn_covariates(side, self.covariates)
+        self.centre_ = covariates.mean(axis=0)
+        # LinearRegression gives the same up to its last bits, which differ from run to run.
+        self.coef_ = np.linalg.lstsq(covariates - self.centre_, x - x.mean(axis=0), rcond=None)[0]
+
+    def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
+        """Return the features without the effect of the covariates."""
+        if not len(self.covariates):
+            return x
+        return x - (self.encode_covariates(side, self.covariates) - self.centre_) @ self.coef_

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.transformers.covariates import CovariateEncoder
-from neurocontrast.evaluation.transformers.side_columns import Column, SideColumnTransformer, group_names
+from neurocontrast.evaluation.transformers.covariates import Column, CovariateEncoder, SideColumnTransformer
 
 __all__ = ["ARRAYS", "SiteRecentring", "describe_recentring", "recentre_table", "restore_recentring"]
 
@@ -38,8 +37,6 @@ class SiteRecentring(SideColumnTransformer):
     preserve : sequence of str or int, default=()
         Covariates in which sites may go on to differ, such as age and sex. Wherever sites differ in age, age belongs
         here, unless it is what is to be predicted: without, the difference in age is taken out with the site.
-    passthrough : sequence of str or int, default=()
-        Columns that are no features and stand unchanged at the end of the output, for a later step.
 
     Attributes
     ----------
@@ -75,46 +72,30 @@ class SiteRecentring(SideColumnTransformer):
         "site": [str, int, None],
         "subject": [str, int, None],
         "preserve": ["array-like"],
-        "passthrough": ["array-like"],
     }
 
     def __init__(
-        self,
-        site: Column | None = None,
-        *,
-        subject: Column | None = None,
-        preserve: Sequence[Column] = (),
-        passthrough: Sequence[Column] = (),
+        self, site: Column | None = None, *, subject: Column | None = None, preserve: Sequence[Column] = ()
     ) -> None:
         self.site = site
         self.subject = subject
         self.preserve = preserve
-        self.passthrough = passthrough
 
     def side_columns(self) -> tuple[Column, ...]:
         """Return the columns that the adjustment reads."""
         return (*(name for name in (self.site, self.subject) if name is not None), *self.preserve)
 
-    def encode(self, side: pd.DataFrame, *, learn: bool) -> tuple[Any, ...]:
-        """Return site and person of each row, and the preserved covariates as numbers; nothing without a site."""
-        if self.site is None:
-            return ()
-        covariates = self._encode_covariates(side, self.preserve, learn=learn, add_indicator=False)
-        rows = np.arange(len(side)).astype(str)
-        people = rows if self.subject is None else group_names(side, self.subject, owner=self)
-        return group_names(side, self.site, owner=self), people, covariates
-
-    def estimate(self, x: Floats, *encoded: Any) -> None:
+    def estimate(self, x: Floats, side: pd.DataFrame) -> None:
         """Learn the shift of each site, other things being equal.
 
         Features are regressed on site and covariates by least squares, one row a person and site. Each shift is drawn
         to zero by 1 / (people × its mean square in standard deviations): a site of few people moves less.
         """
-        if not encoded:
+        if self.site is None:
             return
-        sites, people, covariates = encoded
-        self.sites_, codes = np.unique(sites, return_inverse=True)
-        places, means, extra = _people(codes, people, x, covariates)
+        covariates = self.learn_covariates(side, self.preserve, add_indicator=False)
+        self.sites_, codes = np.unique(self.name_groups(side, self.site), return_inverse=True)
+        places, means, extra = _people(codes, self._name_people(side), x, covariates)
         self.means_ = extra.mean(axis=0)
         member, extra = np.eye(len(self.sites_))[places], extra - self.means_
         solved = np.linalg.lstsq(np.column_stack([member, extra]), means, rcond=None)[0]
@@ -127,16 +108,20 @@ class SiteRecentring(SideColumnTransformer):
         counts = member.sum(axis=0)
         self.shifts_ = np.stack([_shrink(*each, self.scale_) for each in zip(own - self.centre_, counts, strict=True)])
 
-    def adjust(self, x: Floats, *encoded: Any) -> Floats:
+    def adjust(self, x: Floats, side: pd.DataFrame) -> Floats:
         """Return scans without the shift of their site: the one that was learned, or that of these scans."""
-        if not encoded:
+        if self.site is None:
             return x
-        sites, people, covariates = encoded
+        sites, people = self.name_groups(side, self.site), self._name_people(side)
+        covariates = self.encode_covariates(side, self.preserve)
         moved, known = x.copy(), dict(zip(self.sites_, self.shifts_, strict=True))
         for site in np.unique(sites):
             rows = sites == site
             moved[rows] -= known[site] if site in known else self._own(x[rows], people[rows], covariates[rows])
         return moved
+
+    def _name_people(self, side: pd.DataFrame) -> npt.NDArray[np.str_]:
+        return np.arange(len(side)).astype(str) if self.subject is None else self.name_groups(side, self.subject)
 
     def _own(self, x: Floats, people: npt.NDArray[np.str_], covariates: Floats) -> Floats:
         """Return the shift of one site from its own scans."""
@@ -167,7 +152,7 @@ def recentre_table(recentring: SiteRecentring, x: npt.NDArray[np.floating], tabl
     given = table.reindex(columns=["site", "subject_id", *recentring.preserve])
     for name in recentring.encoder_.numbers_:
         given[name] = pd.to_numeric(given[name], errors="coerce")
-    return recentring.adjust(np.asarray(x, dtype=np.float64), *recentring.encode(given, learn=False))
+    return recentring.adjust(np.asarray(x, dtype=np.float64), given)
 
 
 def describe_recentring(recentring: SiteRecentring) -> list[dict[str, Any]]:

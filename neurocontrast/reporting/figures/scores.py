@@ -183,25 +183,6 @@ def draw_confounds(files: EvaluationFiles, metric: str) -> style.Picture | None:
     )
 
 
-@style.styled
-def draw_dependence(files: EvaluationFiles) -> style.Picture | None:
-    """Draw the normalised HSIC of the embedding with each column; None where it was not computed."""
-    if files.dependence is None or files.dependence["hsic"].isna().all():
-        return None
-    rows = files.dependence.dropna(subset=["hsic"]).sort_values("hsic", ascending=False, ignore_index=True)
-    p_values = rows.get("p", pd.Series(np.nan, rows.index)).map(" (p = {:.3g})".format, na_action="ignore").fillna("")
-    return draw_intervals(
-        "hsic",
-        [Series(rows, value="hsic")],
-        [name + p for name, p in zip(style.distinct_labels(rows["column"]), p_values, strict=True)],
-        "Dependence of any form between the embedding and each column (HSIC, normalised as in centred kernel "
-        "alignment), with the p-value of permuting the column.",
-        xlabel="Normalised HSIC (0: independent, 1: one is the other)",
-        reference=(0.0, "Independent"),
-        numbers=rows,
-    )
-
-
 def tabulate_sensitive(block: Sensitive) -> pd.DataFrame:
     """Return the error of each sensitive column, of a constant, and R², with their ends; then their means."""
     rows = [{"column": str(name), **vars(values)} for name, values in block.columns.items()]

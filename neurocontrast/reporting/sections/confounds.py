@@ -6,7 +6,7 @@ import pandas as pd
 
 from neurocontrast.evaluation.schema.sections import Confounds
 from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section, Table
-from neurocontrast.reporting.figures.scores import confound_metrics, draw_confounds, draw_dependence
+from neurocontrast.reporting.figures.scores import confound_metrics, draw_confounds
 from neurocontrast.reporting.folder import EvaluationFiles
 from neurocontrast.reporting.metrics import DASH, describe_metric, interval_text, number_text
 from neurocontrast.reporting.naming import value_text
@@ -30,7 +30,6 @@ _OPENBHB = {
     "site_chance": "That of chance",
 }
 _TABLE = Input("confounds.tsv", "how well site, age and sex can be read off the embedding", "confounds")
-_DEPENDENCE = Input("hsic.tsv", "the dependence of the embedding on each column", "dependence")
 _METHODS = """
 ## Confounds.
 {% if files.confounds is not none %}
@@ -42,29 +41,21 @@ The OpenBHB score is the mean absolute error of age at unseen sites times the ba
 power of 0.3; lower is better {{ cite("Dufumier B, Grigis A, Victor J, et al. OpenBHB: a large-scale multi-site brain "
 "MRI data-set for age prediction and debiasing. NeuroImage 2022;263:119637.") }}.
 {% endif %}
-{% if files.dependence is not none %}
-{% set n = files.dependence.n_permutations.max() if "n_permutations" in files.dependence else none %}
-Dependence of any form between the embedding and each column was measured by the Hilbert–Schmidt independence criterion
-{{ cite("Gretton A, Bousquet O, Smola A, Schölkopf B. Measuring statistical dependence with Hilbert–Schmidt norms. "
-"ALT 2005:63–77.") }}, normalised as in centred kernel alignment {{ cite("Kornblith S, Norouzi M, Lee H, Hinton G. "
-"Similarity of neural network representations revisited. ICML 2019.") }}
-{% if n is not none and n == n %}, with p-values from {{ "{:,.0f}".format(n) }} permutations{% endif %}.
-{% endif %}
 """
 
 
 def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
-    """Build how well site, age and sex are predicted from the embedding, the OpenBHB score and HSIC."""
+    """Build how well site, age and sex are predicted from the embedding, and the OpenBHB score."""
     del options
     about = files.summary.confounds
     blocks: list[Block] = [Facts(_treatment(about))]
-    drawn = [*(draw_confounds(files, metric) for metric in confound_metrics(files)), draw_dependence(files)]
+    drawn = [draw_confounds(files, metric) for metric in confound_metrics(files)]
     pictures = [picture for picture in drawn if picture is not None]
     blocks += [Pictures(pictures)] if pictures else []
     if files.confounds is not None:
         blocks.append(_table(files.confounds))
-    absent = [each for each in (_TABLE, _DEPENDENCE) if not each.is_there(files)]
-    blocks += [Paragraph(missing_note(each), role="note") for each in absent]
+    else:
+        blocks.append(Paragraph(missing_note(_TABLE), role="note"))
     lead = (
         "Where the embedding holds the site, and sites differ in the target, a model can look good by recognising "
         "scanners. “Within” rows ask the same among scans of one class, where the target cannot help."
@@ -125,7 +116,7 @@ CONFOUNDS = SectionBuilder(
     "Confounds",
     order=140,
     build=_build,
-    inputs=(_TABLE, _DEPENDENCE),
+    inputs=(_TABLE,),
     methods=_METHODS,
     covers="confounds",
     of=("scans",),

@@ -46,10 +46,7 @@ How far each scan lies from {{ reference }} was measured by its Mahalanobis dist
 {{ cite("Ledoit O, Wolf M. A well-conditioned estimator for large-dimensional covariance matrices. J Multivar Anal "
 "2004;88:365–411.") }}
 {% endif %}
-{% if block.k %}
-; beside it, by the mean distance to its {{ block.k }} nearest neighbours {{ cite("Sun Y, Ming Y, Zhu X, Li Y. "
-"Out-of-distribution detection with deep nearest neighbors. ICML 2022.") }}
-{% endif %}.
+.
 Distances are given as percentiles among those of the reference, each measured without its own subject, as conformal
 p-values are {{ cite("Bates S, Candès E, Lei L, Romano Y, Sesia M. Testing for outliers with conformal p-values. Ann "
 "Stat 2023;51:149–178.") }}.
@@ -162,8 +159,6 @@ def _table_furthest(table: pd.DataFrame, options: ReportOptions) -> Block:
         Column("Site", "site", "text", reason="not stated"),
         Column("Mahalanobis distance", "mahalanobis", digits=1),
         Column("Percentile", "mahalanobis_percentile", digits=1),
-        Column("To nearest neighbours", "knn_distance", digits=1),
-        Column("Percentile", "knn_percentile", digits=1),
     )
     ids = (
         "Scans stand under their identifiers."

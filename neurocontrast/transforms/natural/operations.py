@@ -1,9 +1,9 @@
-"""What one operation does to images ``x_BCHW`` (float32 in [0, 1], RGB), given a parameter for each; nothing random.
+"""Operations on images ``x_BCHW`` (float32 in [0, 1], RGB), given a parameter for each; nothing random.
 
-Interpolation, luma, brightness and saturation are Kornia's. Three operations are not (``benchmarks/image_views.py``
-measures why): Kornia's contrast takes a mean whose last bit changes with the batch and the number of threads; its
-hue goes through HSV and back, at several times the cost; its blur is a convolution on a GPU, whose algorithm is
-chosen by the size of the batch. Here a view is the same, bit for bit, in any batch.
+Interpolation, luma, brightness and saturation are Kornia's. Three operations are not, so that a view is the same, bit
+for bit, in any batch (``benchmarks/image_views.py``): Kornia's contrast takes a mean whose last bit changes with the
+batch and the number of threads; its blur is a convolution on a GPU, whose algorithm is chosen by the size of the
+batch; its hue goes through HSV and back, at several times the cost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kornia.geometry.transform import remap
 from torch import Tensor
 from torch.nn import functional
 
-from neurocontrast.transforms.natural.draws import ImageViewParameters
+from neurocontrast.transforms.natural.settings import ImageViewParameters
 
 __all__ = [
     "COLOUR_OPERATIONS",
@@ -41,11 +41,7 @@ Outside = Literal["black", "edge"]
 
 
 def warp(x_BCHW: Tensor, *, drawn: ImageViewParameters, outside: Outside) -> Tensor:
-    """Return the images turned, shifted, zoomed and sheared, then cropped, in one bilinear interpolation.
-
-    Where an image is only cropped, the same as cutting out the box and resizing it (Pillow, ``BILINEAR``; torchvision,
-    with or without antialiasing, as a box only grows).
-    """
+    """Return the images turned, shifted, zoomed and sheared, then cropped, in one bilinear interpolation."""
     size, device = (x_BCHW.shape[2], x_BCHW.shape[3]), x_BCHW.device
     rows, columns = (
         torch.from_numpy(_resized_places(drawn.corners[:, axis], drawn.sizes[:, axis], size[axis])).to(device)
@@ -61,10 +57,7 @@ def warp(x_BCHW: Tensor, *, drawn: ImageViewParameters, outside: Outside) -> Ten
 
 
 def _resized_places(corner: np.ndarray, length: np.ndarray, side: int) -> np.ndarray:
-    """Return for each pixel of a view the place (b, side) in the image, along one axis, where a box is resized.
-
-    The centre of the image's first pixel is 0. No place is beyond the centres of the box's own first and last pixels.
-    """
+    """Return the place (b, side) in the image of each pixel of a resized box along one axis; the first pixel is 0."""
     inside = (np.arange(side) + 0.5) * (length / side)[:, None] - 0.5
     places = corner[:, None] + np.clip(inside, 0.0, length[:, None] - 1.0)
     return places.astype(np.float32)
@@ -98,10 +91,7 @@ def to_gray(x_BCHW: Tensor) -> Tensor:
 
 
 def adjust_contrast(x_BCHW: Tensor, factor: Tensor) -> Tensor:
-    """Return images and their mean luma, mixed with weights `factor` and 1 − `factor`; as ``ImageEnhance.Contrast``.
-
-    Pillow rounds the mean to one of 256 grey levels; here it is not rounded.
-    """
+    """Return images and their mean luma, mixed with weights `factor` and 1 − `factor`; as ``ImageEnhance.Contrast``."""
     luma = rgb_to_grayscale(x_BCHW)
     # A sum of whole numbers is the same in any order: on any device, by any number of threads, in any batch.
     total = luma.mul_(_FIXED_POINT).round_().long().sum((1, 2, 3))
@@ -138,8 +128,7 @@ def shift_hue(x_BCHW: Tensor, turns: Tensor) -> Tensor:
 def blur(x_BCHW: Tensor, *, sigma_pixels: np.ndarray, radius_pixels: int | None, largest: float) -> Tensor:
     """Return the images under Gaussians cut at `radius_pixels`, or at four σ; beyond the border they are reflected.
 
-    Cut at four σ, the same as ``scipy.ndimage.gaussian_filter`` with ``mode="mirror"``. A Gaussian that reaches
-    further than the image can be reflected is cut there. No σ may be above `largest`.
+    At four σ as ``scipy.ndimage.gaussian_filter(mode="mirror")``. No σ may be above `largest`.
     """
     radius = math.floor(_TRUNCATE * largest + 0.5) if radius_pixels is None else radius_pixels
     radius = min(radius, min(x_BCHW.shape[2:]) - 1)

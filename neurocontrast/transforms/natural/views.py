@@ -11,28 +11,26 @@ from monai.transforms import MapTransform, Randomizable
 from torch import Tensor
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.optional import require
-from neurocontrast.transforms.natural.draws import (
+from neurocontrast.lazy import require
+from neurocontrast.transforms.natural.settings import (
     COLOUR_STEPS,
     NEUTRAL_FACTORS,
+    ImageAugmentSettings,
     ImageViewParameters,
     draw_image_views,
 )
-from neurocontrast.transforms.natural.settings import ImageAugmentSettings
 
 __all__ = ["RandImageViewd"]
 
-# How many values are made at once: on a CPU what its cache holds; on a GPU far more.
-_VALUES_AT_ONCE = {"cpu": 2**19}
+_VALUES_AT_ONCE = {"cpu": 2**19}  # what its cache holds
 _VALUES_AT_ONCE_ELSEWHERE = 2**27
 
 
 class RandImageViewd(Randomizable, MapTransform):
     """Make a random view of a natural image by the operations of the settings, in their order.
 
-    Its `batch` makes the views of many images at once, which `TwoViews` calls: the same, bit for bit, as one by one on
-    one kind of device. All parameters are drawn on the CPU, so that a CPU and a GPU make the same views up to the last
-    digits.
+    `TwoViews` calls `batch`, which makes the views of many images at once: the same, bit for bit, as one by one on one
+    kind of device. All parameters are drawn on the CPU, so that views of a GPU differ in the last digits alone.
 
     Parameters
     ----------

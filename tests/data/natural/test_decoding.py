@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from neurocontrast.data.natural.decoding import decode, scale
+from neurocontrast.data.natural.pictures import decode, scale
 from neurocontrast.exceptions import DataError
 
 

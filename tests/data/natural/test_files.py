@@ -11,10 +11,6 @@ from neurocontrast.data.natural.files import open_files
 from neurocontrast.exceptions import DataError
 
 
-def anything(name):
-    return True
-
-
 def link(name, kind=tarfile.SYMTYPE, target="/etc/passwd"):
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target
@@ -25,10 +21,11 @@ def link(name, kind=tarfile.SYMTYPE, target="/etc/passwd"):
 def test_an_archive_is_read_by_name_and_leaves_nothing(write_tar, tmp_path, name):
     source = write_tar({"./b/2.jpg": b"two", "a/1.jpg": b"one", "a/._1.jpg": b"noise", "notes.txt": b"no"}, name)
     (tmp_path / "scratch").mkdir()
-    with open_files(source, lambda name: name.endswith(".jpg"), scratch=tmp_path / "scratch") as files:
+    with open_files(source, scratch=tmp_path / "scratch") as found:
+        assert found.names == ["a/1.jpg", "b/2.jpg", "notes.txt"]
+        files = found.only(lambda name: name.endswith(".jpg"))
         assert files.names == ["a/1.jpg", "b/2.jpg"]
         assert [files.read(name) for name in files.names] == [b"one", b"two"]
-        assert files.n_skipped == 1
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
@@ -47,7 +44,7 @@ def test_an_archive_is_read_by_name_and_leaves_nothing(write_tar, tmp_path, name
 def test_a_hostile_archive_is_refused_and_writes_nowhere_else(write_tar, tmp_path, member):
     (tmp_path / "scratch").mkdir()
     source = write_tar(member, "x.tar")
-    with pytest.raises(DataError, match=r"x\.tar"), open_files(source, anything, scratch=tmp_path / "scratch"):
+    with pytest.raises(DataError, match=r"x\.tar"), open_files(source, scratch=tmp_path / "scratch"):
         pass
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["scratch", "x.tar"]
     assert list((tmp_path / "scratch").iterdir()) == []
@@ -58,7 +55,7 @@ def test_a_hostile_archive_is_refused_and_writes_nowhere_else(write_tar, tmp_pat
 def test_a_cut_archive_is_refused(write_tar, name, kept):
     source = write_tar({f"{n}.jpg": os.urandom(5000) for n in range(8)}, name)
     source.write_bytes(source.read_bytes()[: int(kept * source.stat().st_size)])
-    with pytest.raises(DataError, match=r"x\.tar.*cut, damaged"), open_files(source, anything):
+    with pytest.raises(DataError, match=r"x\.tar.*cut, damaged"), open_files(source):
         pass
 
 
@@ -67,7 +64,7 @@ def test_a_damaged_checksum_is_found(write_tar):
     content = bytearray(source.read_bytes())
     content[-8] ^= 1
     source.write_bytes(content)
-    with pytest.raises(DataError, match="damaged"), open_files(source, anything):
+    with pytest.raises(DataError, match="damaged"), open_files(source):
         pass
 
 
@@ -78,11 +75,11 @@ def test_what_unpacks_without_end_is_refused_before_it_is_all_read(tmp_path, mon
     header.size = size  # claimed, or hidden behind the end of the archive
     source = tmp_path / "bomb.tar.gz"
     source.write_bytes(gzip.compress(header.tobuf() + bytes(2**25)))
-    with pytest.raises(DataError, match="decompression bomb"), open_files(source, anything):
+    with pytest.raises(DataError, match="decompression bomb"), open_files(source):
         pass
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("zeros.txt", bytes(2**25))
-    with pytest.raises(DataError, match="decompression bomb"), open_files(tmp_path / "bomb.zip", anything):
+    with pytest.raises(DataError, match="decompression bomb"), open_files(tmp_path / "bomb.zip"):
         pass
 
 
@@ -93,7 +90,7 @@ def test_zip_archives_are_read_too(tmp_path):
         archive.writestr("__MACOSX/b/2.jpg", "noise")
         archive.writestr("../../up.jpg", "stays inside")
     (tmp_path / "scratch").mkdir()
-    with open_files(good, anything, scratch=tmp_path / "scratch") as files:
+    with open_files(good, scratch=tmp_path / "scratch") as files:
         assert files.names == ["b/2.jpg", "up.jpg"]
         assert files.read("b/2.jpg") == b"two"
         assert sorted(entry.name for entry in tmp_path.iterdir()) == ["good.zip", "scratch"]
@@ -107,7 +104,7 @@ def test_a_damaged_zip_is_refused(tmp_path):
     damaged[60] ^= 1
     for name, bad in (("flipped.zip", damaged), ("cut.zip", damaged[:50])):
         (tmp_path / name).write_bytes(bad)
-        with pytest.raises(DataError, match=f"{name}: cannot be read"), open_files(tmp_path / name, anything):
+        with pytest.raises(DataError, match=f"{name}: cannot be read"), open_files(tmp_path / name):
             pass
 
 
@@ -118,14 +115,14 @@ def test_a_folder_is_walked_once_with_its_links(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "2.jpg").symlink_to(tmp_path / "a" / "1.jpg")
     (tmp_path / "broken.jpg").symlink_to(tmp_path / "nowhere")
-    with open_files(tmp_path, anything) as files:
+    with open_files(tmp_path) as files:
         assert files.names == ["2.jpg", "a/1.jpg"]
         assert files.read("2.jpg") == b"one"
 
 
 def test_what_is_no_source_is_refused(tmp_path):
     (tmp_path / "x.rar").write_bytes(b"Rar!")
-    with pytest.raises(DataError, match="neither a folder nor an archive"), open_files(tmp_path / "x.rar", anything):
+    with pytest.raises(DataError, match="neither a folder nor an archive"), open_files(tmp_path / "x.rar"):
         pass
-    with pytest.raises(DataError, match="no file or folder"), open_files(tmp_path / "absent", anything):
+    with pytest.raises(DataError, match="no file or folder"), open_files(tmp_path / "absent"):
         pass

@@ -3,10 +3,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from neurocontrast.data.natural.attributes import join_attributes
-from neurocontrast.data.natural.background import draw_backgrounds, paint
-from neurocontrast.data.natural.clusters import cluster
-from neurocontrast.data.natural.splitting import divide, stratified_order
+from neurocontrast.data.natural.pictures import paint
+from neurocontrast.data.natural.planning import cluster, divide, draw_backgrounds, join_attributes, stratified_order
 from neurocontrast.exceptions import DataError
 
 NAMES = [f"x-{n:05d}" for n in range(1000)]

@@ -1,15 +1,13 @@
 import gzip
-from contextlib import ExitStack
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from neurocontrast.data.natural.files import open_files
-from neurocontrast.data.natural.images_settings import ImagesSettings
+from neurocontrast.data.natural.images_settings import SOURCES, ImagesSettings
 from neurocontrast.data.natural.pictures import class_names
-from neurocontrast.data.natural.sources import SOURCES
-from neurocontrast.data.natural.sources.mnist import read_idx
+from neurocontrast.data.natural.sources import read_idx
 from neurocontrast.exceptions import DataError
 from neurocontrast.lazy import load
 
@@ -17,8 +15,8 @@ from neurocontrast.lazy import load
 def read(dataset, source, **options):
     """The pictures of a source, and all of them decoded."""
     settings = ImagesSettings(dataset=dataset, source=source, **options)
-    with ExitStack() as stack:
-        pictures = load(SOURCES[dataset])(settings, lambda wanted: stack.enter_context(open_files(source, wanted)))
+    with open_files(source) as files:
+        pictures = load(SOURCES[dataset])(settings, files)
         return pictures, [pictures.read(number) for number in range(len(pictures))]
 
 

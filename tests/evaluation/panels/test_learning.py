@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.panels import PanelInputs
-from neurocontrast.evaluation.panels.draws import draw_of_split, draw_order
-from neurocontrast.evaluation.panels.learning import PANEL
+from neurocontrast.evaluation.panels.learning import PANEL, draw_of_split, draw_order
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 

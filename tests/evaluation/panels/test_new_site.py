@@ -6,14 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.cli.results import new_site_lines
+from neurocontrast.cli.evaluation_commands import new_site_lines
 from neurocontrast.evaluation import Evaluation, EvaluationSettings, plan_study, run_study
-from neurocontrast.evaluation.crossval import constant_predictions
-from neurocontrast.evaluation.panels.new_site import MAX_GROUPS, plan_sites_left_out
+from neurocontrast.evaluation.fitting import constant_predictions
+from neurocontrast.evaluation.panels import PanelInputs
+from neurocontrast.evaluation.panels.new_site import MAX_GROUPS, PANEL, plan_sites_left_out
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import inner_folds
+from neurocontrast.evaluation.study import predict_out_of_fold
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.progress import SILENT
 
 FAST = {
     "n_bootstraps": 200,
@@ -75,6 +78,15 @@ def test_the_table_has_each_site_unseen_and_known(shifted):
     assert pooled == pytest.approx(shifted.evaluation.content()["new_site"]["unseen"]["embedding"]["mae"]["value"])
     assert (own["mae_low"] < own["mae"]).all()
     assert own["bias"].abs().max() <= own["mae"].max()
+
+
+def test_the_error_of_an_unseen_site_is_told_without_its_bias(shifted):
+    own = shifted.tables["new_sites"].query("model == 'embedding'")
+    worst = own.loc[own["bias"].abs().idxmax()]
+    assert abs(worst["bias"]) > worst["spread"]  # the planted shift
+    assert worst["mae_10_shots"] < 0.6 * worst["mae"]
+    # Normal errors of this deviation, and of the mean of ten of them, have this mean size.
+    assert worst["mae_10_shots"] == pytest.approx(worst["spread"] * np.sqrt(1.1 * 2 / np.pi), rel=0.2)
 
 
 def test_the_unseen_figures_are_those_of_leaving_sites_out(make_cohort, shifted):
@@ -155,10 +167,12 @@ def test_scans_without_a_site_are_neither_trained_on_nor_tested(make_cohort):
 
 
 def test_many_sites_are_left_out_in_groups(make_cohort):
-    found = plan_sites_left_out(plan(make_cohort(700, n_sites=25), n_folds=2))
+    study = plan(make_cohort(700, n_sites=25), n_folds=2, n_bootstraps=0)
+    found = plan_sites_left_out(study)
     assert (len(found.splits), len(found.sites)) == (MAX_GROUPS, 25)
-    assert found.design == "leave-sites-out in 20 groups"
-    assert len(found.rows) == 700
+    block = PANEL.run(PanelInputs(study, predict_out_of_fold(study, SILENT))).summary["new_site"]
+    assert block["design"] == "leave-sites-out in 20 groups"
+    assert block["n"]["scans"] == 700
 
 
 def test_a_class_that_other_sites_lack_cannot_be_tested(make_cohort):

@@ -10,14 +10,21 @@ import pytest
 from neurocontrast.evaluation import ComBat
 
 
+def side(sites, covariates=None):
+    return (
+        pd.DataFrame(np.zeros((len(sites), 0)) if covariates is None else covariates).add_prefix("c").assign(site=sites)
+    )
+
+
 def fit_combat(x, sites, covariates=None):
-    combat = ComBat("site", handle_unknown="ignore")
-    combat.estimate(x, np.asarray(sites), np.zeros((len(x), 0)) if covariates is None else covariates)
+    table = side(sites, covariates)
+    combat = ComBat("site", preserve=list(table.columns[:-1]), handle_unknown="ignore")
+    combat.estimate(x, table)
     return combat
 
 
 def apply(combat, x, sites, covariates=None):
-    return combat.adjust(x, np.asarray(sites), np.zeros((len(x), 0)) if covariates is None else covariates)
+    return combat.adjust(x, side(sites, covariates))
 
 
 ORACLE = Path(__file__).parents[1] / "oracles" / "combat.json"

@@ -7,20 +7,24 @@ import pytest
 from neurocontrast.evaluation import SiteRecentring
 
 
-def fit_site_shifts(x, sites, subjects, covariates):
+def fit_site_shifts(x, sites, subjects):
     recentring = SiteRecentring("site", subject="subject")
-    recentring.estimate(x, np.asarray(sites), np.asarray(subjects).astype(str), covariates)
+    recentring.estimate(x, side(sites, subjects))
     return recentring
+
+
+def side(sites, subjects):
+    return pd.DataFrame({"site": sites, "subject": np.asarray(subjects).astype(str)})
 
 
 def test_few_people_are_hardly_taken_for_a_site():
     generator = np.random.default_rng(0)
     x = generator.normal(size=(200, 50))
-    shifts = fit_site_shifts(x, ["a"] * 100 + ["b"] * 100, np.arange(200), np.zeros((200, 0)))
+    shifts = fit_site_shifts(x, ["a"] * 100 + ["b"] * 100, np.arange(200))
     one = generator.normal(size=(1, 50))
-    moved = shifts.adjust(one, np.array(["new"]), np.array(["someone"]), np.zeros((1, 0)))
+    moved = shifts.adjust(one, side(["new"], ["someone"]))
     assert np.abs(moved - one).mean() < 0.35 * np.abs(one).mean()  # nothing but the person: nothing of a site
-    far = shifts.adjust(one + 10, np.array(["new"]), np.array(["someone"]), np.zeros((1, 0)))
+    far = shifts.adjust(one + 10, side(["new"], ["someone"]))
     assert np.abs(far).mean() < 1.0  # so far away that it must be the site
 
 
@@ -29,11 +33,9 @@ def test_a_subject_with_many_scans_counts_once():
     x = generator.normal(size=(40, 5))
     x[0] += 100.0
     sites, subjects = ["a"] * 20 + ["b"] * 20, [str(row) for row in range(40)]
-    once = fit_site_shifts(x, sites, subjects, np.zeros((40, 0)))
+    once = fit_site_shifts(x, sites, subjects)
     repeated = np.r_[np.zeros(9, dtype=int), np.arange(40)]
-    often = fit_site_shifts(
-        x[repeated], np.array(sites)[repeated], np.array(subjects)[repeated], np.zeros((len(repeated), 0))
-    )
+    often = fit_site_shifts(x[repeated], np.array(sites)[repeated], np.array(subjects)[repeated])
     np.testing.assert_allclose(once.shifts_, often.shifts_)
 
 

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from neurocontrast.transforms import ImageAugmentSettings
-from neurocontrast.transforms.natural.draws import draw_image_views
 from neurocontrast.transforms.natural.settings import (
     ColourJitterSettings,
     GrayscaleSettings,
@@ -18,6 +17,7 @@ from neurocontrast.transforms.natural.settings import (
     ImageFlipSettings,
     PadCropSettings,
     ResizedCropSettings,
+    draw_image_views,
 )
 
 EVERYTHING = ImageAugmentSettings(

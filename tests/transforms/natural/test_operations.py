@@ -14,7 +14,6 @@ from scipy import ndimage
 pytest.importorskip("kornia")
 
 from neurocontrast.transforms import ImageAugmentSettings
-from neurocontrast.transforms.natural.draws import draw_image_views
 from neurocontrast.transforms.natural.operations import (
     adjust_brightness,
     adjust_contrast,
@@ -25,6 +24,7 @@ from neurocontrast.transforms.natural.operations import (
     to_gray,
     warp,
 )
+from neurocontrast.transforms.natural.settings import draw_image_views
 
 LEVEL = 1.0 / 255.0
 

@@ -15,7 +15,6 @@ pytest.importorskip("kornia")
 from neurocontrast.exceptions import DataError, MissingDependencyError
 from neurocontrast.transforms import ImageAugmentSettings, RandImageViewd, TwoViews
 from neurocontrast.transforms.natural import views as image_views
-from neurocontrast.transforms.natural.draws import draw_image_views
 from neurocontrast.transforms.natural.settings import (
     ColourJitterSettings,
     GrayscaleSettings,
@@ -24,6 +23,7 @@ from neurocontrast.transforms.natural.settings import (
     ImageFlipSettings,
     PadCropSettings,
     ResizedCropSettings,
+    draw_image_views,
 )
 
 EVERYTHING = ImageAugmentSettings(

@@ -1,0 +1,161 @@
+"""The networks that make feature maps: MONAI's DenseNets of volumes and ResNets of images, and small LeNets."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from neurocontrast.encoders.components import PrincipalComponents
+from neurocontrast.encoders.encoder import FeatureMaps
+from neurocontrast.encoders.settings import EncoderSettings
+
+__all__ = ["build_network"]
+
+# First features, growth (also the groups of a group normalisation) and layers of each block.
+_DENSENETS = {"densenet121": (64, 32, (6, 12, 24, 16)), "densenet_small": (32, 16, (4, 5, 8, 6))}
+# Block, layers and widths, and groups of a group normalisation.
+_RESNETS = {
+    "resnet18": ("basic", [2, 2, 2, 2], [64, 128, 256, 512], 32),
+    "resnet50": ("bottleneck", [3, 4, 6, 3], [64, 128, 256, 512], 32),
+    "resnet_small": ("basic", [2, 2, 2, 2], [16, 32, 64, 128], 8),
+}
+# Size and stride of the first convolution, and whether max-pooling follows. The last takes a fifth of the time of the
+# first (benchmarks/encoders.py).
+_STEMS = {"cifar": (3, 1, False), "imagenet": (7, 2, True), "small": (3, 2, False)}
+_LENET5_SIDE = 32
+_N_COMPONENTS = 60
+
+
+def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> FeatureMaps:
+    """Build the network that the settings name, with random weights; `n_voxels` are those of a linear encoder."""
+    if settings.is_linear:
+        layers = PrincipalComponents(settings.n_components or _N_COMPONENTS, n_voxels)
+        return FeatureMaps(layers, n_dims=3, n_features=len(layers.components), smallest_shape=1)
+    if settings.name in _DENSENETS:
+        return _densenet(settings, n_channels)
+    if settings.name in _RESNETS:
+        return _resnet(settings)
+    return _lenet(settings, n_channels) if settings.name == "lenet" else _lenet5(settings)
+
+
+def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
+    """MONAI's DenseNet, its last feature maps rectified as its classifier would see them."""
+    # MONAI takes seconds to import, and only these networks need it.
+    from monai.networks.nets.densenet import DenseNet
+
+    n_first, growth, blocks = _DENSENETS[settings.name]
+    norm = {"batch": {}, "group": {"num_groups": growth}, "instance": {"affine": True}}[settings.norm]
+    network = DenseNet(3, n_channels, 1, n_first, growth, blocks, norm=(settings.norm, norm))
+    if not settings.final_norm:
+        network.features.norm5 = nn.Identity()
+    network.features.add_module("relu5", nn.ReLU())
+    widths, n_maps = {}, n_first
+    for number, n_layers in enumerate(blocks, start=1):
+        n_maps += growth * n_layers
+        widths["relu5" if number == len(blocks) else f"denseblock{number}"] = n_maps
+        n_maps //= 2  # the transition to the next block halves them
+    return FeatureMaps(
+        network.features,
+        blocks=widths,
+        n_dims=3,
+        n_features=network.class_layers.out.in_features,
+        # Five halvings must leave a voxel, and two where each channel of a volume is normalised over its voxels.
+        smallest_shape=64 if settings.norm == "instance" else 32,
+        # Channels last is quicker where nothing is trained, and slower where it is (benchmarks/training.py).
+        inference_layout=torch.channels_last_3d,
+    )
+
+
+def _resnet(settings: EncoderSettings) -> FeatureMaps:
+    """MONAI's ResNet (He et al. 2016), without its pooling and its classifier."""
+    from monai.networks.nets.resnet import ResNet
+
+    block, depths, widths, n_groups = _RESNETS[settings.name]
+    size, stride, has_pool = _STEMS["small" if settings.name == "resnet_small" else settings.stem or "cifar"]
+    network = ResNet(
+        block,
+        depths,
+        widths,
+        spatial_dims=2,
+        n_input_channels=3,
+        conv1_t_size=size,
+        conv1_t_stride=stride,
+        no_max_pool=not has_pool,
+        feed_forward=False,
+        bias_downsample=False,  # as published: normalisation would take a bias out again
+    )
+    names = ["conv1", "bn1", "act", *(["maxpool"] if has_pool else []), *(f"layer{i}" for i in (1, 2, 3, 4))]
+    layers = nn.Sequential(OrderedDict((name, getattr(network, name)) for name in names))
+    if settings.norm != "batch":
+        _replace_norms(layers, _norm_layer(settings, n_groups))
+    # Instance normalisation needs more than one pixel after the last halving.
+    smallest = 16 * stride * (1 + has_pool) if settings.norm == "instance" else 32 if has_pool else 8
+    return FeatureMaps(
+        layers,
+        n_dims=2,
+        n_features=network.in_planes,
+        smallest_shape=smallest,
+        layout=torch.channels_last,
+        inference_layout=torch.channels_last,
+    )
+
+
+def _replace_norms(module: nn.Module, norm: Callable[[int], nn.Module]) -> None:
+    """Replace batch normalisations; MONAI's ResNet gives its own `norm` to the first layer alone."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.BatchNorm2d):
+            setattr(module, name, norm(child.num_features))
+        else:
+            _replace_norms(child, norm)
+
+
+def _lenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:
+    """Three normalised convolutions of volumes: an epoch of tiny ones takes milliseconds."""
+    norm, layers = _norm_layer(settings, 4), nn.Sequential()
+    for n_in, n_out in ((n_channels, 8), (8, 16), (16, 32)):
+        layers.extend([nn.Conv3d(n_in, n_out, 3, stride=2, padding=1, bias=False), norm(n_out), nn.ReLU()])
+    # Instance normalisation needs more than one voxel after three halvings.
+    smallest = 16 if settings.norm == "instance" else 8
+    return FeatureMaps(
+        layers,
+        blocks={"2": 8, "5": 16, "8": 32},
+        n_dims=3,
+        n_features=32,
+        smallest_shape=smallest,
+        inference_layout=torch.channels_last_3d,
+    )
+
+
+class _Resize(nn.Module):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if images.shape[2:] == (_LENET5_SIDE, _LENET5_SIDE):
+            return images
+        return functional.interpolate(images, (_LENET5_SIDE, _LENET5_SIDE), mode="bilinear", antialias=True)
+
+
+def _lenet5(settings: EncoderSettings) -> FeatureMaps:
+    """LeNet-5 (LeCun et al. 1998) up to its classifier, for colours, with rectifiers and normalised convolutions."""
+    norm = _norm_layer(settings, 2)
+    made = [
+        *[nn.Conv2d(3, 6, kernel_size=5), norm(6), nn.ReLU(), nn.MaxPool2d(2)],
+        *[nn.Conv2d(6, 16, kernel_size=5), norm(16), nn.ReLU(), nn.MaxPool2d(2)],
+        *[nn.Conv2d(16, 120, kernel_size=5), nn.ReLU(), nn.Conv2d(120, 84, kernel_size=1), nn.ReLU()],
+    ]
+    # Weights are named by the number of their layer; resizing has none.
+    layers = nn.Sequential(OrderedDict([("resize", _Resize()), *((str(i), layer) for i, layer in enumerate(made))]))
+    return FeatureMaps(layers, n_dims=2, n_features=84, smallest_shape=8)
+
+
+def _norm_layer(settings: EncoderSettings, n_groups: int) -> Callable[[int], nn.Module]:
+    """Return what makes a normalisation of so many channels."""
+    is_flat = settings.n_dims == 2
+    if settings.norm == "group":
+        return partial(nn.GroupNorm, n_groups)
+    if settings.norm == "instance":
+        return partial(nn.InstanceNorm2d if is_flat else nn.InstanceNorm3d, affine=True)
+    return nn.BatchNorm2d if is_flat else nn.BatchNorm3d

@@ -1,0 +1,357 @@
+"""Estimators of a fold: the built-in probes with their strength chosen on inner folds, and a user's own."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+from scipy.special import expit, softmax
+from sklearn import config_context
+from sklearn.base import BaseEstimator, clone
+from sklearn.calibration import _TemperatureScaling
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
+
+from neurocontrast.evaluation.designs import Design
+from neurocontrast.evaluation.metrics import log_losses
+from neurocontrast.evaluation.probes import Probe, get_probe
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.splits.inner import Pairs
+from neurocontrast.evaluation.target import Target
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.seeds import derive_seed
+
+__all__ = ["EstimatorError", "FittedModel", "FoldFeatures", "as_estimator", "built_in_features", "check_own",
+           "describe_built_in", "describe_own", "fit_built_in", "fit_own", "gives_probabilities", "import_estimator",
+           "principal_axes", "shorten"]  # fmt: skip
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+Labels = npt.NDArray[np.generic]
+
+N_RISES = 3
+"""Grids are given up after the inner loss has risen this often in a row, by probes that say so."""
+RANK_TOLERANCE = 1e-13
+"""Axes with a smaller share of the largest one's variance are rounding."""
+
+
+class EstimatorError(ConfigError):
+    """An estimator of the user's own that cannot be imported, fitted, or asked for predictions."""
+
+
+class Matrices(NamedTuple):
+    """Features of training and test rows, and the scaling and axes that the training rows gave."""
+
+    train: Floats
+    test: Floats
+    scaler: StandardScaler | None = None
+    axes: Floats | None = None
+
+
+class FoldFeatures:
+    """Features of training and test rows by a design, computed once for each pair; on request standardised."""
+
+    def __init__(self, design: Design, *, standardise: bool = False, rotate: bool = False) -> None:
+        self._design, self._standardise, self._rotate = design, standardise, rotate
+        self._seen: dict[tuple[bytes, bytes], Matrices] = {}
+
+    def __call__(self, train: Rows, test: Rows) -> Matrices:
+        """Return the features, with everything estimated on the training rows."""
+        key = train.tobytes(), test.tobytes()
+        if key in self._seen:
+            return self._seen[key]
+        (x_train, x_test), scaler, axes = self._design(train, test), None, None
+        if self._standardise:
+            scaler = StandardScaler(copy=False)
+            x_train, x_test = scaler.fit_transform(x_train), scaler.transform(x_test)
+        if self._rotate and x_train.shape[1] > x_train.shape[0]:
+            axes, x_train = principal_axes(x_train)
+            x_test = x_test @ axes
+        self._seen[key] = Matrices(x_train, x_test, scaler, axes)
+        return self._seen[key]
+
+
+def principal_axes(x: Floats) -> tuple[Floats, Floats]:
+    """Return the directions (p, k) along which rows (n, p) extend, as columns, and the rows along these: (n, k)."""
+    n, p = x.shape
+    wide = p > n  # then the n × n matrix of inner products holds all there is to know
+    variances, axes = scipy.linalg.eigh(x @ x.T if wide else x.T @ x, check_finite=False, driver="evd")
+    kept = variances > variances[-1] * RANK_TOLERANCE
+    axes = np.ascontiguousarray(axes[:, kept])
+    if not wide:
+        return axes, x @ axes
+    lengths = np.sqrt(variances[kept])
+    return x.T @ (axes / lengths), axes * lengths
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """An estimator fitted on the features of training rows; `slope` makes decision values of a machine into logits."""
+
+    estimator: Any
+    features: FoldFeatures
+    refit: Callable[[Floats, Labels, Rows], Any]
+    strength: float = float("nan")
+    n_not_converged: int = 0
+    slope: float | None = None
+
+    def predict_proba(self, x: Floats, estimator: Any = None) -> Floats:
+        """Return probabilities (n, n classes) of features, by another fitted estimator where one is given."""
+        estimator = self.estimator if estimator is None else estimator
+        if self.slope is None:
+            return np.asarray(estimator.predict_proba(x))
+        margins = self.slope * estimator.decision_function(x)
+        return softmax(margins, axis=1) if margins.ndim == 2 else np.column_stack([expit(-margins), expit(margins)])
+
+    def inner_scores(self, rows: Rows, values: Labels, *, pairs: Pairs) -> tuple[Rows, Floats]:
+        """Return training rows of two classes, and their probabilities by models that have not seen their subjects."""
+        value_of, tried, scores = dict(zip(rows.tolist(), values, strict=True)), [], []
+        for fit_rows, try_rows in pairs or [(rows, rows)]:
+            x = self.features(fit_rows, try_rows)
+            with _counting():
+                model = self.refit(x.train, np.array([value_of[row] for row in fit_rows.tolist()]), fit_rows)
+            scores.append(self.predict_proba(x.test, model)[:, 1])
+            tried.append(try_rows)
+        return np.concatenate(tried), np.concatenate(scores)
+
+
+def built_in_features(probe: Probe, design: Design) -> FoldFeatures:
+    """Return features as a built-in probe takes them."""
+    return FoldFeatures(design, standardise=True, rotate=probe.rotates)
+
+
+def describe_built_in(name: str, *, continuous: bool, settings: EvaluationSettings) -> str:
+    """Return a built-in probe as the scikit-learn expression it amounts to."""
+    probe = get_probe(name)
+    model = probe.estimator(settings, continuous=continuous, seed=settings.seed)
+    grid = {probe.parameter(continuous=continuous): list(probe.grid(settings))}
+    text = f"GridSearchCV(make_pipeline(StandardScaler(), {model!r}), {grid})"
+    if probe.calibrated and not continuous:
+        text = f"CalibratedClassifierCV({text}, method='temperature', ensemble=False)"
+    return " ".join(text.split())
+
+
+def fit_built_in(
+    probe: Probe,
+    features: FoldFeatures,
+    rows: Rows,
+    test: Rows,
+    values: Labels,
+    pairs: Pairs,
+    cover: Pairs,
+    settings: EvaluationSettings,
+    seed: int,
+    *,
+    continuous: bool,
+) -> FittedModel:
+    """Choose the strength on inner folds, of equals the strongest penalty; `cover` are those of the temperature."""
+    model, grid = probe.estimator(settings, continuous=continuous, seed=seed), list(probe.grid(settings))
+    if probe.strength == "k":  # more neighbours than training rows are as many as there are
+        least = min([len(fit) for fit, _ in pairs], default=len(rows))
+        grid = list(dict.fromkeys(min(k, least) for k in grid))
+    parameter, calibrated = probe.parameter(continuous=continuous), probe.calibrated and not continuous
+    order = np.argsort(rows, kind="stable")
+
+    def values_of(some: Rows) -> Labels:
+        return values[order[np.searchsorted(rows, some, sorter=order)]]
+
+    def fit(strength: float, x: Floats, y: Labels) -> Any:
+        return clone(model).set_params(**{parameter: strength}).fit(x, y)
+
+    def loss(strength: float, pair: tuple[Rows, Rows]) -> float:
+        x, (y, y_tried) = features(*pair), map(values_of, pair)
+        return _loss(fit(strength, x.train, y), x.test, y_tried, continuous=continuous, calibrated=calibrated)
+
+    with _counting() as failed:
+        strength = sorted(grid)[len(grid) // 2]
+        if pairs and len(grid) > 1:
+            losses: list[float] = []
+            for each in grid:
+                losses.append(float(np.mean([loss(each, pair) for pair in pairs])))
+                if probe.gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
+                    break
+            strength = grid[int(np.argmin(losses))]
+        slope = None
+        if calibrated:
+            decisions, tried = [], []
+            for fit_rows, try_rows in cover or [(rows, rows)]:
+                x = features(fit_rows, try_rows)
+                decisions.append(fit(strength, x.train, values_of(fit_rows)).decision_function(x.test))
+                tried.append(values_of(try_rows))
+            slope = _temperature(np.concatenate(decisions), np.concatenate(tried))
+        fitted = fit(strength, features(rows, test).train, values)
+    refit = lambda x, y, _: fit(strength, x, y)  # noqa: E731
+    return FittedModel(fitted, features, refit, float(strength), len(failed), slope)
+
+
+def _loss(model: Any, x: Floats, y: Labels, *, continuous: bool, calibrated: bool) -> float:
+    """Return the squared error or log-loss, that of decision values at the temperature that suits the rows best."""
+    if continuous:
+        return float(((model.predict(x) - y) ** 2).mean())
+    codes = np.searchsorted(model.classes_, y)
+    if calibrated:
+        decisions = model.decision_function(x)
+        return float(log_loss(y, _TemperatureScaling().fit(decisions, codes).predict(decisions), labels=model.classes_))
+    likely = model.predict_proba(x)
+    if not np.isfinite(likely).all():  # a descent at too high a rate
+        return float("inf")
+    return float(log_losses(codes[:, None], likely[:, None])[0])
+
+
+def _temperature(decisions: Floats, values: Labels) -> float:
+    """Return the one factor that makes decision values of all classes into logits: it never turns their order round."""
+    beta = float(_TemperatureScaling().fit(decisions, np.unique(values, return_inverse=True)[1]).beta_)
+    return beta if decisions.ndim == 2 else 2 * beta
+
+
+@contextmanager
+def _counting() -> Iterator[list[Any]]:
+    """Collect warnings of solvers that stopped early; other warnings of the fits tell a user nothing.
+
+    What scikit-learn checks of parameters and features at each of thousands of fits has been checked before.
+    """
+    found: list[Any] = []
+    checked = config_context(assume_finite=True, skip_parameter_validation=True)
+    with checked, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield found
+    found += [each for each in caught if issubclass(each.category, ConvergenceWarning)]
+
+
+def import_estimator(path: str) -> BaseEstimator:
+    """Return the estimator that an import path ``package.module:Object`` names.
+
+    The module is executed. Call this only where a user asked for the path: never for one that was read in a folder.
+    """
+    module, _, name = path.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except ImportError as error:
+        raise EstimatorError(
+            f"probe: '{path}' cannot be imported ({error}). Install the package, or put the folder of the module on "
+            "PYTHONPATH."
+        ) from error
+    except Exception as error:
+        raise EstimatorError(f"probe: '{path}': its module raised {shorten(error)}") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            public = [each for each in dir(found) if not each.startswith("_")]
+            raise EstimatorError(
+                f"probe: '{path}': there is no '{part}' in '{module}'. It has: {', '.join(public[:20])}."
+            )
+        found = getattr(found, part)
+    return as_estimator(found, source=f"'{path}'")
+
+
+def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
+    """Return an estimator from an instance, a class, or a function of no argument that makes one."""
+    try:
+        made = given() if isinstance(given, type) or (callable(given) and not hasattr(given, "fit")) else given
+    except Exception as error:
+        raise EstimatorError(f"probe: {source} cannot be called without arguments: {shorten(error)}") from error
+    lacking = [name for name in ("fit", "predict") if not callable(getattr(made, name, None))]
+    if lacking:
+        raise EstimatorError(
+            f"probe: {source} is a {type(made).__name__}, which has no {' and no '.join(lacking)}. Give a scikit-learn "
+            "classifier, regressor or pipeline that ends in one."
+        )
+    try:
+        return clone(made)
+    except Exception as error:
+        raise EstimatorError(
+            f"probe: {source} ({type(made).__name__}) cannot be cloned for each fold: {shorten(error)} Derive it from "
+            "sklearn.base.BaseEstimator."
+        ) from error
+
+
+def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str) -> None:
+    """Refuse a regressor for classes, a classifier for numbers, and a classifier that gives nothing to rank by."""
+    name = describe_own(estimator)[0]
+    try:
+        kind = get_tags(estimator).estimator_type
+    except Exception:  # what derives from no class of scikit-learn has no tags
+        kind = None
+    if target.kind == "continuous":
+        if kind not in (None, "regressor"):
+            raise EstimatorError(
+                f"probe: {name} is a {kind}, and '{target.name}' is continuous. Give a regressor, or evaluation.kind="
+                "categorical."
+            )
+        return
+    if kind not in (None, "classifier"):
+        raise EstimatorError(
+            f"probe: {name} is a {kind}, and '{target.name}' has {len(target.classes)} classes. Give a classifier."
+        )
+    if not hasattr(estimator, "predict_proba") and not hasattr(estimator, "decision_function"):
+        raise EstimatorError(
+            f"probe: {name} has neither predict_proba nor decision_function, and an AUC needs scores to rank by. Wrap "
+            "it in sklearn.calibration.CalibratedClassifierCV, or choose another classifier."
+        )
+    if not gives_probabilities(estimator) and threshold != "half":
+        raise EstimatorError(
+            f"threshold: '{threshold}' is for probabilities, and {name} has decision values only. Leave threshold out, "
+            "or wrap it in sklearn.calibration.CalibratedClassifierCV."
+        )
+
+
+def gives_probabilities(estimator: BaseEstimator) -> bool:
+    """Return whether a classifier has probabilities; if not, it has decision values."""
+    return hasattr(estimator, "predict_proba")
+
+
+def describe_own(estimator: BaseEstimator) -> tuple[str, str]:
+    """Return a short name of an estimator, of a pipeline its steps', and its repr on one line."""
+    steps = [step for _, step in estimator.steps] if isinstance(estimator, Pipeline) else [estimator]
+    text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(estimator).split()))
+    return " + ".join(type(step).__name__ for step in steps if step not in (None, "passthrough")), text
+
+
+def fit_own(
+    estimator: BaseEstimator,
+    features: FoldFeatures,
+    rows: Rows,
+    test: Rows,
+    values: Labels,
+    *,
+    subjects: npt.NDArray[np.object_],
+    seed: int,
+) -> FittedModel:
+    """Fit a clone of the user's estimator; a search gets the subjects as ``groups``, for its splitter."""
+    states = {
+        key: derive_seed("estimator", seed, key) % 2**32
+        for key, value in estimator.get_params().items()
+        if value is None and key.split("__")[-1] == "random_state"
+    }
+
+    def fit(x: Floats, y: Labels, some: Rows) -> Any:
+        groups = {"groups": subjects[some]} if isinstance(estimator, BaseSearchCV) else {}
+        try:
+            return clone(estimator).set_params(**states).fit(x, y, **groups)
+        except Exception as error:
+            raise EstimatorError(
+                f"probe: {describe_own(estimator)[0]} could not be fitted: {shorten(error)}"
+            ) from error
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = fit(features(rows, test).train, values, rows)
+    failed = sum(issubclass(each.category, ConvergenceWarning) for each in caught)
+    return FittedModel(fitted, features, fit, n_not_converged=failed)
+
+
+def shorten(error: Exception) -> str:
+    """Return an error on one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}{' …' if len(text) > 300 else ''}"

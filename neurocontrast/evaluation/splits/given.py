@@ -1,0 +1,239 @@
+"""Folds that are given: as a table, written with every evaluation, or by any splitter of scikit-learn's kind."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from sklearn.utils.metadata_routing import get_routing_for_object
+
+from neurocontrast.evaluation.rows import cell_texts, row_names
+from neurocontrast.evaluation.splits.split import Split, parts_of
+from neurocontrast.evaluation.target import Target
+from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of, suggestion
+
+__all__ = ["describe_splitter", "read_split_file", "split_table", "splits_from_cv", "splits_from_table"]
+
+Rows = npt.NDArray[np.intp]
+
+_NEEDED = ("participant_id", "repeat", "fold")
+_NEVER_TESTED = -1
+
+
+def split_table(table: pd.DataFrame, splits: list[Split]) -> pd.DataFrame:
+    """Return one row a scan and repeat: the fold in which it is tested, and the site held out then.
+
+    Scans that are only trained on have an empty fold; in the fixed design ``split`` says which part they are.
+    """
+    parts = []
+    for repeat in sorted({split.repeat for split in splits}):
+        fold = pd.Series(pd.NA, index=table.index, dtype="Int64")
+        site = pd.Series(None, index=table.index, dtype=object)
+        for split in (split for split in splits if split.repeat == repeat):
+            fold.iloc[split.test] = split.fold
+            site.iloc[split.test] = split.held_out_site
+        part = table[["participant_id", "session"]].assign(repeat=repeat, fold=fold, held_out_site=site)
+        if splits[0].validation is not None:
+            part["split"] = "train"
+            for name, rows in parts_of(splits[0]).items():
+                part.iloc[rows, -1] = name
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True)
+
+
+def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """Read a tab-separated table with participant_id, repeat and fold, and optionally session.
+
+    An empty fold (or ``n/a``) marks a scan that is trained on in every fold and never tested.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise DataError(f"split_file: there is no file '{file}'. Give the splits.tsv of an evaluation.")
+    try:
+        frame = pd.read_csv(file, sep="\t", dtype=str, keep_default_na=False)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise DataError(f"split_file '{file.name}': not readable as a tab-separated table ({error}).") from error
+    missing = [name for name in _NEEDED if name not in frame]
+    if missing:
+        raise DataError(
+            f"split_file '{file.name}': column {one_of(missing)} is needed.{suggestion(missing[0], frame.columns)} "
+            f"It has: {one_of(frame.columns)}."
+        )
+    frame["session"] = frame["session"].replace("n/a", "") if "session" in frame else ""
+    frame["fold"] = frame["fold"].replace({"": str(_NEVER_TESTED), "n/a": str(_NEVER_TESTED)})
+    for name in ("repeat", "fold"):
+        frame[name] = _whole_numbers(frame[name], file.name)
+    if frame.empty:
+        raise DataError(f"split_file '{file.name}': has no rows. Give one a scan and repeat.")
+    return frame
+
+
+def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
+    """Return the folds of a split file for the scans of a table, with the sites that they hold out."""
+    splits: list[Split] = []
+    straddling: list[str] = []
+    for repeat in range(int(frame["repeat"].max()) + 1):
+        folds = _align(frame[frame["repeat"] == repeat], table, repeat)
+        if folds.max() == _NEVER_TESTED:
+            raise DataError(f"split_file: repeat {repeat} has an empty fold in every row: nobody would be tested.")
+        straddling += _check_subjects(folds, table, repeat)
+        for fold in range(int(folds.max()) + 1):
+            test = np.flatnonzero(folds == fold)
+            if not len(test):
+                raise DataError(f"split_file: repeat {repeat} has no scan in fold {fold}. Number folds 0, 1, 2 …")
+            owners = set(table["subject_id"].iloc[test])
+            train = np.flatnonzero((folds != fold) & ~table["subject_id"].isin(owners).to_numpy())
+            splits.append(Split(repeat, fold, train, test))
+    splits = _find_sites_held_out(splits, table["site"])
+    if straddling and splits[0].held_out_site is None:
+        raise LeakageError(straddling[0])
+    return splits
+
+
+def _whole_numbers(texts: pd.Series, name: str) -> npt.NDArray[np.int64]:
+    numbers = pd.to_numeric(texts, errors="coerce")
+    lowest = _NEVER_TESTED if texts.name == "fold" else 0
+    # There are no more folds, or repeats, than rows that list them.
+    wrong = np.flatnonzero(numbers.isna() | (numbers < lowest) | (numbers % 1 != 0) | (numbers >= len(numbers)))
+    if len(wrong):
+        found = ", ".join(f"row {row + 2}: '{texts.iloc[row]}'" for row in wrong[:5])
+        raise DataError(f"split_file '{name}', column '{texts.name}': must be 0, 1, 2 …, found {found}.")
+    return numbers.to_numpy(dtype=np.int64)
+
+
+def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[np.int64]:
+    keys = pd.MultiIndex.from_frame(table[["participant_id", "session"]])
+    given = pd.MultiIndex.from_frame(part[["participant_id", "session"]])
+    if given.has_duplicates:
+        twice = ", ".join(sorted(str(key[0]) for key in set(given[given.duplicated()]))[:5])
+        raise DataError(f"split_file: repeat {repeat} lists scans twice ({twice}). Keep one row a scan and repeat.")
+    unlisted = np.flatnonzero(~keys.isin(given))
+    if len(unlisted):
+        raise DataError(
+            f"split_file: repeat {repeat} lacks {len(unlisted)} of the {len(table)} scans to evaluate "
+            f"({', '.join(row_names(table, unlisted[:5]))}). Add them, or leave them out with where."
+        )
+    foreign = given[~given.isin(keys)]
+    if len(foreign):
+        shown = ", ".join(" session ".join(part for part in key if part) for key in foreign[:5])
+        raise DataError(
+            f"split_file: repeat {repeat} has {len(foreign)} scans that are not among those to evaluate ({shown}). Use "
+            "the same embeddings table, target and where as the evaluation that wrote it, or remove these rows."
+        )
+    return part.set_index(given).loc[keys, "fold"].to_numpy(dtype=np.int64)
+
+
+def _check_subjects(folds: npt.NDArray[np.int64], table: pd.DataFrame, repeat: int) -> list[str]:
+    """Return what is wrong with folds that test a subject twice, unless they hold out the sites of the subject."""
+    n_folds = pd.Series(folds).groupby(table["subject_id"].to_numpy()).nunique()
+    straddling = list(n_folds.index[n_folds > 1])
+    if not straddling:
+        return []
+    return [
+        f"split_file: in repeat {repeat} scans of {len(straddling)} subjects stand in different folds "
+        f"({', '.join(map(str, straddling[:5]))}). Give all scans of a subject the same fold."
+    ]
+
+
+def describe_splitter(cv: Any) -> str:
+    """Return what evaluation.json calls a splitter: its repr, or its class where that would name an address."""
+    if not hasattr(cv, "split"):
+        return "pairs of training and test rows"
+    text = repr(cv)
+    return type(cv).__name__ if " at 0x" in text else text
+
+
+def splits_from_cv(
+    cv: Any, *, features: npt.NDArray[np.floating], target: Target, subjects: npt.NDArray[np.object_], sites: pd.Series
+) -> list[Split]:
+    """Return the splits of a splitter, or of an iterable of index pairs, numbered by repeat and fold.
+
+    A splitter is called with X, y and, where it takes them, `groups` (the subject of each scan) and `sites`. A repeat
+    ends where a scan would be tested in it for the second time. Where every split tests all scans of one site that it
+    does not train on, the sites are held out, as by `LeaveSiteOut`.
+    """
+    given = _pairs(cv, features, target, subjects, sites)
+    pairs = [_checked(number, pair, len(subjects)) for number, pair in enumerate(given)]
+    if len(pairs) < 2:
+        raise DataError(f"cv: at least two splits are needed, and {describe_splitter(cv)} makes {len(pairs)}.")
+    tested = np.zeros(len(subjects), dtype=bool)
+    splits: list[Split] = []
+    repeat = fold = 0
+    for train, test in pairs:
+        if tested[test].any():
+            repeat, fold = repeat + 1, 0
+            tested[:] = False
+        tested[test] = True
+        splits.append(Split(repeat, fold, train, test))
+        fold += 1
+    return _find_sites_held_out(splits, sites)
+
+
+def _pairs(
+    cv: Any, features: npt.NDArray[np.floating], target: Target, subjects: npt.NDArray[np.object_], sites: pd.Series
+) -> list[Any]:
+    if isinstance(cv, str) or not hasattr(cv, "split"):
+        if isinstance(cv, str) or not isinstance(cv, Iterable):
+            raise ConfigError(
+                "cv: must be a splitter of scikit-learn's kind (with split and get_n_splits) or pairs of training and "
+                f"test rows, got {cv!r:.80}. For a number of folds use n_folds."
+            )
+        return list(cv)
+    given = {"groups": subjects, "sites": sites.to_numpy(dtype=object)}
+    names = [name for name in given if _takes(cv, name)]
+    try:
+        return list(cv.split(features, target.values, **{name: given[name] for name in names}))
+    except (TypeError, ValueError) as error:
+        passed = ", ".join(["X (features)", f"y ({target.name})", *names])
+        raise DataError(f"cv: {describe_splitter(cv)} refused these scans; it was given {passed}: {error}") from error
+
+
+def _takes(cv: Any, name: str) -> bool:
+    """Say whether `split` wants an argument: by the metadata it requests, or, where it requests none, by its name."""
+    if hasattr(cv, "get_metadata_routing"):
+        return name in get_routing_for_object(cv).consumes("split", [name])
+    return name in inspect.signature(cv.split).parameters
+
+
+def _checked(number: int, pair: Any, n_rows: int) -> tuple[Rows, Rows]:
+    try:
+        train, test = (np.asarray(rows) for rows in pair)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"cv: split {number} must be a pair of training and test rows ({error}).") from error
+    train, test = (np.flatnonzero(rows) if rows.dtype == bool else rows for rows in (train, test))
+    for name, rows in (("training", train), ("test", test)):
+        if rows.ndim != 1 or not len(rows):
+            raise DataError(f"cv: split {number} has no {name} rows. Every split needs scans to train on and to test.")
+        if rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= n_rows or len(set(rows)) != len(rows):
+            raise DataError(
+                f"cv: the {name} rows of split {number} must be different whole numbers from 0 to {n_rows - 1}, the "
+                f"rows of the {n_rows} scans that are evaluated; found {_shown(rows)}."
+            )
+    both = np.intersect1d(train, test)
+    if len(both):
+        raise LeakageError(f"cv: split {number} trains on {len(both)} rows that it tests too ({_shown(both)}).")
+    return np.sort(train).astype(np.intp), np.sort(test).astype(np.intp)
+
+
+def _shown(rows: npt.NDArray[Any]) -> str:
+    return ", ".join(map(str, rows[:5])) + (" …" if len(rows) > 5 else "")
+
+
+def _find_sites_held_out(splits: list[Split], sites: pd.Series) -> list[Split]:
+    """Return splits with the site that each holds out, if every one tests all scans of one site and trains on none."""
+    places, found = np.array(cell_texts(sites), dtype=object), []
+    for split in splits:
+        tested = set(places[split.test])
+        site = tested.pop()
+        rest = np.setdiff1d(np.flatnonzero(places == site), split.test)
+        if tested or site is None or len(rest):
+            return splits
+        found.append(replace(split, held_out_site=str(site)))
+    return found

@@ -1,0 +1,212 @@
+"""Write data: a simulated multi-site cohort, natural images in one file, or a table of the scans of a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from neurocontrast.data.indexing import Index, SiteFrom, index_scans
+from neurocontrast.data.natural import ImagesSettings
+from neurocontrast.data.simulation import SimulationSettings, write_cohort
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.files import atomic_folder, check_output_folder, check_writable, write_json, write_table
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.provenance import describe_environment
+from neurocontrast.settings import settings_from
+
+__all__ = ["Indexed", "index", "prepare_images", "simulate"]
+
+INDEX_RECORD = "index.json"
+
+
+def simulate(
+    out: str | os.PathLike[str],
+    settings: SimulationSettings | None = None,
+    *,
+    overwrite: bool = False,
+    n_workers: int = 1,
+    progress: Progress = SILENT,
+    **changes: Any,
+) -> Path:
+    """Simulate a cohort of brain scans into a folder, and return the path of its ``participants.tsv``.
+
+    Parameters
+    ----------
+    out : path
+        Folder to make; ``simulation.json`` in it says what was planted.
+    settings : SimulationSettings, optional
+        Cohort to simulate.
+    overwrite : bool
+        Replace an earlier simulated cohort in `out`.
+    n_workers : int
+        Processes to simulate with; the files do not depend on it.
+    progress : Progress
+        Receives progress messages.
+    **changes
+        Any field of `SimulationSettings`, in place of that of `settings`.
+
+    Examples
+    --------
+    >>> participants = simulate("cohort", n_subjects=20, n_sites=2)  # doctest: +SKIP
+    """
+    given = {} if settings is None else settings.model_dump()
+    chosen = settings_from(SimulationSettings, given | changes, source="simulation")
+    if n_workers < 1:
+        raise ConfigError(f"n_workers must be at least 1. Got {n_workers}.")
+    target = Path(out).absolute()
+    check_output_folder(target, overwrite=overwrite, marker="simulation.json", what="a simulated cohort")
+    with atomic_folder(target) as temporary:
+        write_cohort(chosen, temporary, n_workers=n_workers, progress=progress)
+    return target / "participants.tsv"
+
+
+def prepare_images(
+    out: str | os.PathLike[str],
+    settings: ImagesSettings | None = None,
+    *,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+    **changes: Any,
+) -> Path:
+    """Decode a data set of natural images into a folder, and return the path of its ``participants.tsv``.
+
+    Parameters
+    ----------
+    out : path
+        Folder to make; ``images.json`` in it says what the images were made from.
+    settings : ImagesSettings, optional
+        Images to prepare; by default scikit-learn's digits.
+    overwrite : bool
+        Replace an earlier data set in `out`.
+    progress : Progress
+        Receives progress messages.
+    **changes
+        Any field of `ImagesSettings`, in place of that of `settings`.
+
+    Examples
+    --------
+    >>> participants = prepare_images("digits", background="random", size=32)  # doctest: +SKIP
+    """
+    from neurocontrast.data.cohort import read_cohort
+    from neurocontrast.data.natural.checking import RECORD_NAME
+    from neurocontrast.data.natural.preparing import write_images
+
+    given = {} if settings is None else settings.model_dump()
+    chosen = settings_from(ImagesSettings, given | changes, source="images")
+    target = Path(out).absolute()
+    check_output_folder(target, overwrite=overwrite, marker=RECORD_NAME, what="a prepared data set of images")
+    with atomic_folder(target) as temporary:
+        write_images(chosen, temporary, progress=progress)
+        if chosen.attributes is not None:
+            # Columns of a foreign table have rules (`age`, `sex`): better refused here than by the next command.
+            read_cohort(temporary / "participants.tsv")
+    return target / "participants.tsv"
+
+
+@dataclass(frozen=True, eq=False)
+class Indexed:
+    """A table that was written, and the scans in it."""
+
+    path: Path
+    index: Index
+
+
+def index(
+    root: str | os.PathLike[str],
+    out: str | os.PathLike[str] = "participants.tsv",
+    *,
+    layout: str = "auto",
+    phenotypes: Sequence[str | os.PathLike[str]] = (),
+    id_column: str | None = None,
+    site_from: SiteFrom = "column",
+    choose: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    check_headers: bool = False,
+    skip: bool = False,
+    overwrite: bool = False,
+    progress: Progress = SILENT,
+) -> Indexed:
+    """Find the scans below a folder, join what tables say of people, and write one table.
+
+    Parameters
+    ----------
+    root : path
+        Folder of the scans: a BIDS tree, or what fMRIPrep, CAT12, FreeSurfer, Clinica or brainprep left.
+    out : path, default="participants.tsv"
+        Table to write; ``index.json`` beside it says what was found, chosen and left out.
+    layout : str, default="auto"
+        ``bids``, ``fmriprep``, ``cat12``, ``freesurfer``, ``caps``, ``openbhb``, ``brainprep`` or ``ixi``;
+        ``auto`` is the only one whose images are there.
+    phenotypes : sequence of path
+        Further tables of people: ``.tsv``, ``.csv`` or ``.xlsx``.
+    id_column : str, optional
+        Column of identifiers in these tables.
+    site_from : {"column", "folder", "scanner"}
+        Where the site is read: from a table, the first folder of the path, or the scanner in the sidecars.
+    choose : sequence of str
+        What to take of several images: ``run=first``, ``run=all``, or an entity as ``acq=mprage``.
+    keep : sequence of str
+        Further columns of the tables to take over.
+    check_headers : bool, default=False
+        Whether the header of every image is read.
+    skip : bool, default=False
+        Whether scans with a problem are left out and named in ``index.json``, instead of being an error.
+    overwrite : bool, default=False
+        Whether an existing table is replaced.
+    progress : Progress
+        Receives progress messages.
+    """
+    target = Path(out).absolute()
+    if target.suffix.lower() != ".tsv":
+        raise ConfigError(f"out: found '{target.name}'; the table ends in .tsv.")
+    check_writable(target)
+    if target.exists() and not overwrite:
+        raise ConfigError(f"out: {target} exists already; name another file, or pass --overwrite.")
+    folder = Path(root).expanduser().absolute()
+    found = index_scans(
+        folder,
+        layout=layout,
+        phenotypes=[Path(path).expanduser() for path in phenotypes],
+        id_column=id_column,
+        site_from=site_from,
+        choose=choose,
+        keep=keep,
+        skip=skip,
+        check_image=_problem_of_header if check_headers else None,
+        progress=progress,
+    )
+    table = found.table.copy()
+    for name in ("path", "mask_path", "gm", "wm", "csf"):
+        table[name] = [_relative(folder / path, target.parent) if path else "" for path in table[name]]
+    write_table(target, table.replace("", "n/a"))
+    options = {"layout": layout, "site_from": site_from, "choose": list(choose), "skip": skip}
+    record = {
+        "layout": found.layout,
+        "options": options,
+        "n_found": found.n_found,
+        "n_chosen": len(found.table),
+        "tables": found.tables,
+        "columns_known": {name: int((found.table[name] != "").sum()) for name in found.table},
+        "left_out": [{"what": what, "reason": reason} for what, reason in found.left_out],
+        "environment": describe_environment(),
+    }
+    write_json(target.with_name(INDEX_RECORD), record)
+    return Indexed(target, found)
+
+
+def _problem_of_header(path: Path) -> str:
+    """Return why a header is not that of a scan, or ""."""
+    from neurocontrast.transforms.loading import read_scan_header
+
+    try:
+        read_scan_header(path)
+    except DataError as error:
+        return str(error).removeprefix(f"{path}: ")
+    return ""
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)

@@ -1,0 +1,54 @@
+"""The commands of docs/from_scanner_to_report.md, as they stand there, on a small BIDS tree of whole heads."""
+
+import re
+import shlex
+
+import pandas as pd
+import pytest
+
+from neurocontrast.cli import run
+from tests.conftest import ROOT
+from tests.heads import write_bids
+
+PAGE = ROOT / "docs" / "from_scanner_to_report.md"
+
+
+def commands_of(page):
+    """Return the commands of a page's fenced blocks of shell, split into words."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [shlex.split(line, comments=True) for block in blocks for line in block.splitlines() if line.strip()]
+
+
+def test_the_page_goes_from_index_to_report():
+    commands = commands_of(PAGE)
+    assert {words[0] for words in commands} == {"neurocontrast"}
+    names = [words[1] for words in commands]
+    way = ["index", "prepare", "check", "pretrain", "embed", "evaluate", "report"]
+    assert [name for name in names if name in way] == way
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_lead_to_a_report(shared_folder, tmp_path, monkeypatch):
+    pytest.importorskip("SimpleITK")
+    pytest.importorskip("deepbet")
+    monkeypatch.chdir(tmp_path)
+    write_bids(tmp_path / "bids", shared_folder / "data" / "brains", n_volunteers=4, n_study=12)
+    recipe = (ROOT / "configs" / "brain" / "yaware.yaml").read_text(encoding="utf-8")
+    # The recipe at the place that the page names, made small: the page's commands stay as they are.
+    small = {"epochs: 50": "epochs: 2", "name: densenet121": "name: lenet", "batch_size: 32": "batch_size: 4"}
+    small["val_fraction: 0.1"] = "val_fraction: 0"
+    for line, smaller in small.items():
+        assert line in recipe
+        recipe = recipe.replace(line, smaller)
+    (tmp_path / "configs" / "brain").mkdir(parents=True)
+    (tmp_path / "configs" / "brain" / "yaware.yaml").write_text(recipe, encoding="utf-8")
+    codes = {" ".join(words): run(words[1:]) for words in commands_of(PAGE)}
+    assert codes == dict.fromkeys(codes, 0)
+    quality = pd.read_csv(tmp_path / "brains" / "quality.tsv", sep="\t")
+    assert list(quality["extraction"]) == ["deepbet"] * 16
+    assert (quality["dice_template"] > 0.9).all()
+    page = (tmp_path / "evaluation" / "report.html").read_text(encoding="utf-8")
+    assert "diagnosis" in page
+    assert "london" in page
+    assert "novosibirsk" in page
+    assert "<script" not in page

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from neurocontrast.evaluation.estimators import principal_axes
+from neurocontrast.evaluation.fitting import fit_probe
+from neurocontrast.evaluation.label_vectors import LogisticPath, choose_strengths, fit_label_vectors
+from neurocontrast.evaluation.settings import EvaluationSettings
+from neurocontrast.evaluation.splits.inner import inner_folds
+from neurocontrast.evaluation.target import Target
+
+SETTINGS = EvaluationSettings(C=(1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0))
+
+
+def make(kind: str, n: int = 90, p: int = 200, seed: int = 0):
+    generator = np.random.default_rng(seed)
+    features = generator.normal(size=(n, p)) * np.exp(generator.normal(size=p))
+    signal = features[:, 0] / features[:, 0].std() + features[:, 1] / features[:, 1].std() + generator.normal(size=n)
+    if kind == "continuous":
+        target = Target("age", "continuous", 50 + 10 * signal)
+    else:
+        classes = ("a", "b") if kind == "binary" else ("a", "b", "c")
+        cuts = np.quantile(signal, np.arange(1, len(classes)) / len(classes))
+        target = Target("dx", kind, np.searchsorted(cuts, signal), classes, "b" if kind == "binary" else None)
+    subjects = np.array([f"s{row // 2}" for row in range(n)], dtype=object)
+    return features, target, subjects, np.arange(n - 20), np.arange(n - 20, n)
+
+
+def grid_search(kind, features, target, subjects, train, test, seed):
+    """The plain script: a pipeline in a grid search over the same inner folds."""
+    if kind == "continuous":
+        model, name, grid, scoring = Ridge(), "ridge__alpha", SETTINGS.alpha, "neg_mean_squared_error"
+    else:
+        # A tight tolerance, and a second-order solver: the default one stops 1e-3 from the optimum.
+        model = LogisticRegression(solver="newton-cholesky", tol=1e-10, max_iter=1000)
+        name, grid, scoring = "logisticregression__C", SETTINGS.C, "neg_log_loss"
+    pairs = inner_folds(target, train, subjects, n_folds=SETTINGS.n_inner_folds, seed=seed)
+    search = GridSearchCV(make_pipeline(StandardScaler(), model), {name: list(grid)}, cv=pairs, scoring=scoring)
+    values = target.values
+    search.fit(features, values)
+    best = make_pipeline(StandardScaler(), model).set_params(**search.best_params_).fit(features[train], values[train])
+    return search.best_params_[name], best.predict(features[test]) if kind == "continuous" else best.predict_proba(
+        features[test]
+    )
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
+@pytest.mark.parametrize("p", [12, 120])
+def test_probe_and_batched_solver_are_the_plain_pipeline(kind, p):
+    features, target, subjects, train, test = make(kind, p=p)
+    pairs = inner_folds(target, train, subjects, n_folds=SETTINGS.n_inner_folds, seed=3)
+    strength, expected = grid_search(kind, features, target, subjects, train, test, 3)
+    expected = expected[:, 1] if kind == "binary" else expected
+
+    def design(a, b):
+        return features[a], features[b]
+
+    fit = fit_probe(design, target, train, test, subjects=subjects, settings=SETTINGS, seed=3, pairs=pairs)[0]
+    assert fit.strength == strength
+    np.testing.assert_allclose(fit.scores, expected, atol=1e-6)
+    assert fit.n_not_converged == 0
+    labels = target.values[:, None]
+    scores, strengths = fit_label_vectors(design, target, labels, train, test, pairs=pairs, settings=SETTINGS)
+    assert strengths.tolist() == [strength]
+    np.testing.assert_allclose(scores[:, 0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(30, 100), (100, 30)])
+def test_rotation_keeps_all_inner_products(shape):
+    generator = np.random.default_rng(0)
+    train, test = generator.normal(size=shape), generator.normal(size=(7, shape[1]))
+    axes, rotated_train = principal_axes(train)
+    rotated_test = test @ axes
+    assert rotated_train.shape[1] == min(shape)
+    np.testing.assert_allclose(rotated_train @ rotated_train.T, train @ train.T, atol=1e-9)
+    np.testing.assert_allclose(rotated_test @ rotated_train.T, test @ train.T, atol=1e-9)
+    products = rotated_train.T @ rotated_train
+    np.testing.assert_allclose(products, np.diag(np.diag(products)), atol=1e-8)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_separable_and_lopsided_classes_converge(n_classes):
+    generator = np.random.default_rng(1)
+    y = np.repeat(np.arange(n_classes), [60, 10, 5, 5][:n_classes])
+    x = 5 * np.eye(n_classes)[y] @ generator.normal(size=(n_classes, 6)) + generator.normal(size=(len(y), 6))
+    path = LogisticPath(x, y[:, None], n_classes=n_classes)
+    for strength in (1e-6, 1.0, 1e3):
+        likely = path.predict(x, strength, np.zeros(1, dtype=int))[:, 0]
+        plain = LogisticRegression(C=strength, solver="newton-cholesky", tol=1e-12, max_iter=1000).fit(x, y)
+        np.testing.assert_allclose(likely, plain.predict_proba(x), atol=1e-6)
+
+
+def test_constant_features_do_not_matter():
+    features, target, subjects, train, test = make("binary", p=10)
+    more = np.column_stack([features, np.full(len(features), 3.0)])
+    given = {"subjects": subjects, "settings": SETTINGS, "seed": 0}
+    plain, constant = (
+        fit_probe(lambda a, b, x=x: (x[a], x[b]), target, train, test, **given)[0] for x in (features, more)
+    )
+    np.testing.assert_allclose(plain.scores, constant.scores, atol=1e-9)
+
+
+def test_inner_folds_keep_subjects_together_and_shrink_for_small_classes():
+    values = np.array([1, 1, 1, 1, 1, 1] + [0] * 40)
+    subjects = np.array(["p1", "p1", "p2", "p2", "p3", "p3"] + [f"c{i}" for i in range(40)], dtype=object)
+    target = Target("dx", "binary", values, ("control", "patient"), "patient")
+    pairs = inner_folds(target, np.arange(46), subjects, n_folds=5, seed=0)
+    assert len(pairs) == 3
+    for train, test in pairs:
+        assert not set(subjects[train]) & set(subjects[test])
+        assert len(set(values[train])) == 2
+    assert not set(np.concatenate([test for _, test in pairs])) ^ set(range(46))
+
+
+def test_a_class_that_is_not_in_training_gets_probability_zero():
+    features, target, subjects, _, _ = make("multiclass", p=5)
+    train, test = np.flatnonzero(target.values != 2), np.flatnonzero(target.values == 2)
+    pairs = inner_folds(target, train, subjects, n_folds=SETTINGS.n_inner_folds, seed=0)
+    given = {"subjects": subjects, "settings": SETTINGS, "seed": 0, "pairs": pairs}
+    fit = fit_probe(lambda a, b: (features[a], features[b]), target, train, test, **given)[0]
+    assert (fit.scores[:, 2] == 0).all()
+    np.testing.assert_allclose(fit.scores.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
+def test_label_vectors_side_by_side_are_fitted_as_if_alone(kind):
+    features, target, subjects, train, test = make(kind, n=200, p=40)
+    generator = np.random.default_rng(0)
+    labels = np.stack([target.values, *(generator.permutation(target.values) for _ in range(4))], axis=1)
+    pairs = inner_folds(target, train, subjects, n_folds=5, seed=0)
+    given = {"pairs": pairs, "settings": SETTINGS}
+
+    def design(a, b):
+        return features[a], features[b]
+
+    scores, strengths = fit_label_vectors(design, target, labels, train, test, **given)
+    assert len(set(strengths)) > 1  # they part ways on the path of penalties
+    for column in range(labels.shape[1]):
+        alone, strength = fit_label_vectors(design, target, labels[:, [column]], train, test, **given)
+        np.testing.assert_allclose(scores[:, column], alone[:, 0], atol=1e-9)
+        assert strengths[column] == strength[0]
+
+
+def test_inner_folds_look_at_classes_only_where_one_is_small():
+    subjects = np.array([f"s{row}" for row in range(200)], dtype=object)
+    large = np.arange(200) % 2
+    small = (np.arange(200) < 15).astype(int)
+    folds = {}
+    for name, codes in (("large", large), ("moved", np.roll(large, 1)), ("small", small)):
+        target = Target("dx", "binary", codes, ("control", "patient"), "patient")
+        folds[name] = [test for _, test in inner_folds(target, np.arange(200), subjects, n_folds=5, seed=0)]
+    for one, other in zip(folds["large"], folds["moved"], strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert [small[test].sum() for test in folds["small"]] == [3] * 5
+
+
+def test_the_walk_along_c_stops_after_three_rises_of_each_label_vector_alone():
+    """Pure noise: the loss rises from the first C on, while the other column goes on falling."""
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(120, 60))
+    codes = np.stack([generator.integers(2, size=120), (x[:, 0] > 0).astype(int)], axis=1)
+    grid, tried = (1e-6, 1e-4, 1e-2, 1e-1, 1.0, 10.0), []
+    original = LogisticPath.predict
+
+    def predict(self, x, strength, columns):
+        tried.append((strength, list(columns)))
+        return original(self, x, strength, columns)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LogisticPath, "predict", predict)
+        fits = [(LogisticPath(x[:80], codes[:80], n_classes=2), x[80:], codes[80:])]
+        strengths = choose_strengths(fits, grid, n_columns=2)
+    assert tried[-1] == (10.0, [1])
+    assert [columns for _, columns in tried].count([0, 1]) >= 4
+    losses = []
+    path = LogisticPath(x[:80], codes[:80, 1:], n_classes=2)
+    for strength in grid:
+        likely = path.predict(x[80:], strength, np.zeros(1, dtype=int))[np.arange(40), 0, codes[80:, 1]]
+        losses.append(-np.log(likely).mean())
+    assert strengths[1] == grid[int(np.argmin(losses))]

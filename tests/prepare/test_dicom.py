@@ -1,0 +1,150 @@
+"""A folder of DICOM series becomes a BIDS tree that says nothing about the patient, or nothing is written."""
+
+import gzip
+import json
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("dcm2niix")
+pytest.importorskip("pydicom")
+
+from neurocontrast.cli.app import run
+from neurocontrast.data import read_cohort
+from neurocontrast.exceptions import DataError
+from neurocontrast.stages import convert, index
+from tests.dicom_series import SECRETS, write_series
+
+
+@pytest.fixture
+def voxels():
+    return np.random.default_rng(0).integers(1, 1000, (12, 14, 10))
+
+
+@pytest.fixture
+def export(tmp_path, voxels):
+    """Two people as a PACS sends them: a T1-weighted volume each, and what else was acquired."""
+    root = tmp_path / "export"
+    write_series(root / "p-01" / "MR1" / "003", voxels)
+    write_series(root / "p-01" / "MR1" / "001", voxels[..., :3], description="localizer", number=1)
+    write_series(root / "p-01" / "MR1" / "004", voxels, description="t2_space_sag", number=4)
+    write_series(root / "p-01" / "MR1" / "005", voxels, number=5, ImageType=["DERIVED", "PRIMARY", "MPR"])
+    write_series(root / "sub-02", voxels, PatientAge="092Y", PatientSex="M", PatientName="Muster^Max", PatientID="7731")
+    (root / "notes.txt").write_text("no scan")
+    return root
+
+
+def files(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_the_tree_holds_one_scan_a_person_and_index_reads_it(export, tmp_path, voxels):
+    out = convert(export, tmp_path / "bids", n_workers=0)
+    assert files(out) == [
+        "convert.json",
+        "dataset_description.json",
+        "participants.tsv",
+        "sub-02/anat/sub-02_T1w.json",
+        "sub-02/anat/sub-02_T1w.nii.gz",
+        "sub-p01/anat/sub-p01_T1w.json",
+        "sub-p01/anat/sub-p01_T1w.nii.gz",
+    ]
+    reasons = {each["what"]: each["reason"] for each in json.loads((out / "convert.json").read_text())["left_out"]}
+    assert reasons == {
+        "p-01/MR1/001": "'localizer' is not T1-weighted by its name",
+        "p-01/MR1/004": "'t2_space_sag' is not T1-weighted by its name",
+        "p-01/MR1/005": "'t1_mprage_sag' is derived from another series",
+    }
+    image = nib.as_closest_canonical(nib.load(out / "sub-p01/anat/sub-p01_T1w.nii.gz"))
+    assert np.array_equal(image.get_fdata(), voxels[::-1, ::-1])
+    assert np.allclose(image.header.get_zooms(), 2)
+    cohort = read_cohort(index(out, tmp_path / "participants.tsv").path)
+    assert list(cohort.table["participant_id"]) == ["sub-02", "sub-p01"]
+    assert set(cohort.table["scanner"]) == {"Siemens Prisma"}
+    assert "age" not in pd.read_csv(out / "participants.tsv", sep="\t")
+    with pytest.raises(DataError, match="Make a BIDS tree of DICOM files first: neurocontrast convert"):
+        index(export, tmp_path / "other.tsv")
+
+
+def test_nothing_of_the_patient_is_written(export, tmp_path, capsys):
+    assert run(["convert", str(export), "--out", str(tmp_path / "bids"), "--metadata-from-dicom"]) == 0
+    shown = capsys.readouterr()
+    written = [path.read_bytes() for path in (tmp_path / "bids").rglob("*") if path.is_file()]
+    written = b"".join(gzip.decompress(each) if each[:2] == b"\x1f\x8b" else each for each in written)
+    for secret in SECRETS:
+        assert secret.encode() not in written
+        assert secret not in shown.out + shown.err
+    assert run(["index", str(tmp_path / "bids"), "--out", str(tmp_path / "participants.tsv")]) == 0
+    assert run(["check", str(tmp_path / "participants.tsv"), "--phi"]) == 0
+
+
+def test_age_and_sex_are_taken_when_asked_for(export, tmp_path, voxels):
+    later = {"PatientAge": None, "AcquisitionDate": "20120203", "StudyDate": "20120203"}
+    write_series(export / "p-01" / "MR2" / "003", voxels, **later)
+    out = convert(export, tmp_path / "bids", metadata_from_dicom=True, n_workers=0)
+    people = pd.read_csv(out / "participants.tsv", sep="\t", dtype=str).set_index("participant_id")
+    assert people.to_dict("index") == {"sub-02": {"age": "89+", "sex": "M"}, "sub-p01": {"age": "79", "sex": "F"}}
+    sessions = pd.read_csv(out / "sub-p01" / "sub-p01_sessions.tsv", sep="\t", dtype=str)
+    assert list(sessions["session_id"]) == ["ses-1", "ses-2"]
+    assert [float(age) for age in sessions["age"]] == pytest.approx([79, 81], abs=0.01)
+
+
+def test_all_problems_come_at_once_and_nothing_is_written(export, tmp_path, voxels, capsys):
+    write_series(export / "p-01" / "MR1" / "006", voxels, description="t1_repeat", number=6)
+    write_series(export / "p-03" / "all", voxels)
+    write_series(export / "p-03" / "all2", voxels)
+    for path in (export / "p-03" / "all2").iterdir():
+        path.rename(export / "p-03" / "all" / f"second-{path.name}")
+    write_series(export / "mustermann_e", voxels)
+    write_series(export / "p01", voxels)
+    out = tmp_path / "bids"
+    assert run(["convert", str(export), "--out", str(out)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    for expected in (
+        "sub-p01: 2 T1-weighted series: 't1_mprage_sag' (folder 003, number 3), 't1_repeat' (folder 006, number 6)",
+        "sub-p03: p-03/all: holds 2 series or echoes",
+        "its path holds the patient's name",
+        "'p-01' and 'p01' are one label in BIDS",
+    ):
+        assert expected in said
+    assert "mustermann" not in said
+    assert not out.exists()
+    assert run(["convert", str(export), "--out", str(out), "--skip"]) == 0
+    assert [path.name for path in sorted(out.glob("sub-*"))] == ["sub-02"]
+
+
+def test_pseudonyms_as_names_of_folders_are_allowed_and_numbers_are_warned_of(tmp_path, voxels, capsys):
+    write_series(tmp_path / "export" / "P001", voxels, PatientName="P001", PatientID="P001")
+    write_series(tmp_path / "export" / "anon-2", voxels, PatientName="Anonymous", PatientID="77")
+    assert run(["convert", str(tmp_path / "export"), "--out", str(tmp_path / "bids")]) == 0
+    assert "1 of 2 labels hold the PatientID of the headers" in capsys.readouterr().err
+
+
+def test_a_series_is_chosen_by_its_description(export, tmp_path, voxels):
+    write_series(export / "p-01" / "MR1" / "006", voxels, description="t1_repeat", number=6)
+    out = convert(export, tmp_path / "bids", series="REPEAT", n_workers=0)
+    assert [path.name for path in out.glob("sub-*")] == ["sub-p01"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda root: root.rename(root.with_name("elsewhere")), "there is no such folder"),
+        (lambda root: [path.unlink() for path in root.rglob("*.dcm")], "there are no DICOM files below it"),
+        (lambda root: (root.parent / "bids").mkdir() or (root.parent / "bids/x").touch(), "is not empty"),
+        (lambda root: [path.unlink() for path in root.rglob("IM0004.dcm")], "Missing images?"),
+        (lambda root: [path.unlink() for path in root.rglob("IM000[2-9].dcm")], "a T1-weighted scan is one volume"),
+        (lambda root: [path.write_bytes(path.read_bytes()[:900]) for path in root.rglob("*.dcm")], "no T1-weighted"),
+    ],
+)
+def test_wrong_input_ends_with_2_and_one_message(export, tmp_path, capsys, change, said):
+    change(export)
+    before = files(tmp_path / "bids")
+    assert run(["convert", str(export), "--out", str(tmp_path / "bids")]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert "unexpected" not in shown
+    assert files(tmp_path / "bids") == before
+    assert not list(tmp_path.glob(".tmp-*"))

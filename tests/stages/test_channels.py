@@ -1,0 +1,189 @@
+"""Scans of several channels, such as maps of grey and white matter, from the table to the report's baseline."""
+
+import json
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+import neurocontrast
+from neurocontrast.data import CohortDataset, read_cohort
+from neurocontrast.embedding import ScanEmbedder, read_embeddings
+from neurocontrast.exceptions import DataError
+from neurocontrast.transforms import brain_transforms
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("channels")
+
+
+@pytest.fixture(scope="module")
+def participants(folder):
+    """A simulated cohort with a map of dark and a map of bright voxels beside each scan."""
+    simulated = neurocontrast.simulate(
+        folder / "simulated", n_subjects=12, n_sites=2, patients=0.5, spacing_mm=8.0, seed=6
+    )
+    table = pd.read_csv(simulated, sep="\t", dtype=str, keep_default_na=False)
+    maps = {"gm": [], "wm": []}
+    for name, path in zip(table["participant_id"], table["path"], strict=True):
+        image = nib.load(simulated.parent / path)
+        voxels = image.get_fdata()
+        middle = np.median(voxels[voxels > 0])
+        for tissue, inside in (("gm", (voxels > 0) & (voxels <= middle)), ("wm", voxels > middle)):
+            nib.save(
+                nib.Nifti1Image(inside * voxels.astype(np.float32), image.affine),
+                simulated.parent / f"{name}_{tissue}.nii.gz",
+            )
+            maps[tissue].append(f"{name}_{tissue}.nii.gz")
+    table.assign(**maps).to_csv(simulated.parent / "maps.tsv", sep="\t", index=False)
+    return simulated.parent / "maps.tsv"
+
+
+@pytest.fixture(scope="module")
+def settings(folder, participants):
+    data = {"participants": str(participants), "channels": ["gm", "wm"], "spacing_mm": 10, "shape": [16, 20, 16]}
+    of_maps = {"normalise": "none", "smooth_mm": 14.0, "cache_dir": str(folder / "cache")}
+    return {
+        "data": {**data, **of_maps, "n_workers": 1, "val_fraction": 0.3},
+        "encoder": {"name": "lenet"},
+        "training": {"epochs": 1, "batch_size": 4, "accelerator": "cpu", "probe_every": 0},
+    }
+
+
+@pytest.fixture(scope="module")
+def run(folder, settings):
+    return neurocontrast.pretrain(settings, out=folder / "run")
+
+
+@pytest.fixture(scope="module")
+def embeddings(folder, run, participants):
+    config = {"data": {"cache_dir": str(folder / "cache"), "n_workers": 1}}
+    return neurocontrast.embed(run, participants=participants, out=folder / "e.parquet", config=config)
+
+
+def test_each_channel_is_the_scan_of_its_own_file(participants):
+    cohort = read_cohort(participants, channels=["gm", "wm"])
+    transforms = brain_transforms(spacing_mm=10.0, shape=(16, 20, 16), normalise="none", n_channels=2)
+    both = CohortDataset(cohort, transforms)[3]["image"]
+    for channel, column in zip(both, ("gm", "wm"), strict=True):
+        alone = brain_transforms(spacing_mm=10.0, shape=(16, 20, 16), normalise="none")(
+            {"image": cohort.table[column][3]}
+        )
+        np.testing.assert_array_equal(channel.numpy(), alone["image"][0].numpy())
+
+
+def test_the_t1_channel_is_the_path_of_the_scan(participants):
+    cohort = read_cohort(participants, channels=["t1", "wm"])
+    assert cohort.scans[0] == (cohort.table["path"][0], cohort.table["wm"][0])
+
+
+def test_the_path_may_be_missing_where_it_is_no_channel(participants, tmp_path):
+    table = pd.read_csv(participants, sep="\t", dtype=str, keep_default_na=False)
+    table.drop(columns="path").to_csv(participants.parent / "without.tsv", sep="\t", index=False)
+    assert len(read_cohort(participants.parent / "without.tsv", channels=["gm", "wm"])) == 12
+
+
+def test_a_run_records_its_channels_and_embed_reads_them(run, embeddings, participants):
+    contract = json.loads((run / "encoder.json").read_text())
+    assert contract["channels"] == ["gm", "wm"]
+    assert contract["n_channels"] == 2
+    assert contract["preprocessing"]["smooth_mm"] == 14.0
+    assert read_embeddings(embeddings).features.shape == (12, 32)
+
+
+def test_a_scan_embedder_gives_the_features_of_embed(run, embeddings, participants, folder):
+    table = read_cohort(participants, channels=["gm", "wm"]).table
+    embedder = ScanEmbedder(run, cache_dir=folder / "cache").fit()
+    expected = read_embeddings(embeddings).features
+    np.testing.assert_allclose(embedder.transform(table), expected, atol=1e-6)
+    pairs = list(zip(table["gm"], table["wm"], strict=True))
+    np.testing.assert_allclose(embedder.transform(pairs[:3]), expected[:3], atol=1e-6)
+    with pytest.raises(DataError, match="tuple of paths or nibabel images, one a channel"):
+        embedder.transform(list(table["gm"]))
+
+
+def test_a_map_in_the_wrong_order_changes_the_features(run, embeddings, participants, folder):
+    table = read_cohort(participants, channels=["gm", "wm"]).table
+    swapped = table.assign(gm=table["wm"], wm=table["gm"])
+    found = ScanEmbedder(run, cache_dir=folder / "cache").fit().transform(swapped)
+    assert np.abs(found - read_embeddings(embeddings).features).max() > 1e-3
+
+
+def test_a_changed_map_is_read_again(run, embeddings, participants, folder):
+    table = read_cohort(participants, channels=["gm", "wm"]).table.iloc[:2]
+    embedder = ScanEmbedder(run, cache_dir=folder / "cache").fit()
+    before, path = embedder.transform(table), table["wm"][1]
+    content = nib.load(path)
+    kept = nib.Nifti1Image(content.get_fdata(), content.affine)
+    nib.save(nib.Nifti1Image(content.get_fdata()[::-1].copy(), content.affine), path)
+    try:
+        after = embedder.transform(table)
+    finally:
+        nib.save(kept, path)
+    np.testing.assert_array_equal(before[0], after[0])
+    assert np.abs(before[1] - after[1]).max() > 1e-3
+
+
+def test_the_baseline_of_voxels_and_the_explanation_take_all_channels(run, embeddings, participants, folder):
+    out = neurocontrast.evaluate(
+        embeddings,
+        target="diagnosis",
+        out=folder / "evaluation",
+        n_folds=3,
+        n_repeats=1,
+        voxels="on",
+        allow_overlap=True,
+        n_permutations=0,
+    )
+    about = json.loads((out / "evaluation.json").read_text())["voxels_about"]
+    single = about["n_voxels"] / 2
+    assert single == int(single) > 1000
+    maps = neurocontrast.explain(
+        out,
+        run=run,
+        participants=participants,
+        config={"data": {"cache_dir": str(folder / "cache")}, "explanation": {"n_subjects": 4, "patch_mm": 60}},
+    )
+    assert np.abs(nib.load(maps / "saliency_absolute.nii.gz").get_fdata()).max() > 0
+
+
+def test_check_names_the_column_of_a_missing_map(participants):
+    table = pd.read_csv(participants, sep="\t", dtype=str, keep_default_na=False)
+    table.loc[2, "wm"], table.loc[4, "gm"] = "nowhere.nii.gz", "n/a"
+    table.to_csv(participants.parent / "bad.tsv", sep="\t", index=False)
+    found = neurocontrast.check(participants.parent / "bad.tsv", channels=["gm", "wm"])
+    assert {(problem.column, problem.line) for problem in found.problems.found} == {("wm", 4), ("gm", 6)}
+    assert neurocontrast.check(participants, channels=["gm", "wm"]).passed
+
+
+@pytest.mark.parametrize(
+    ("channels", "message"),
+    [
+        (["gm", "wn"], "data.channels: there is no column 'wn'"),
+        (["gm", "age"], "data.channels: column 'age' holds no files"),
+    ],
+)
+def test_channels_that_are_no_columns_of_files_are_refused(participants, channels, message):
+    with pytest.raises(DataError, match=message):
+        read_cohort(participants, channels=channels)
+
+
+def test_channels_on_different_grids_are_refused(participants, tmp_path):
+    first, *_ = read_cohort(participants, channels=["gm", "wm"]).scans
+    image = nib.load(first[1])
+    moved = image.affine.copy()
+    moved[0, 3] += 12
+    nib.save(nib.Nifti1Image(image.get_fdata(), moved), tmp_path / "moved.nii.gz")
+    nib.save(nib.Nifti1Image(image.get_fdata()[:-1], image.affine), tmp_path / "smaller.nii.gz")
+    load = brain_transforms(spacing_mm=10.0, shape=(16, 20, 16), normalise="none", n_channels=2)
+    for other, message in (("moved", "puts it 12.0 mm from"), ("smaller", "must lie on one grid")):
+        with pytest.raises(RuntimeError) as error:
+            load({"image": [first[0], str(tmp_path / f"{other}.nii.gz")]})
+        assert message in str(error.value.__cause__)
+
+
+def test_a_run_of_channels_refuses_a_table_without_them(run, participants, folder):
+    with pytest.raises(DataError, match=r"data\.channels: there is no column 'gm'"):
+        neurocontrast.embed(run, participants=participants.parent / "participants.tsv", out=folder / "none.parquet")

@@ -1,0 +1,105 @@
+"""The linear encoder: principal components of the training scans, with the files and commands of any other encoder."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+
+import neurocontrast
+from neurocontrast.data import CohortDataset, read_cohort
+from neurocontrast.embedding import read_embeddings
+from neurocontrast.encoders import load_encoder
+from neurocontrast.exceptions import ConfigError
+from neurocontrast.transforms import brain_transforms
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("linear")
+
+
+@pytest.fixture(scope="module")
+def participants(folder):
+    return neurocontrast.simulate(folder / "simulated", n_subjects=14, n_sites=2, patients=0.5, spacing_mm=8.0, seed=7)
+
+
+def settings_of(participants, folder, **encoder):
+    data = {"participants": str(participants), "spacing_mm": 10, "shape": [16, 20, 16], "cache_dir": str(folder / "c")}
+    return {"data": {**data, "n_workers": 1, "val_fraction": 0.0}, "encoder": {"name": "pca", **encoder}}
+
+
+@pytest.fixture(scope="module")
+def run(participants, folder):
+    return neurocontrast.pretrain(settings_of(participants, folder, n_components=5), out=folder / "run")
+
+
+@pytest.fixture(scope="module")
+def embeddings(run, participants, folder):
+    config = {"data": {"cache_dir": str(folder / "c")}}
+    return neurocontrast.embed(run, participants=participants, out=folder / "e.parquet", config=config)
+
+
+def test_features_are_the_scores_of_scikit_learns_components(run, embeddings, participants):
+    transforms = brain_transforms(spacing_mm=10.0, shape=(16, 20, 16))
+    voxels = np.stack([item["image"].numpy().ravel() for item in CohortDataset(read_cohort(participants), transforms)])
+    expected = PCA(5, svd_solver="full").fit_transform(voxels)
+    found = read_embeddings(embeddings).features
+    np.testing.assert_allclose(np.abs(found), np.abs(expected), rtol=1e-2, atol=2e-2 * np.abs(expected).max())
+
+
+def test_the_run_says_what_it_is(run):
+    contract = json.loads((run / "encoder.json").read_text())
+    assert contract["encoder"]["name"] == "pca"
+    assert contract["n_features"] == 5
+    assert contract["objective"]["loss"] == "none"
+    shares = contract["explained_variance_ratio"]
+    assert len(shares) == 5
+    assert shares == sorted(shares, reverse=True)
+    assert load_encoder(run)[0].n_features == 5
+
+
+def test_a_table_without_age_or_sex_will_do(participants, folder, tmp_path):
+    table = read_cohort(participants).table[["participant_id", "path"]]
+    table.to_csv(tmp_path / "plain.tsv", sep="\t", index=False)
+    run = neurocontrast.pretrain(settings_of(tmp_path / "plain.tsv", folder, n_components=3), out=tmp_path / "run")
+    assert load_encoder(run)[0].n_features == 3
+
+
+def test_the_same_seed_gives_the_same_bits_and_a_finished_run_is_left_alone(run, participants, folder, tmp_path):
+    settings = settings_of(participants, folder, n_components=5)
+    again = neurocontrast.pretrain(settings, out=tmp_path / "again")
+    assert (again / "encoder.safetensors").read_bytes() == (run / "encoder.safetensors").read_bytes()
+    before = (run / "encoder.json").stat().st_mtime_ns
+    neurocontrast.pretrain(settings, out=run, resume=True)
+    assert (run / "encoder.json").stat().st_mtime_ns == before
+
+
+def test_evaluation_explanation_and_report_take_it_as_any_encoder(run, embeddings, participants, folder):
+    out = neurocontrast.evaluate(
+        embeddings,
+        target="sex",
+        out=folder / "evaluation",
+        n_folds=3,
+        n_repeats=1,
+        n_permutations=0,
+        allow_overlap=True,
+    )
+    config = {"data": {"cache_dir": str(folder / "c")}, "explanation": {"n_subjects": 4, "patch_mm": 60}}
+    neurocontrast.explain(out, run=run, participants=participants, config=config)
+    page = neurocontrast.report(out).read_text()
+    assert "fitted in one pass to the variance of the training scans" in page
+
+
+@pytest.mark.parametrize(
+    ("encoder", "training", "message"),
+    [
+        ({"n_components": 14}, {}, r"encoder\.n_components: must be below the number of training scans, 14, found 14"),
+        ({"name": "lenet", "n_components": 3}, {}, "n_components belongs to pca"),
+        ({}, {"devices": 2}, "'pca' is fitted by one process"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(participants, folder, tmp_path, encoder, training, message):
+    settings = settings_of(participants, folder, **encoder) | {"training": training}
+    with pytest.raises(ConfigError, match=message):
+        neurocontrast.pretrain(settings, out=tmp_path / "run")

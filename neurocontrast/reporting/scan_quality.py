@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +11,10 @@ import pandas as pd
 from contourpy import contour_generator
 
 from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, bounds_of
-from neurocontrast.reporting.blocks import Cell, Gallery, Items, Paragraph, Pictures, Section, Table
-from neurocontrast.reporting.figures.by_site import draw_by_site
-from neurocontrast.reporting.html import render_sections
-from neurocontrast.reporting.metrics import DASH
+from neurocontrast.reporting.page import Cell, Gallery, Items, Paragraph, Pictures, Section, Table
+from neurocontrast.reporting.render import render_sections
+from neurocontrast.reporting.style import BASELINE, MAIN, MUTED, Picture, blank_figure, distinct_labels, styled
+from neurocontrast.reporting.wording import DASH
 
 __all__ = ["N_SHOWN", "render_quality"]
 
@@ -187,10 +186,10 @@ def _outline(mask: npt.NDArray[np.bool_]) -> str:
 
 def _strips(
     table: pd.DataFrame, flags: Sequence[Sequence[Flag]], by_site: Mapping[str, Mapping[str, tuple[float, float]]]
-) -> list[Any]:
+) -> list[Picture]:
     measures = [{flag.measure for flag in each} for each in flags]
     return [
-        draw_by_site(
+        _draw_by_site(
             table, name, RULES[name].title, bounds, pd.Series([name in each for each in measures], table.index)
         )
         for name, bounds in by_site.items()
@@ -217,4 +216,33 @@ def _cell(bounds: tuple[float, float]) -> Cell:
     parts = [
         f"{side} {value:.4g}" for side, value in zip(("below", "above"), bounds, strict=True) if np.isfinite(value)
     ]
-    return Cell(" or ".join(parts) or DASH, reason="no bound")
+    return Cell(" or ".join(parts)) if parts else Cell(DASH, reason="no bound")
+
+
+@styled
+def _draw_by_site(
+    table: pd.DataFrame, name: str, title: str, bounds: Mapping[str, tuple[float, float]], flagged: pd.Series
+) -> Picture:
+    """Draw a column of `table` by its column ``site``, with the bounds of each site and the flagged scans."""
+    sites = list(bounds)
+    figure = blank_figure(height=1.1 + 0.34 * len(sites))
+    axes = figure.add_subplot()
+    told = []
+    for place, site in enumerate(sites):
+        here = (table["site"] == site) & table[name].notna()
+        heights = place + np.random.default_rng(0).uniform(-0.3, 0.3, int(here.sum()))
+        bad = flagged[here].to_numpy()
+        values = table.loc[here, name].to_numpy(dtype=float)
+        axes.scatter(values[~bad], heights[~bad], s=9, color=MAIN, alpha=0.6, linewidth=0)
+        axes.scatter(values[bad], heights[bad], s=36, color=BASELINE, marker="x", linewidth=1.4)
+        for bound in bounds[site]:
+            if np.isfinite(bound):
+                axes.plot([bound, bound], [place - 0.42, place + 0.42], color=MUTED, linewidth=1.2)
+        if len(values):
+            low, middle, high = np.quantile(values, (0, 0.5, 1))
+            told.append(f"{site}: median {middle:.3g}, {low:.3g} to {high:.3g}, {int(bad.sum())} flagged")
+    axes.set_yticks(range(len(sites)), distinct_labels(sites, length=20))
+    axes.set_ylim(len(sites) - 0.4, -0.6)
+    axes.set_title(title)
+    axes.grid(visible=False, axis="y")
+    return Picture(f"quality_{name}", figure, alt=f"{title}. {'; '.join(told)}.", caption="")

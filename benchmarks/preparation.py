@@ -2,7 +2,9 @@
 
     python benchmarks/preparation.py --data ../shared/data [--n-labelled 20]
 
-Heads: `native/` against the brains of the same people in `brains/`, which somebody else registered affinely. Tissue:
+Heads: `native/` against the brains of the same people in `brains/`, which somebody else registered affinely; where
+Debian's `mricron-data` is installed, its head `ch2.nii.gz` against `ch2bet.nii.gz`. `dice_no_network` is the overlap of
+the masks by deepbet and by the template of a head. Tissue:
 every sixth person of `labels/`, from the fourth on (others were used to choose the settings), against the label map.
 """
 
@@ -18,6 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.prepare.extraction import extract_brain, is_stripped
+from neurocontrast.prepare.head_template import extract_brain_by_template
 from neurocontrast.prepare.registration import (
     correct_bias,
     mni_grid,
@@ -27,6 +30,7 @@ from neurocontrast.prepare.registration import (
 )
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 
+MRICRON = Path("/usr/share/mricron/templates")
 GREY = [*range(100, 208), 38, 39, 71, 72, 73, 59, 60, 36, 37, 23, 30, 57, 58, 55, 56, 31, 32, 47, 48, 75, 76]
 WHITE = [*range(81, 96), 69, 40, 41]
 
@@ -41,7 +45,10 @@ def measure_head(path: Path, prepared: Path) -> dict[str, float | str]:
     image = nib.as_closest_canonical(nib.load(path))
     voxels, affine = image.get_fdata(dtype=np.float32), image.affine
     times = [time.process_time()]
-    mask = voxels > 0 if is_stripped(voxels) else extract_brain(voxels)
+    stripped = is_stripped(voxels)
+    mask = voxels > 0 if stripped else extract_brain(voxels)
+    times.append(time.process_time())
+    without = dice(mask, extract_brain_by_template(voxels, affine)) if not stripped else float("nan")
     times.append(time.process_time())
     corrected = correct_bias(voxels, mask, affine)
     times.append(time.process_time())
@@ -55,8 +62,10 @@ def measure_head(path: Path, prepared: Path) -> dict[str, float | str]:
     other = nib.as_closest_canonical(nib.load(prepared))
     theirs = other.get_fdata() > 0
     ours = resample_to_grid(mask, affine, found, other.affine, other.shape) > 0.5
-    seconds = dict(zip(("extraction", "N4", "registration", "tissue"), np.diff(times).round(1), strict=True))
+    steps = ("extraction", "no_network", "N4", "registration", "tissue")
+    seconds = dict(zip(steps, np.diff(times).round(1), strict=True))
     brains = {"dice_theirs": dice(ours, theirs), "dice_template": dice(inside, template_mask(grid, shape))}
+    brains["dice_no_network"] = without
     return {"head": path.name.partition("_")[0], **{name: round(value, 3) for name, value in brains.items()}, **seconds}
 
 
@@ -85,6 +94,8 @@ def main() -> None:
     options = parser.parse_args()
     heads = sorted((options.data / "native").glob("*_T1w.nii.gz"))
     prepared = [next((options.data / "brains" / "images").glob(f"{head.name.partition('_')[0]}*")) for head in heads]
+    if (MRICRON / "ch2.nii.gz").is_file():
+        heads, prepared = [*heads, MRICRON / "ch2.nii.gz"], [*prepared, MRICRON / "ch2bet.nii.gz"]
     print(pd.DataFrame([measure_head(*pair) for pair in zip(heads, prepared, strict=True)]).to_string(index=False))
     tissue = measure_tissue(options.data, options.n_labelled)
     print(f"Dice with labels, {len(tissue)} people: mean (lowest)")

@@ -17,7 +17,6 @@ from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProce
 __all__ = ["app", "run"]
 
 _INTERRUPTED = 130
-_OUT_OF_MEMORY = "out of memory: lower the batch size or the number of workers"
 
 app = typer.Typer(
     name="neurocontrast",
@@ -55,11 +54,7 @@ def _common(
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    Returns
-    -------
-    int
-        0 on success, 1 on a failure while running, 2 on bad input, 75 when suspended by SIGUSR1 (to be
-        started again), 130 when interrupted.
+    0 is success, 1 a failure while running, 2 bad input, 75 a suspension by SIGUSR1, 130 an interruption.
     """
     try:
         app(args=None if arguments is None else list(arguments))
@@ -74,14 +69,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         show_message("interrupted")
         return _INTERRUPTED
-    except MemoryError:
-        show_error(_OUT_OF_MEMORY)
     except OSError as error:
         show_error(_explain(error))
     except Exception as error:
         # PyTorch raises RuntimeError, and torch must not be imported to compare classes.
-        if isinstance(error, RuntimeError) and ("out of memory" in str(error) or "allocate memory" in str(error)):
-            show_error(_OUT_OF_MEMORY)
+        is_full = isinstance(error, RuntimeError) and ("out of memory" in str(error) or "allocate memory" in str(error))
+        if is_full or isinstance(error, MemoryError):
+            show_error("out of memory: lower the batch size or the number of workers")
         else:
             show_unexpected(error)
     else:
@@ -94,11 +88,9 @@ def _is_shown_elsewhere(error: NeurocontrastError) -> bool:
     from neurocontrast.training.launched import launched
 
     place = launched()
-    if isinstance(error, OtherProcessEnded) and error.is_shown:
-        return True
-    return (isinstance(error, OtherProcessEnded | TrainingSuspended) and place.rank > 0) or (
-        isinstance(error, ConfigError) and place.local_rank > 0
-    )
+    if isinstance(error, OtherProcessEnded | TrainingSuspended):
+        return place.rank > 0 or getattr(error, "is_shown", False)
+    return isinstance(error, ConfigError) and place.local_rank > 0
 
 
 def _explain(error: OSError) -> str:

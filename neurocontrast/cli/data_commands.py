@@ -80,7 +80,8 @@ def convert(
     from neurocontrast import stages
 
     tree = stages.convert(**options)
-    return Result({"tree": str(tree)}, f"A BIDS tree: neurocontrast index {tree}", path=tree)
+    notes = ["These images hold faces; what `prepare` writes does not."]
+    return Result({"tree": str(tree)}, f"A BIDS tree: neurocontrast index {tree}", notes=notes, path=tree)
 
 
 def index(
@@ -144,7 +145,8 @@ def prepare(
     from neurocontrast import stages
 
     table = stages.prepare(**options)
-    return Result({"participants": str(table)}, "Brains in MNI space.", path=table)
+    notes = ["Raw inputs hold faces; what was written does not."]
+    return Result({"participants": str(table)}, "Brains in MNI space.", notes=notes, path=table)
 
 
 def check(

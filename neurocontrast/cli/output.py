@@ -20,7 +20,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from neurocontrast.progress import Progress, Task
+from neurocontrast.progress import SILENT, Progress, Task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,8 +121,10 @@ def show_unexpected(error: Exception) -> None:
 
 def console_progress(*, quiet: bool = False) -> Progress:
     """Return the progress that fits where standard error goes: a terminal, a log, or nowhere."""
-    console = Console(stderr=True, quiet=quiet, highlight=False)
-    return _Bars(console) if console.is_terminal and not quiet else _Lines(console)
+    if quiet:
+        return SILENT
+    console = Console(stderr=True, highlight=False)
+    return _Bars(console) if console.is_terminal else _Lines(console)
 
 
 def _console(stream: Any) -> Console:

@@ -33,6 +33,7 @@ COLUMNS = (
 """Columns of the table, in order; further ones that were asked for follow."""
 
 N_CANDIDATES_SHOWN = 4
+_DICOM = " Make a BIDS tree of DICOM files first: neurocontrast convert."
 
 
 @dataclass
@@ -110,7 +111,8 @@ def _rules(choose: Sequence[str]) -> dict[str, str]:
 def _scans(tree: Tree, layout: str) -> tuple[str, list[FoundScan]]:
     known = [name for name in LAYOUTS if name != "table"]
     if layout not in ("auto", *known):
-        hint = " A table with paths needs no index." if layout == "table" else suggestion(layout, known)
+        hints = {"table": " A table with paths needs no index.", "dicom": _DICOM}
+        hint = hints.get(layout) or suggestion(layout, known)
         raise ConfigError(f"layout: found '{layout}'.{hint} Allowed: 'auto', {one_of(known)}.")
     asked = known if layout == "auto" else [layout]
     layouts: dict[str, FolderLayout] = {name: load(LAYOUTS[name])() for name in asked}
@@ -120,8 +122,9 @@ def _scans(tree: Tree, layout: str) -> tuple[str, list[FoundScan]]:
     if found:
         counts = ", ".join(f"{name} ({len(scans)} images)" for name, scans in found.items())
         raise DataError(f"{tree.root}: several layouts are there: {counts}. Name one with --layout.")
-    n_files = sum(map(len, tree.folders.values()))
-    raise DataError(f"{tree.root}: no scan of {one_of(asked)} among {n_files} files. Is it the right folder?")
+    files = [name for names in tree.folders.values() for name in names]
+    hint = _DICOM if any(name.lower().endswith((".dcm", ".ima")) for name in files) else " Is it the right folder?"
+    raise DataError(f"{tree.root}: no scan of {one_of(asked)} among {len(files)} files.{hint}")
 
 
 def _choose(scans: Iterable[FoundScan], rules: Mapping[str, str], index: Index, problems: Problems) -> list[FoundScan]:

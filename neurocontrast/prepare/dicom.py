@@ -26,6 +26,7 @@ KEPT = (
     *("EchoTime", "RepetitionTime", "InversionTime", "FlipAngle", "SliceThickness"),
 )
 """What the JSON file beside an image says: settings of the scanner. dcm2niix leaves the hospital and the time in."""
+N_VOXELS_MIN = 8
 _N_FILES_LOOKED_AT = 3
 _T1 = re.compile(r"t1|mp2?-?rage|bravo|spgr|tfe|tfl", re.IGNORECASE)
 _OTHER = re.compile(
@@ -85,11 +86,15 @@ class Series:
         return "89+" if float(years) >= 90 else f"{float(years):.4g}"
 
     def is_called(self, text: str) -> bool:
-        """Tell whether a text holds a name or number of the patient that is in the header."""
-        words = re.findall(
-            r"\w{3,}", f"{self.header.get('PatientName', '')} {self.header.get('PatientID', '')}".lower()
-        )
+        """Tell whether a text holds the patient's name; a name that is the number too is a pseudonym."""
+        name, number = (str(self.header.get(key, "")).lower() for key in ("PatientName", "PatientID"))
+        words = re.findall(r"(?!anon|pseudo|patient|sub)[^\W\d_]{3,}", name) if name != number else []
         return any(word in text.lower() for word in words)
+
+    def is_numbered(self, label: str) -> bool:
+        """Tell whether a label is the patient's number, a pseudonym's or the hospital's."""
+        number = re.sub(r"[^A-Za-z0-9]", "", str(self.header.get("PatientID", "")))
+        return bool(number) and number.lower() in label.lower()
 
 
 def find_series_folders(root: Path) -> list[Path]:
@@ -124,7 +129,7 @@ def convert_series(folder: Path, target: Path) -> None:
         if len(images) != 1:
             raise DataError(f"{folder}: dcm2niix made {len(images)} images of it, not one. {said}")
         image = nib.load(images[0])
-        if len(image.shape) != 3:
+        if len(image.shape) != 3 or min(image.shape) < N_VOXELS_MIN:
             raise DataError(f"{folder}: the image has the shape {image.shape}; a T1-weighted scan is one volume.")
         header = json.loads(images[0].with_suffix(".json").read_text(encoding="utf-8", errors="replace"))
         fresh = nib.Nifti1Image(np.asanyarray(image.dataobj), image.affine)

@@ -17,6 +17,8 @@ SHELLS_MM = ((3.0, 0.3), (9.0, 0.15), (15.0, 0.9))
 """What is around the template's brain: up to so many millimetres away, so bright beside its median."""
 MARGINS_MM = (24.0, 12.0, 4.0)
 """How much around the brain counts, from coarse to fine: scalps and what is left of faces differ, brains less."""
+WORST_METRIC = -0.3
+"""Heads that are found reach -0.43 to -0.58, one that was missed -0.24, noise -0.02."""
 CROWN_TO_CENTRE_MM = 75.0
 HEAD_MM = 150.0
 """Height of a head; what is lower is neck."""
@@ -33,9 +35,12 @@ def extract_brain_by_template(voxels: npt.NDArray[np.float32], affine: Affine) -
     head, brain, grid = _head()
     moving = to_itk(np.nan_to_num(voxels).astype(np.float32), affine)
     found = align(to_itk(head, grid), to_itk(brain, grid), moving, _centre(voxels, affine), MARGINS_MM)
+    if found.metric > WORST_METRIC:
+        raise DataError(
+            f"no brain was found by the template (mutual information {-found.metric:.2f}, below {-WORST_METRIC:.2f}); "
+            "is this a T1-weighted head, in the right orientation? deepbet, or a mask in mask_path, may help."
+        )
     mask: Mask = resample_to_grid(brain, grid, found.inverted(), affine, voxels.shape) > 0.5
-    if not mask.any():
-        raise DataError("no brain was found; is this a T1-weighted head, in the right orientation?")
     return mask
 
 

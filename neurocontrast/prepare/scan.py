@@ -134,6 +134,8 @@ def prepare_scan(source: str, mask_path: str, stem: str, folder: str, options: P
 
 
 def _key(source: str, mask_path: str, options: PrepareOptions) -> str:
+    if mask_path and not Path(mask_path).is_file():
+        raise DataError(f"{mask_path}: there is no such file; the column 'mask_path' names it.")
     files = [Path(path) for path in (source, mask_path, find_talairach(source)) if path]
     states = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return digest_of("neurocontrast-prepare", _RECIPE, states, asdict(options))
@@ -146,6 +148,8 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
     if voxels.ndim != 3:
         raise DataError(f"{source}: the image has the shape {voxels.shape}; give one volume.")
     mask, how = _mask(voxels, affine, mask_path, source, options.extraction)
+    if not mask.any():
+        raise DataError(f"{source}: no voxel is of the brain ({how}).")
     brain = correct_bias(voxels, mask, affine) if options.bias else voxels
     brain = np.where(mask, brain, 0).astype(np.float32)
     registration, found_by = _register(brain, mask, affine, source, options)

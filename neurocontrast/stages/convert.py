@@ -95,6 +95,9 @@ def convert(
         if not scans:
             raise DataError(f"{source}: no T1-weighted series is left. {_told(left_out)}")
         _write_tables(temporary, scans, left_out, metadata_from_dicom=metadata_from_dicom)
+    n_numbered = sum(scan.series.is_numbered(scan.name) for scan in scans)
+    if n_numbered:
+        progress.warning(f"{n_numbered} of {len(scans)} labels hold the PatientID of the headers; is it a pseudonym?")
     if left_out:
         progress.warning(_told(left_out))
     return target
@@ -146,13 +149,13 @@ def _people(
         several = found[folder]
         if any(series.is_called(place.as_posix()) for series in several):
             # The message must not repeat what it is about.
-            problems.add(
-                f"series folder {position} of {len(found)}: its path holds the patient's name or number; rename it"
-            )
+            problems.add(f"series folder {position} of {len(found)}: its path holds the patient's name; rename it")
         elif of_label.setdefault(name, place.parts[0]) != place.parts[0]:
             problems.add(f"'{of_label[name]}' and '{place.parts[0]}' are one label in BIDS; rename one", name=name)
         elif len(several) > 1:
-            problems.add(f"{place}: holds {len(several)} series: {_named(several)}; give each a folder", name=name)
+            problems.add(
+                f"{place}: holds {len(several)} series or echoes: {_named(several)}; give each a folder", name=name
+            )
         elif not several:
             left_out.append((place.as_posix(), "dcm2niix reads no series of it"))
         else:
@@ -177,7 +180,10 @@ def _scans(people: Mapping[str, Mapping[Path, Sequence[Series]]], problems: Prob
 
 
 def _named(several: Sequence[Series]) -> str:
-    return ", ".join(f"{shown(series.description)} in {series.folder.name}" for series in several)
+    return ", ".join(
+        f"{shown(series.description)} (folder {series.folder.name}, number {series.header.get('SeriesNumber', '?')})"
+        for series in several
+    )
 
 
 def _told(left_out: Sequence[tuple[str, str]]) -> str:

@@ -13,6 +13,7 @@ pytest.importorskip("pydicom")
 
 from neurocontrast.cli.app import run
 from neurocontrast.data import read_cohort
+from neurocontrast.exceptions import DataError
 from neurocontrast.stages import convert, index
 from tests.dicom_series import SECRETS, write_series
 
@@ -63,6 +64,8 @@ def test_the_tree_holds_one_scan_a_person_and_index_reads_it(export, tmp_path, v
     assert list(cohort.table["participant_id"]) == ["sub-02", "sub-p01"]
     assert set(cohort.table["scanner"]) == {"Siemens Prisma"}
     assert "age" not in pd.read_csv(out / "participants.tsv", sep="\t")
+    with pytest.raises(DataError, match="Make a BIDS tree of DICOM files first: neurocontrast convert"):
+        index(export, tmp_path / "other.tsv")
 
 
 def test_nothing_of_the_patient_is_written(export, tmp_path, capsys):
@@ -100,9 +103,9 @@ def test_all_problems_come_at_once_and_nothing_is_written(export, tmp_path, voxe
     assert run(["convert", str(export), "--out", str(out)]) == 2
     said = " ".join(capsys.readouterr().err.split())
     for expected in (
-        "sub-p01: 2 T1-weighted series: 't1_mprage_sag' in 003, 't1_repeat' in 006; decide with --series",
-        "sub-p03: p-03/all: holds 2 series",
-        "its path holds the patient's name or number",
+        "sub-p01: 2 T1-weighted series: 't1_mprage_sag' (folder 003, number 3), 't1_repeat' (folder 006, number 6)",
+        "sub-p03: p-03/all: holds 2 series or echoes",
+        "its path holds the patient's name",
         "'p-01' and 'p01' are one label in BIDS",
     ):
         assert expected in said
@@ -110,6 +113,13 @@ def test_all_problems_come_at_once_and_nothing_is_written(export, tmp_path, voxe
     assert not out.exists()
     assert run(["convert", str(export), "--out", str(out), "--skip"]) == 0
     assert [path.name for path in sorted(out.glob("sub-*"))] == ["sub-02"]
+
+
+def test_pseudonyms_as_names_of_folders_are_allowed_and_numbers_are_warned_of(tmp_path, voxels, capsys):
+    write_series(tmp_path / "export" / "P001", voxels, PatientName="P001", PatientID="P001")
+    write_series(tmp_path / "export" / "anon-2", voxels, PatientName="Anonymous", PatientID="77")
+    assert run(["convert", str(tmp_path / "export"), "--out", str(tmp_path / "bids")]) == 0
+    assert "1 of 2 labels hold the PatientID of the headers" in capsys.readouterr().err
 
 
 def test_a_series_is_chosen_by_its_description(export, tmp_path, voxels):
@@ -124,7 +134,8 @@ def test_a_series_is_chosen_by_its_description(export, tmp_path, voxels):
         (lambda root: root.rename(root.with_name("elsewhere")), "there is no such folder"),
         (lambda root: [path.unlink() for path in root.rglob("*.dcm")], "there are no DICOM files below it"),
         (lambda root: (root.parent / "bids").mkdir() or (root.parent / "bids/x").touch(), "is not empty"),
-        (lambda root: [path.unlink() for path in root.rglob("IM0004.dcm")], "sub-02"),
+        (lambda root: [path.unlink() for path in root.rglob("IM0004.dcm")], "Missing images?"),
+        (lambda root: [path.unlink() for path in root.rglob("IM000[2-9].dcm")], "a T1-weighted scan is one volume"),
         (lambda root: [path.write_bytes(path.read_bytes()[:900]) for path in root.rglob("*.dcm")], "no T1-weighted"),
     ],
 )

@@ -132,6 +132,21 @@ def test_what_cannot_be_prepared_is_named_and_the_others_are_kept(study, tmp_pat
     assert len(read_cohort(tmp_path / "out" / "participants.tsv")) == 1
 
 
+@pytest.mark.parametrize(
+    ("voxels", "mask", "said"),
+    [
+        (np.zeros((10, 10, 10)), "", "no voxel is of the brain"),
+        (np.ones((10, 10, 10)), "none.nii.gz", "none.nii.gz: there is no such file; the column 'mask_path' names it"),
+        (np.ones((10, 10, 10, 2)), "", r"the image has the shape \(10, 10, 10, 2\)"),
+    ],
+)
+def test_a_scan_without_a_brain_is_named(tmp_path, voxels, mask, said):
+    nib.save(nib.Nifti1Image(voxels.astype(np.float32), np.eye(4)), tmp_path / "scan.nii.gz")
+    (tmp_path / "participants.tsv").write_text(f"participant_id\tpath\tmask_path\nsub-1\tscan.nii.gz\t{mask}\n")
+    with pytest.raises(DataError, match=said):
+        prepare(tmp_path / "participants.tsv", tmp_path / "out", n_workers=0)
+
+
 def test_a_mask_of_another_grid_is_refused(study, tmp_path):
     table, _ = study
     frame = pd.read_csv(table, sep="\t", dtype=str).iloc[:1]

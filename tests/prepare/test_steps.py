@@ -156,6 +156,9 @@ def test_talairach_of_freesurfer_is_the_registration(tmp_path):
 def test_a_head_without_content_is_refused():
     with pytest.raises(DataError, match="no brain was found"):
         extract_brain_by_template(np.zeros((20, 20, 20), np.float32), np.eye(4))
+    noise = np.random.default_rng(0).normal(10, 1, (30, 30, 30)).astype(np.float32)
+    with pytest.raises(DataError, match=r"no brain was found by the template \(mutual information 0.0"):
+        extract_brain_by_template(noise, np.diag([6.0, 6.0, 6.0, 1.0]))
 
 
 @pytest.mark.slow
@@ -169,4 +172,4 @@ def test_a_template_of_a_head_finds_nearly_the_brain_that_deepbet_finds(name, de
     voxels = image.get_fdata(dtype=np.float32)
     disturbance = rotation(degrees)
     disturbance[:3, 3] = shift
-    assert dice(extract_brain_by_template(voxels, disturbance @ image.affine), extract_brain(voxels)) > 0.935
+    assert dice(extract_brain_by_template(voxels, disturbance @ image.affine), extract_brain(voxels)) > 0.94

@@ -125,8 +125,6 @@ def test_steps_on_pictures_are_timed_as_those_on_volumes():
     )
     assert (found.shape, found.n_samples, found.is_as_configured) == ((24, 16), 6, True)
     assert found.memory_bytes > 6 * 2 * 3 * 24 * 16 * 4  # at least the views themselves
-    n_weights = sum(parameter.numel() for parameter in build_model(ENCODER).parameters())
-    assert found.checkpoint_bytes > 4 * 4 * n_weights  # weights, Adam's two moments, and the weights beside
 
 
 class Timed(Contrast):

@@ -133,13 +133,14 @@ def prepare(
     ] = "auto",
     spacing_mm: Annotated[float | None, option("Voxel size of the results in mm (default: 1.5; quasiraw: 1).")] = None,
     bias: Annotated[bool, option("Correct the bias field by N4.")] = True,
+    registration: Annotated[bool, option("Register to MNI152; without, scans lie there already.")] = True,
     tissue: Annotated[bool, option("Make maps of grey matter, white matter and fluid.")] = True,
     skip: Annotated[bool, option("Leave out scans that cannot be prepared.")] = False,
     n_workers: Annotated[int, option("Processes.")] = 2,
 ) -> Result:
     """Prepare raw heads: brain extraction, N4, affine registration to MNI152, tissue maps. Continues where it stopped.
 
-    Raw inputs hold faces; only stripped images are written. Needs pip install 'neurocontrast[prepare]'.
+    Raw inputs hold faces; only stripped images are written. Needs the extra `prepare`.
     """
     options = _stage_options(locals())
     from neurocontrast import stages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -209,7 +209,7 @@ def plan_study(
         estimator = as_estimator(estimator)
         check_own(estimator, scans.target, threshold=settings.threshold)
         if scans.target.kind != "continuous" and not gives_probabilities(estimator):
-            scans = replace(scans, target=replace(scans.target, has_probabilities=False))
+            scans = scans._replace(target=replace(scans.target, has_probabilities=False))
     study = _plan(scans, settings, info or {}, split_rows, cv)
     check_panels(study)
     if estimator is None:
@@ -219,25 +219,15 @@ def plan_study(
     return replace(study, estimator=estimator, baseline_fits=not why_not, notices=notices)
 
 
-@dataclass(frozen=True)
-class _Scans:
-    """Scans that take part: `rows` of `everything`, out of those that are `selected`; and their target."""
+class _Scans(NamedTuple):
+    """Scans that take part, with their target: `rows` of `everything`; and those that do not, by reason."""
 
     everything: pd.DataFrame
     rows: npt.NDArray[np.intp]
-    selected: npt.NDArray[np.bool_]
+    left_out: dict[str, npt.NDArray[np.bool_]]
     table: pd.DataFrame
     features: npt.NDArray[np.floating]
     target: Target
-
-    @property
-    def left_out(self) -> dict[str, npt.NDArray[np.bool_]]:
-        present = np.isin(np.arange(len(self.selected)), self.rows)
-        reasons = {
-            "not selected by where": ~self.selected,
-            f"{self.target.name} missing": self.selected & ~present,
-        }
-        return {reason: scans for reason, scans in reasons.items() if scans.any()}
 
 
 def _choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], settings: EvaluationSettings) -> _Scans:
@@ -254,7 +244,10 @@ def _choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], setti
     check_probe(settings, target)
     rows = kept[present]
     taken = features if len(rows) == len(features) else features[rows]  # no second copy of all there is
-    return _Scans(tidy, rows, selected, chosen[present].reset_index(drop=True), taken, target)
+    missing = np.isin(np.arange(len(tidy)), kept[~present])
+    reasons = {"not selected by where": ~selected, f"{target.name} missing": missing}
+    left_out = {reason: part for reason, part in reasons.items() if part.any()}
+    return _Scans(tidy, rows, left_out, chosen[present].reset_index(drop=True), taken, target)
 
 
 def _flow(scans: _Scans, splits: list[Split], info: Mapping[str, Any], *, why_untested: str) -> pd.DataFrame:

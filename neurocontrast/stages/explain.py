@@ -101,12 +101,10 @@ def explain(
     if is_run_elsewhere(["explain", evaluation], options, settings, n_processes=n_processes, progress=progress):
         return folder
     with sharing(settings.explanation.accelerator, section="explanation") as (device, processes):
-        progress = progress if processes.is_first else SILENT
-
-        def prepared() -> tuple[_Chosen, None]:
-            return _prepare(evaluation, run, participants, images_root, settings, progress), None
-
-        chosen = after_first(processes, prepared)
+        shown = progress if processes.is_first else SILENT
+        chosen = after_first(
+            processes, lambda: (_prepare(evaluation, run, participants, images_root, settings, shown), None)
+        )
         encoder, contract = load_encoder(run)
         maps = explain_scans(
             LinearScore(encoder, chosen.readout.weights, chosen.readout.intercept),
@@ -114,7 +112,7 @@ def explain(
             range(len(chosen.cohort)),
             settings=settings.explanation,
             spacing_mm=chosen.grid.spacing_mm,
-            progress=progress,
+            progress=shown,
             device=device,
             processes=processes,
         )

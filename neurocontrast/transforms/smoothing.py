@@ -1,4 +1,4 @@
-"""Images made smooth: what is left of tissue maps is how much tissue is about a place."""
+"""Images made smooth inside the brain: what is left of tissue maps is the share of a tissue about a place."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from neurocontrast.transforms.images import EachImage, affine_of, image_like, sp
 __all__ = ["FWHM_PER_SIGMA", "SmoothByFwhmd"]
 
 FWHM_PER_SIGMA = 2.3548200450309493
+_LITTLE = 0.02  # of brain about a place; where there is less, values fade to 0
 
 
 class SmoothByFwhmd(EachImage):
-    """Smooth each channel by a Gaussian, whose width is given in millimetres as in SPM and nilearn.
+    """Smooth each channel inside the brain by a Gaussian, whose width is given in millimetres as in SPM and nilearn.
 
-    What lies outside the image counts as 0. `monai.transforms.GaussianSmoothd` takes its width in voxels.
+    The brain is where any channel is not 0. What is smoothed is divided by the smoothed brain, so that a tighter or
+    wider brain extraction, or a larger brain, does not pass for another tissue (``benchmarks/tissue.py``).
+    `monai.transforms.GaussianSmoothd` takes its width in voxels, and has no mask.
 
     Parameters
     ----------
@@ -33,9 +36,10 @@ class SmoothByFwhmd(EachImage):
     >>> import torch
     >>> from neurocontrast.transforms import SmoothByFwhmd
     >>> image = torch.zeros(1, 9, 9, 9)
-    >>> image[0, 4, 4, 4] = 1.0
-    >>> float(SmoothByFwhmd("image", fwhm_mm=4.0)({"image": image})["image"].max()) < 0.1
-    True
+    >>> image[:, 2:7, 2:7, 2:7] = 0.5
+    >>> made = SmoothByFwhmd("image", fwhm_mm=4.0)({"image": image})["image"]
+    >>> round(float(made[0, 4, 4, 4]), 1), round(float(made[0, 4, 4, 7]), 1)
+    (0.5, 0.5)
     """
 
     def __init__(self, keys: KeysCollection, *, fwhm_mm: float, allow_missing_keys: bool = False) -> None:
@@ -46,10 +50,8 @@ class SmoothByFwhmd(EachImage):
 
     def made_of(self, image: Any) -> Any:
         """Return the smooth image."""
-        affine = affine_of(image)
+        affine, voxels = affine_of(image), voxels_of(image)
         sigma = [self.fwhm_mm / FWHM_PER_SIGMA / step for step in spacing_of(affine)]
-        channels = [
-            scipy.ndimage.gaussian_filter(channel, sigma, mode="constant", output=np.float32)
-            for channel in voxels_of(image)
-        ]
-        return image_like(image, np.stack(channels), affine)
+        brain = (voxels != 0).any(axis=0).astype(np.float32)
+        smooth = [scipy.ndimage.gaussian_filter(each, sigma, mode="constant") for each in (*voxels, brain)]
+        return image_like(image, np.stack(smooth[:-1]) / (smooth[-1] + _LITTLE), affine)

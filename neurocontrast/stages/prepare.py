@@ -224,9 +224,7 @@ def convert(
     problems, left_out = Problems(str(source)), list[tuple[str, str]]()
     found: dict[Path, list[Series]] = {}
     with progress.task("Reading headers", total=len(folders), unit="folder") as task:
-        for folder, read in map_files(
-            _read_folder, [(each,) for each in folders], n_workers=n_workers, option="--n-workers"
-        ):
+        for folder, read in map_files(_read, [(each,) for each in folders], n_workers=n_workers, option="--n-workers"):
             found[folder] = read
             task.advance(1)
     people = _people(source, found, series, problems, left_out)
@@ -272,7 +270,7 @@ class _Scan:
         return f"{self.name}{between}/anat/{stem}_T1w.nii.gz"
 
 
-def _read_folder(folder: Path) -> tuple[Path, list[Series]]:
+def _read(folder: Path) -> tuple[Path, list[Series]]:
     return folder, read_series(folder)
 
 

@@ -1,11 +1,11 @@
-"""Reading of an evaluation folder: every file checked, every fault named at once."""
+"""Reading of an evaluation folder: every file checked, every wrong cell named."""
 
 # ruff: noqa: RUF009 - the tables are declared by a call that returns a dataclass field
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,24 +17,64 @@ from neurocontrast.evaluation import schema
 from neurocontrast.evaluation.schema import FORMAT, Evaluation, Metric
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import digest_of_file
-from neurocontrast.reporting.reading import read_table
-from neurocontrast.reporting.words import IMAGES, Words, words_of
+from neurocontrast.reporting import wording
+from neurocontrast.reporting.wording import IMAGES, Words
+from neurocontrast.settings import Settings
 
 __all__ = [
-    "FORMAT",
-    "KINDS",
-    "EvaluationFiles",
-    "Explanation",
-    "external_part",
-    "read_evaluation",
-    "read_json",
-    "store_of",
-]
+    "FORMAT", "KINDS", "EvaluationFiles", "Explanation", "ReportOptions", "Results", "external_part", "read_evaluation",
+    "read_json", "read_table",
+]  # fmt: skip
 
 KINDS = ("binary", "multiclass", "continuous")
 _REQUIRED_FILES = ("evaluation.json", "predictions.tsv", "folds.tsv", "sites.tsv")
 _LARGEST = 4_000_000
 """Bytes up to which images.json is read."""
+
+_TEXT = frozenset(
+    (
+        "participant_id", "subject_id", "session", "site", "sex", "held_out_site", "note", "path", "y_true", "target",
+        "y_pred", "group_by", "group", "model", "column", "within", "metric", "step", "reason", "class", "reference",
+        "weight_name", "confused_with", "split", "neighbour", "test",
+    )
+)  # fmt: skip
+_FLAGS = ("outside", "unseen_outside")
+_LOOSE = {"folds.tsv", "map.tsv", "scans.tsv", "training.tsv"}
+"""Tables that may hold further columns of any kind, beside those of numbers that are required."""
+
+
+class ReportOptions(Settings):
+    """Choices of whoever makes the report.
+
+    Parameters
+    ----------
+    show_ids : bool
+        Whether identifiers of participants may appear.
+    """
+
+    show_ids: bool = False
+
+
+class Results:
+    """Metrics of an evaluation or a comparison, with their names."""
+
+    @property
+    def leading(self: Any) -> list[str]:
+        """Metrics that go into every table, the most important first."""
+        return wording.leading_metrics(self.kind, self.metrics, self.words)
+
+    @property
+    def headline(self) -> str | None:
+        """The metric that the page leads with; None where there is none."""
+        return next(iter(self.leading), None)
+
+    def describe(self: Any, metric: str) -> wording.Metric:
+        """Return how a metric is called."""
+        return wording.describe_metric(metric, self.words)
+
+    def chance(self: Any, metric: str) -> float | None:
+        """Return what guessing reaches; None where it depends on the cohort."""
+        return wording.chance_level(metric, len(self.classes), self.words)
 
 
 @dataclass(frozen=True)
@@ -51,25 +91,11 @@ def _table(file: str, *columns: str) -> Any:
 
 
 @dataclass(frozen=True)
-class EvaluationFiles:
-    """All that a report is made from.
+class EvaluationFiles(Results):
+    """Content of an evaluation folder; a table is None where it is absent or empty.
 
-    Attributes
-    ----------
-    folder : Path
-        The evaluation folder.
-    summary : Evaluation
-        ``evaluation.json``.
-    predictions, folds, sites : DataFrame
-        The tables that every evaluation has; each other table is None where absent or empty.
-    probe : mapping or None
-        ``probe/probe.json``: the probe fitted on all scans.
-    explanation : Explanation or None
-        What the folder ``explanation`` holds.
-    config_text : str or None
-        ``config.yaml`` as it stands.
-    origin : mapping
-        ``images.json`` beside the store of evaluated images; empty without one.
+    `summary` is ``evaluation.json``, `probe` is ``probe/probe.json``, `explanation` comes from the folder of that name,
+    `origin` is the ``images.json`` beside the evaluated images, and `show_ids` allows identifiers in the report.
     """
 
     folder: Path
@@ -93,11 +119,11 @@ class EvaluationFiles:
     outlyingness: pd.DataFrame | None = _table("outlyingness.tsv", "site", "outside")
     external_outlyingness: pd.DataFrame | None = _table("external_outlyingness.tsv", "site", "outside")
     similarity: pd.DataFrame | None = _table("similarity.tsv", "class", "reference", "cosine")
-    cosines: pd.DataFrame | None = _table("cosines.tsv", "neighbour", "low", "high", "n")
     probe: Mapping[str, Any] | None = None
     explanation: Explanation | None = None
     config_text: str | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
+    show_ids: bool = False
 
     @property
     def target(self) -> str:
@@ -116,8 +142,8 @@ class EvaluationFiles:
 
     @property
     def words(self) -> Words:
-        """How what was evaluated is called: scans, or images."""
-        return words_of(self.run)
+        """Nouns for what was evaluated: scans, or images."""
+        return wording.words_of(self.run)
 
     @property
     def fixed(self) -> bool:
@@ -160,13 +186,15 @@ class EvaluationFiles:
         return digest_of_file(self.folder / "predictions.tsv")
 
 
-def read_evaluation(folder: str | os.PathLike[str]) -> EvaluationFiles:
+def read_evaluation(folder: str | os.PathLike[str], *, show_ids: bool = False) -> EvaluationFiles:
     """Read and check an evaluation folder.
 
     Parameters
     ----------
     folder : path
         What ``neurocontrast evaluate --out`` wrote.
+    show_ids : bool, default=False
+        Whether identifiers of participants may appear in the report.
 
     Raises
     ------
@@ -201,8 +229,27 @@ def read_evaluation(folder: str | os.PathLike[str]) -> EvaluationFiles:
         probe=read_json(probe) if probe.is_file() else None,
         explanation=_read_explanation(root / "explanation"),
         config_text=config.read_text(encoding="utf-8", errors="replace") if config.is_file() else None,
+        show_ids=show_ids,
     )
     return replace(files, origin=_read_origin(files)) if files.words is IMAGES else files
+
+
+def _check_is_evaluation(root: Path) -> None:
+    if root.is_file():
+        hint = f" Give the folder that holds it: {root.parent}." if root.name == "evaluation.json" else ""
+        raise ConfigError(
+            f"evaluation: must be the folder written by 'neurocontrast evaluate', got the file '{root}'.{hint}"
+        )
+    if not root.is_dir():
+        raise ConfigError(f"evaluation: there is no folder '{root}'. Give the --out of 'neurocontrast evaluate'.")
+    if not (root / "evaluation.json").is_file():
+        if (root / "encoder.json").is_file() or (root / "provenance.json").is_file():
+            hint = "It looks like a run of 'neurocontrast pretrain': run 'embed' and 'evaluate' first."
+        elif (root / "comparison.json").is_file():
+            hint = "It is a comparison, which has its page already: comparison.html."
+        else:
+            hint = "Give the --out of 'neurocontrast evaluate'."
+        raise ConfigError(f"evaluation: '{root}' is not an evaluation folder: evaluation.json is missing. {hint}")
 
 
 def read_json(path: Path, *, remedy: str = "Run 'neurocontrast evaluate' again.") -> dict[str, Any]:
@@ -216,53 +263,57 @@ def read_json(path: Path, *, remedy: str = "Run 'neurocontrast evaluate' again."
     return content
 
 
-def store_of(path: object, *, folder: Path) -> tuple[Path, int] | None:
-    """Return the store and the row that a path like ``images.npy#17`` names; None where it names none.
-
-    A relative path is looked for as it stands, and then in the evaluation folder.
-    """
-    if not is_image_path(str(path)):
+def read_table(path: Path, required: Sequence[str], *, continuous: bool) -> pd.DataFrame | None:
+    """Read a table as text, then convert what must be a number; None where absent or empty."""
+    if not path.is_file():
         return None
-    store, row = split_image_path(str(path))
-    places = (store, folder / store)
-    return next((place for place in places if place.is_file()), places[0]), row
+    try:
+        table = pd.read_csv(path, sep="\t", dtype=str, keep_default_na=False, na_values=["", "n/a"], encoding="utf-8")
+    except pd.errors.EmptyDataError:
+        return None
+    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not readable as a tab-separated table ({error}).") from error
+    missing = [name for name in required if name not in table.columns]
+    if missing:
+        raise DataError(
+            f"{path}: missing columns: {one_of(missing)}; found: {one_of(table.columns)}. "
+            "Run 'neurocontrast evaluate' again."
+        )
+    if table.empty:
+        return None
+    text = _TEXT - {"y_true", "target"} if continuous else _TEXT
+    return table.apply(lambda column: column if column.name in text else _convert(column, path, required))
+
+
+def _convert(column: pd.Series, path: Path, required: Sequence[str]) -> pd.Series:
+    """Return flags as such, and all else as numbers; further columns of some tables may stay text."""
+    lower = column.str.lower()
+    if column.name in _FLAGS:
+        wrong, kind = ~lower.fillna("").isin(["true", "false", ""]), "true or false"
+    else:
+        values, kind = pd.to_numeric(column, errors="coerce"), "numbers"
+        wrong = column.notna() & values.isna() & (lower != "nan")
+    if not wrong.any():
+        return lower == "true" if column.name in _FLAGS else values.astype("float64")
+    if path.name in _LOOSE and column.name not in required:
+        return column
+    found = ", ".join(f"row {row + 2}: {column[row]!r}" for row in wrong[wrong].index[:5])
+    raise DataError(f"{path}, column '{column.name}': must be {kind}, found {found}.")
 
 
 def _read_origin(files: EvaluationFiles) -> Mapping[str, Any]:
-    """Return images.json from beside the store of the images; empty where there is none, or none that can be read."""
+    """Return images.json from beside the store of the images; empty where there is none, or none that can be read.
+
+    A store like ``images.npy`` is looked for where it is named, and then in the evaluation folder.
+    """
     tables = [table for table in (files.scans, files.predictions) if table is not None and "path" in table]
-    named = [store_of(path, folder=files.folder) for table in tables for path in table["path"].dropna().head(1)]
-    beside = next((each[0].with_name("images.json") for each in named if each is not None), None)
-    if beside is None or not beside.is_file() or beside.stat().st_size > _LARGEST:
-        return {}
+    named = [path for table in tables for path in table["path"].dropna().head(1) if is_image_path(path)]
+    store = split_image_path(named[0])[0] if named else Path()
+    places = [place.with_name("images.json") for place in (store, files.folder / store) if place.is_file()]
     try:
-        found = json.loads(beside.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_json(places[0]) if places and places[0].stat().st_size <= _LARGEST else {}
+    except (OSError, DataError):
         return {}
-    return found if isinstance(found, Mapping) else {}
-
-
-def external_part(files: EvaluationFiles) -> EvaluationFiles | None:
-    """Return the external test set as an evaluation of its own, for the same figures; None where there is none."""
-    external = files.summary.external
-    if external is None:
-        return None
-    metrics, baseline = (
-        {name: Metric(pooled=found.value, interval=found.interval, reason=found.reason) for name, found in part.items()}
-        for part in (external.metrics, external.baseline)
-    )
-    threshold = files.summary.threshold.model_copy(update={"rule": external.threshold, "values": []})
-    changes = {"n": external.n, "metrics": metrics, "baseline": baseline, "increment": external.increment, "voxels": {},
-               "voxels_increment": {}, "outlyingness": external.outlyingness, "threshold": threshold}  # fmt: skip
-    tested = files.predictions.iloc[:0] if files.external_predictions is None else files.external_predictions
-    return replace(
-        files,
-        summary=files.summary.model_copy(update=changes),
-        predictions=tested.assign(**{name: 0.0 for name in ("repeat", "fold") if name not in tested}),
-        sites=pd.DataFrame() if files.external_sites is None else files.external_sites,
-        cohort=None,
-        outlyingness=files.external_outlyingness,
-    )
 
 
 def _read_explanation(folder: Path) -> Explanation | None:
@@ -282,19 +333,25 @@ def _read_explanation(folder: Path) -> Explanation | None:
     return Explanation(about, path)
 
 
-def _check_is_evaluation(root: Path) -> None:
-    if root.is_file():
-        hint = f" Give the folder that holds it: {root.parent}." if root.name == "evaluation.json" else ""
-        raise ConfigError(
-            f"evaluation: must be the folder written by 'neurocontrast evaluate', got the file '{root}'.{hint}"
-        )
-    if not root.is_dir():
-        raise ConfigError(f"evaluation: there is no folder '{root}'. Give the --out of 'neurocontrast evaluate'.")
-    if not (root / "evaluation.json").is_file():
-        if (root / "encoder.json").is_file() or (root / "provenance.json").is_file():
-            hint = "It looks like a run of 'neurocontrast pretrain': run 'embed' and 'evaluate' first."
-        elif (root / "comparison.json").is_file():
-            hint = "It is a comparison, which has its page already: comparison.html."
-        else:
-            hint = "Give the --out of 'neurocontrast evaluate'."
-        raise ConfigError(f"evaluation: '{root}' is not an evaluation folder: evaluation.json is missing. {hint}")
+def external_part(files: EvaluationFiles) -> EvaluationFiles | None:
+    """Return the external test set as an evaluation of its own, for the same figures; None where there is none."""
+    external = files.summary.external
+    if external is None:
+        return None
+    metrics, baseline = (
+        {name: Metric(pooled=found.value, interval=found.interval, reason=found.reason) for name, found in part.items()}
+        for part in (external.metrics, external.baseline)
+    )
+    threshold = files.summary.threshold.model_copy(update={"rule": external.threshold, "values": []})
+    changes = {"n": external.n, "metrics": metrics, "baseline": baseline, "increment": external.increment, "voxels": {},
+               "voxels_increment": {}, "outlyingness": external.outlyingness, "threshold": threshold,
+               "permutation": None}  # fmt: skip
+    tested = files.predictions.iloc[:0] if files.external_predictions is None else files.external_predictions
+    return replace(
+        files,
+        summary=files.summary.model_copy(update=changes),
+        predictions=tested.assign(**{name: 0.0 for name in ("repeat", "fold") if name not in tested}),
+        sites=pd.DataFrame() if files.external_sites is None else files.external_sites,
+        cohort=None,
+        outlyingness=files.external_outlyingness,
+    )

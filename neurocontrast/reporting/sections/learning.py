@@ -1,4 +1,4 @@
-"""Curves over the number of training scans, and over the epochs of pretraining."""
+"""Curves over the number of training scans of the probe, and over the epochs of pretraining."""
 
 from __future__ import annotations
 
@@ -9,35 +9,46 @@ from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
 from neurocontrast.evaluation.schema import LearningCurve
 from neurocontrast.reporting import style
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import chance_level, describe_metric, leading_metrics, number_text
-from neurocontrast.reporting.words import SCANS, Words
+from neurocontrast.reporting.page import Input, Section, SectionBuilder, note, pictures
+from neurocontrast.reporting.prose import objective_text
+from neurocontrast.reporting.read import EvaluationFiles, Results
+from neurocontrast.reporting.wording import IMAGES, Words, capitalise, leading_metrics, number_text
 
+__all__ = ["LEARNING", "TRAINING", "draw_learning"]
+
+_INPUT = Input(
+    "learning_curve.tsv",
+    "the learning curve",
+    "learning",
+    "Made with `neurocontrast evaluate … --train-sizes 100,200,…`.",
+    needed=True,
+)
 _NOT_SHOWN = {"epoch", "step", "lr", "learning_rate", "seconds", "gradient_norm"}
 _NO_TERMS = ("_seconds", "_per_second", "_bytes", "_gib", "_mib")
-_TITLES = {
-    "alignment": "Alignment of two views (0 is best)",
-    "uniformity": "Uniformity (lower is more even)",
-    "effective_rank": "Effective rank (1 is collapse)",
-    "features_effective_rank": "Effective rank of the features (1 is collapse)",
-    "samples_per_second": "Images per second",
-}
-_PREFIXES = {"term_": "Term of the loss", "bound_": "Implied by the loss"}
 _ORDER = ("loss", "term_", "alignment", "uniformity", "effective_rank", "probe_")
 _MAX_TERMS = 8
 
 
-def learning_metrics(files: EvaluationFiles) -> list[str]:
-    """Return the metrics that have a learning curve, the leading ones first, two of them at most."""
-    curve = files.summary.learning_curve
-    return leading_metrics(files.kind, curve.metrics if curve else {}, files.words)[:2]
+def _build(files: EvaluationFiles) -> Section | None:
+    """Build the learning curves; None for images where none was asked for."""
+    curve, words = files.summary.learning_curve, files.words
+    if curve is None or not curve.metrics:
+        return None if words is IMAGES else Section("learning", "Learning curve", [_INPUT.missing()])
+    draws = f"{curve.n_draws} random draws" if curve.n_draws else "random draws"
+    how = f"{draws} of each size from every training fold"
+    shown = leading_metrics(files.kind, curve.metrics, words)[:2]
+    drawn = [draw_learning(files, words, _tabulate(curve, metric), metric, how=how) for metric in shown]
+    lead = (
+        f"A curve that still gets better at its right end would gain from more labelled {words.items}; a flat one "
+        "would not."
+    )
+    return Section("learning", "Learning curve", pictures(*drawn), lead=lead)
 
 
-def tabulate_learning(curve: LearningCurve | None, metric: str) -> pd.DataFrame:
+def _tabulate(curve: LearningCurve, metric: str) -> pd.DataFrame:
     """Return the means over draws and folds of embedding and baseline: ``model, metric, n_train, mean, sd, n``."""
     parts = []
-    found = {"Embedding": curve.metrics, "Covariates only": curve.baseline} if curve else {"Embedding": {}}
-    for model, metrics in found.items():
+    for model, metrics in (("Embedding", curve.metrics), ("Covariates only", curve.baseline)):
         points = [vars(point) for point in metrics.get(metric, [])]
         table = pd.DataFrame(points, columns=["n_train", "mean", "sd", "n"])
         parts.append(table.astype(float).assign(model=model, metric=metric))
@@ -45,9 +56,7 @@ def tabulate_learning(curve: LearningCurve | None, metric: str) -> pd.DataFrame:
 
 
 @style.styled
-def draw_learning(
-    rows: pd.DataFrame, metric: str, *, how: str, n_classes: int, words: Words = SCANS
-) -> style.Picture | None:
+def draw_learning(files: Results, words: Words, rows: pd.DataFrame, metric: str, *, how: str) -> style.Picture | None:
     """Draw a metric of every model over the number of training scans; None where there is none.
 
     `rows` holds ``model, metric, n_train, mean, sd``; `how` says over what means and spreads are taken.
@@ -56,7 +65,7 @@ def draw_learning(
     if rows.empty:
         return None
     figure, axes = style.new_figure(height=4.2)
-    about, parts = describe_metric(metric, words), []
+    about, parts, chance = files.describe(metric), [], files.chance(metric)
     for place, (model, part) in enumerate(rows.groupby("model", sort=False)):
         part, look = part.sort_values("n_train"), style.look_of(place)
         low, high = (part["mean"] + sign * part["sd"].fillna(0.0) for sign in (-1, 1))
@@ -70,7 +79,6 @@ def draw_learning(
     axes.set_xticks(sizes if len(sizes) <= 8 else sizes[:: len(sizes) // 6], minor=False)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    chance = chance_level(metric, n_classes, words)
     if chance is not None:
         axes.axhline(chance, color=style.CHANCE, linestyle=":", linewidth=1.3, label="Chance")
     axes.set(xlabel=f"Training {words.units} of the probe", ylabel=about.label)
@@ -85,9 +93,17 @@ def draw_learning(
     )
 
 
-def list_terms(files: EvaluationFiles) -> list[str]:
-    """Return the logged quantities worth a curve: the loss first, then its terms and scores."""
+def _build_training(files: EvaluationFiles) -> Section:
     table = pd.DataFrame() if files.training is None else files.training.dropna(axis="columns", how="all")
+    terms = _list_terms(table)
+    drawn = pictures(*(_draw_training(files, table, term) for term in terms))
+    why = "No training curves: training.tsv is absent, or the embeddings came without the record of a run."
+    lead = f"Objective: {objective_text(files.summary.objective)}." if drawn else ""
+    return Section("training", "Pretraining", drawn or [note(why)], lead=lead)
+
+
+def _list_terms(table: pd.DataFrame) -> list[str]:
+    """Return the logged quantities worth a curve: the loss first, then its terms and scores."""
     names = list(dict.fromkeys(_bare(column) for column in table.select_dtypes("number").columns))
     names = [name for name in names if name not in _NOT_SHOWN and not name.endswith(_NO_TERMS)]
     terms = [name for name in names if name.startswith("term_")]
@@ -98,15 +114,14 @@ def list_terms(files: EvaluationFiles) -> list[str]:
 
 
 @style.styled
-def draw_training(files: EvaluationFiles, term: str) -> style.Picture | None:
+def _draw_training(files: EvaluationFiles, table: pd.DataFrame, term: str) -> style.Picture:
     """Draw one logged quantity over the epochs, with its validation where there is one."""
-    if files.training is None:
-        return None
-    clock = next((name for name in ("epoch", "step") if name in files.training), None)
-    columns = [name for name in files.training.columns if _bare(name) == term]
+    clock = next((name for name in ("epoch", "step") if name in table), None)
+    columns = [name for name in table.columns if _bare(name) == term]
     # Several rows an epoch (one a step, one for validation) become one point.
-    means = files.training.groupby(clock)[columns].mean() if clock else files.training[columns]
+    means = table.groupby(clock)[columns].mean() if clock else table[columns]
     figure, axes = style.new_figure(height=3.2)
+    title = capitalise(term.replace("_", " "))
     parts, training = [], f"Probe on validation {files.words.items}" if term.startswith("probe") else "Training"
     for column in columns:
         values = means[column].dropna()
@@ -116,10 +131,10 @@ def draw_training(files: EvaluationFiles, term: str) -> style.Picture | None:
         axes.plot(values.index, values, markersize=4 if len(values) < 40 else 0, linewidth=1.8, **look)
         if len(values):
             parts.append(f"{column} from {values.iloc[0]:.3g} to {values.iloc[-1]:.3g}")
-    axes.set(xlabel=(clock or "row").capitalize(), title=style.plain_label(_title(term), length=60))
+    axes.set(xlabel=(clock or "row").capitalize(), title=style.plain_label(title, length=60))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     style.legend_below(figure, axes)
-    alt = f"{_title(term)} during pretraining: {'; '.join(parts)}."
+    alt = f"{title} during pretraining: {'; '.join(parts)}."
     return style.Picture(f"training_{term}", figure, alt=alt, caption="", numbers=means.reset_index())
 
 
@@ -129,13 +144,14 @@ def _bare(column: str) -> str:
     return column
 
 
-def _title(term: str) -> str:
-    for prefix, title in _PREFIXES.items():
-        if term.startswith(prefix):
-            return f"{title}: {term.removeprefix(prefix).replace('_', ' ')}"
-    if term.startswith("probe_"):
-        words = term.removeprefix("probe_").split("_")
-        # Names of columns and of metrics may both hold underscores: the longest known ending is the metric.
-        start = next((n for n in range(1, len(words)) if describe_metric("_".join(words[n:])).meaning), len(words) - 1)
-        return f"Linear probe: {describe_metric('_'.join(words[start:])).short} of {' '.join(words[:start])}"
-    return _TITLES.get(term, term.replace("_", " ").capitalize())
+LEARNING = SectionBuilder(
+    "learning", "Learning curve", order=110, build=_build, inputs=(_INPUT,), covers="learning curve"
+)
+TRAINING = SectionBuilder(
+    "training",
+    "Pretraining",
+    order=200,
+    build=_build_training,
+    inputs=(Input("training.tsv", "the training curves", "training", "Comes with embeddings of a recorded run."),),
+    covers="pretraining",
+)

@@ -1,28 +1,43 @@
-"""What each metric is called, which way is better, and how its values are written."""
+"""Nouns for what was evaluated, names of metrics, and how their values are written."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from neurocontrast.reporting.words import IMAGES, SCANS, Words
-
 DASH = "–"
-"""How an absent value is shown; a reason stands beside it."""
-
+"""Stands for an absent value; a reason stands beside it."""
 
 SHARES = frozenset({"accuracy", "top5_accuracy", "balanced_accuracy", "sensitivity", "specificity"})
 """Metrics that are written in per cent for images, as the field does."""
 
 
 @dataclass(frozen=True)
-class Metric:
-    """One metric as a reader meets it; `chance`, `limits` and `ideal` are None where they depend or do not exist.
+class Words:
+    """Nouns of a report: a row of the predictions, and what is kept together in a fold and resampled."""
 
-    `ideal` is the best value of a metric of which neither more nor less is better.
-    """
+    kind: str
+    item: str
+    items: str
+    unit: str
+    units: str
+
+
+SCANS = Words("scans", "scan", "scans", "subject", "subjects")
+IMAGES = Words("images", "image", "images", "image", "images")
+
+
+def words_of(run: Any) -> Words:
+    """Return the nouns for what a run was trained on, by its preprocessing contract; scans where it says nothing."""
+    contract = run.get("preprocessing") if isinstance(run, Mapping) else None
+    return IMAGES if isinstance(contract, Mapping) and contract.get("kind") == "images" else SCANS
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Names and properties of a metric; `ideal` is the best value where neither more nor less is better."""
 
     key: str
     label: str
@@ -35,8 +50,8 @@ class Metric:
 
     @property
     def name(self) -> str:
-        """Name for running text: the short one where it is an established one, not a clipped word."""
-        return self.label[:1].lower() + self.label[1:] if "." in self.short else self.short
+        """Name for running text: the short one unless it is a clipped word."""
+        return lower_first(self.label) if "." in self.short else self.short
 
 
 _RATIO = (0.0, 1.0)
@@ -94,6 +109,21 @@ _LEADING_OF_IMAGES = {
 }
 
 
+def lower_first(text: str) -> str:
+    """Return text with a small first letter."""
+    return text[:1].lower() + text[1:]
+
+
+def capitalise(text: str) -> str:
+    """Return text with a capital first letter, the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Join words as prose does: "a, b and c"."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 def describe_metric(key: str, words: Words = SCANS) -> Metric:
     """Return the description of a metric; one that is not known keeps its own name."""
     name = key.replace("_", " ")
@@ -110,21 +140,19 @@ def leading_metrics(kind: str, available: Iterable[str], words: Words = SCANS) -
     return [key for key in leading.get(kind, ()) if key in names] or names[:3]
 
 
-def choose_headline(kind: str, available: Iterable[str], words: Words = SCANS) -> str | None:
-    """Return the metric that the report leads with, or None where there is none at all."""
-    return next(iter(leading_metrics(kind, available, words)), None)
-
-
 def chance_level(key: str, n_classes: int, words: Words = SCANS) -> float | None:
-    """Return the value of a metric without any information; None where it depends on the cohort.
-
-    Of images it is that of naming classes at random, which does not depend on how many there are of each.
-    """
+    """Return the value that guessing reaches; None where it depends on the cohort."""
     if n_classes and (key == "balanced_accuracy" or (key == "accuracy" and words is IMAGES)):
         return 1 / n_classes
     if key == "top5_accuracy" and n_classes:
         return min(5 / n_classes, 1.0)
     return describe_metric(key).chance
+
+
+def is_error(key: str) -> bool:
+    """Return whether a metric is an error: less is better, and 0 is best."""
+    about = describe_metric(key)
+    return not about.higher_is_better and about.ideal is None
 
 
 def point_estimate(values: Any) -> float | None:
@@ -148,14 +176,18 @@ def number_text(value: Any, *, digits: int = 3, signed: bool = False) -> str:
 
 
 def interval_text(interval: Any, *, digits: int = 3, signed: bool = False) -> str:
-    """Write an interval as "0.70 to 0.85"; a dash where there is none.
-
-    One of no width says only that the resamples were all alike, as happens with a handful of scans.
-    """
+    """Write an interval as "0.70 to 0.85"; a dash where there is none, or one of no width (resamples all alike)."""
     if not interval or any(end is None or not math.isfinite(end) for end in interval) or interval[0] == interval[1]:
         return DASH
     low, high = (number_text(float(end), digits=digits, signed=signed) for end in interval)
     return f"{low} to {high}"
+
+
+def estimate_text(value: float, interval: Any, *, digits: int = 2, signed: bool = False) -> str:
+    """Write a value with its interval: "7.21 (6.80 to 7.70)"."""
+    ends = interval_text(interval, digits=digits, signed=signed)
+    text = number_text(value, digits=digits, signed=signed)
+    return text if ends == DASH else f"{text} ({ends})"
 
 
 def metric_text(key: str, value: float | None, *, digits: int = 1) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from neurocontrast.reporting.blocks import Block, Columns, Pictures, Section
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.naming import bare_text, head_facts, target_text
+from neurocontrast.reporting.page import Block, Columns, Pictures, Section
+from neurocontrast.reporting.prose import bare_text, head_facts, target_text
+from neurocontrast.reporting.read import EvaluationFiles
 from neurocontrast.reporting.style import Picture
 
 __all__ = ["list_pictures", "render_page", "render_sections"]
@@ -39,16 +39,9 @@ def render_page(files: EvaluationFiles, sections: Sequence[Section]) -> str:
 
 
 def render_sections(
-    sections: Sequence[Section],
-    *,
-    kicker: str,
-    title: str,
-    facts: Sequence[tuple[str, str]],
-    simulated: bool,
-    environment: Mapping[str, Any] | None,
-    simulation: str = "",
+    sections: Sequence[Section], *, environment: Mapping[str, Any] | None, simulation: str = "", **head: Any
 ) -> str:
-    """Return a page of sections under a head: `kicker`, `title` and `facts`, and a banner for simulated data."""
+    """Return a page of sections; `head` is its kicker, title and facts, and what the banner of simulated data says."""
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("neurocontrast.reporting", "templates"),
         autoescape=True,
@@ -60,10 +53,8 @@ def render_sections(
     # Our own style sheet, the only thing on the page that is not escaped.
     style = Markup(resources.files("neurocontrast.reporting").joinpath("templates/report.css").read_text("utf-8"))
     version, created = (str((environment or {}).get(name) or "") for name in ("neurocontrast", "created"))
-    return templates.get_template("report.html.j2").render(
-        style=style, sections=sections, kicker=kicker, title=title, facts=facts, simulated=simulated,
-        simulation=simulation, version=version, created=created,
-    )  # fmt: skip
+    page = templates.get_template("report.html.j2")
+    return page.render(style=style, sections=sections, version=version, created=created, simulation=simulation, **head)
 
 
 def list_pictures(sections: Sequence[Section]) -> list[Picture]:
@@ -72,8 +63,6 @@ def list_pictures(sections: Sequence[Section]) -> list[Picture]:
 
 
 def _pictures_of(block: Block) -> list[Picture]:
-    if isinstance(block, Pictures):
-        return list(block.pictures)
     if isinstance(block, Columns):
         return [picture for inner in (*block.left, *block.right) for picture in _pictures_of(inner)]
-    return []
+    return list(block.pictures) if isinstance(block, Pictures) else []

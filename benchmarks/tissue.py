@@ -89,12 +89,15 @@ def features_of(
 def score(features: np.ndarray, table: pd.DataFrame, probed: np.ndarray, tested: dict[str, np.ndarray]) -> list[dict]:
     """Return errors at each place of a probe fitted on the probed rows."""
     age, sex = table["age"].to_numpy(dtype=float), (table["sex"] == "M").to_numpy(dtype=int)
-    ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 5, 25))).fit(features[probed], age[probed])
+    aged = ~np.isnan(age)
+    ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 5, 25))).fit(
+        features[probed & aged], age[probed & aged]
+    )
     logistic = LogisticRegressionCV(Cs=np.logspace(-5, 1, 13), cv=5, scoring="neg_log_loss", max_iter=2000)
     classify = make_pipeline(StandardScaler(), logistic).fit(features[probed], sex[probed])
     random, rows = np.random.default_rng(0), []
     for place, at in tested.items():
-        error = ridge.predict(features[at]) - age[at]
+        predicted, error = ridge.predict(features[at & aged]), ridge.predict(features[at & aged]) - age[at & aged]
         shots = []
         for _ in range(N_DRAWS):
             order = random.permutation(len(error))
@@ -102,11 +105,11 @@ def score(features: np.ndarray, table: pd.DataFrame, probed: np.ndarray, tested:
         rows.append(
             {
                 "place": place,
-                "n": len(error),
+                "n": int(at.sum()),
                 "MAE": np.abs(error).mean(),
                 "bias": error.mean(),
                 "spread": error.std(ddof=1),
-                "spearman": spearmanr(ridge.predict(features[at]), age[at]).statistic,
+                "spearman": spearmanr(predicted, age[at & aged]).statistic,
                 "MAE, 10 shots": np.mean(shots),
                 "sex AUC": roc_auc_score(sex[at], classify.decision_function(features[at])),
             }

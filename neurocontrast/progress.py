@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 __all__ = ["SILENT", "Progress", "Task"]
@@ -29,16 +28,13 @@ class Progress(Protocol):
         """Show one line that the user must not overlook."""
 
 
-class _SilentTask:
+class _Silent:
+    def task(self, description: str, total: int | None, unit: str) -> AbstractContextManager[Task]:
+        del description, total, unit
+        return nullcontext(self)
+
     def advance(self, n: int = 1, **shown: float | str) -> None:
         del n, shown
-
-
-class _Silent:
-    @contextmanager
-    def task(self, description: str, total: int | None, unit: str) -> Iterator[Task]:
-        del description, total, unit
-        yield _SilentTask()
 
     def message(self, text: str) -> None:
         del text

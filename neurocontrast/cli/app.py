@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from neurocontrast.cli.command import command
-from neurocontrast.cli.data_commands import check, convert, images, index, prepare, simulate
+from neurocontrast.cli.data_commands import check, convert, images, index, prepare, qc, simulate
 from neurocontrast.cli.evaluation_commands import compare, evaluate, predict, report
 from neurocontrast.cli.network_commands import doctor, embed, explain, pretrain
 from neurocontrast.cli.output import show_error, show_message, show_unexpected
@@ -17,7 +17,6 @@ from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProce
 __all__ = ["app", "run"]
 
 _INTERRUPTED = 130
-_OUT_OF_MEMORY = "out of memory: lower the batch size or the number of workers"
 
 app = typer.Typer(
     name="neurocontrast",
@@ -29,7 +28,7 @@ app = typer.Typer(
         "The way through: index or check scans, pretrain an encoder, embed scans, evaluate, report."
     ),
 )
-_BEFORE_TRAINING = (simulate, convert, index, prepare, images, check)
+_BEFORE_TRAINING = (simulate, convert, index, prepare, qc, images, check)
 _FROM_TRAINING_ON = (pretrain, embed, evaluate, predict, explain, report, compare, doctor)
 for function in (*_BEFORE_TRAINING, *_FROM_TRAINING_ON):
     app.command()(command(function))
@@ -55,11 +54,7 @@ def _common(
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    Returns
-    -------
-    int
-        0 on success, 1 on a failure while running, 2 on bad input, 75 when suspended by SIGUSR1 (to be
-        started again), 130 when interrupted.
+    0 is success, 1 a failure while running, 2 bad input, 75 a suspension by SIGUSR1, 130 an interruption.
     """
     try:
         app(args=None if arguments is None else list(arguments))
@@ -74,14 +69,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         show_message("interrupted")
         return _INTERRUPTED
-    except MemoryError:
-        show_error(_OUT_OF_MEMORY)
     except OSError as error:
         show_error(_explain(error))
     except Exception as error:
         # PyTorch raises RuntimeError, and torch must not be imported to compare classes.
-        if isinstance(error, RuntimeError) and ("out of memory" in str(error) or "allocate memory" in str(error)):
-            show_error(_OUT_OF_MEMORY)
+        is_full = isinstance(error, RuntimeError) and ("out of memory" in str(error) or "allocate memory" in str(error))
+        if is_full or isinstance(error, MemoryError):
+            show_error("out of memory: lower the batch size or the number of workers")
         else:
             show_unexpected(error)
     else:
@@ -94,11 +88,9 @@ def _is_shown_elsewhere(error: NeurocontrastError) -> bool:
     from neurocontrast.training.launched import launched
 
     place = launched()
-    if isinstance(error, OtherProcessEnded) and error.is_shown:
-        return True
-    return (isinstance(error, OtherProcessEnded | TrainingSuspended) and place.rank > 0) or (
-        isinstance(error, ConfigError) and place.local_rank > 0
-    )
+    if isinstance(error, OtherProcessEnded | TrainingSuspended):
+        return place.rank > 0 or getattr(error, "is_shown", False)
+    return isinstance(error, ConfigError) and place.local_rank > 0
 
 
 def _explain(error: OSError) -> str:

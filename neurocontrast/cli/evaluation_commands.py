@@ -75,13 +75,14 @@ def predict(
     probe: Annotated[Path, argument("EVAL", "Evaluation directory of `evaluate`, or its folder `probe`.")],
     embeddings: Annotated[Path, argument("EMB.parquet", "Embeddings by the same run.")],
     out: Annotated[Path, option("Table to write, ending in .tsv.")],
+    calibrate: Annotated[Path | None, option("Table with the target of some scans of each new site.")] = None,
     outside_percentile: Annotated[float, option("Percentile of training scans from which a scan is outside.")] = 97.5,
     overwrite: Overwrite = False,
 ) -> Result:
     """Predict with the probe that an evaluation has fitted on all of its scans."""
     from neurocontrast import stages
 
-    options: dict[str, Any] = {"outside_percentile": outside_percentile, "overwrite": overwrite}
+    options: dict[str, Any] = {"calibrate": calibrate, "outside_percentile": outside_percentile, "overwrite": overwrite}
     path = stages.predict(probe, embeddings, out=out, progress=given.progress, **options)
     about = read_facts(path.with_suffix(".json"))
     outside = about["outlyingness"]

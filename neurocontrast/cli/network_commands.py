@@ -108,7 +108,7 @@ def doctor(
     out: Annotated[Path, option("Where the run directory would be.")] = Path(),
     seconds: Annotated[float, option("How long training steps are timed; 0 to only look at the machine.")] = 10.0,
 ) -> Result:
-    """Show versions, devices, memory and disks, and estimate time, memory and disk of a run (writes nothing)."""
+    """Show versions, devices, memory and disks, and estimate time and memory of a run (writes nothing)."""
     from neurocontrast import stages
 
     settings = given.resolve("data", {"participants": participants}, check_objective=True)

@@ -20,7 +20,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from neurocontrast.progress import Progress, Task
+from neurocontrast.progress import SILENT, Progress, Task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,8 +121,10 @@ def show_unexpected(error: Exception) -> None:
 
 def console_progress(*, quiet: bool = False) -> Progress:
     """Return the progress that fits where standard error goes: a terminal, a log, or nowhere."""
-    console = Console(stderr=True, quiet=quiet, highlight=False)
-    return _Bars(console) if console.is_terminal and not quiet else _Lines(console)
+    if quiet:
+        return SILENT
+    console = Console(stderr=True, highlight=False)
+    return _Bars(console) if console.is_terminal else _Lines(console)
 
 
 def _console(stream: Any) -> Console:
@@ -187,22 +189,20 @@ class _Bars(_Messages):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._display: _Display | None = None
+        self._display = _Display(console)
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Task]:
-        if self._display is not None:
-            task = _BarTask(self._display, description, total, unit)
-            try:
-                yield task
-            finally:
-                self._display.remove_task(task.identifier)
-            return
-        with _Display(self._console) as self._display:
-            try:
-                yield _BarTask(self._display, description, total, unit)
-            finally:
-                self._display = None
+        is_outer = not self._display.tasks
+        task = _BarTask(self._display, description, total, unit)
+        if is_outer:
+            self._display.start()
+        try:
+            yield task
+        finally:
+            if is_outer:
+                self._display.stop()
+            self._display.remove_task(task.identifier)
 
 
 class _BarTask:

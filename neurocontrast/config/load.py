@@ -130,7 +130,7 @@ def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _override(content: dict[str, Any], override: str) -> dict[str, Any]:
     key, equals, text = override.partition("=")
-    parts = key.strip().split(".")
+    *above, last = parts = key.strip().split(".")
     if not equals or not all(parts):
         raise ConfigError(f"--set {override}: must be dotted.key=value, for instance training.epochs=10.")
     value = parse_value(text, place=f"--set {override}")
@@ -140,23 +140,21 @@ def _override(content: dict[str, Any], override: str) -> dict[str, Any]:
         of_kind = with_defaults_of_kind({"data": {"kind": kind_of_section(changed.get("data"))}})
         changed["objective"] = copy.deepcopy(of_kind.get("objective", DEFAULT_OBJECTIVE))
     here: Any = changed
-    for depth, part in enumerate(parts[:-1]):
-        if isinstance(here, list):
-            here = here[_position(part, here, override)]
-        elif isinstance(here, dict):
-            if here.get(part) is None:
-                here[part] = {}
-            here = here[part]
+    for depth, part in enumerate(above, start=1):
+        place = _place(part, here, override)
+        if isinstance(here, dict) and here.get(part) is None:
+            here[part] = {}
+        here = here[place]
         if not isinstance(here, dict | list):
-            raise ConfigError(f"--set {override}: '{'.'.join(parts[: depth + 1])}' is {here!r}, which has no keys.")
-    if isinstance(here, list):
-        here[_position(parts[-1], here, override)] = value
-    else:
-        here[parts[-1]] = value
+            raise ConfigError(f"--set {override}: '{'.'.join(parts[:depth])}' is {here!r}, which has no keys.")
+    here[_place(last, here, override)] = value
     return changed
 
 
-def _position(part: str, values: list[Any], override: str) -> int:
+def _place(part: str, values: dict[str, Any] | list[Any], override: str) -> Any:
+    """Return the key of a mapping, or the position in a list."""
+    if isinstance(values, dict):
+        return part
     if not part.isdecimal() or int(part) >= len(values):
         raise ConfigError(f"--set {override}: '{part}' must be a position in a list of {len(values)}, counted from 0.")
     return int(part)

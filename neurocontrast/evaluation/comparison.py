@@ -275,7 +275,7 @@ def _paired_test(target: Target, metric: str, model: OutOfFold, reference: OutOf
         hits = [each[truth == (metric == "sensitivity")] for each in hits]
     elif metric != "accuracy":
         return found
-    return found | {"p_value": mcnemar_test(*hits).p_value, "test": "mcnemar"}
+    return found | {"p_value": mcnemar_test(*hits), "test": "mcnemar"}
 
 
 class Sweep(NamedTuple):

@@ -221,17 +221,20 @@ def check_adjustment(
 
 
 def _check_column(table: pd.DataFrame, name: str, option: str) -> None:
-    if name in IDENTIFIERS or name not in table:
-        choices = [str(column) for column in table.columns if column not in IDENTIFIERS]
-        raise ConfigError(
-            f"{option}: '{name}' is no column that features could depend on.{suggestion(name, choices)} "
-            f"Choose of {one_of(choices[:30])}."
-        )
+    _check_present(table, name, option, "that features could depend on", excluded=IDENTIFIERS)
     n_values = len({text for text in cell_texts(table[name]) if text is not None})
     if not is_number(table[name]) and 2 * n_values > table["subject_id"].nunique():
         raise ConfigError(
             f"{option}: '{name}' has {n_values} different values in {table['subject_id'].nunique()} subjects, and an "
             "effect of each cannot be estimated. Leave it out."
+        )
+
+
+def _check_present(table: pd.DataFrame, name: str, option: str, what: str, *, excluded: Sequence[str]) -> None:
+    if name in excluded or name not in table:
+        choices = [str(column) for column in table.columns if column not in excluded]
+        raise ConfigError(
+            f"{option}: '{name}' is no column {what}.{suggestion(name, choices)} Choose of {one_of(choices[:30])}."
         )
 
 
@@ -257,13 +260,9 @@ def _check_recentring(table: pd.DataFrame, settings: EvaluationSettings, target:
     if settings.harmonise != "none" or "site" in settings.residualise:
         other = "harmonise=combat" if settings.harmonise != "none" else "residualise=[site]"
         raise ConfigError(f"recentre: {other} takes the shifts of sites out already. Use one of the two.")
-    for name in settings.recentre_preserve:
-        if name in IDENTIFIERS or name == "site" or (name not in table and name not in ("age", "sex")):
-            choices = [str(column) for column in table.columns if column not in (*IDENTIFIERS, "site")]
-            raise ConfigError(
-                f"recentre_preserve: '{name}' is no column in which recentred sites could differ."
-                f"{suggestion(name, choices)} Choose of {one_of(choices[:30])}."
-            )
+    for name in (name for name in settings.recentre_preserve if name not in ("age", "sex")):
+        what = "in which recentred sites could differ"
+        _check_present(table, name, "recentre_preserve", what, excluded=(*IDENTIFIERS, "site"))
     _check_sites(table, target, "recentre", "site", "each needs one to be recentred by")
 
 

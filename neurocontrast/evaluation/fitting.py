@@ -142,9 +142,8 @@ def choose_threshold(
         best = np.flatnonzero(sensitivity + specificity >= (sensitivity + specificity).max() - 1e-12)
         return float(cuts[best[np.abs(cuts[best] - prevalence).argmin()]])
     name, aim = rule.split("=")
-    if name == "sensitivity":
-        return float(cuts[np.flatnonzero(sensitivity >= float(aim) - 1e-12)[-1]])
-    return float(cuts[np.flatnonzero(specificity >= float(aim) - 1e-12)[0]])
+    reached = np.flatnonzero((sensitivity if name == "sensitivity" else specificity) >= float(aim) - 1e-12)
+    return float(cuts[reached[-1 if name == "sensitivity" else 0]])
 
 
 def value_range(target: Target, rows: Rows) -> tuple[float, float]:

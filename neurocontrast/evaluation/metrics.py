@@ -240,9 +240,6 @@ def _auc(truth: Floats, scores: Floats, weights: Floats, folds: npt.NDArray[np.i
 def _concordance(truth: Floats, scores: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Return the weight of pairs ranked rightly, ties counting half, and of all pairs."""
     order, starts = _ties(scores)
-    if len(starts) == 1:  # all equal, as those of a baseline without columns: nothing to sort in every resample
-        pairs = (weights @ truth) * (weights @ (1 - truth))
-        return pairs / 2, pairs
     ordered = weights[:, order]
     positive = np.add.reduceat(ordered * truth[order], starts, axis=1)
     negative = np.add.reduceat(ordered * (1 - truth[order]), starts, axis=1)
@@ -252,9 +249,6 @@ def _concordance(truth: Floats, scores: Floats, weights: Floats) -> tuple[Floats
 
 def _average_precision(truth: Floats, scores: Floats, weights: Floats) -> Floats:
     order, starts = _ties(-scores)
-    if len(starts) == 1:
-        found, called = weights @ truth, weights.sum(axis=1)
-        return np.where((called > found) & (found > 0), found / called, np.nan)
     ordered = weights[:, order]
     positive = np.add.reduceat(ordered * truth[order], starts, axis=1)
     found = np.cumsum(positive, axis=1)

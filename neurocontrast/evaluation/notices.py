@@ -20,7 +20,7 @@ from neurocontrast.exceptions import LeakageError, one_of
 from neurocontrast.provenance import subject_digest
 
 __all__ = ["NO_BASELINE", "SITE_ASSOCIATION", "check_duplicates", "check_overlap", "cramers_v", "feature_codes",
-           "look_at_cohort", "look_at_covariates", "look_at_missing", "look_at_splits"]  # fmt: skip
+           "look_at_cohort", "look_at_covariates", "look_at_missing"]  # fmt: skip
 
 FEW_SUBJECTS = 20
 """A class with fewer subjects is warned about."""
@@ -39,10 +39,12 @@ _NO_SITES = "Differences between scanners cannot be told apart from differences 
 NO_BASELINE = "Without a full baseline nobody can say what the scan adds to what was known without it."
 
 
-def look_at_cohort(table: pd.DataFrame, target: Target, *, min_site_n: int) -> list[Notice]:
-    """Return warnings about class sizes, sites, and what goes together with the target."""
+def look_at_cohort(table: pd.DataFrame, target: Target, splits: Sequence[Split], *, min_site_n: int) -> list[Notice]:
+    """Return warnings about class sizes, sites, what goes together with the target, and the folds."""
     found = [*_class_sizes(table, target), *_sites(table, target, min_site_n), *_site_association(table, target)]
-    return found if target.kind == "continuous" else [*found, *_age(table, target), *_sex(table, target)]
+    if target.kind != "continuous":
+        found += [*_age(table, target), *_sex(table, target)]
+    return [*found, *_look_at_splits(splits, target, table["subject_id"].to_numpy(dtype=object))]
 
 
 def look_at_covariates(used: Sequence[str], dropped: Mapping[str, str]) -> list[Notice]:
@@ -63,8 +65,7 @@ def look_at_missing(target: str, n_missing: int) -> list[Notice]:
     return [Notice("excluded_missing_target", text, explanation)] if n_missing else []
 
 
-def look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]) -> Iterable[Notice]:
-    """Yield warnings about test folds without all classes, and scans that sit out."""
+def _look_at_splits(splits: Sequence[Split], target: Target, subjects: npt.NDArray[np.object_]) -> Iterable[Notice]:
     if target.kind != "continuous":
         single = [split for split in splits if len(np.unique(target.values[split.test])) < 2]
         # The warning on single-class sites says it of a site that is held out.

@@ -9,7 +9,8 @@ sites are too small, folds are dealt anew for labels exchanged within site: exac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,14 +50,13 @@ _BLOCK = (16, 250)
 """Permutations fitted together: as many as keep scans × permutations × classes below a bound, within these limits."""
 
 
-@dataclass(frozen=True)
-class PermutationTest:
+class PermutationTest(NamedTuple):
     """The result of a permutation test."""
 
-    p_values: dict[str, float | None]
-    observed: dict[str, float]
     within_fold: bool
     share_moved: float
+    observed: dict[str, float]
+    p_values: dict[str, float | None]
 
 
 def permutation_test(
@@ -101,7 +101,7 @@ def permutation_test(
     n = settings.n_permutations
     p_values = {name: (1 + as_good[name]) / (1 + n) if np.isfinite(observed[name]) else None for name in observed}
     share = (moved if within_fold else moved_in_site) / len(target.values)
-    return PermutationTest(p_values, observed, within_fold, share)
+    return PermutationTest(within_fold, share, observed, p_values)
 
 
 def permuted_labels(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,6 @@ from neurocontrast.evaluation.notices import (
     look_at_cohort,
     look_at_covariates,
     look_at_missing,
-    look_at_splits,
 )
 from neurocontrast.evaluation.panels import check_panels
 from neurocontrast.evaluation.probes import get_probe, probe_names
@@ -75,8 +74,8 @@ class Study:
         Groups of scans that a bootstrap resamples together.
     excluded, flow, n_overlap : dict of str to int, DataFrame, int
         Scans that do not take part, by reason; all steps from the first table on; subjects seen in pretraining.
-    from_file, splitter, notices : bool, str or None, list of Notice
-        Whether the folds were read from a file; the splitter that was given; warnings.
+    how_split, splitter, notices : str, str or None, list of Notice
+        How the folds were made, in the words of evaluation.json; the splitter that was given; warnings.
     seen, n_twins : dict of str to int or None, int
         Rows of each part of a fixed design that pretraining has seen, and of test that are fitted on by another name.
     estimator, baseline_fits : estimator or None, bool
@@ -95,7 +94,7 @@ class Study:
     excluded: dict[str, int] = field(default_factory=dict)
     flow: pd.DataFrame = field(default_factory=pd.DataFrame)
     n_overlap: int = 0
-    from_file: bool = False
+    how_split: str = "stratified"
     splitter: str | None = None
     notices: list[Notice] = field(default_factory=list)
     seen: dict[str, int | None] = field(default_factory=dict)
@@ -171,15 +170,6 @@ class Study:
         """Rows that the stored probe is fitted on: all of them, but of the fixed design those of no test."""
         return self.splits[0].train if self.fixed else np.arange(len(self.table))
 
-    @property
-    def how_split(self) -> str:
-        """How the folds were made, in the words of evaluation.json."""
-        if self.from_file or self.fixed:
-            return "file" if self.from_file else "fixed"
-        if self.splitter is None:
-            return self.settings.splits
-        return "custom" if self.splits[0].held_out_site is None else "leave-site-out"
-
 
 def plan_study(
     table: pd.DataFrame,
@@ -219,7 +209,7 @@ def plan_study(
         estimator = as_estimator(estimator)
         check_own(estimator, scans.target, threshold=settings.threshold)
         if scans.target.kind != "continuous" and not gives_probabilities(estimator):
-            scans = replace(scans, target=replace(scans.target, has_probabilities=False))
+            scans = scans._replace(target=replace(scans.target, has_probabilities=False))
     study = _plan(scans, settings, info or {}, split_rows, cv)
     check_panels(study)
     if estimator is None:
@@ -229,25 +219,15 @@ def plan_study(
     return replace(study, estimator=estimator, baseline_fits=not why_not, notices=notices)
 
 
-@dataclass(frozen=True)
-class _Scans:
-    """Scans that take part: `rows` of `everything`, out of those that are `selected`; and their target."""
+class _Scans(NamedTuple):
+    """Scans that take part, with their target: `rows` of `everything`; and those that do not, by reason."""
 
     everything: pd.DataFrame
     rows: npt.NDArray[np.intp]
-    selected: npt.NDArray[np.bool_]
+    left_out: dict[str, npt.NDArray[np.bool_]]
     table: pd.DataFrame
     features: npt.NDArray[np.floating]
     target: Target
-
-    @property
-    def left_out(self) -> dict[str, npt.NDArray[np.bool_]]:
-        present = np.isin(np.arange(len(self.selected)), self.rows)
-        reasons = {
-            "not selected by where": ~self.selected,
-            f"{self.target.name} missing": self.selected & ~present,
-        }
-        return {reason: scans for reason, scans in reasons.items() if scans.any()}
 
 
 def _choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], settings: EvaluationSettings) -> _Scans:
@@ -264,7 +244,10 @@ def _choose_scans(table: pd.DataFrame, features: npt.NDArray[np.floating], setti
     check_probe(settings, target)
     rows = kept[present]
     taken = features if len(rows) == len(features) else features[rows]  # no second copy of all there is
-    return _Scans(tidy, rows, selected, chosen[present].reset_index(drop=True), taken, target)
+    missing = np.isin(np.arange(len(tidy)), kept[~present])
+    reasons = {"not selected by where": ~selected, f"{target.name} missing": missing}
+    left_out = {reason: part for reason, part in reasons.items() if part.any()}
+    return _Scans(tidy, rows, left_out, chosen[present].reset_index(drop=True), taken, target)
 
 
 def _flow(scans: _Scans, splits: list[Split], info: Mapping[str, Any], *, why_untested: str) -> pd.DataFrame:
@@ -340,18 +323,18 @@ def _plan(
     excluded = {reason: int(part.sum()) for reason, part in scans.left_out.items()}
     units = choose_units(settings.bootstrap_unit, list(table["site"]), subjects, target=target.name)
     found = [
-        *look_at_cohort(table, target, min_site_n=settings.min_site_n),
-        *look_at_splits(splits, target, subjects),
+        *look_at_cohort(table, target, splits, min_site_n=settings.min_site_n),
         *look_at_covariates(names, dropped),
         *look_at_adjustment(table, target, splits, settings),
         *look_at_missing(settings.target, excluded.get(f"{settings.target} missing", 0)),
         *units.notices,
     ]
+    how_split: str = settings.splits if cv is None else "leave-site-out" if leaving else "custom"
+    how_split = "file" if split_rows is not None else "fixed" if fixed else how_split
     why_untested = f"never tested, by the {'split file' if cv is None else 'splitter'}"
     if fixed:  # natural images have neither site nor age, and the columns say so
-        unsaid = (
-            _OF_PEOPLE if settings.covariates in ((), type(settings).model_fields["covariates"].default) else _OF_FOLDS
-        )
+        usual = settings.covariates in ((), type(settings).model_fields["covariates"].default)
+        unsaid = _OF_PEOPLE if usual else _OF_FOLDS
         found = [*(each for each in found if each.code not in unsaid), *look_at_fixed(splits[0], target)]
         seen, overlaps = check_seen(table, splits[0], info, allow_overlap=allowed)
         n_twins, twins = look_at_twins(scans.features, splits[0])
@@ -359,7 +342,7 @@ def _plan(
     return Study(
         settings, table, scans.features, target, splits, names, units, excluded,
         flow=_flow(scans, splits, info, why_untested=why_untested), n_overlap=n_overlap,
-        from_file=split_rows is not None, splitter=None if cv is None else describe_splitter(cv),
+        how_split=how_split, splitter=None if cv is None else describe_splitter(cv),
         notices=[*notices, *found], seen=seen, n_twins=n_twins,
     )  # fmt: skip
 

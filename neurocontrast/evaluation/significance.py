@@ -65,26 +65,20 @@ def delong_interval(
     return area, (float(expit(logit(area) - reach)), float(expit(logit(area) + reach)))
 
 
-def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> Difference:
-    """Test whether two models are right about the same share of one test set (McNemar, 1947; exact).
+def mcnemar_test(hits_a: npt.ArrayLike, hits_b: npt.ArrayLike) -> float:
+    """Return the p-value of two models being right about the same share of one test set (McNemar, 1947; exact).
 
-    The p-value is about these two fitted models, not about others that another seed would have trained.
+    It is about these two fitted models, not about others that another seed would have trained.
 
     Examples
     --------
     >>> a, b = [True] * 8 + [False] * 4, [False] * 7 + [True] * 2 + [False] * 3
-    >>> round(mcnemar_test(a, b).p_value, 3)
+    >>> round(mcnemar_test(a, b), 3)
     0.07
     """
     a, b = np.asarray(hits_a, dtype=bool), np.asarray(hits_b, dtype=bool)
     only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
-    n, discordant = len(a), only_a + only_b
-    difference = (only_a - only_b) / n if n else 0.0
-    if not discordant:
-        return Difference(difference, 0.0, 0.0, 1.0)
-    error = float(np.sqrt(max(discordant - (only_a - only_b) ** 2 / n, 0.0)) / n)
-    p_value = float(stats.binomtest(only_a, discordant, 0.5).pvalue)
-    return Difference(difference, error, float((only_a - only_b) / np.sqrt(discordant)), p_value)
+    return float(stats.binomtest(only_a, only_a + only_b, 0.5).pvalue) if only_a + only_b else 1.0
 
 
 def corrected_resampled_t(differences: npt.ArrayLike, *, n_train: float, n_test: float) -> Difference:

@@ -165,11 +165,9 @@ def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> d
         "n": n,
         "unit": "subject",
         "within_site": not is_site,
-        "within_fold": result.within_fold,
-        "share_moved": result.share_moved,
         "repeat": 0,
+        **result._asdict(),
         "observed": {name: finite_or_none(value) for name, value in result.observed.items()},
-        "p_values": result.p_values,
         "seconds": round(time.perf_counter() - started, 1),
     }
 

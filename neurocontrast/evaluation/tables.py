@@ -172,12 +172,8 @@ def _example_scans(table: pd.DataFrame, target: Target, *, n_scans: int = 6) -> 
     if target.kind == "continuous":
         thirds = np.quantile(target.values.astype(float), [1 / 3, 2 / 3])
         groups = np.searchsorted(thirds, target.values.astype(float)).tolist()
-    chosen: list[int] = []
-    left = list(range(len(table)))
-    while left and len(chosen) < n_scans:
-        used = [sites[row] for row in chosen], [groups[row] for row in chosen]
-        costs = [used[0].count(sites[row]) + used[1].count(groups[row]) for row in left]
-        chosen.append(left.pop(int(np.argmin(costs))))
+    turn = pd.Series(0, index=table.index).groupby([sites, groups]).cumcount().to_numpy()
+    chosen = np.argsort(turn, kind="stable")[:n_scans]
     return table.loc[sorted(chosen), ["participant_id", "session", "site", "path"]]
 
 

@@ -51,6 +51,8 @@ class PrepareOptions:
         How the brain is found in a head.
     quasiraw : bool
         Whether it is done as for OpenBHB's quasi-raw images: a map without shears, resampled by splines to their grid.
+    registration : bool
+        Whether scans are registered; otherwise their headers place them in MNI152 already.
     """
 
     spacing_mm: float = 1.5
@@ -58,6 +60,7 @@ class PrepareOptions:
     tissue: bool = True
     extraction: str = "deepbet"
     quasiraw: bool = False
+    registration: bool = True
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,8 @@ def _register(
     brain: Floats, mask: npt.NDArray[np.bool_], affine: npt.NDArray[np.float64], source: str, options: PrepareOptions
 ) -> tuple[Registration, str]:
     """Return the map from the template to a scan, and where it is from."""
+    if not options.registration:
+        return Registration(np.eye(4), float("nan")), "the header's"
     talairach = "" if options.quasiraw else find_talairach(source)
     if talairach:
         return read_talairach(talairach), "talairach.xfm"

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from neurocontrast.config import Config, as_config, build_objective
-from neurocontrast.data import Cohort, default_cache_folder
+from neurocontrast.data import Cohort
+from neurocontrast.data.cache import default_cache_folder
 from neurocontrast.encoders import build_model
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.lazy import is_installed
@@ -42,7 +43,7 @@ class Diagnosis:
     """What `doctor` found, JSON-ready."""
 
     machine: dict[str, Any]
-    run: dict[str, Any] | None  # time, memory and disk of the configured run; None where nothing was measured
+    run: dict[str, Any] | None  # time and memory of the configured run; None where nothing was measured
     problems: list[str] = field(default_factory=list)  # why `pretrain` would refuse this configuration here
     warnings: list[str] = field(default_factory=list)  # what will be slow, or may not fit
 
@@ -80,7 +81,7 @@ def doctor(
     clock: Callable[[], float] = time.perf_counter,
     progress: Progress = SILENT,
 ) -> Diagnosis:
-    """Describe this machine, and estimate time, memory and disk of a configured run; write nothing.
+    """Describe this machine, and estimate time and memory of a configured run; write nothing.
 
     Training steps of the configured network are timed on synthetic images.
 
@@ -190,8 +191,6 @@ def _estimate(
         "samples_per_second": n_devices / step.training_seconds,
         "memory_bytes": step.memory_bytes * n_here,
         "memory_available_bytes": memory["available_bytes"] + memory.get("own_bytes", 0),
-        # While a checkpoint is written the one that it replaces is still there.
-        "run_bytes": (training.keep_checkpoints + 1) * step.checkpoint_bytes,
         "timed": {"shape": list(step.shape), "n_scans": step.n_samples, "as_configured": step.is_as_configured},
     }
 
@@ -210,10 +209,6 @@ def _doubts(machine: Mapping[str, Any], run: Mapping[str, Any] | None) -> Iterat
             advice = "Make the images smaller (data.shape with a larger data.spacing_mm, or images.size)."
         where = "GPU" if run["device"] == "cuda" else "machine"
         yield f"about {as_size(needed)} of memory are needed, and this {where} has {as_size(there)} free. {advice}"
-    needed, disk = run["run_bytes"], machine["out"]
-    if needed > disk["free_bytes"]:
-        free = f"{disk['folder']} has {as_size(disk['free_bytes'])} free"
-        yield f"the run needs {as_size(needed)}, and {free}. Give another --out, or lower training.keep_checkpoints."
     n_training = run.get("n_training_scans")
     if n_training is not None and n_training < run["batch_size"]:
         n_batch, one = run["batch_size"], "an epoch is a single step"
@@ -233,7 +228,7 @@ def _run_lines(run: dict[str, Any]) -> Iterator[str]:
         yield f"This run: {run['epochs']} epochs ≈ {as_duration(run['seconds'])} on this machine; {speed}"
         yield f"  {run['n_training_scans']} {samples} to learn from, {run['n_validation_scans']} to measure on"
     shape, timed = "×".join(map(str, run["shape"])), run["timed"]
-    yield f"  {run['batch_size']} {samples} of {shape} {unit} a step; checkpoints up to {as_size(run['run_bytes'])}"
+    yield f"  {run['batch_size']} {samples} of {shape} {unit} a step"
     if not timed["as_configured"]:
         shape = "×".join(map(str, timed["shape"]))
         yield f"  Extrapolated from steps of {timed['n_scans']} {samples} of {shape} {unit}: give more --seconds."

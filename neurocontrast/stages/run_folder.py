@@ -89,8 +89,7 @@ def check_new(folder: Path, *, resume: bool) -> bool:
 def hold(folder: Path, progress: Progress) -> Iterator[None]:
     """Keep every other process from training in a run directory; make it where it is missing.
 
-    The system gives the lock back when its process ends, however it ends. The file names its holder, and is removed
-    with the lock, so that no host's name stays in a result.
+    The file names its holder, and is removed with the lock, so that no host's name stays in a result.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path, deadline = folder / LOCK, time.monotonic() + _PATIENCE
@@ -191,17 +190,10 @@ def continue_run(folder: Path, config: Config, progress: Progress) -> None:
 
 def start_run(folder: Path, config: Config, cohort: Cohort, facts: Mapping[str, Any]) -> None:
     """Write ``provenance.json``, with `facts` and every subject that was seen, and ``config.yaml``."""
-    provenance = {
-        "format": 1,
-        "environment": describe_environment(),
-        "seed": config.seed,
-        "cohort": _describe_cohort(cohort),
-        "simulated": cohort.simulated,
-        "simulation": read_simulation(cohort),
-        **facts,
-        "pretraining_subjects": cohort.subject_digests(),
-    }
-    write_json(folder / "provenance.json", provenance)
+    cohort_facts = {"cohort": _describe_cohort(cohort), "simulated": cohort.simulated}
+    cohort_facts["simulation"] = read_simulation(cohort)
+    about = {"format": 1, "environment": describe_environment(), "seed": config.seed, **cohort_facts, **facts}
+    write_json(folder / "provenance.json", {**about, "pretraining_subjects": cohort.subject_digests()})
     write_config(folder / "config.yaml", config)
 
 
@@ -224,14 +216,12 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     """Read a run's ``provenance.json``; without its subjects nobody could tell who was in pretraining."""
     path = folder / "provenance.json"
     content = _read_json(path)
-    wanted = {"environment": dict, "cohort": dict, "pretraining_subjects": list}
-    problems = [f"'{key}'" for key, kind in wanted.items() if not isinstance(content.get(key), kind)]
-    if not problems:
-        keys = ("source", "digest", "n_scans")
-        problems += [f"'cohort.{key}'" for key in keys if key not in content["cohort"]]
-        problems += [] if "neurocontrast" in content["environment"] else ["'environment.neurocontrast'"]
-        subjects = content["pretraining_subjects"]
-        problems += [] if all(isinstance(each, str) for each in subjects) else ["'pretraining_subjects'"]
+    wanted = {"environment": ["neurocontrast"], "cohort": ["source", "digest", "n_scans"]}
+    sections = {name: content[name] if isinstance(content.get(name), dict) else {} for name in wanted}
+    problems = [f"'{name}.{key}'" for name, keys in wanted.items() for key in keys if key not in sections[name]]
+    subjects = content.get("pretraining_subjects")
+    if not isinstance(subjects, list) or not all(isinstance(each, str) for each in subjects):
+        problems.append("'pretraining_subjects'")
     if problems:
         raise CheckpointError(f"{path}: {', '.join(problems)} missing or damaged. Copy the run again.")
     return content
@@ -239,10 +229,9 @@ def read_provenance(folder: Path) -> dict[str, Any]:
 
 def read_preprocessing(folder: Path, source: AnySource) -> AnySource | None:
     """Return a source with the preprocessing that a run fitted when it began; None for a run that recorded none."""
-    contract = read_provenance(folder).get("preprocessing")
+    contract, path = read_provenance(folder).get("preprocessing"), folder / "provenance.json"
     if contract is None:
         return None
-    path = folder / "provenance.json"
     if not isinstance(contract, dict):
         raise CheckpointError(f"{path}: 'preprocessing' must be a section of keys. Copy the run again.")
     try:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from neurocontrast.encoders.encoder import ContrastiveModel, check_shape
 from neurocontrast.machine import describe_memory, keeping_freed_memory
@@ -39,7 +38,6 @@ class MeasuredStep(NamedTuple):
     training_seconds: float  # reading, two views, loss, gradient, step
     encoding_seconds: float  # two views without gradient
     memory_bytes: int  # expected peak of the process, or of the GPU, in the configured step
-    checkpoint_bytes: int  # with the weights beside it
     device: str  # 'cpu' or 'cuda'
 
 
@@ -78,7 +76,6 @@ def measure_step(
                 start = clock()
                 _train(session)
                 timed, rate = (size, n), (clock() - start) / n_voxels
-    tensors = tree_leaves([session.tensors(), session.model.state_dict()])
     return MeasuredStep(
         shape=timed[0],
         n_samples=timed[1],
@@ -87,7 +84,6 @@ def measure_step(
         # A backward pass takes about as long as two forward passes; micro-batches pass forward once more.
         encoding_seconds=rate * math.prod(shape) / (3 if n_in_graph == n_samples else 4),
         memory_bytes=int(fixed + per_voxel * n_in_graph * math.prod(shape)),
-        checkpoint_bytes=sum(each.nbytes for each in tensors if isinstance(each, torch.Tensor)),
         device=session.fabric.device.type,
     )
 

@@ -10,11 +10,12 @@ import torch
 from small_run import metrics, weights
 
 import neurocontrast
-from neurocontrast.data import fit_preprocessing, read_cohort, split_by_subject
+from neurocontrast.data import fit_preprocessing, read_cohort
+from neurocontrast.data.cohort import split_by_subject
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, DataError
-from neurocontrast.stages import brain_volumes, check
+from neurocontrast.stages import check, sources
 from neurocontrast.transforms import Preprocessing, load_volume
 
 ASKED = ("data.normalise=histogram", "data.common_view=cohort", "data.erode_mm=10", "data.cache_dtype=float32")
@@ -58,7 +59,7 @@ def test_a_run_that_continues_keeps_what_it_was_fitted_to(fitted, settings, tmp_
     def refuse(*_, **__):
         raise AssertionError("fitted again")
 
-    monkeypatch.setattr(brain_volumes, "fit_preprocessing", refuse)
+    monkeypatch.setattr(sources, "fit_preprocessing", refuse)
     longer = settings(*ASKED, f"data.cache_dir={tmp_path / 'another'}")
     neurocontrast.pretrain(longer, out=run, resume=True)
     assert weights(run) == weights(fitted)

@@ -58,7 +58,9 @@ def test_a_call_from_python_starts_the_processes(overrides, tmp_path, capfd):
     assert half.n_features == encoder.n_features
     with pytest.raises(ConfigError, match="already holds a run"):
         neurocontrast.pretrain(load_config(None, overrides), out=run)
-    assert capfd.readouterr().out == ""
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert "epoch 1/2" not in shown.err
 
 
 def test_errors_of_the_processes_are_shown_once_and_their_exit_code_is_that_of_the_call(overrides, tmp_path, capfd):

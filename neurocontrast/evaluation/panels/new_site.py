@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.evaluation.designs import CovariateDesign, Design, choose_covariates
+from neurocontrast.evaluation.few_shot import few_shot_error
 from neurocontrast.evaluation.fitting import OutOfFold, constant_predictions, cross_validate
 from neurocontrast.evaluation.metrics import (
     DESCRIPTIVE,
@@ -40,6 +41,8 @@ NOTABLE_RATIO = 1.3
 """An error that grows more than this at unseen sites, its interval above 1, is warned about."""
 MIN_SITE_SUBJECTS = 5
 """A site with fewer subjects is not left out: its error would say nothing."""
+N_SHOTS = 10
+"""Subjects of an unseen site by which its bias is taken out, to tell few-shot from zero-shot errors."""
 MAX_GROUPS = 20
 """More sites than this are left out in this many groups of about equal size."""
 
@@ -238,8 +241,19 @@ def _site_table(study: Study, plan: SitesLeftOut, models: Models) -> pd.DataFram
                     figure = drawn[f"{where} {model}"][name].figure(level=settings.confidence_level)
                     row |= {f"{prefix}{name}": figure["value"]}
                     row |= {f"{prefix}{name}_{end}": figure[end] for end in ("low", "high")}
+            row |= _bias_aside(study, models[f"unseen {model}"], rows)
             found.append(row | {"note": "; ".join(text for text in (reason, few) if text) or None})
     return pd.DataFrame(found)
+
+
+def _bias_aside(study: Study, model: OutOfFold, rows: Rows) -> dict[str, float | None]:
+    """Return what is left of a site's error without its bias: the errors' deviation, and the error after few shots."""
+    if study.target.kind != "continuous":
+        return {}
+    errors = model.scores[0, rows] - study.target.values[rows].astype(float)
+    seed = derive_seed("few-shot", study.settings.seed)
+    few_shot = few_shot_error(errors, study.subjects[rows], n_shots=N_SHOTS, seed=seed)
+    return {"spread": float(errors.std(ddof=1)) if len(rows) > 1 else None, f"mae_{N_SHOTS}_shots": few_shot}
 
 
 def _predictability(reading: pd.Series | None) -> dict[str, Any] | None:

@@ -50,8 +50,8 @@ class Probe:
         raise NotImplementedError
 
     def grid(self, settings: EvaluationSettings) -> Sequence[float]:
-        """Return the strengths to choose from, the strongest penalty first."""
-        raise NotImplementedError
+        """Return the strengths to choose from, the strongest penalty first: by default a key of the settings."""
+        return getattr(settings, self.strength)
 
     def parameter(self, *, continuous: bool) -> str:  # noqa: ARG002
         """Return the parameter of the estimator that holds the strength."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sklearn.linear_model import LogisticRegression
 
 from neurocontrast.evaluation.probes import Probe
@@ -22,7 +20,3 @@ class Logistic(Probe):
     def estimator(self, settings: EvaluationSettings, *, continuous: bool, seed: int) -> LogisticRegression:  # noqa: ARG002
         """Return the solver of scikit-learn that is quickest to a tight optimum without a Hessian of p × p."""
         return LogisticRegression(solver="newton-cg", tol=1e-8, max_iter=1000)
-
-    def grid(self, settings: EvaluationSettings) -> Sequence[float]:
-        """Return the grid of C."""
-        return settings.C

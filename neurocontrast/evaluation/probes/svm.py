@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from sklearn.compose import TransformedTargetRegressor
@@ -31,10 +30,6 @@ class Svm(Probe):
         loss = "squared_epsilon_insensitive"
         machine = LinearSVR(loss=loss, epsilon=EPSILON, dual=False, max_iter=10_000)
         return TransformedTargetRegressor(machine, transformer=StandardScaler())
-
-    def grid(self, settings: EvaluationSettings) -> Sequence[float]:
-        """Return the grid of C."""
-        return settings.C
 
     def parameter(self, *, continuous: bool) -> str:
         """Return the place of C."""

@@ -80,6 +80,15 @@ def test_the_table_has_each_site_unseen_and_known(shifted):
     assert own["bias"].abs().max() <= own["mae"].max()
 
 
+def test_the_error_of_an_unseen_site_is_told_without_its_bias(shifted):
+    own = shifted.tables["new_sites"].query("model == 'embedding'")
+    worst = own.loc[own["bias"].abs().idxmax()]
+    assert abs(worst["bias"]) > worst["spread"]  # the planted shift
+    assert worst["mae_10_shots"] < 0.6 * worst["mae"]
+    # Normal errors of this deviation, and of the mean of ten of them, have this mean size.
+    assert worst["mae_10_shots"] == pytest.approx(worst["spread"] * np.sqrt(1.1 * 2 / np.pi), rel=0.2)
+
+
 def test_the_unseen_figures_are_those_of_leaving_sites_out(make_cohort, shifted):
     main = evaluate(make_cohort(150, age=2.0, site=3.0), target="age", splits="leave-site-out", outlyingness=False)
     found = shifted.evaluation.content()["new_site"]["unseen"]

@@ -37,15 +37,7 @@ _NUMBER = re.compile(r"[0-9]+\.?[0-9]*")
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """What `qc` found.
-
-    Parameters
-    ----------
-    table : DataFrame
-        One row a scan, the worst first, as in ``qc.tsv``: identifiers, ``n_flags``, ``flags`` and the measures.
-    page : Path
-        ``qc.html``.
-    """
+    """What `qc` found: a row a scan, the worst first, as in ``qc.tsv``, and the path of ``qc.html``."""
 
     table: pd.DataFrame
     page: Path
@@ -78,17 +70,7 @@ def qc(
     n_workers : int, default=2
         Processes; the results do not depend on it.
     progress : Progress
-        Told of each scan.
-
-    Returns
-    -------
-    Quality
-        The table, and the path of the page.
-
-    Raises
-    ------
-    ConfigError, DataError
-        For a wrong option or table; for all images that cannot be read, together, after the others were measured.
+        Receives progress messages.
     """
     cohort = read_cohort(participants, images_root=images_root)
     _refuse_other_images(cohort)

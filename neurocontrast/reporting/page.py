@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -121,7 +121,25 @@ class Columns:
     right: Sequence[Block]
 
 
-Block = Paragraph | Items | Numbered | Facts | Cards | Table | Pictures | Code | Columns
+@dataclass(frozen=True)
+class Gallery:
+    """Scans as small pictures with their measures, filtered by site and flag without a script.
+
+    `scans` are what the template shows of each; `outline` is the path of an SVG over every picture, whose pixels are
+    `width` × `height`; `histograms` are paths by their names, to which the scans refer.
+    """
+
+    block: ClassVar[str] = "gallery"
+    scans: Sequence[Mapping[str, object]]
+    sites: Sequence[tuple[str, int]]
+    flags: Sequence[tuple[str, int]]
+    outline: str
+    width: int
+    height: int
+    histograms: Mapping[str, str]
+
+
+Block = Paragraph | Items | Numbered | Facts | Cards | Table | Pictures | Code | Columns | Gallery
 
 
 def note(text: str) -> Paragraph:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from neurocontrast.stages.predict import predict
     from neurocontrast.stages.prepare import convert, prepare
     from neurocontrast.stages.pretrain import pretrain
+    from neurocontrast.stages.qc import qc
     from neurocontrast.stages.report import compare, report
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "prepare",
     "prepare_images",
     "pretrain",
+    "qc",
     "report",
     "simulate",
 ]

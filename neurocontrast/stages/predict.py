@@ -21,7 +21,7 @@ from neurocontrast.evaluation.designs import FEW_SUBJECTS
 from neurocontrast.evaluation.few_shot import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.evaluation.panels.outlyingness import count_outside, outside_message
 from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table
-from neurocontrast.evaluation.transformers.recentring import recentre_table
+from neurocontrast.evaluation.transformers.sites import recentre_table
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of_file, write_json, write_table
 from neurocontrast.progress import SILENT, Progress

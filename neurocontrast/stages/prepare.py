@@ -116,7 +116,8 @@ def prepare(
     for name in made:
         table["path" if name == "brain" else name] = [f"images/{stems[row]}_{name}.nii.gz" for row in done]
     table["space"], table["stage"] = "MNI152", "stripped"
-    quality = pd.DataFrame([{"participant_id": cohort.table["participant_id"][row], **facts[row]} for row in done])
+    keys = cohort.table[["participant_id", "session"]]
+    quality = pd.DataFrame([{**keys.loc[row], **facts[row]} for row in done]).replace("", "n/a")
     write_table(target / "quality.tsv", quality.fillna("n/a"))
     write_json(target / RECORD_NAME, {"options": vars(options), "n": len(done), "environment": describe_environment()})
     write_table(target / "participants.tsv", table.astype(object).where(table.notna() & (table != ""), "n/a"))
@@ -223,9 +224,7 @@ def convert(
     problems, left_out = Problems(str(source)), list[tuple[str, str]]()
     found: dict[Path, list[Series]] = {}
     with progress.task("Reading headers", total=len(folders), unit="folder") as task:
-        for folder, read in map_files(
-            _read_folder, [(each,) for each in folders], n_workers=n_workers, option="--n-workers"
-        ):
+        for folder, read in map_files(_read, [(each,) for each in folders], n_workers=n_workers, option="--n-workers"):
             found[folder] = read
             task.advance(1)
     people = _people(source, found, series, problems, left_out)
@@ -271,7 +270,7 @@ class _Scan:
         return f"{self.name}{between}/anat/{stem}_T1w.nii.gz"
 
 
-def _read_folder(folder: Path) -> tuple[Path, list[Series]]:
+def _read(folder: Path) -> tuple[Path, list[Series]]:
     return folder, read_series(folder)
 
 

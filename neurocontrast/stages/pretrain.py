@@ -17,8 +17,8 @@ from monai.transforms import Compose, Transform
 
 from neurocontrast.collectives import Processes
 from neurocontrast.config import Config, as_config, build_objective
-from neurocontrast.data import Cohort, encode_metadata, split_by_subject
-from neurocontrast.data.metadata import read_vectors
+from neurocontrast.data.cohort import Cohort, split_by_subject
+from neurocontrast.data.metadata import encode_metadata, read_vectors
 from neurocontrast.encoders import ContrastiveModel, build_model, check_shape, save_encoder
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import digest_of_file

@@ -7,8 +7,9 @@ import pytest
 import scipy.ndimage
 
 from neurocontrast.transforms import KeepBraind, MarkBraind, ResampleByAread
+from neurocontrast.transforms.brain import deep_part, erode, fill_largest
 from neurocontrast.transforms.images import to_image
-from neurocontrast.transforms.masks import deep_part, erode, fill_largest, pack, unpack
+from neurocontrast.transforms.preprocessing import pack, unpack
 
 
 @pytest.fixture

@@ -61,8 +61,8 @@ from neurocontrast.transforms import (
     ZScoreBraind,
     ZScored,
 )
+from neurocontrast.transforms.brain import erode
 from neurocontrast.transforms.compose import boxing, load_volume
-from neurocontrast.transforms.masks import erode
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 Timed = Callable[[], object]
@@ -102,7 +102,7 @@ def _images(options: argparse.Namespace, scratch: Path) -> list[str]:
     if options.images is not None:
         return [str(path) for path in sorted(options.images.glob("*.nii.gz"))]
     table = neurocontrast.simulate(scratch / "cohort", n_subjects=4, n_sites=2, spacing_mm=1.0)
-    return CohortDataset.from_cache(read_cohort(table), VolumeCache(scratch / "unused", Preprocessing())).paths
+    return CohortDataset.from_cache(read_cohort(table), VolumeCache(scratch / "unused", Preprocessing())).scans
 
 
 # --- the first reading ----------------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ def _cached(paths: list[str], preprocessing: Preprocessing, n_scans: int, scratc
     dataset = CohortDataset.from_cache(
         read_cohort(folder / "participants.tsv"), VolumeCache(scratch / "cache", preprocessing)
     )
-    dataset.cache.prepare(dataset.paths, n_workers=0)
+    dataset.cache.prepare(dataset.scans, n_workers=0)
     os.sync()  # the kernel forgets only what is on the disk
     return dataset
 

@@ -15,11 +15,11 @@ from scipy.stats import rankdata
 
 from neurocontrast.data.fitting import fit_scan, template_on_grid
 from neurocontrast.transforms import LoadScand, ResampleByAread
+from neurocontrast.transforms.brain import deep_part, erode, fill_largest
 from neurocontrast.transforms.compose import boxing
 from neurocontrast.transforms.images import affine_of, spacing_of, to_image, voxels_of
 from neurocontrast.transforms.intensity import standard_landmarks, white_matter_peak
-from neurocontrast.transforms.masks import deep_part, erode, fill_largest, pack
-from neurocontrast.transforms.preprocessing import Preprocessing
+from neurocontrast.transforms.preprocessing import Preprocessing, pack
 
 __all__ = ["CHANGES", "Cohort", "Condition", "describe", "gram", "images", "read_cohort", "without_bias", "zones_of"]
 

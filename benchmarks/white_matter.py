@@ -20,11 +20,11 @@ from nilearn.datasets import load_mni152_wm_template
 
 from neurocontrast.data.cohort import read_cohort
 from neurocontrast.data.fitting import template_on_grid
+from neurocontrast.transforms.brain import deep_part
 from neurocontrast.transforms.compose import boxing
 from neurocontrast.transforms.grids import preprocessed_grid
 from neurocontrast.transforms.images import affine_of, spacing_of, voxels_of
 from neurocontrast.transforms.intensity import white_matter_peak
-from neurocontrast.transforms.masks import deep_part
 from neurocontrast.transforms.preprocessing import Preprocessing
 
 BOX_MM = (192.0, 224.0, 192.0)

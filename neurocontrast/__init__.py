@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         predict,
         prepare_images,
         pretrain,
+        qc,
         report,
         simulate,
     )
@@ -37,6 +38,7 @@ __all__ = [
     "predict",
     "prepare_images",
     "pretrain",
+    "qc",
     "report",
     "simulate",
 ]

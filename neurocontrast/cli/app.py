@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from neurocontrast.cli.command import command
-from neurocontrast.cli.data_commands import check, convert, images, index, prepare, simulate
+from neurocontrast.cli.data_commands import check, convert, images, index, prepare, qc, simulate
 from neurocontrast.cli.evaluation_commands import compare, evaluate, predict, report
 from neurocontrast.cli.network_commands import doctor, embed, explain, pretrain
 from neurocontrast.cli.output import show_error, show_message, show_unexpected
@@ -28,7 +28,7 @@ app = typer.Typer(
         "The way through: index or check scans, pretrain an encoder, embed scans, evaluate, report."
     ),
 )
-_BEFORE_TRAINING = (simulate, convert, index, prepare, images, check)
+_BEFORE_TRAINING = (simulate, convert, index, prepare, qc, images, check)
 _FROM_TRAINING_ON = (pretrain, embed, evaluate, predict, explain, report, compare, doctor)
 for function in (*_BEFORE_TRAINING, *_FROM_TRAINING_ON):
     app.command()(command(function))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from neurocontrast.cli.command import Configured, Given, ImagesRoot, Overwrite, Table, argument, option
 from neurocontrast.cli.output import Result
 
-__all__ = ["check", "convert", "images", "index", "prepare", "simulate"]
+__all__ = ["check", "convert", "images", "index", "prepare", "qc", "simulate"]
 
 
 def simulate(
@@ -148,6 +148,29 @@ def prepare(
     table = stages.prepare(**options)
     notes = ["Raw inputs hold faces; what was written does not."]
     return Result({"participants": str(table)}, "Brains in MNI space.", notes=notes, path=table)
+
+
+def qc(
+    given: Given,
+    participants: Table,
+    out: Annotated[Path, option("Folder of qc.tsv and qc.html.")],
+    images_root: ImagesRoot = None,
+    n_workers: Annotated[int, option("Processes.")] = 2,
+) -> Result:
+    """Measure brains in MNI space, flag those unlike the template or their site, and drop none.
+
+    qc.html shows every scan, the worst first, with its measures and flags. An interrupted call continues.
+    """
+    options = _stage_options(locals())
+    from neurocontrast import stages
+
+    found = stages.qc(**options)
+    flagged = found.table[found.table["n_flags"] > 0]
+    facts = {"n_scans": len(found.table), "n_flagged": len(flagged), "flagged": flagged["participant_id"].tolist()}
+    notes = [f"{name}: {flags}" for name, flags in zip(flagged["participant_id"], flagged["flags"], strict=True)]
+    more = [f"… and {len(notes) - 20} more"] if len(notes) > 20 else []
+    title = f"{len(flagged)} of {len(found.table)} scans are flagged."
+    return Result(facts, title, notes=[*notes[:20], *more], path=found.page)
 
 
 def check(

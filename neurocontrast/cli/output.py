@@ -189,22 +189,20 @@ class _Bars(_Messages):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._display: _Display | None = None
+        self._display = _Display(console)
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Task]:
-        if self._display is not None:
-            task = _BarTask(self._display, description, total, unit)
-            try:
-                yield task
-            finally:
-                self._display.remove_task(task.identifier)
-            return
-        with _Display(self._console) as self._display:
-            try:
-                yield _BarTask(self._display, description, total, unit)
-            finally:
-                self._display = None
+        is_outer = not self._display.tasks
+        task = _BarTask(self._display, description, total, unit)
+        if is_outer:
+            self._display.start()
+        try:
+            yield task
+        finally:
+            if is_outer:
+                self._display.stop()
+            self._display.remove_task(task.identifier)
 
 
 class _BarTask:

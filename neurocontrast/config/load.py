@@ -44,6 +44,7 @@ _RETIRED: dict[str, Any] = {
     "explanation.method": "occlusion",
     "explanation.n_noisy": _ANY,
     "explanation.noise": _ANY,
+    "explanation.devices": _ANY,
     "images.vectors": {},
     "images.unmatched": "error",
     "images.classes": None,

@@ -17,7 +17,7 @@ from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.explanation import ExplanationSettings
 from neurocontrast.losses.registry import read_objective
-from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting import ReportOptions
 from neurocontrast.settings import Settings, choose
 from neurocontrast.training import TrainingSettings
 from neurocontrast.transforms import AugmentSettings, ImageAugmentSettings

@@ -8,33 +8,14 @@ from neurocontrast.data.cohort import Cohort, Kind, read_cohort
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from neurocontrast.data.cache import Prepared, VolumeCache, default_cache_folder
+    from neurocontrast.data.cache import VolumeCache
     from neurocontrast.data.datasets import CohortDataset
     from neurocontrast.data.fitting import fit_preprocessing
-    from neurocontrast.data.metadata import encode_metadata
-    from neurocontrast.data.splits import split_by_subject
 
-__all__ = [
-    "Cohort",
-    "CohortDataset",
-    "Kind",
-    "Prepared",
-    "VolumeCache",
-    "default_cache_folder",
-    "encode_metadata",
-    "fit_preprocessing",
-    "read_cohort",
-    "split_by_subject",
-]
+__all__ = ["Cohort", "CohortDataset", "Kind", "VolumeCache", "fit_preprocessing", "read_cohort"]
 
 # Loaded when asked for: a report needs the cohort, and neither torch nor nibabel.
 __getattr__ = lazy_exports(
     __name__,
-    {
-        "cache": ["Prepared", "VolumeCache", "default_cache_folder"],
-        "datasets": ["CohortDataset"],
-        "metadata": ["encode_metadata"],
-        "fitting": ["fit_preprocessing"],
-        "splits": ["split_by_subject"],
-    },
+    {"cache": ["VolumeCache"], "datasets": ["CohortDataset"], "fitting": ["fit_preprocessing"]},
 )

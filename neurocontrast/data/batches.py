@@ -13,8 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-__all__ = ["Batches", "Images", "ImagesInPlace", "even_batches", "read_batches"]
-
 _BATCHES_AHEAD = 2
 
 Batches: TypeAlias = Generator[tuple[torch.Tensor, torch.Tensor], None, None]

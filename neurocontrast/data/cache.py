@@ -2,51 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Callable, Sequence
+import struct
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from isal import isal_zlib
 
-from neurocontrast.data.entries import (
-    Signature,
-    holds_entry,
-    read_affine,
-    read_entry,
-    settled_signature,
-    signature_of,
-    write_entry,
-)
 from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
 from neurocontrast.data.problems import Problems
 from neurocontrast.exceptions import DataError
-from neurocontrast.files import ScanFiles, as_scan, digest_of, files_of, write_json
+from neurocontrast.files import ScanFiles, as_scan, atomic_path, digest_of, files_of, write_json
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.compose import apply
 from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.images import affine_of, voxels_of
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-__all__ = ["Prepared", "VolumeCache", "VolumeTransforms", "default_cache_folder"]
-
 _N_TRIES = 3
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_Found = TypeVar("_Found")
-
+_SETTLED_SECONDS = 0.1
+_MAGIC = b"NCVOL\x00\x02\x00"
+# An entry is a .npy file, followed by the affine (4, 4) of its axes and a trailer: size, mtime and ctime of the scan,
+# modification time of the entry, CRC-32 of the array's bytes.
+_AFFINE = struct.Struct("<16d")
+_TRAILER = struct.Struct("<8sqqqqI4x")
 
 VolumeTransforms: TypeAlias = Preprocessing | DescribedTransforms
 """What is done to each scan before it is kept."""
 
 
-class Prepared(NamedTuple):
-    """Numbers of scans that were ready, and of scans that `VolumeCache.prepare` preprocessed."""
+class CacheFullError(DataError):
+    """There is no room for more volumes; nothing else can be prepared either."""
 
-    n_reused: int
-    n_made: int
+    exit_code = 1
 
 
 def default_cache_folder() -> Path:
@@ -60,9 +56,9 @@ class VolumeCache:
     """Volumes that the same transforms make, each in a file of its own.
 
     An entry belongs to the resolved path of its scan (or to those of its channels), to the digest of the transforms
-    (with their version) and to `dtype`. It is used only while the scan's size, modification
-    time and change time are those it was made from. Entries appear whole or not at all, so
-    several processes can share a folder, and an interrupted preparation continues.
+    (with their version) and to `dtype`. It is used only while the scan's size, modification time and change time are
+    those it was made from. Entries appear whole or not at all, so several processes can share a folder, and an
+    interrupted preparation continues.
 
     Parameters
     ----------
@@ -90,18 +86,17 @@ class VolumeCache:
         self.shape = transforms.image_shape
         root = Path(folder).expanduser().absolute() if folder is not None else default_cache_folder()
         self.folder = root / f"{transforms.digest()[:16]}-{dtype}"
-        self._entries: dict[tuple[Any, ...], Path] = {}
 
     @property
     def n_bytes(self) -> int:
         """Size of one volume."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
-    def prepare(self, scans: Sequence[ScanFiles | Path], *, n_workers: int, progress: Progress = SILENT) -> Prepared:
-        """Preprocess every scan that has no valid entry yet, in `n_workers` processes."""
-        missing, n_unique = self.missing(scans), len({as_scan(scan) for scan in scans})
+    def prepare(self, scans: Sequence[ScanFiles | Path], *, n_workers: int, progress: Progress = SILENT) -> int:
+        """Preprocess every scan that has no valid entry yet, in `n_workers` processes, and return their number."""
+        missing = self.missing(scans)
         if not missing:
-            return Prepared(n_unique, 0)
+            return 0
         self._open_folder(n_missing=len(missing))
         problems = Problems("scans")
         with progress.task("Preprocessing scans", len(missing), "scan") as task:
@@ -111,11 +106,11 @@ class VolumeCache:
                     problems.add(failure)
                 task.advance()
         problems.raise_if_any()
-        return Prepared(n_unique - len(missing), len(missing))
+        return len(missing)
 
     def missing(self, scans: Sequence[ScanFiles | Path]) -> list[ScanFiles]:
         """Return the scans that have no valid entry yet, each once."""
-        return [scan for scan in dict.fromkeys(map(as_scan, scans)) if not self._holds(scan)]
+        return [scan for scan in dict.fromkeys(map(as_scan, scans)) if not self._read_entry(scan)]
 
     def read(self, scan: ScanFiles | Path) -> npt.NDArray[Any]:
         """Return a scan's volume, (C, D, H, W), in the precision of the cache; one without an entry is made now."""
@@ -130,45 +125,31 @@ class VolumeCache:
                 f"a volume of this cache is a contiguous array {self.shape} of {self.dtype}, "
                 f"got {'one' if out.flags.c_contiguous else 'a strided one'} {out.shape} of {out.dtype}."
             )
-        known = as_scan(scan)
-        self._made_if_needed(known, lambda: self._read_entry(known, out) or None)
+        known, buffer = as_scan(scan), out.data.cast("B")
+        if self._read_entry(known, buffer):
+            return
+        self._open_folder(n_missing=1)
+        self._make(known)
+        if not self._read_entry(known, buffer):
+            name = ", ".join(files_of(known))
+            raise DataError(f"{name}: the scan or its entry in {self.folder} keeps changing while it is read.")
 
     def affine_of(self, scan: ScanFiles | Path) -> npt.NDArray[np.float64]:
         """Return the affine (4, 4) of a scan's volume; a scan without an entry is transformed now."""
-        known = as_scan(scan)
-        entry = self._entry_path(known)
-        return self._made_if_needed(known, lambda: read_affine(entry))
+        path = self._entry_path(as_scan(scan))
+        affine = read_affine(path)
+        if affine is None:
+            self.read(scan)
+            affine = read_affine(path)
+        assert affine is not None
+        return affine
 
-    def _made_if_needed(self, scan: ScanFiles, read: Callable[[], _Found | None]) -> _Found:
-        found = read()
-        if found is None:
-            self._open_folder(n_missing=1)
-            self._make(scan)
-            found = read()
-        if found is None:
-            raise DataError(f"{_named(scan)}: the scan or its entry in {self.folder} keeps changing while it is read.")
-        return found
-
-    def _read_entry(self, scan: ScanFiles, out: npt.NDArray[Any]) -> bool:
-        found = self._locate(scan)
-        return found is not None and read_entry(*found, out)
-
-    def _holds(self, scan: ScanFiles) -> bool:
-        found = self._locate(scan)
-        return found is not None and holds_entry(*found, n_bytes=self.n_bytes)
-
-    def _locate(self, scan: ScanFiles) -> tuple[Path, Signature] | None:
-        """Return where a scan's entry belongs and the scan's signature, or None where there is no scan."""
+    def _read_entry(self, scan: ScanFiles, buffer: memoryview | None = None) -> bool:
         try:
-            statuses = [Path(path).stat() for path in files_of(scan)]
+            source = signature_of(files_of(scan))
         except OSError:
-            return None
-        # Resolving a path takes longer than anything here but the reading. The same file needs it once; a link
-        # that leads elsewhere now leads to another inode.
-        key = scan, *((status.st_dev, status.st_ino) for status in statuses)
-        if key not in self._entries:
-            self._entries[key] = self._entry_path(scan)
-        return self._entries[key], signature_of(statuses)
+            return False
+        return read_entry(self._entry_path(scan), source, n_bytes=self.n_bytes, buffer=buffer)
 
     def _entry_path(self, scan: ScanFiles) -> Path:
         key = digest_of("volume", *map(os.path.realpath, files_of(scan)))
@@ -184,18 +165,16 @@ class VolumeCache:
         return None
 
     def _make(self, scan: ScanFiles) -> None:
-        name, files = _named(scan), files_of(scan)
+        files = files_of(scan)
+        name = ", ".join(files)
         for _ in range(_N_TRIES):
             try:
                 before = settled_signature(files)
             except OSError as error:
                 raise DataError(f"{name}: the image cannot be read ({error.strerror}).") from error
-            try:
-                image = apply(self.transforms.compose(), {"image": scan})["image"]
-            except RuntimeError as error:  # of transforms that are not the package's own
-                raise DataError(f"{name}: {error} failed: {error.__cause__ or 'no reason given'}.") from error
+            image = apply(self.transforms.compose(), {"image": scan})["image"]
             volume = self._narrowed(name, voxels_of(image))
-            if signature_of([Path(path).stat() for path in files]) == before:
+            if signature_of(files) == before:
                 break
         else:
             raise DataError(f"{name}: the image keeps changing while it is read.")
@@ -240,11 +219,95 @@ class VolumeCache:
             )
 
 
-def _named(scan: ScanFiles) -> str:
-    return ", ".join(files_of(scan))
+class Signature(NamedTuple):
+    """Size of the files of a scan together, and their latest times; no program can forge the ctime."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
 
 
-class CacheFullError(DataError):
-    """There is no room for more volumes; nothing else can be prepared either."""
+def signature_of(files: Sequence[str]) -> Signature:
+    """Return the signature by which a change of a scan's files is seen."""
+    statuses = [Path(path).stat() for path in files]
+    return Signature(
+        sum(status.st_size for status in statuses),
+        max(status.st_mtime_ns for status in statuses),
+        max(status.st_ctime_ns for status in statuses),
+    )
 
-    exit_code = 1
+
+def settled_signature(files: Sequence[str]) -> Signature:
+    """Return the signature once the times of the files can no longer hide a second change.
+
+    File systems stamp changes to a few milliseconds: a file changed just now could change again within one stamp.
+    """
+    signature = signature_of(files)
+    age = time.time() - signature.ctime_ns / 1e9
+    if 0 <= age < _SETTLED_SECONDS:
+        time.sleep(_SETTLED_SECONDS - age)
+        signature = signature_of(files)
+    return signature
+
+
+def write_entry(path: Path, array: npt.NDArray[Any], source: Signature, *, affine: npt.NDArray[np.float64]) -> None:
+    """Write an array and the affine of its axes atomically."""
+    array, stamp = np.ascontiguousarray(array), time.time_ns()
+    with atomic_path(path) as temporary:
+        with open(temporary, "wb") as stream:
+            np.lib.format.write_array(stream, array, allow_pickle=False)
+            stream.write(_AFFINE.pack(*affine.ravel()))
+            stream.write(_TRAILER.pack(_MAGIC, *source, stamp, isal_zlib.crc32(array.data.cast("B"))))
+        os.utime(temporary, ns=(stamp, stamp))
+
+
+def read_affine(path: Path) -> npt.NDArray[np.float64] | None:
+    """Return the affine (4, 4) of an entry; None where there is none."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(-_TRAILER.size - _AFFINE.size, os.SEEK_END)
+            content = stream.read()
+    except OSError:
+        return None
+    if not content.startswith(_MAGIC, _AFFINE.size):
+        return None
+    return np.array(_AFFINE.unpack_from(content)).reshape(4, 4)
+
+
+def read_entry(path: Path, source: Signature, *, n_bytes: int, buffer: memoryview | None) -> bool:
+    """Fill a buffer, where one is given, from an entry; False where the entry must be made again.
+
+    The entry must have been made from this very source, be whole, and be as it was written: where the file's
+    modification time is not the recorded one, as of a copy, the checksum decides.
+    """
+    try:
+        with open(path, "rb", buffering=0) as stream:
+            status = os.fstat(stream.fileno())
+            trailer = os.pread(stream.fileno(), _TRAILER.size, max(status.st_size - _TRAILER.size, 0))
+            if len(trailer) != _TRAILER.size:
+                return False
+            magic, *signature, stamp, checksum = _TRAILER.unpack(trailer)
+            start = status.st_size - _TRAILER.size - _AFFINE.size - n_bytes
+            if start < 0 or magic != _MAGIC or Signature(*signature) != source:
+                return False
+            is_touched = status.st_mtime_ns != stamp
+            if is_touched and buffer is None:
+                buffer = memoryview(bytearray(n_bytes))
+            if buffer is None:
+                return True
+            # Plain reads into memory that is there already: a map of the file costs a fault a page, and a copy.
+            stream.seek(start)
+            n_filled = 0
+            while n_filled < n_bytes:
+                n_read = stream.readinto(buffer[n_filled:])
+                if not n_read:
+                    return False
+                n_filled += n_read
+            if is_touched:
+                if isal_zlib.crc32(buffer) != checksum:
+                    return False
+                with contextlib.suppress(OSError):  # it was found intact: remember that, where it is allowed
+                    os.utime(path, ns=(stamp, stamp))
+            return True
+    except OSError:
+        return False

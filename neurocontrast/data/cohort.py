@@ -15,11 +15,10 @@ from neurocontrast.data.columns import Refusal, as_sex, is_missing, no_column, t
 from neurocontrast.data.layouts import layout_named
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.data.validation import convert
-from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import ScanFiles, digest_of
 from neurocontrast.provenance import subject_digest
-
-__all__ = ["Cohort", "Inspection", "Kind", "columns_of", "inspect_cohort", "read_cohort"]
+from neurocontrast.seeds import derive_generator
 
 Kind = Literal["continuous", "categorical"]
 
@@ -124,7 +123,7 @@ class Cohort:
 
 
 def columns_of(channels: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the columns of the table that hold the files of each channel; "t1", and no channels, are ``path``."""
+    """Return the column with the files of each channel; "t1", and no channels, are ``path``."""
     return tuple("path" if name == "t1" else name for name in channels or ("t1",))
 
 
@@ -147,8 +146,8 @@ def read_cohort(
 ) -> Cohort:
     """Read a table of scans, ``participants.tsv`` by the habits of BIDS.
 
-    Every cell is read as text and then converted by the rule of its column;
-    ``docs/data.md`` states each rule.
+    Every cell is read as text and then converted by the rule of its column, as ``docs/data.md`` states. One DataError
+    names all bad rows together: each with line, participant, column, what was found and what is allowed.
 
     Parameters
     ----------
@@ -166,17 +165,6 @@ def read_cohort(
         "path".
     check_images : bool
         Whether every image file must be there. The images are not opened.
-
-    Returns
-    -------
-    Cohort
-        The scans and what is known of each.
-
-    Raises
-    ------
-    DataError
-        One error for all bad rows together: each with line, participant, column, what was
-        found and what is allowed.
     """
     inspection = inspect_cohort(
         participants,
@@ -230,3 +218,40 @@ def _canonical(column: str, value: object) -> str:
 
 def _below(root: Path, path: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+
+
+def split_by_subject(cohort: Cohort, fraction: float, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the rows for training and for validation, ascending; all scans of a subject stand on one side.
+
+    About `fraction` of the subjects of each site are held out, at least one unless it is 0, and one is always kept;
+    where sites are too small for that, the largest remainders decide. The choice depends on the subjects and the
+    seed, not on the order of the table.
+    """
+    if not 0 <= fraction < 1:
+        raise ConfigError(f"val_fraction must be at least 0 and below 1, found {fraction}.")
+    rows = np.arange(len(cohort), dtype=np.int64)
+    if fraction == 0:
+        return rows, rows[:0]
+    subjects = cohort.table["subject_id"].astype(object)
+    sites = cohort.table["site"].fillna("") if "site" in cohort.table else pd.Series("", index=subjects.index)
+    site_of = sites.groupby(subjects).first().astype(str)
+    if len(site_of) < 2:
+        raise DataError(f"{cohort.source.name}: a validation split needs two subjects, found {len(site_of)}.")
+    is_val = subjects.isin(_held_out(site_of, fraction, seed)).to_numpy()
+    return rows[~is_val], rows[is_val]
+
+
+def _held_out(site_of: pd.Series, fraction: float, seed: int) -> list[str]:
+    """Return the subjects to hold out, of the site of each."""
+    generator = derive_generator("split-by-subject", seed)
+    by_site = {site: sorted(part.index) for site, part in site_of.groupby(site_of)}
+    n_total = min(max(round(fraction * len(site_of)), 1), len(site_of) - 1)
+    wanted = np.array([n_total * len(by_site[site]) / len(site_of) for site in sorted(by_site)])
+    counts = np.floor(wanted).astype(int)
+    # Equal remainders are common with equal sites; a random key keeps the first names from always winning.
+    order = np.lexsort((generator.random(len(by_site)), -(wanted - counts)))
+    counts[order[: n_total - counts.sum()]] += 1
+    held_out: list[str] = []
+    for site, count in zip(sorted(by_site), counts, strict=True):
+        held_out += [by_site[site][position] for position in generator.permutation(len(by_site[site]))[:count]]
+    return held_out

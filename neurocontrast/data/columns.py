@@ -12,20 +12,6 @@ import pandas as pd
 
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
-__all__ = [
-    "AGE_LIMITS",
-    "RULES",
-    "Refusal",
-    "as_age",
-    "as_sex",
-    "is_missing",
-    "is_numeric",
-    "matching_columns",
-    "no_column",
-    "number_of",
-    "text_of",
-]
-
 AGE_LIMITS = (0.0, 120.0)
 _MISSING = frozenset({"", "n/a", "na", "nan", "null", "#n/a"})
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")

@@ -23,8 +23,6 @@ from neurocontrast.transforms.described import DescribedTransforms
 from neurocontrast.transforms.images import to_image
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-__all__ = ["CohortDataset", "deterministic_part"]
-
 _IMAGE = "image"
 
 
@@ -46,15 +44,10 @@ class CohortDataset(Dataset):
     cache_dir : path, optional
         Keeps images on the disk, as `monai.data.PersistentDataset` does: those before the first random transform; the
         rest is applied on each access. An entry is used only while its scan is the file it was made from and the
-        transforms are the same ones. The folder holds the images themselves: treat it as you treat the scans.
+        transforms are the same ones: transforms without a name (a lambda) are refused. The folder holds the images
+        themselves: treat it as you treat the scans.
     cache_dtype : {"float16", "float32"}
         How voxels are kept on the disk.
-
-    Raises
-    ------
-    DataError
-        Where the transforms cannot be told from others by their settings (a lambda), change other items than the
-        image before the first random one, or refuse the first scan. Only with `cache_dir`.
 
     Examples
     --------

@@ -21,16 +21,10 @@ from neurocontrast.transforms.compose import apply, boxing
 from neurocontrast.transforms.grids import preprocessed_grid
 from neurocontrast.transforms.images import name_of, voxels_of
 from neurocontrast.transforms.intensity import find_landmarks, standard_landmarks
-from neurocontrast.transforms.masks import pack
-from neurocontrast.transforms.preprocessing import Preprocessing
+from neurocontrast.transforms.preprocessing import Preprocessing, pack
 
-__all__ = ["SHARED_MIN", "fit_preprocessing", "fit_scan", "template_on_grid"]
-
-SHARED_MIN = 0.5
-"""A common view with less than this part of the brains' mean volume is refused: they are not registered."""
-
-_MNI_BOX_CENTRE_MM = (0.0, -18.0, 18.0)
-"""Where the usual boxes of MNI152 (91×109×91, 121×145×121, 182×218×182, 193×229×193) have their centre."""
+SHARED_MIN = 0.5  # a common view with less than this part of the brains' mean volume: they are not registered
+_MNI_BOX_CENTRE_MM = (0.0, -18.0, 18.0)  # of the usual boxes of MNI152, as which arrays (.npy) are taken
 
 
 def fit_preprocessing(
@@ -44,7 +38,8 @@ def fit_preprocessing(
 ) -> Preprocessing:
     """Return a preprocessing with everything fitted that its settings ask for.
 
-    The same scans give the same bits, in any order and with any number of workers.
+    The same scans give the same bits, in any order and with any number of workers. A DataError names all scans that
+    cannot be used, or sites that share too little.
 
     Parameters
     ----------
@@ -61,11 +56,6 @@ def fit_preprocessing(
         Processes that read.
     progress : Progress
         Receives progress messages.
-
-    Raises
-    ------
-    DataError
-        Naming all scans that cannot be used, or sites that share too little.
     """
     names, rest = [as_scan(scan) for scan in scans], [as_scan(scan) for scan in others]
     if preprocessing.unfitted and not names:
@@ -102,11 +92,7 @@ def fit_scan(image: Any, preprocessing: Preprocessing, what: str) -> Any:
 
 
 def template_on_grid(scans: Sequence[ScanFiles], preprocessing: Preprocessing) -> npt.NDArray[np.bool_]:
-    """Return the brain of the MNI152 template on the grid that all scans lie on; headers alone are read.
-
-    Arrays (``.npy``) are taken to have the centre of the usual MNI152 boxes, (0, -18, 18). Scans on different grids are
-    refused.
-    """
+    """Return the brain of the MNI152 template on the one grid that all scans lie on; headers alone are read."""
     from nilearn.datasets import load_mni152_brain_mask
 
     affines = _affines(scans, preprocessing)

@@ -22,8 +22,6 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.lazy import load
 from neurocontrast.progress import SILENT, Progress
 
-__all__ = ["COLUMNS", "Index", "SiteFrom", "index_scans"]
-
 SiteFrom = Literal["column", "folder", "scanner"]
 
 COLUMNS = (

@@ -15,8 +15,6 @@ from neurocontrast.data.columns import matching_columns, no_column, text_of
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
-__all__ = ["encode_metadata", "read_vectors"]
-
 _NOT_VALUES = ("participant_id", "subject_id", "session", "path")
 
 
@@ -27,29 +25,9 @@ def encode_metadata(
     categories: Mapping[str, list[str]] | None = None,
     vectors: Mapping[str, npt.NDArray[np.float32]] | None = None,
 ) -> tuple[dict[str, torch.Tensor], dict[str, list[str]]]:
-    """Return the columns a loss needs as tensors, and the categories behind the codes.
+    """Return the columns a loss needs as tensors, and the categories behind the codes, sorted where none are given.
 
-    A DataError names a column the table does not have or that is not of numbers, a vector used as categories, and all
-    rows with a category that is not among those given.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The table of a cohort.
-    columns : mapping of str to {"continuous", "categorical"}
-        What each column is to the loss.
-    categories : mapping of str to list of str, optional
-        Categories of an earlier call, whose codes then stay the same.
-    vectors : mapping of str to ndarray (n, p), optional
-        Continuous columns that are vectors, by name.
-
-    Returns
-    -------
-    metadata : dict of str to Tensor
-        ``(n,)`` each: float32 with NaN where missing, or int64 codes with -1 where missing; ``(n, p)``
-        float32 for a vector.
-    categories : dict of str to list of str
-        For each categorical column its categories in the order of their codes; sorted where none were given.
+    A tensor is (n,): float32 with NaN where missing, or int64 codes with -1 where missing; of a vector (n, p).
     """
     metadata: dict[str, torch.Tensor] = {}
     found: dict[str, list[str]] = {}

@@ -11,8 +11,6 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from neurocontrast.exceptions import ConfigError, NeurocontrastError
 
-__all__ = ["N_SCANS_A_WORKER", "map_files"]
-
 N_SCANS_A_WORKER = 24
 """Fewer scans a process take less time than a process needs to import MONAI."""
 

@@ -18,8 +18,6 @@ from neurocontrast.data.layouts.tree import Tree, read_sidecar
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
-__all__ = ["Known", "PeopleTables", "Phenotype", "read_phenotype"]
-
 _COLUMNS = {
     "age": ("age", "age_years", "age_at_scan", "age_at_session", "age_at_visit", "interview_age"),
     "sex": ("sex", "gender", "sex_id", "mf"),

@@ -13,8 +13,6 @@ from neurocontrast.data.columns import number_of
 from neurocontrast.data.layouts.table import read_text_table
 from neurocontrast.data.problems import Problems
 
-__all__ = ["identifying_fields_of_image", "identifying_fields_of_json", "look_for_identities"]
-
 TOP_AGE = 89.0
 """Ages above this number of years identify a person, by the rule of HIPAA."""
 
@@ -46,10 +44,9 @@ def look_for_identities(table: Path, images: Sequence[Path], problems: Problems)
     for path in images:
         for field in identifying_fields_of_image(path):
             problems.add(f"{path.name}: {field}")
-        for beside in _json_beside(path):
-            fields = identifying_fields_of_json(beside)
-            if fields:
-                problems.add(f"{beside.name}: has the fields {', '.join(fields)}")
+        beside = path.with_name(path.name.partition(".")[0] + ".json")
+        if beside.is_file() and (fields := identifying_fields_of_json(beside)):
+            problems.add(f"{beside.name}: has the fields {', '.join(fields)}")
     if problems.found:
         problems.hint("Values are not shown here on purpose; look at the named fields yourself.")
 
@@ -86,12 +83,6 @@ def _keys(content: object) -> set[str]:
         return set()
     named = {str(key) for key, value in content.items() if _JSON_KEYS.fullmatch(str(key)) and value not in ("", None)}
     return named.union(*(_keys(value) for value in content.values()))
-
-
-def _json_beside(path: Path) -> Iterator[Path]:
-    beside = path.with_name(path.name.partition(".")[0] + ".json")
-    if beside.is_file():
-        yield beside
 
 
 def _fields_of_gzip(path: Path) -> Iterator[str]:

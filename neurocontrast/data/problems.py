@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from neurocontrast.exceptions import DataError
 
-__all__ = ["Problem", "Problems"]
-
 N_SHOWN = 20
 
 

@@ -21,8 +21,6 @@ from neurocontrast.transforms.images import in_memory_order
 from neurocontrast.transforms.loading import LoadScand, ScanHeader, read_scan_header
 from neurocontrast.transforms.preprocessing import Preprocessing
 
-__all__ = ["Finding", "doubts_about", "doubts_about_images", "inspect_scan", "inspect_scans"]
-
 _N_SMALL_SITE = 5
 
 

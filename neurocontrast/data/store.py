@@ -15,8 +15,6 @@ from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path
 
-__all__ = ["STORE_NAME", "ImageStore", "Located", "is_image_path", "split_image_path", "statistics_of", "write_store"]
-
 STORE_NAME = "images.npy"
 _IMAGE_PATH = re.compile(r"(?P<store>.+\.npy)#(?P<index>[0-9]{1,18})", re.IGNORECASE | re.DOTALL)
 _BYTES_AT_ONCE = 2**22

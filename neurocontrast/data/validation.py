@@ -17,8 +17,6 @@ from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.data.store import Located, is_image_path
 from neurocontrast.exceptions import DataError, one_of, suggestion
 
-__all__ = ["IMAGE_ENDINGS", "convert"]
-
 IMAGE_ENDINGS = (".nii.gz", ".nii", ".mgz", ".mgh", ".npy")
 _IDENTITY = ("participant_id", "subject_id", "session", "path")
 _OTHER_NAMES = {"gender": "sex", "center": "site", "centre": "site", "session_id": "session", "dx": "diagnosis"}

@@ -28,7 +28,7 @@ from neurocontrast.evaluation.transformers import (
     SideColumnTransformer,
     SiteRecentring,
 )
-from neurocontrast.evaluation.transformers.combat import MIN_SITE_SCANS
+from neurocontrast.evaluation.transformers.sites import MIN_SITE_SCANS
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 __all__ = ["FEW_SUBJECTS", "N_COMPONENTS", "ComponentsDesign", "CovariateDesign", "Design", "FeatureDesign", "Voxels",

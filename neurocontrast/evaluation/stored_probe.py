@@ -22,7 +22,7 @@ from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.schema import FILE, read_evaluation
 from neurocontrast.evaluation.target import Kind
-from neurocontrast.evaluation.transformers.recentring import (
+from neurocontrast.evaluation.transformers.sites import (
     ARRAYS,
     SiteRecentring,
     describe_recentring,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice, product
+from itertools import groupby, product
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +12,12 @@ import torch
 from scipy import ndimage
 from torch import nn
 
-from neurocontrast.collectives import Processes
 from neurocontrast.data.batches import Images
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.explanation.settings import ExplanationSettings
 from neurocontrast.machine import usable_accelerator
-from neurocontrast.progress import SILENT, Progress, Task
-from neurocontrast.transforms.smoothing import FWHM_PER_SIGMA
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.transforms.normalising import FWHM_PER_SIGMA
 
 __all__ = ["SUBJECTS_A_LATTICE", "AverageMaps", "LinearScore", "SubjectMap", "brain_of", "explain_scans", "find_peaks",
            "occlude", "offset_of", "patches_of"]  # fmt: skip
@@ -104,8 +103,6 @@ def explain_scans(
     settings: ExplanationSettings,
     spacing_mm: Sequence[float],
     progress: Progress = SILENT,
-    device: torch.device | None = None,
-    processes: Processes | None = None,
 ) -> AverageMaps:
     """Map what the scores of scans depend on, and what the differences between scores come from.
 
@@ -126,21 +123,17 @@ def explain_scans(
         Of the grid, along each axis.
     progress : Progress
         Shows every batch.
-    device : torch.device, optional
-        What to compute on; by default as `settings` say.
-    processes : Processes, optional
-        They share the scans; all get the maps of one process, bit for bit.
     """
     size = _patch_size(settings.patch_mm, spacing_mm)
-    score = score.to(device or torch.device(usable_accelerator(settings.accelerator, section="explanation")))
-    subjects: list[SubjectMap] = []
+    score = score.to(usable_accelerator(settings.accelerator, section="explanation"))
+    n_lattices, subjects = max(1, len(rows) // SUBJECTS_A_LATTICE), list[SubjectMap]()
     products, signed, absolute, squares = np.zeros(()), np.zeros(()), np.zeros(()), 0.0
     with progress.task("Explaining", len(rows), "subjects") as task:
-        explained = _explain_all(score, images, rows, settings, size, task, processes or Processes())
-        for _, group in groupby(explained, key=lambda _: _lattice_of(len(subjects), len(rows))):
-            maps, scores = [], []
-            for own, subject in group:
-                _check_finite(len(subjects) + 1, subject, own)
+        for lattice, group in groupby(range(len(rows)), key=lambda number: number * n_lattices // len(rows)):
+            maps, scores, offset = [], [], offset_of(lattice, size)
+            for number in group:
+                own, subject = _explain(score, torch.as_tensor(images[rows[number]]["image"]), settings, size, offset)
+                _check_finite(number + 1, subject, own)
                 maps.append(own)
                 scores.append(subject.score)
                 signed, absolute = signed + own, absolute + np.abs(own)
@@ -164,56 +157,18 @@ def _check_finite(number: int, subject: SubjectMap, signed: Map) -> None:
         )
 
 
-def _lattice_of(number: int, n_subjects: int) -> int:
-    return number * max(1, n_subjects // SUBJECTS_A_LATTICE) // n_subjects
-
-
-def _explain_all(
-    score: LinearScore,
-    images: Images,
-    rows: Sequence[int],
-    settings: ExplanationSettings,
-    size: Size,
-    task: Task,
-    processes: Processes,
-) -> Iterator[tuple[Map, SubjectMap]]:
-    """Yield the map of every scan, in order; each process makes those of every size-th scan."""
-    n_passes = 0
-
-    def advance(n: int) -> None:
-        nonlocal n_passes
-        n_passes += n
-        task.advance(0, passes=f"{n_passes:,}")
-
-    for start in range(0, len(rows), processes.size):
-        number = min(start + processes.rank, len(rows) - 1)  # who has none left repeats the last, which is dropped
-        volume = torch.as_tensor(images[rows[number]]["image"])
-        offset = offset_of(_lattice_of(number, len(rows)), size)
-        own, figures = _explain(score, volume, settings, size, offset, advance)
-        maps, of_all = processes.gather(own), processes.gather(figures)
-        for each, (whole, largest, x, y, z, mean) in islice(zip(maps, of_all, strict=True), len(rows) - start):
-            yield each, SubjectMap(float(whole), float(largest), (int(x), int(y), int(z)), float(mean))
-
-
 def _explain(
-    score: LinearScore,
-    volume: torch.Tensor,
-    settings: ExplanationSettings,
-    size: Size,
-    offset: Size,
-    advance: Callable[[int], None],
-) -> tuple[Map, npt.NDArray[np.float64]]:
-    """Return the map of a scan, and the numbers of its `SubjectMap`."""
+    score: LinearScore, volume: torch.Tensor, settings: ExplanationSettings, size: Size, offset: Size
+) -> tuple[Map, SubjectMap]:
+    """Return the map of a scan, and its summary."""
     backgrounds, brains = zip(*(brain_of(channel) for channel in volume.numpy()), strict=True)
     brain = np.logical_or.reduce(brains)
     fill = volume[:, torch.from_numpy(brain)].mean(1) if settings.fill == "mean" else torch.tensor(backgrounds)
-    found, whole = occlude(
-        score, volume.to(score.weights.device), patches_of(brain, size, offset),
-        fill=fill.float().reshape(-1, 1, 1, 1).to(score.weights.device),
-        batch_size=settings.batch_size, advance=advance,
-    )  # fmt: skip
-    place = np.unravel_index(int(np.abs(found).argmax()), found.shape)
-    return found, np.array([whole, found[place], *place, np.abs(found)[brain].mean()])
+    fill, there = (each.float().to(score.weights.device) for each in (fill.reshape(-1, 1, 1, 1), volume))
+    found, whole = occlude(score, there, patches_of(brain, size, offset), fill=fill, batch_size=settings.batch_size)
+    x, y, z = np.unravel_index(int(np.abs(found).argmax()), found.shape)
+    largest, mean = float(found[x, y, z]), float(np.abs(found)[brain].mean())
+    return found, SubjectMap(whole, largest, (int(x), int(y), int(z)), mean)
 
 
 def offset_of(number: int, size: Size) -> Size:
@@ -239,7 +194,6 @@ def occlude(
     *,
     fill: torch.Tensor,
     batch_size: int,
-    advance: Callable[[int], None],
 ) -> tuple[Map, float]:
     """Return a map of how much of a volume's score each patch carries, and the score (Zeiler & Fergus 2014).
 
@@ -255,7 +209,6 @@ def occlude(
             made[(slice(None), *patch)] = fill
         for patch, without in zip(some, score(occluded).tolist(), strict=True):
             found[patch] = whole - without
-        advance(len(some))
     return found, whole
 
 

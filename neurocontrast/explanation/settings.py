@@ -30,8 +30,6 @@ class ExplanationSettings(Settings):
         Volumes that pass the encoder together; the maps do not depend on it.
     accelerator : {'auto', 'cpu', 'cuda'}
         ``auto`` takes a GPU where there is one.
-    devices : int
-        Processes that share the subjects, as of `neurocontrast.embedding.EmbeddingSettings`.
     seed : int
         Of the choice of subjects.
     """
@@ -43,5 +41,4 @@ class ExplanationSettings(Settings):
     smooth_mm: float = Field(8.0, ge=0, le=50)
     batch_size: int = Field(16, ge=1)
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
-    devices: int = Field(1, ge=1)
     seed: int = Field(0, ge=0)

@@ -31,7 +31,6 @@ class Kernel(nn.Module):
     (n,) with -1 where missing. Weights carry no gradient.
     """
 
-    missing: Literal["error", "marginal"]
     columns: dict[str, Kind]
     """The metadata columns that are read, and how."""
     supremum: float
@@ -112,7 +111,6 @@ class _Composite(Kernel):
     def __init__(self, kernels: Sequence[Kernel]) -> None:
         super().__init__()
         self.parts = nn.ModuleList(kernels)
-        self.missing = "marginal" if any(kernel.missing == "marginal" for kernel in kernels) else "error"
         self.nonnegative = all(kernel.nonnegative for kernel in kernels)
         self.positive_semidefinite = all(kernel.positive_semidefinite for kernel in kernels)
         self.supremum = float(self.combine(kernel.supremum for kernel in kernels))

@@ -108,6 +108,3 @@ class Different(_Codes):
             return weights
 
         return with_own
-
-    def extra_repr(self) -> str:
-        return f"'{self.column}', within={self.within}, missing='{self.missing}'"

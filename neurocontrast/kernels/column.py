@@ -51,6 +51,9 @@ class ColumnKernel(Configurable, Kernel):
         self.configure(*arguments, **keywords)
         self.columns = {self.column: self.kind}
 
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__signature__.parameters)
+
     def values(self, metadata: Metadata, *, dtype: torch.dtype | None = None) -> Tensor:
         """The column as (n, p), or an error that names it."""
         column = column_of(metadata, self.column, needed_by=type(self).__name__).detach()

@@ -67,9 +67,6 @@ class ConditionalEmbedding(nn.Module):
         """Return W, (n, n), for the conditions of a batch."""
         return conditional_operator(self.kernel, metadata, ridge=self.ridge)
 
-    def extra_repr(self) -> str:
-        return f"ridge={self.ridge}"
-
 
 def check_condition(kernel: Kernel) -> Kernel:
     """Return the kernel, or raise a ConfigError where its matrix need not be positive semi-definite."""

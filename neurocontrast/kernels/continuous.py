@@ -87,9 +87,6 @@ class _Bandwidth(ColumnKernel):
             self.fitted = self.rule is None or not bool(stored.isnan().any())
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    def extra_repr(self) -> str:
-        return f"'{self.column}', sigma={self.sigma.tolist() if self.fitted else self.rule}, missing='{self.missing}'"
-
 
 class Gaussian(_Bandwidth):
     """Gaussian (RBF) kernel, w = exp(−‖(y − y')/σ‖²/2); ‖w‖∞ = 1.

@@ -1,11 +1,9 @@
 """The report: one HTML page made from the files of an evaluation folder, and from nothing else."""
 
-from neurocontrast.reporting.blocks import Section
 from neurocontrast.reporting.comparison import ComparisonFiles, read_comparison, render_comparison
-from neurocontrast.reporting.folder import EvaluationFiles, read_evaluation
-from neurocontrast.reporting.html import list_pictures, render_page
-from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.section import Citations, Input, SectionBuilder
+from neurocontrast.reporting.page import Citations, Input, Section, SectionBuilder
+from neurocontrast.reporting.read import EvaluationFiles, ReportOptions, read_evaluation
+from neurocontrast.reporting.render import list_pictures, render_page
 from neurocontrast.reporting.sections import SECTIONS, build_sections
 from neurocontrast.reporting.sections.comparison import build_comparison
 from neurocontrast.reporting.style import Picture

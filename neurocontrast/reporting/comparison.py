@@ -11,13 +11,11 @@ from typing import Any
 import pandas as pd
 
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.reporting.blocks import Section
-from neurocontrast.reporting.folder import FORMAT, KINDS, read_json
-from neurocontrast.reporting.html import render_sections
-from neurocontrast.reporting.metrics import leading_metrics
-from neurocontrast.reporting.naming import join_words, split_name
-from neurocontrast.reporting.reading import read_table
-from neurocontrast.reporting.words import IMAGES, Words, words_of
+from neurocontrast.reporting.page import Section
+from neurocontrast.reporting.prose import SPLITS
+from neurocontrast.reporting.read import FORMAT, KINDS, Results, read_json, read_table
+from neurocontrast.reporting.render import render_sections
+from neurocontrast.reporting.wording import IMAGES, Words, join_words, words_of
 
 __all__ = ["ComparisonFiles", "read_comparison", "render_comparison"]
 
@@ -42,7 +40,7 @@ _REMEDY = "Run 'neurocontrast compare' again."
 
 
 @dataclass(frozen=True)
-class ComparisonFiles:
+class ComparisonFiles(Results):
     """All that the page of a comparison is made from: ``comparison.json``, and the tables beside it.
 
     `learning`, `tradeoff` and `sensitive` are None where their tables are absent.
@@ -56,8 +54,13 @@ class ComparisonFiles:
     sensitive: pd.DataFrame | None
 
     @property
+    def kind(self) -> str:
+        """One of ``binary``, ``multiclass`` and ``continuous``."""
+        return str(self.summary["kind"])
+
+    @property
     def words(self) -> Words:
-        """How what was evaluated is called: scans, or images."""
+        """Nouns for what was evaluated: scans, or images."""
         return words_of((self.summary.get("models") or [{}])[0].get("run"))
 
     @property
@@ -77,19 +80,14 @@ class ComparisonFiles:
         return str(self.summary.get("reference") or self.names[0])
 
     @property
-    def n_classes(self) -> int:
-        """Classes of the target; 0 for a continuous one."""
-        return len(self.summary.get("classes") or [])
+    def classes(self) -> list[str]:
+        """Class names; empty for a continuous target."""
+        return self.summary.get("classes") or []
 
     @property
     def metrics(self) -> list[str]:
         """Metrics that any model has, as the table orders them."""
         return list(dict.fromkeys(self.models.loc[self.models["value"].notna(), "metric"]))
-
-    @property
-    def leading(self) -> list[str]:
-        """The metrics that are drawn."""
-        return leading_metrics(self.summary["kind"], self.metrics, self.words)
 
     @property
     def level(self) -> float:
@@ -119,9 +117,10 @@ def read_comparison(folder: str | os.PathLike[str]) -> ComparisonFiles:
 def render_comparison(files: ComparisonFiles, sections: Sequence[Section]) -> str:
     """Return the page of a comparison, which loads nothing and runs nothing."""
     s, items = files.summary, files.words.items
+    splits = str(s.get("splits"))
     repeats = f" × {s['n_repeats']} repeats" if (s.get("n_repeats") or 1) > 1 else ""
     design = (
-        f"{s.get('n_folds', '?')} folds{repeats}, {split_name(str(s.get('splits')))}; the same {items} and folds for "
+        f"{s.get('n_folds', '?')} folds{repeats}, {SPLITS.get(splits, splits)}; the same {items} and folds for "
         "every model"
     )
     if files.fixed:

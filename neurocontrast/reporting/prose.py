@@ -1,28 +1,267 @@
-"""Sentences with the numbers of an evaluation in them, written as Jinja text."""
+"""How the parts of an evaluation are named in running text, and sentences written as Jinja text."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import jinja2
 
-from neurocontrast.reporting import naming
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import (
-    chance_level,
-    describe_metric,
-    interval_text,
-    metric_range,
-    metric_text,
-    number_text,
-    point_estimate,
-)
+from neurocontrast.reporting import wording
+from neurocontrast.reporting.read import EvaluationFiles
+from neurocontrast.reporting.wording import DASH, IMAGES, join_words
 
-if TYPE_CHECKING:
-    from neurocontrast.reporting.comparison import ComparisonFiles
+PARTS = {"train": "training", "validation": "validation", "test": "test"}
+"""What the parts of a fixed split are called."""
+DATASETS = {
+    "digits": "the handwritten digits of scikit-learn",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "mnist": "MNIST",
+    "fashion-mnist": "Fashion-MNIST",
+}
+_ENCODERS = {
+    "densenet121": "DenseNet121",
+    "densenet_small": "small DenseNet",
+    "lenet": "LeNet",
+    "lenet5": "LeNet-5",
+    "pca": "principal components of voxels",
+    "resnet18": "ResNet-18",
+    "resnet50": "ResNet-50",
+    "resnet_small": "small ResNet",
+}
+SPLITS = {
+    "stratified": "stratified by target × site",
+    "leave-site-out": "one site left out at a time",
+    "file": "read from a split file",
+    "fixed": "one split into training, validation and test, given beforehand",
+}
+_PROBES = {
+    "logistic": "logistic regression",
+    "ridge": "ridge regression",
+    "svm": "linear support vector machine",
+    "knn": "k-nearest-neighbour classifier",
+    "sgd": "linear softmax classifier",
+}
+_RULES = {
+    "prevalence": "to the share of positives in the training fold",
+    "youden": "on inner folds of the training fold to the largest sum of sensitivity and specificity",
+}
+_ABSOLUTE_PATH = re.compile(r"(?<![\w.…])(?:/[^/\s'\"=,;:]+)+/(?=[^/\s'\"=,;:]|$|\s)")
 
-__all__ = ["template_of", "write", "write_paragraphs"]
+
+def target_text(files: EvaluationFiles) -> str:
+    """Say what was predicted: "diagnosis: patient against control"."""
+    text = f"Predicting {files.target}"
+    if files.kind == "binary":
+        return f"{text}: “{files.positive}” against “{files.negative}”"
+    if files.kind == "continuous":
+        return text
+    if files.words is IMAGES:
+        return f"{text}: {len(files.classes)} classes"
+    return f"{text}: {join_words([f'“{name}”' for name in files.classes])}"
+
+
+def head_facts(files: EvaluationFiles) -> list[tuple[str, str]]:
+    """Return what a reader wants to know first: encoder, objective, folds and data."""
+    labels, sizes = ("Embedding", "Cross-validation", "Data"), count_texts(files.summary.n)
+    if files.words is IMAGES:
+        labels = ("Encoder", "Evaluation", "Images")
+        classes = f"{len(files.classes)} classes" if files.classes else ""
+        sizes = [part for part in (dataset_name(files), classes, image_size(files)) if part]
+    return [
+        (labels[0], encoder_text(files)),
+        ("Pretraining", objective_text(files.summary.objective)),
+        (labels[1], splits_text(files)),
+        (labels[2], ", ".join(sizes) or "not recorded"),
+    ]
+
+
+def count_texts(n: Any) -> list[str]:
+    """Write how many scans, subjects and sites there are, those that are recorded: "120 scans"."""
+    counts = {"scans": n.scans, "subjects": n.subjects, "sites": n.sites}
+    return [f"{count:,} {key}" for key, count in counts.items() if count is not None]
+
+
+def dataset_name(files: EvaluationFiles) -> str:
+    """Name the data set of images as its field does; empty where it is not recorded."""
+    key = str(files.origin.get("dataset") or (files.origin.get("settings") or {}).get("dataset") or "")
+    return str(files.origin.get("name") or "") if key == "folder" else DATASETS.get(key, key)
+
+
+def image_size(files: EvaluationFiles) -> str:
+    """Write the size of an image: "3 × 32 × 32"; empty where it is not recorded."""
+    return " × ".join(str(size) for size in (files.run.get("preprocessing") or {}).get("shape") or ())
+
+
+def covariates_text(files: EvaluationFiles) -> str:
+    """Name the covariates of the baseline."""
+    return join_words(files.summary.baseline_covariates) or "the covariates"
+
+
+def kernel_text(kernel: Any) -> str:
+    """Write a kernel as a product: "age (gaussian, sigma 5.0) × sex (categorical)"."""
+    factors = []
+    for factor in kernel or []:
+        about = [str(factor.get("type", "kernel"))]
+        about += [
+            f"{key} {value_text(value)}"
+            for key, value in factor.items()
+            if key not in ("type", "column") and value is not None and (key, value) != ("missing", "error")
+        ]
+        factors.append(f"{factor.get('column', '?')} ({', '.join(about)})")
+    return " × ".join(factors)
+
+
+def objective_text(objective: Any) -> str:
+    """Name the loss and the metadata it uses."""
+    if not isinstance(objective, Mapping) or not objective.get("loss"):
+        return "not recorded"
+    parts = objective.get("objectives")
+    if isinstance(parts, Mapping):
+        weights = objective.get("weights") or {}
+        named = [f"{value_text(weights.get(key, 1))} × ({objective_text(part)})" for key, part in parts.items()]
+        return "sum of " + join_words(named)
+    text = str(objective.get("title") or objective["loss"])
+    if objective["loss"] == "none":
+        return text
+    if objective.get("kernel"):
+        negatives = objective.get("negatives")
+        against = f", negatives weighted by {kernel_text(negatives)}" if negatives else ""
+        return f"{text}, kernel on {kernel_text(objective['kernel'])}{against}"
+    column = objective.get("label") or objective.get("cluster")
+    return f"{text}, groups of {column}" if column else f"{text}, no metadata"
+
+
+def loss_citations(objective: Mapping[str, Any]) -> list[str]:
+    """Return the references of an objective and its parts, each once."""
+    parts = [objective, *(objective.get("objectives") or {}).values()]
+    return list(dict.fromkeys(str(part["citation"]) for part in parts if part.get("citation")))
+
+
+def encoder_text(files: EvaluationFiles) -> str:
+    """Name the encoder and its number of features."""
+    encoder = files.run.get("encoder")
+    about = encoder if isinstance(encoder, Mapping) else {"name": encoder}
+    name = str(about.get("name") or "")
+    text = _ENCODERS.get(name, name) or "encoder not recorded"
+    if files.words is not IMAGES and name in _ENCODERS and name != "pca":
+        text += " (3D)"
+    if about.get("stem") and "ResNet" in text:
+        text += f", stem {about['stem']}"
+    return f"{text}, {files.summary.n.features} features" if files.summary.n.features else text
+
+
+def splits_text(files: EvaluationFiles) -> str:
+    """Say how the folds were made: "5 folds, stratified by target × site"; of a fixed split, the sizes of its parts."""
+    if files.fixed:
+        parts = join_words([f"{count:,} {PARTS[name]}" for name, count in files.parts.items()])
+        return f"fixed split: {parts or '?'}"
+    s, name = files.summary, files.summary.splits
+    repeats = f" × {s.n_repeats} repeats" if s.n_repeats > 1 else ""
+    how = f"made by {s.splitter}" if name == "custom" else SPLITS.get(name, name)
+    how = "stratified by the target" if files.words is IMAGES and name == "stratified" else how
+    return f"{s.n_folds} folds{repeats}, {how}"
+
+
+def probe_text(files: EvaluationFiles) -> str:
+    """Name the model that was put on the frozen features."""
+    name = files.summary.probe.name or ("ridge" if files.kind == "continuous" else "logistic")
+    if name == "logistic" and files.kind == "multiclass":
+        return "multinomial logistic regression"
+    return _PROBES.get(name, name)
+
+
+def probe_details(files: EvaluationFiles, by: str = "") -> str:
+    """Name the probe, `by` what it is fitted, on which images, and how its strength was chosen."""
+    probe, split = files.summary.probe, files.summary.split
+    name = probe_text(files) + by
+    if probe.sgd:
+        settings = [f"{key.replace('_', ' ')} {value}" for key, value in probe.sgd.items() if value is not None]
+        name += f", by stochastic gradient descent ({', '.join(settings)})"
+    strength = ""
+    if probe.strength is not None and probe.strength_name:
+        strength = f"{probe.strength_name.replace('_', ' ')} = {value_text(probe.strength)}"
+    if split is None:
+        inside = ", inside" if by else " fitted inside"
+        return f"{name}{inside} each training fold, {strength or 'its penalty'} chosen there"
+    if strength:
+        on = "the validation images" if split.chosen_on == "validation" else split.chosen_on
+        strength = f", {strength}" + (f" chosen on {on}" if on else "")
+    fitted = join_words([PARTS.get(part, part) for part in split.refit_on])
+    on = f", fitted on the {split.n_fitted:,} images of {fitted}" if split.n_fitted else ""
+    return f"{name}{strength}{on}"
+
+
+def threshold_text(files: EvaluationFiles) -> str:
+    """Say by which rule a scan was given to a class: "at the threshold 0.5"."""
+    rule = files.summary.threshold.rule
+    values = [value for value in files.summary.threshold.values if value is not None]
+    if files.kind != "binary":
+        against = " beside each class's share of the training fold" if rule == "prevalence" else ""
+        return f"by the highest probability{against}"
+    if rule in (None, "half") or isinstance(rule, int | float):
+        return f"at the threshold {rule if isinstance(rule, int | float) else 0.5:g}"
+    spread = f" ({min(values):.2f} to {max(values):.2f} over folds)" if values else ""
+    aim, _, share = str(rule).partition("=")
+    reach = f"on inner folds of the training fold to reach a {aim} of {share}" if share else aim
+    return f"at the threshold of each fold{spread}, set {_RULES.get(str(rule), reach)}"
+
+
+def permutation_result(files: EvaluationFiles, metric: str | None) -> dict[str, Any] | None:
+    """Return the permutation test of a metric, with ``p_value = (1 + k)/(1 + n)``; None where there was none."""
+    test = files.summary.permutation
+    p_value = test.p_values.get(metric or "") if test else None
+    if test is None or p_value is None or not test.n:
+        return None
+    k, observed = round(p_value * (1 + test.n)) - 1, test.observed.get(metric or "")
+    return {**vars(test), "p_value": p_value, "k": k, "unit": test.unit or "subject", "observed": observed}
+
+
+def interval_phrase(files: EvaluationFiles, text: str) -> str:
+    """Return "95% interval 0.70 to 0.85" for an interval that is written already; "no interval" for a dash."""
+    return "no interval" if text == DASH else f"{files.level * 100:g}% interval {text}"
+
+
+def value_text(value: Any) -> str:
+    """Write a value of a configuration as one line of text."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (list, tuple)):
+        shown = ", ".join(value_text(item) for item in value[:8])
+        return shown + (f", … ({len(value)} in all)" if len(value) > 8 else "")
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {value_text(item)}" for key, item in value.items())
+    return str(value)
+
+
+def flatten(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the leaves of a nested mapping under dotted names, without the folders of absolute paths."""
+    for key, value in content.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{name}.")
+        elif key == "command" and isinstance(value, list):
+            yield name, shorten_paths(" ".join(str(part) for part in value))
+        else:
+            yield name, shorten_paths(value_text(value))
+
+
+def shorten_paths(text: str) -> str:
+    """Leave only the last part of absolute paths: reports travel, and folders can name people."""
+    return _ABSOLUTE_PATH.sub("…/", text)
+
+
+def bare_text(text: object) -> str:
+    """Return text without the control characters that no page can show."""
+    return "".join(letter for letter in str(text) if letter.isprintable() or letter in "\n\t ")
+
 
 _JINJA = jinja2.Environment(
     loader=jinja2.PackageLoader("neurocontrast.reporting", "templates"),
@@ -31,19 +270,19 @@ _JINJA = jinja2.Environment(
     extensions=["jinja2.ext.do"],
 )
 _JINJA.filters |= {
-    "number": number_text,
-    "interval": interval_text,
-    "value": naming.value_text,
-    "listed": naming.join_words,
-    "cap": naming.capitalise,
+    "number": wording.number_text,
+    "interval": wording.interval_text,
+    "value": value_text,
+    "listed": join_words,
+    "cap": wording.capitalise,
 }
 _JINJA.globals |= {
-    "metric": describe_metric,
-    "metric_text": metric_text,
-    "metric_range": metric_range,
-    "point": point_estimate,
-    "chance": chance_level,
-    "naming": naming,
+    "metric": wording.describe_metric,
+    "metric_text": wording.metric_text,
+    "metric_range": wording.metric_range,
+    "point": wording.point_estimate,
+    "chance": wording.chance_level,
+    "naming": sys.modules[__name__],
 }
 
 
@@ -52,7 +291,7 @@ def template_of(text: str) -> jinja2.Template:
     return _JINJA.get_template(text) if text.endswith(".j2") else _JINJA.from_string(text)
 
 
-def write(text: str, files: EvaluationFiles | ComparisonFiles, **names: Any) -> str:
+def write(text: str, files: Any, **names: Any) -> str:
     """Fill a Jinja text and set it as one line of prose.
 
     The text sees `files`, its `words`, evaluation.json as `s`, the run as `run`, and `names`.
@@ -60,13 +299,13 @@ def write(text: str, files: EvaluationFiles | ComparisonFiles, **names: Any) -> 
     return _one_line(_fill(text, files, names))
 
 
-def write_paragraphs(text: str, files: EvaluationFiles | ComparisonFiles, **names: Any) -> list[tuple[str, str]]:
+def write_paragraphs(text: str, files: Any, **names: Any) -> list[tuple[str, str]]:
     """Fill a Jinja text of several paragraphs, and return each that says something, with its ``## Heading.``."""
     parts = [part.partition("\n") for part in re.split(r"^\s*## ", _fill(text, files, names), flags=re.MULTILINE)[1:]]
     return [(heading.strip(), _one_line(body)) for heading, _, body in parts if body.strip()]
 
 
-def _fill(text: str, files: EvaluationFiles | ComparisonFiles, names: dict[str, Any]) -> str:
+def _fill(text: str, files: Any, names: dict[str, Any]) -> str:
     run = getattr(files, "run", {})
     return template_of(text).render(files=files, words=files.words, s=files.summary, run=run, **names)
 

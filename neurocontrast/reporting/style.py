@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, wraps
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
@@ -29,37 +30,9 @@ CHANCE, INK, MUTED = "#767676", "#1f2933", "#5f6b76"
 WIDTH = 5.2
 """Width of a figure in inches: two stand side by side on a desktop page, one fills a telephone's."""
 
-_LOOK: Any = {
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "axes.titlesize": 10.5,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 10,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": "#9aa5b1",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.formatter.use_mathtext": False,
-    "grid.color": "#e4e7eb",
-    "grid.linewidth": 0.8,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9,
-    "legend.fontsize": 9,
-    "legend.frameon": False,
-    "text.color": INK,
-    "text.usetex": False,
-    "lines.solid_capstyle": "round",
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "savefig.bbox": None,
-    # Text stays text: the reader's fonts know letters that the figure's font lacks, and pages get smaller.
-    "svg.fonttype": "none",
-    "svg.hashsalt": "neurocontrast",
-}
+_LOOK = matplotlib.rc_params_from_file(
+    Path(__file__).with_name("templates") / "report.mplstyle", use_default_template=False
+)
 
 
 @dataclass(frozen=True)
@@ -75,16 +48,6 @@ class Picture:
     alt: str
     caption: str
     numbers: pd.DataFrame | None = None
-
-    @property
-    def width_px(self) -> int:
-        """Natural width on screen."""
-        return round(float(self.figure.get_figwidth()) * 96)
-
-    @property
-    def height_px(self) -> int:
-        """Natural height on screen."""
-        return round(float(self.figure.get_figheight()) * 96)
 
     def encode(self, file_format: str) -> bytes:
         """Return the figure as the bytes of an ``svg`` or ``png`` file, the same every time."""
@@ -157,22 +120,12 @@ def shorten(text: object, *, length: int = 30) -> str:
 
 
 def distinct_labels(names: Iterable[object], *, length: int = 30) -> list[str]:
-    """Return labels of limited length that differ where the names differ.
-
-    Names that become the same by shortening lose their common beginning instead, or are numbered.
-    """
-    lines = [shorten(name, length=10_000) for name in names]
-    labels = [shorten(line, length=length) for line in lines]
+    """Return labels of limited length that differ where the names differ: those alike after shortening are numbered."""
+    labels = [shorten(name, length=length) for name in names]
     for clash in {label for label in labels if labels.count(label) > 1}:
         rows = [row for row, label in enumerate(labels) if label == clash]
-        first, last = (pick(lines[row] for row in rows) for pick in (min, max))
-        common = next((first[:n] for n in range(len(first), 0, -1) if last.startswith(first[:n])), "")
-        start = common.rfind(" ", 0, max(len(common) - 1, 0)) + 1
-        shown = ["…" + lines[row][start:][: length - 1] for row in rows]
-        if len(set(shown)) < len(rows):
-            shown = [f"{clash[: length - 4]} #{number}" for number in range(1, len(rows) + 1)]
-        for row, label in zip(rows, shown, strict=True):
-            labels[row] = label
+        for number, row in enumerate(rows, start=1):
+            labels[row] = f"{clash[: length - 5]} #{number}"
     return [label.replace("$", r"\$") for label in labels]
 
 

@@ -13,15 +13,15 @@ from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from neurocontrast.stages.check import check
-    from neurocontrast.stages.convert import convert
     from neurocontrast.stages.doctor import doctor
     from neurocontrast.stages.embed import embed
     from neurocontrast.stages.evaluate import evaluate
     from neurocontrast.stages.explain import explain
     from neurocontrast.stages.make_data import index, prepare_images, simulate
     from neurocontrast.stages.predict import predict
-    from neurocontrast.stages.prepare import prepare
+    from neurocontrast.stages.prepare import convert, prepare
     from neurocontrast.stages.pretrain import pretrain
+    from neurocontrast.stages.qc import qc
     from neurocontrast.stages.report import compare, report
 
 __all__ = [
@@ -37,12 +37,17 @@ __all__ = [
     "prepare",
     "prepare_images",
     "pretrain",
+    "qc",
     "report",
     "simulate",
 ]
 
 
-_ELSEWHERE = {"make_data": ["index", "prepare_images", "simulate"], "report": ["compare", "report"]}
+_ELSEWHERE = {
+    "make_data": ["index", "prepare_images", "simulate"],
+    "prepare": ["convert", "prepare"],
+    "report": ["compare", "report"],
+}
 
 __getattr__ = lazy_exports(__name__, {name: [name] for name in __all__} | _ELSEWHERE)
 

@@ -122,10 +122,9 @@ def check(
         if deep and preprocessing is not None:
             preprocessing = _with_template(preprocessing, scans, problems)
         findings = inspect_scans(scans, deep=deep, preprocessing=preprocessing, n_workers=n_workers, progress=progress)
-        names = cohort.names()
         for row, finding in zip(rows, findings, strict=True):
             if finding.problem:
-                problems.add(finding.problem, line=inspection.lines[row], name=names[row])
+                problems.add(finding.problem, line=inspection.lines[row], name=cohort.names()[row])
         warnings = (*doubts_about(cohort), *doubts_about_images(findings))
     summary = summarise(cohort)
     if phi:

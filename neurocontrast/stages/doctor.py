@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from neurocontrast.config import Config, as_config, build_objective
-from neurocontrast.data import Cohort, default_cache_folder
+from neurocontrast.data import Cohort
+from neurocontrast.data.cache import default_cache_folder
 from neurocontrast.encoders import build_model
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.lazy import is_installed

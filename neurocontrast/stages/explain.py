@@ -22,10 +22,10 @@ from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, on
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
 from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, AverageMaps, find_peaks
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table
+from neurocontrast.machine import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator
-from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharing
 from neurocontrast.stages.sources import BrainVolumes, brains_of_run
 from neurocontrast.transforms.grids import Grid
 
@@ -96,30 +96,18 @@ def explain(
     folder = evaluation / "explanation" if out is None else Path(out)
     check_output_folder(folder, overwrite=overwrite, marker=_DESCRIPTION, what="an explanation")
     settings = as_config({} if config is None else config)
-    options = {"run": run, "participants": participants, "out": out, "images_root": images_root, "overwrite": overwrite}
-    n_processes = settings.explanation.devices
-    if is_run_elsewhere(["explain", evaluation], options, settings, n_processes=n_processes, progress=progress):
-        return folder
-    with sharing(settings.explanation.accelerator, section="explanation") as (device, processes):
-        progress = progress if processes.is_first else SILENT
-
-        def prepared() -> tuple[_Chosen, None]:
-            return _prepare(evaluation, run, participants, images_root, settings, progress), None
-
-        chosen = after_first(processes, prepared)
-        encoder, contract = load_encoder(run)
-        maps = explain_scans(
-            LinearScore(encoder, chosen.readout.weights, chosen.readout.intercept),
-            chosen.source.images(chosen.cohort),
-            range(len(chosen.cohort)),
-            settings=settings.explanation,
-            spacing_mm=chosen.grid.spacing_mm,
-            progress=progress,
-            device=device,
-            processes=processes,
-        )
-        if processes.is_first:
-            _write(folder, chosen, maps, settings.explanation, contract)
+    usable_accelerator(settings.explanation.accelerator, section="explanation")
+    chosen = _prepare(evaluation, run, participants, images_root, settings, progress)
+    encoder, contract = load_encoder(run)
+    maps = explain_scans(
+        LinearScore(encoder, chosen.readout.weights, chosen.readout.intercept),
+        chosen.source.images(chosen.cohort),
+        range(len(chosen.cohort)),
+        settings=settings.explanation,
+        spacing_mm=chosen.grid.spacing_mm,
+        progress=progress,
+    )
+    _write(folder, chosen, maps, settings.explanation, contract)
     return folder
 
 

@@ -182,10 +182,9 @@ def index(
     for name in ("path", "mask_path", "gm", "wm", "csf"):
         table[name] = [_relative(folder / path, target.parent) if path else "" for path in table[name]]
     write_table(target, table.replace("", "n/a"))
-    options = {"layout": layout, "site_from": site_from, "choose": list(choose), "skip": skip}
     record = {
         "layout": found.layout,
-        "options": options,
+        "options": {"layout": layout, "site_from": site_from, "choose": list(choose), "skip": skip},
         "n_found": found.n_found,
         "n_chosen": len(found.table),
         "tables": found.tables,

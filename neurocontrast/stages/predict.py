@@ -21,7 +21,7 @@ from neurocontrast.evaluation.designs import FEW_SUBJECTS
 from neurocontrast.evaluation.few_shot import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.evaluation.panels.outlyingness import count_outside, outside_message
 from neurocontrast.evaluation.rows import check_rows, check_same_encoder, encoder_digest, tidy_table
-from neurocontrast.evaluation.transformers.recentring import recentre_table
+from neurocontrast.evaluation.transformers.sites import recentre_table
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.files import check_output_file, digest_of_file, write_json, write_table
 from neurocontrast.progress import SILENT, Progress
@@ -94,7 +94,15 @@ def predict(
     for message in (doubt, *_doubts(fitted, table, recentred, outside), *_doubts_of_calibration(calibration)):
         if message is not None:
             progress.warning(message)
-    about = {
+    about = _origin(fitted, Path(embeddings), read.info, table)
+    about |= {"recentred": recentred, "outlyingness": outside, "calibration": calibration}
+    write_json(target.with_suffix(".json"), about)
+    write_table(target, table)
+    return target
+
+
+def _origin(fitted: FittedProbe, embeddings: Path, info: dict[str, Any], table: pd.DataFrame) -> dict[str, Any]:
+    return {
         "format": 1,
         "target": fitted.target,
         "kind": fitted.kind,
@@ -103,16 +111,10 @@ def predict(
         "n_trained_on": {"scans": fitted.n_scans, "subjects": len(fitted.trained_on)},
         "n": {"scans": len(table), "of_trained_subjects": int(table["trained_on"].sum())},
         "encoder": fitted.encoder,
-        "embeddings": {"file": Path(embeddings).name, "digest": digest_of_file(embeddings)},
-        "simulated": bool(read.info.get("simulated", False)),
+        "embeddings": {"file": embeddings.name, "digest": digest_of_file(embeddings)},
+        "simulated": bool(info.get("simulated", False)),
         "environment": describe_environment(),
-        "recentred": recentred,
-        "outlyingness": outside,
-        "calibration": calibration,
     }
-    write_json(target.with_suffix(".json"), about)
-    write_table(target, table)
-    return target
 
 
 def _calibrated(fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, path: Path) -> dict[str, Any]:

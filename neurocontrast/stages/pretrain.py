@@ -17,8 +17,8 @@ from monai.transforms import Compose, Transform
 
 from neurocontrast.collectives import Processes
 from neurocontrast.config import Config, as_config, build_objective
-from neurocontrast.data import Cohort, encode_metadata, split_by_subject
-from neurocontrast.data.metadata import read_vectors
+from neurocontrast.data.cohort import Cohort, split_by_subject
+from neurocontrast.data.metadata import encode_metadata, read_vectors
 from neurocontrast.encoders import ContrastiveModel, build_model, check_shape, save_encoder
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import digest_of_file
@@ -133,12 +133,12 @@ def _resolve(
     accelerator_of(settings.training)
     if settings.encoder.is_linear and settings.training.devices * settings.training.num_nodes > 1:
         raise ConfigError("training.devices: encoder 'pca' is fitted by one process. Set devices and num_nodes to 1.")
-    given = {"data": transforms, "augment": augment}
-    changes = {name: getattr(settings, name).with_given() for name, each in given.items() if each is not None}
-    whole = None if transforms is None else Compose(transforms)
-    source_of(settings.data, transforms=whole, augment=augment)  # refuses transforms for other images
+    given: dict[str, Any] = {"transforms": None if transforms is None else Compose(transforms), "augment": augment}
+    source_of(settings.data, **given)  # refuses transforms for other images
+    sections = {"data": transforms, "augment": augment}
+    changes = {name: getattr(settings, name).with_given() for name, each in sections.items() if each is not None}
     settings = settings.model_copy(update=changes)
-    source = source_of(settings.data, transforms=whole, augment=augment)
+    source = source_of(settings.data, **given)
     source.views(settings)  # refuses transforms, and needs a package for some images: before anything is written
     return settings, source
 
@@ -163,18 +163,12 @@ def _run(
         if parts is None:
             progress.message(f"{folder}: this run is finished; there is nothing to continue.")
             return
-        contract = {
-            **parts.source.contract(),
-            "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
-            "objective": LINEAR_OBJECTIVE if parts.objective is None else describe_objective(settings.objective),
-            "seed": settings.seed,
-            "epochs": settings.training.epochs,
-            "n_training_scans": len(parts.data.training_rows),
-            "simulated": parts.cohort.simulated,
-            "provenance": digest_of_file(folder / "provenance.json"),
-        }
+        contract = _contract(settings, parts, folder)
         if parts.objective is None:
-            save_encoder(folder, parts.model.encoder, {**contract, **_fit_components(settings, parts, progress)})
+            data = parts.data
+            how: dict[str, Any] = {"seed": settings.seed, "n_readers": data.n_readers, "progress": progress}
+            fitted = fit_components(parts.model.encoder, data.images, data.training_rows, **how)
+            save_encoder(folder, parts.model.encoder, contract | fitted)
             progress.message(f"{folder}: finished.")
             return
         # What loggers note of a run: what was chosen, and no path of the user's.
@@ -201,10 +195,17 @@ def _run(
             progress.message(f"{folder}: finished.")
 
 
-def _fit_components(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
-    data = parts.data
-    images, rows, n_readers = data.images, data.training_rows, data.n_readers
-    return fit_components(parts.model.encoder, images, rows, seed=settings.seed, n_readers=n_readers, progress=progress)
+def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
+    return {
+        **parts.source.contract(),
+        "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
+        "objective": LINEAR_OBJECTIVE if parts.objective is None else describe_objective(settings.objective),
+        "seed": settings.seed,
+        "epochs": settings.training.epochs,
+        "n_training_scans": len(parts.data.training_rows),
+        "simulated": parts.cohort.simulated,
+        "provenance": digest_of_file(folder / "provenance.json"),
+    }
 
 
 def _open(
@@ -338,14 +339,12 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
 
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
     """Return the columns that batches are balanced by, and the site where it is known."""
-    training = settings.training
+    training, sampling = settings.training, f"training.sampling: {settings.training.sampling}"
     names = training.columns_of_strata if training.sampling == "metadata-balanced" else ()
-    key = (
-        f"training.sampling: {training.sampling}" if training.sampling_columns is None else "training.sampling_columns"
-    )
+    key = sampling if training.sampling_columns is None else "training.sampling_columns"
     traits = {name: _column(cohort, name, key) for name in names}
     if training.sampling != "shuffle" or "site" in cohort.table:
-        traits["site"] = _column(cohort, "site", f"training.sampling: {training.sampling}")
+        traits["site"] = _column(cohort, "site", sampling)
     return traits
 
 

@@ -98,7 +98,7 @@ def sharing(accelerator: str, *, section: str) -> Iterator[tuple[torch.device, P
 
 @contextmanager
 def speaking_once(processes: Processes) -> Iterator[None]:
-    """Leave it to the first process to report an error of all; report a lost connection as another process's end."""
+    """Turn errors that another process shows, and lost connections, into `OtherProcessEnded`."""
     from neurocontrast.training.distributed import is_lost_connection
 
     try:
@@ -116,10 +116,9 @@ def speaking_once(processes: Processes) -> Iterator[None]:
 def after_first(
     processes: Processes, first: Callable[[], tuple[Made, Any]], follow: Callable[[Any], Made] | None = None
 ) -> Made:
-    """Make something in the first process, which checks and caches, and when that has gone well in the others.
+    """Call `first` in the first process and then `follow` in the others, which end where `first` fails.
 
-    `first` returns what is made, and what the others must know, JSON-ready. Given that, `follow` makes the same in the
-    others; by default they call `first`.
+    `first` returns its result, and JSON-ready content that `follow` is given; by default the others call `first` too.
     """
     if not processes.is_first:
         received = processes.from_first(None)

@@ -33,7 +33,6 @@ from neurocontrast.provenance import describe_environment
 from neurocontrast.reporting import (
     SECTIONS,
     Picture,
-    ReportOptions,
     build_comparison,
     list_pictures,
     read_comparison,
@@ -82,7 +81,7 @@ def report(
     progress : Progress
         Receives progress messages.
     """
-    files = read_evaluation(evaluation)
+    files = read_evaluation(evaluation, show_ids=show_ids)
     page = files.folder / "report.html" if out is None else Path(out)
     if page.is_dir():
         raise ConfigError(f"out: must be a file, but '{page}' is a folder. Give for instance '{page / 'report.html'}'.")
@@ -95,10 +94,10 @@ def report(
         if folder.exists() and not folder.is_dir():
             raise ConfigError(f"figures_dir: must be a folder, but '{folder}' is a file. Give another.")
         check_writable(folder, parameter="figures_dir")
-    sections, options = [], ReportOptions(show_ids=show_ids)
+    sections = []
     with progress.task("Building the report", len(SECTIONS), "section") as task:
         for build in SECTIONS:
-            section = build(files, options, SECTIONS)
+            section = build(files, SECTIONS)
             sections += [] if section is None else [section]
             task.advance()
     write_text(page, render_page(files, sections))

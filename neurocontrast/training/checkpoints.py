@@ -79,9 +79,6 @@ def load_checkpoint(path: Path) -> tuple[Position, dict[str, Any]]:
         if content["format"] != _FORMAT:
             raise CheckpointError(f"{path}: checkpoint format {content['format']!r} is not known to this version.")
         position = Position(**content.pop("position"))
-        for row in position.metrics:  # of a run that an earlier version began
-            if "volumes_per_second" in row:
-                row["samples_per_second"] = row.pop("volumes_per_second")
     except (CheckpointError, MemoryError):
         raise
     except Exception as error:  # what was not written as a checkpoint may fail to be read in any way

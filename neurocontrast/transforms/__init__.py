@@ -9,7 +9,6 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.transforms.augment import AugmentSettings
     from neurocontrast.transforms.brain import KeepBraind, MarkBraind
-    from neurocontrast.transforms.checks import CheckVariesd
     from neurocontrast.transforms.compose import brain_transforms, load_volume
     from neurocontrast.transforms.described import build_transforms
     from neurocontrast.transforms.grids import CheckFieldOfViewd
@@ -17,9 +16,11 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.natural.settings import ImageAugmentSettings
     from neurocontrast.transforms.natural.views import RandImageViewd
     from neurocontrast.transforms.normalising import (
+        CheckVariesd,
         MatchHistogramd,
         ScaleByBrainPercentilesd,
         ScaleByWhiteMatterd,
+        SmoothByFwhmd,
         ZScoreBraind,
         ZScored,
     )
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from neurocontrast.transforms.rand_volume import as_transform, brain_views
     from neurocontrast.transforms.resampling import ResampleByAread
     from neurocontrast.transforms.signal import FromSignald, ToSignald
-    from neurocontrast.transforms.smoothing import SmoothByFwhmd
     from neurocontrast.transforms.views import BatchTransform, TwoViews
 
 # MONAI's transforms of the operations in `operation.OPERATIONS`; `rand_volume` makes them.
@@ -41,24 +41,19 @@ _RANDOM = [
 _PLACES = {
     "augment": ["AugmentSettings"],
     "brain": ["KeepBraind", "MarkBraind"],
-    "checks": ["CheckVariesd"],
     "grids": ["CheckFieldOfViewd"],
     "compose": ["brain_transforms", "load_volume"],
     "loading": ["LoadScand"],
     "natural.settings": ["ImageAugmentSettings"],
     "natural.views": ["RandImageViewd"],
     "normalising": [
-        "MatchHistogramd",
-        "ScaleByBrainPercentilesd",
-        "ScaleByWhiteMatterd",
-        "ZScoreBraind",
-        "ZScored",
+        *["CheckVariesd", "MatchHistogramd", "ScaleByBrainPercentilesd", "ScaleByWhiteMatterd", "SmoothByFwhmd"],
+        *["ZScoreBraind", "ZScored"],
     ],
     "operation": ["Operation"],
     "preprocessing": ["Preprocessing"],
     "rand_volume": ["as_transform", "brain_views", *_RANDOM],
     "resampling": ["ResampleByAread"],
-    "smoothing": ["SmoothByFwhmd"],
     "signal": ["FromSignald", "ToSignald"],
     "described": ["build_transforms"],
     "views": ["BatchTransform", "TwoViews"],

@@ -9,8 +9,6 @@ from pydantic import create_model
 from neurocontrast.transforms.description import Replaceable
 from neurocontrast.transforms.operation import OPERATIONS, operation_called
 
-__all__ = ["AugmentSettings"]
-
 _ON_BY_DEFAULT: dict[str, dict[str, Any]] = {
     "blur": {"sigma_voxels": (0.1, 0.5)},
     "noise": {"sigma": (0.05, 0.2)},

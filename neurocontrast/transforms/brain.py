@@ -1,27 +1,28 @@
-"""Which voxels of an image are brain: found before resampling, kept after it."""
+"""Which voxels of an image are brain: found before resampling, kept after it; and parts of a mask."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.ndimage
 from monai.config import KeysCollection
 from monai.transforms import MapTransform
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.transforms.images import affine_of, image_like, name_of, spacing_of, times, voxels_of
-from neurocontrast.transforms.masks import HALF_COVERED, erode, fill_largest, unpack
-from neurocontrast.transforms.preprocessing import check_erosion
+from neurocontrast.transforms.preprocessing import check_erosion, unpack
 
-__all__ = ["N_BRAIN_VOXELS_MIN", "KeepBraind", "MarkBraind"]
-
-N_BRAIN_VOXELS_MIN = 500
-"""What is computed inside the brain refuses a scan with fewer voxels of it."""
-
+N_BRAIN_VOXELS_MIN = 500  # a scan with fewer is refused by what is computed inside the brain
+_HALF_COVERED = 0.499  # of a voxel of a new grid that is brain; a little less, since sums of weights are rounded
+_DEEP_PART = 0.2
+_ROUNDING = 1e-6
 _BRAIN_LITRES_MAX = 3.0
 _VIEW_FILLED_MIN = 0.9
+
+Mask = npt.NDArray[np.bool_]
 
 
 class MarkBraind(MapTransform):
@@ -85,7 +86,7 @@ class KeepBraind(MapTransform):
     erode_mm : float
         How much of the brain's edge is taken away, from 0 to 30; 0 for none.
     view : str or None
-        The common view: a mask of the image's shape as `neurocontrast.transforms.masks.pack` writes it.
+        The common view: a mask of the image's shape as `neurocontrast.transforms.preprocessing.pack` writes it.
 
     Examples
     --------
@@ -118,13 +119,13 @@ class KeepBraind(MapTransform):
         item = dict(data)
         for key in self.key_iterator(item):
             voxels, affine = voxels_of(item[key]), affine_of(item[key])
-            brain = fill_largest(voxels_of(item[self.mask_key])[0] >= HALF_COVERED)
+            brain = fill_largest(voxels_of(item[self.mask_key])[0] >= _HALF_COVERED)
             inside = self._kept(brain, spacing_of(affine), name_of(item[key]))
             item[key] = image_like(item[key], np.where(inside, voxels, np.float32(0)), affine)
             item[self.mask_key] = image_like(item[key], inside[np.newaxis].astype(np.uint8), affine)
         return item
 
-    def _kept(self, brain: npt.NDArray[np.bool_], spacing: tuple[float, ...], name: str) -> npt.NDArray[np.bool_]:
+    def _kept(self, brain: Mask, spacing: tuple[float, ...], name: str) -> Mask:
         inside = brain
         if self.erode_mm:
             try:
@@ -157,3 +158,45 @@ def _check_one(transform: MapTransform, mask_key: str) -> None:
             f"{type(transform).__name__}: keys must be one image, and mask_key another item; "
             f"got {list(transform.keys)!r} and {mask_key!r}."
         )
+
+
+def fill_largest(mask: Mask) -> Mask:
+    """Return the largest piece of a mask (by faces), its holes filled."""
+    filled = np.zeros_like(mask)
+    for within in _bounds(mask):
+        # A rim of one voxel: what lies around the piece is then one component, and its first.
+        piece = np.pad(mask[within], 1)
+        labels, n_pieces = scipy.ndimage.label(piece)
+        if n_pieces > 1:
+            piece = labels == np.bincount(labels.ravel())[1:].argmax() + 1
+        around, _ = scipy.ndimage.label(~piece)
+        filled[within] = (around != around[0, 0, 0])[1:-1, 1:-1, 1:-1]
+    return filled
+
+
+def erode(mask: Mask, radius_mm: float, spacing_mm: Sequence[float]) -> Mask:
+    """Return the voxels of a mask further than `radius_mm` from all voxels outside it; the box has no edge."""
+    eroded = mask.copy()
+    for within in _bounds(mask):
+        # A rim of one voxel where the box goes on beyond the mask: the nearest voxel outside is within it or nearer.
+        wide = tuple(slice(max(0, part.start - 1), part.stop + 1) for part in within)
+        if not mask[wide].all():
+            distance = scipy.ndimage.distance_transform_edt(mask[wide], sampling=spacing_mm)
+            eroded[wide] = mask[wide] & (distance > radius_mm * (1 + _ROUNDING))
+    return eroded
+
+
+def deep_part(inside: Mask, spacing_mm: Sequence[float]) -> Mask:
+    """Return the voxels in the middle of a cube of brain, of half-width a fifth of the radius of a ball as large."""
+    deep = np.zeros_like(inside)
+    for within in _bounds(inside):
+        n_mm3 = np.count_nonzero(inside) * float(np.prod(spacing_mm))
+        depth_mm = _DEEP_PART * (3 * n_mm3 / (4 * np.pi)) ** (1 / 3)
+        sides = [2 * max(1, round(depth_mm / step)) + 1 for step in spacing_mm]
+        deep[within] = scipy.ndimage.minimum_filter(inside[within], sides, mode="constant", cval=0)
+    return deep
+
+
+def _bounds(mask: Mask) -> list[tuple[slice, ...]]:
+    """Return the smallest box around a mask, as a list; an empty one where the mask is."""
+    return list(scipy.ndimage.find_objects(mask.view(np.uint8)))

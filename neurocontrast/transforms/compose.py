@@ -13,22 +13,20 @@ from monai.transforms import Compose, DeleteItemsd, Transform
 from neurocontrast.exceptions import DataError, NeurocontrastError
 from neurocontrast.files import ScanFiles, as_scan, files_of
 from neurocontrast.transforms.brain import KeepBraind, MarkBraind
-from neurocontrast.transforms.checks import CheckVariesd
 from neurocontrast.transforms.grids import CheckFieldOfViewd
 from neurocontrast.transforms.images import voxels_of
 from neurocontrast.transforms.loading import LoadScand
 from neurocontrast.transforms.normalising import (
+    CheckVariesd,
     MatchHistogramd,
     ScaleByBrainPercentilesd,
     ScaleByWhiteMatterd,
+    SmoothByFwhmd,
     ZScoreBraind,
     ZScored,
 )
 from neurocontrast.transforms.preprocessing import Preprocessing
 from neurocontrast.transforms.resampling import ResampleByAread
-from neurocontrast.transforms.smoothing import SmoothByFwhmd
-
-__all__ = ["apply", "boxing", "brain_transforms", "load_volume"]
 
 
 def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "image", **settings: Any) -> Compose:
@@ -77,10 +75,10 @@ def boxing(preprocessing: Preprocessing) -> Compose:
     return Compose(_to_box(preprocessing, "image"))
 
 
-def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0, end: int | None = None) -> dict[str, Any]:
-    """Apply transforms `start` to `end` of a `Compose`; raise a DataError that names the scan where one fails."""
+def apply(compose: Compose, item: Mapping[Hashable, Any], *, start: int = 0) -> dict[str, Any]:
+    """Apply the transforms of a `Compose` from `start` on; raise a DataError that names the scan where one fails."""
     try:
-        made: dict[str, Any] = compose(item, start=start, end=end)
+        made: dict[str, Any] = compose(item, start=start)
         return made
     except RuntimeError as error:
         cause: BaseException = error

@@ -24,8 +24,6 @@ from neurocontrast.files import digest_of
 from neurocontrast.transforms.description import TARGET, Description, each_part, problems_of
 from neurocontrast.transforms.preprocessing import TRANSFORM_VERSION, check_version
 
-__all__ = ["REFUSED", "DescribedTransforms", "build_transforms", "describe"]
-
 _MODULES = ("monai.transforms", "neurocontrast.transforms")
 _READERS = ("NibabelReader", "NumpyReader", "ITKReader", "NrrdReader", "PydicomReader")
 _REASONS = {

@@ -9,8 +9,6 @@ from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model
 
 from neurocontrast.settings import Settings
 
-__all__ = ["GIVEN", "TARGET", "Description", "Replaceable", "TargetList", "each_part", "problems_of"]
-
 TARGET = "_target_"  # the key of a description that names the class of a transform
 _EVALUATED = ("$", "@", "%")  # MONAI's parser runs a text that begins with $, and follows references of @ and %
 

@@ -28,8 +28,6 @@ from neurocontrast.transforms.intensity import mean_of
 from neurocontrast.transforms.loading import read_scan_header
 from neurocontrast.transforms.preprocessing import SAME_SPACING, Preprocessing
 
-__all__ = ["CheckFieldOfViewd", "Grid", "grid_affine", "is_same_spacing", "preprocessed_grid"]
-
 _FOREGROUND_LOST_MAX = {"brain": 0.10, "head": 0.20}
 _EXTENT_FILLED_MIN = 0.5
 

@@ -12,18 +12,6 @@ from monai.data import MetaTensor
 from monai.transforms import MapTransform
 from nibabel.affines import voxel_sizes
 
-__all__ = [
-    "EachImage",
-    "affine_of",
-    "centred",
-    "image_like",
-    "in_memory_order",
-    "name_of",
-    "spacing_of",
-    "to_image",
-    "voxels_of",
-]
-
 _NAME = "filename_or_obj"
 
 

@@ -11,19 +11,7 @@ import scipy.ndimage
 import scipy.signal
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.transforms.masks import deep_part
-
-__all__ = [
-    "find_landmarks",
-    "landmark_percentiles",
-    "map_landmarks",
-    "mean_of",
-    "scale_by_percentiles",
-    "standard_landmarks",
-    "white_matter_peak",
-    "white_matter_scale",
-    "zscore",
-]
+from neurocontrast.transforms.brain import deep_part
 
 _N_DEEP_MIN = 100
 _OVER_MEDIAN_MIN = 1.03

@@ -24,8 +24,6 @@ from neurocontrast.files import files_of
 from neurocontrast.transforms.images import EachImage, centred, in_memory_order, times, to_image
 from neurocontrast.transforms.preprocessing import N_VOXELS_MIN, SPACING_LIMITS_MM
 
-__all__ = ["LoadScand", "Scan", "ScanHeader", "read_scan", "read_scan_header"]
-
 _GZIP = b"\x1f\x8b"
 _TILT_WARNED_DEGREES = 20.0
 _MNI = 4
@@ -42,6 +40,9 @@ _NIFTI = {
 class LoadScand(EachImage):
     """Load scans, and refuse by name what is no usable volume.
 
+    A DataError names a file that is absent, unreadable, truncated, not three-dimensional, not of real numbers,
+    constant, with non-finite voxels, with an impossible voxel size, or on another grid than the first channel.
+
     A ``.nii``, ``.nii.gz``, ``.mgz`` or ``.npy`` file becomes a `monai.data.MetaTensor` of shape (1, D, H, W),
     float32, with its axes as they are stored and the affine of its header. Axes of length 1 before or behind the
     volume are dropped. A list of files on one grid, such as tissue maps, becomes an image of as many channels.
@@ -55,13 +56,6 @@ class LoadScand(EachImage):
         be the origin.
     n_channels : int or None
         Files that each scan must have; None for any number.
-
-    Raises
-    ------
-    DataError
-        When called, naming the file, where it is absent, unreadable, truncated, not three-dimensional, not of real
-        numbers, constant, with non-finite voxels, with an impossible voxel size, or on another grid than the first
-        channel.
 
     Examples
     --------

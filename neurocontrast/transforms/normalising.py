@@ -1,4 +1,4 @@
-"""Intensities made comparable: one transform for each way, over the whole image or inside the brain."""
+"""Intensities made comparable: one transform for each way, over the whole image or inside the brain; and smoothing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.ndimage
 from monai.config import KeysCollection
 from monai.transforms import MapTransform, NormalizeIntensityd
 
-from neurocontrast.exceptions import ConfigError
-from neurocontrast.transforms.checks import nothing_varies
-from neurocontrast.transforms.images import affine_of, image_like, name_of, spacing_of, voxels_of
+from neurocontrast.exceptions import ConfigError, DataError
+from neurocontrast.transforms.images import EachImage, affine_of, image_like, name_of, spacing_of, times, voxels_of
 from neurocontrast.transforms.intensity import (
     find_landmarks,
     map_landmarks,
@@ -22,53 +22,41 @@ from neurocontrast.transforms.intensity import (
 )
 from neurocontrast.transforms.preprocessing import N_LANDMARKS
 
-__all__ = ["MatchHistogramd", "ScaleByBrainPercentilesd", "ScaleByWhiteMatterd", "ZScoreBraind", "ZScored"]
+FWHM_PER_SIGMA = 2.3548200450309493
+_LITTLE = 0.02  # of brain about a place; where there is less, smoothed values fade to 0
 
 Values = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 
-class _InsideBraind(MapTransform):
-    """Change the intensities inside the brain of each channel; what is outside is kept."""
+class CheckVariesd(EachImage):
+    """Refuse an image in which nothing varies, which `monai.transforms.NormalizeIntensityd` would turn into zeros.
 
-    def __init__(self, keys: KeysCollection, *, mask_key: str | None = None, allow_missing_keys: bool = False) -> None:
-        super().__init__(keys, allow_missing_keys)
-        self.mask_key = mask_key
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import CheckVariesd
+    >>> image = torch.rand(1, 20, 24, 16)
+    >>> same = CheckVariesd("image")({"image": image})["image"] is image
+    """
 
-    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Return the item with its images normalised."""
-        item = dict(data)
-        for key in self.key_iterator(item):
-            image, voxels = item[key], np.array(voxels_of(item[key]), dtype=np.float32)
-            given = None if self.mask_key is None else voxels_of(item[self.mask_key])[0] != 0
-            for channel in voxels:
-                inside = channel != 0 if given is None else given
-                values = self._normalised(channel[inside], channel, inside, image)
-                if values is None:
-                    raise nothing_varies(image)
-                channel[inside] = values
-            item[key] = image_like(image, voxels, affine_of(image))
-        return item
+    def made_of(self, image: Any) -> Any:
+        """Return the image as it is."""
+        voxels = voxels_of(image)
+        if voxels.min() == voxels.max():
+            raise _nothing_varies(image)
+        return image
 
-    def _normalised(self, values: Values, channel: Values, inside: Mask, image: Any) -> Values | None:
-        """Return the new intensities inside the brain, or None where nothing varies."""
-        raise NotImplementedError
+
+def _nothing_varies(image: Any) -> DataError:
+    shape = times(voxels_of(image).shape[1:])
+    return DataError(f"{name_of(image)}: nothing varies in the {shape} box around the scan's centre.")
 
 
 class ZScored(NormalizeIntensityd):
-    """MONAI's `NormalizeIntensityd` of the whole image, which refuses an image in which nothing varies.
+    """MONAI's `NormalizeIntensityd` of the whole image, all channels together; refuses one in which nothing varies.
 
     Intensities whose squares float32 does not hold, where MONAI's deviation is infinite or 0, are scaled first.
-
-    Parameters
-    ----------
-    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
-        Items that are images (C, D, H, W); the channels are taken together.
-
-    Raises
-    ------
-    DataError
-        When called, naming the image.
 
     Examples
     --------
@@ -89,7 +77,7 @@ class ZScored(NormalizeIntensityd):
             voxels = voxels_of(item[key])
             low, high = float(voxels.min()), float(voxels.max())
             if low == high:
-                raise nothing_varies(item[key])
+                raise _nothing_varies(item[key])
             largest = max(-low, high)
             if not 1e-9 < largest < 1e12:
                 item[key] = item[key] / largest
@@ -97,8 +85,35 @@ class ZScored(NormalizeIntensityd):
         return normalised
 
 
+class _InsideBraind(MapTransform):
+    """Change the intensities inside the brain of each channel; what is outside is kept."""
+
+    def __init__(self, keys: KeysCollection, *, mask_key: str | None = None, allow_missing_keys: bool = False) -> None:
+        super().__init__(keys, allow_missing_keys)
+        self.mask_key = mask_key
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """Return the item with its images normalised."""
+        item = dict(data)
+        for key in self.key_iterator(item):
+            image, voxels = item[key], np.array(voxels_of(item[key]), dtype=np.float32)
+            given = None if self.mask_key is None else voxels_of(item[self.mask_key])[0] != 0
+            for channel in voxels:
+                inside = channel != 0 if given is None else given
+                values = self._normalised(channel[inside], channel, inside, image)
+                if values is None:
+                    raise _nothing_varies(image)
+                channel[inside] = values
+            item[key] = image_like(image, voxels, affine_of(image))
+        return item
+
+    def _normalised(self, values: Values, channel: Values, inside: Mask, image: Any) -> Values | None:
+        """Return the new intensities inside the brain, or None where nothing varies."""
+        raise NotImplementedError
+
+
 class ZScoreBraind(_InsideBraind):
-    """Bring intensities inside the brain to mean 0 and deviation 1.
+    """Bring intensities inside the brain of each channel to mean 0 and deviation 1.
 
     The result is that of `monai.transforms.NormalizeIntensityd` with ``nonzero=True`` to float rounding, which takes
     longer than all else that is done to a scan (``benchmarks/data.py``).
@@ -106,7 +121,7 @@ class ZScoreBraind(_InsideBraind):
     Parameters
     ----------
     keys, allow_missing_keys : as of `monai.transforms.MapTransform`
-        Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
+        Items that are skull-stripped images (C, D, H, W).
     mask_key : str or None
         Item that is the brain's mask; None takes the voxels that are not 0.
 
@@ -128,17 +143,7 @@ class ZScoreBraind(_InsideBraind):
 class ScaleByWhiteMatterd(_InsideBraind):
     """Scale T1-weighted brains so that the peak of white matter, looked for deep in the brain, is 1 and 0 stays 0.
 
-    Parameters
-    ----------
-    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
-        Items that are skull-stripped T1-weighted images (C, D, H, W); each channel is treated by itself.
-    mask_key : str or None
-        Item that is the brain's mask; None takes the voxels that are not 0.
-
-    Raises
-    ------
-    DataError
-        When called, naming the image, where no peak of white matter is found.
+    A DataError names an image in which no such peak is found. Keywords are those of `ZScoreBraind`.
 
     Examples
     --------
@@ -154,14 +159,7 @@ class ScaleByWhiteMatterd(_InsideBraind):
 class ScaleByBrainPercentilesd(_InsideBraind):
     """Map the brain's lower percentile to 0 and the upper one to 1, and clip beyond.
 
-    Parameters
-    ----------
-    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
-        Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
-    percentiles : tuple of float
-        The two.
-    mask_key : str or None
-        Item that is the brain's mask; None takes the voxels that are not 0.
+    Further keywords are those of `ZScoreBraind`.
 
     Examples
     --------
@@ -173,14 +171,9 @@ class ScaleByBrainPercentilesd(_InsideBraind):
     """
 
     def __init__(
-        self,
-        keys: KeysCollection,
-        *,
-        percentiles: tuple[float, float] = (1.0, 99.0),
-        mask_key: str | None = None,
-        allow_missing_keys: bool = False,
+        self, keys: KeysCollection, *, percentiles: tuple[float, float] = (1.0, 99.0), **of_brain: Any
     ) -> None:
-        super().__init__(keys, mask_key=mask_key, allow_missing_keys=allow_missing_keys)
+        super().__init__(keys, **of_brain)
         if len(percentiles) != 2 or not 0 <= percentiles[0] < percentiles[1] <= 100:
             raise ConfigError(
                 f"{type(self).__name__}: percentiles must be two numbers from 0 to 100 that rise, got {percentiles!r}."
@@ -194,16 +187,8 @@ class ScaleByBrainPercentilesd(_InsideBraind):
 class MatchHistogramd(ScaleByBrainPercentilesd):
     """Bring the landmarks of the brain's histogram to those of a cohort, straight in between, clipped beyond.
 
-    Parameters
-    ----------
-    keys, allow_missing_keys : as of `monai.transforms.MapTransform`
-        Items that are skull-stripped images (C, D, H, W); each channel is treated by itself.
-    landmarks : sequence of float
-        Eleven intensities that do not fall: the cohort's, as `standard_landmarks` fits them.
-    percentiles : tuple of float
-        The outer two landmarks; the others are each tenth percentile.
-    mask_key : str or None
-        Item that is the brain's mask; None takes the voxels that are not 0.
+    Landmarks are eleven intensities that do not fall, as `fit_preprocessing` fits them: at the two percentiles of
+    `ScaleByBrainPercentilesd`, whose keywords are taken too, and at each tenth percentile.
 
     References
     ----------
@@ -215,16 +200,8 @@ class MatchHistogramd(ScaleByBrainPercentilesd):
     >>> match = MatchHistogramd("image", landmarks=[0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
     """
 
-    def __init__(
-        self,
-        keys: KeysCollection,
-        *,
-        landmarks: Sequence[float],
-        percentiles: tuple[float, float] = (1.0, 99.0),
-        mask_key: str | None = None,
-        allow_missing_keys: bool = False,
-    ) -> None:
-        super().__init__(keys, percentiles=percentiles, mask_key=mask_key, allow_missing_keys=allow_missing_keys)
+    def __init__(self, keys: KeysCollection, *, landmarks: Sequence[float], **of_percentiles: Any) -> None:
+        super().__init__(keys, **of_percentiles)
         steps = np.diff(landmarks)
         if len(steps) != N_LANDMARKS - 1 or not (steps >= 0).all():
             raise ConfigError(
@@ -235,3 +212,37 @@ class MatchHistogramd(ScaleByBrainPercentilesd):
     def _normalised(self, values: Values, *_: Any) -> Values | None:
         found = find_landmarks(values, self.percentiles)
         return None if found is None else map_landmarks(values, found, self.landmarks)
+
+
+class SmoothByFwhmd(EachImage):
+    """Smooth each channel inside the brain by a Gaussian, whose width is given in millimetres as in SPM and nilearn.
+
+    The brain is where any channel is not 0. What is smoothed is divided by the smoothed brain, so that a tighter or
+    wider brain extraction, or a larger brain, does not pass for another tissue (``benchmarks/tissue.py``).
+    `monai.transforms.GaussianSmoothd` takes its width in voxels, and has no mask. `fwhm_mm` is the full width at half
+    maximum, above 0 and at most 60.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neurocontrast.transforms import SmoothByFwhmd
+    >>> image = torch.zeros(1, 9, 9, 9)
+    >>> image[:, 2:7, 2:7, 2:7] = 0.5
+    >>> made = SmoothByFwhmd("image", fwhm_mm=4.0)({"image": image})["image"]
+    >>> round(float(made[0, 4, 4, 4]), 1), round(float(made[0, 4, 4, 7]), 1)
+    (0.5, 0.5)
+    """
+
+    def __init__(self, keys: KeysCollection, *, fwhm_mm: float, allow_missing_keys: bool = False) -> None:
+        super().__init__(keys, allow_missing_keys)
+        if not 0 < fwhm_mm <= 60:
+            raise ConfigError(f"SmoothByFwhmd: fwhm_mm must be above 0 and at most 60, got {fwhm_mm!r}.")
+        self.fwhm_mm = fwhm_mm
+
+    def made_of(self, image: Any) -> Any:
+        """Return the smooth image."""
+        affine, voxels = affine_of(image), voxels_of(image)
+        sigma = [self.fwhm_mm / FWHM_PER_SIGMA / step for step in spacing_of(affine)]
+        brain = (voxels != 0).any(axis=0).astype(np.float32)
+        smooth = [scipy.ndimage.gaussian_filter(each, sigma, mode="constant") for each in (*voxels, brain)]
+        return image_like(image, np.stack(smooth[:-1]) / (smooth[-1] + _LITTLE), affine)

@@ -15,18 +15,6 @@ from neurocontrast.settings import Settings
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "OPERATIONS",
-    "Axes",
-    "Operation",
-    "Pair",
-    "Probability",
-    "Random",
-    "Span",
-    "one_of_axes",
-    "operation_called",
-]
-
 OPERATIONS = {
     "flip": ".rand_space:Flip",
     "blur": ".rand_detail:Blur",
@@ -51,10 +39,10 @@ Random = np.random.RandomState
 
 
 class Span:
-    """Annotation of a range [lowest, highest] of finite numbers within limits: pydantic's `ge`, `gt`, `le`, `lt`."""
+    """Annotation of a range [lowest, highest] to draw from, within limits: pydantic's `ge`, `gt`, `le`, `lt`."""
 
-    def __init__(self, **limits: float) -> None:
-        self.limits = limits
+    def __init__(self, meaning: str = "", **limits: float) -> None:
+        self.meaning, self.limits = meaning, limits
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         del source, handler
@@ -76,7 +64,11 @@ def _distinct(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
-Axes = Annotated[tuple[Literal[0, 1, 2], ...], Field(min_length=1), AfterValidator(_distinct)]
+Axes = Annotated[
+    tuple[Literal[0, 1, 2], ...],
+    Field(min_length=1, description="Axes to choose among: 0 left to right, 1 back to front, 2 bottom to top."),
+    AfterValidator(_distinct),
+]
 
 
 class Operation(Settings):

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import functools
+import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field, ValidationError, model_validator
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import digest_of
 from neurocontrast.settings import Settings
-from neurocontrast.transforms.masks import unpack
 
 if TYPE_CHECKING:
     from monai.transforms import Compose
-
-__all__ = [
-    "N_LANDMARKS",
-    "N_VOXELS_MIN",
-    "SAME_SPACING",
-    "SPACING_LIMITS_MM",
-    "TRANSFORM_VERSION",
-    "Preprocessing",
-    "ScanSettings",
-    "check_erosion",
-    "check_version",
-]
 
 TRANSFORM_VERSION = 1
 """Raised whenever the same settings would give other voxels: old caches and encoders then do not match."""
@@ -56,6 +48,26 @@ def check_version(contract: Mapping[str, Any]) -> None:
             f"preprocessing contract: transform_version is {version!r} and this neurocontrast has "
             f"{TRANSFORM_VERSION}; install the version the encoder was trained with."
         )
+
+
+def pack(mask: npt.NDArray[np.bool_]) -> str:
+    """Return a mask as text: its bits, compressed."""
+    return base64.b64encode(zlib.compress(np.packbits(mask).tobytes(), 9)).decode("ascii")
+
+
+@functools.lru_cache(maxsize=4)
+def unpack(text: str, shape: tuple[int, int, int]) -> npt.NDArray[np.bool_]:
+    """Return the mask that `pack` wrote, read-only; a ValueError refuses damaged text and another shape."""
+    n_voxels = int(np.prod(shape))
+    try:
+        bits = zlib.decompress(base64.b64decode(text, validate=True))
+    except (binascii.Error, zlib.error, ValueError) as error:
+        raise ValueError(f"must hold a mask of {n_voxels} voxels, and is damaged ({error})") from error
+    if len(bits) != -(-n_voxels // 8):
+        raise ValueError(f"must hold a mask of {n_voxels} voxels, and holds {len(bits)} bytes")
+    mask = np.unpackbits(np.frombuffer(bits, dtype=np.uint8), count=n_voxels).astype(bool).reshape(shape)
+    mask.flags.writeable = False
+    return mask
 
 
 class ScanSettings(Settings):
@@ -110,7 +122,7 @@ class Preprocessing(ScanSettings):
     landmarks : tuple of float or None
         Fitted for "histogram" (`neurocontrast.data.fit_preprocessing`).
     view : str or None
-        Fitted for `common_view`: the mask, as `neurocontrast.transforms.masks.pack` writes it.
+        Fitted for `common_view`: the mask, as `neurocontrast.transforms.preprocessing.pack` writes it.
 
     Examples
     --------

@@ -21,17 +21,6 @@ from neurocontrast.transforms.operation import Axes, Operation, Pair, Probabilit
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "Blur",
-    "BrainGhosting",
-    "BrainResolution",
-    "BrainSharpness",
-    "blur",
-    "ghost",
-    "slice_matrix",
-    "widest_sigma",
-]
-
 _TRUNCATE = 4.0
 
 
@@ -70,15 +59,9 @@ def widest_sigma(s_CDHW: Tensor) -> float:
 
 
 class Blur(Operation):
-    """Blur volumes by a Gaussian of random width; beyond the border they are reflected.
+    """Blur volumes by a Gaussian of random width; beyond the border they are reflected."""
 
-    Parameters
-    ----------
-    sigma_voxels : tuple of float
-        Range of the standard deviation, in voxels, drawn uniformly.
-    """
-
-    sigma_voxels: Annotated[Pair, Span(ge=0.0, le=10.0)] = (0.1, 1.0)
+    sigma_voxels: Annotated[Pair, Span("Standard deviation of the Gaussian.", ge=0.0, le=10.0)] = (0.1, 1.0)
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw the Gaussian's standard deviation."""
@@ -90,19 +73,15 @@ class Blur(Operation):
 
 
 class BrainSharpness(Operation):
-    """Make the brain sharper or smoother: what a Gaussian takes away is added, or taken away in part (unsharp mask).
-
-    Parameters
-    ----------
-    amount : tuple of float
-        Range of how many times the difference is added, drawn uniformly; −1 leaves what the Gaussian does.
-    sigma_voxels : float
-        The Gaussian's standard deviation.
-    """
+    """Make the brain sharper or smoother: what a Gaussian takes away is added, or taken away in part (unsharp mask)."""
 
     stage = "scanner"
-    amount: Annotated[Pair, Span(ge=-1.0, le=5.0)] = (-0.5, 1.0)
-    sigma_voxels: float = Field(1.0, gt=0.0, le=3.0, allow_inf_nan=False)
+    amount: Annotated[
+        Pair, Span("How many times the difference is added; −1 leaves the Gaussian.", ge=-1.0, le=5.0)
+    ] = (-0.5, 1.0)
+    sigma_voxels: float = Field(
+        1.0, gt=0.0, le=3.0, allow_inf_nan=False, description="Standard deviation of the Gaussian."
+    )
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw how many times the difference is added."""
@@ -115,23 +94,13 @@ class BrainSharpness(Operation):
 
 
 class BrainResolution(Operation):
-    """Show the brain's signal as thick slices would, interpolated back to the voxels.
-
-    Parameters
-    ----------
-    factor : tuple of float
-        Range of a slice's thickness in voxels, drawn uniformly.
-    axes : tuple of int
-        Axes to choose among, each equally likely: 0 sagittal, 1 coronal, 2 axial slices.
-    all_axes : float
-        How often, of the times slices are made, all three axes are treated instead of one.
-    """
+    """Show the brain's signal as thick slices would, interpolated back to the voxels."""
 
     stage = "scanner"
     probability: Probability = 0.25
-    factor: Annotated[Pair, Span(ge=1.0, le=8.0)] = (1.0, 2.0)
+    factor: Annotated[Pair, Span("Thickness of a slice, in voxels.", ge=1.0, le=8.0)] = (1.0, 2.0)
     axes: Axes = (0, 1, 2)
-    all_axes: Probability = 0.25
+    all_axes: Probability = Field(0.25, description="How often, of the times slices are made, all axes are treated.")
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw the axes, the thickness in voxels, and where the first slice begins."""
@@ -172,23 +141,13 @@ def slice_matrix(side: int, *, factor: float, phase: float) -> NDArray[np.float6
 
 
 class BrainGhosting(Operation):
-    """Add two faint replicas of the brain to its signal, shifted to either side by a random distance.
-
-    Parameters
-    ----------
-    axes : tuple of int
-        Axes to choose among, each equally likely.
-    intensity : tuple of float
-        Range of a replica's height over the brain's, drawn uniformly.
-    distance : tuple of float
-        Range of a replica's shift over the volume's side, drawn uniformly.
-    """
+    """Add two faint replicas of the brain to its signal, shifted to either side by a random distance."""
 
     stage = "scanner"
     probability: Probability = 0.15
     axes: Axes = (0, 1, 2)
-    intensity: Annotated[Pair, Span(ge=0.0, le=0.5)] = (0.02, 0.1)
-    distance: Annotated[Pair, Span(ge=0.05, le=0.5)] = (0.2, 0.5)
+    intensity: Annotated[Pair, Span("Height of a replica over the brain's.", ge=0.0, le=0.5)] = (0.02, 0.1)
+    distance: Annotated[Pair, Span("Shift of a replica over the volume's side.", ge=0.05, le=0.5)] = (0.2, 0.5)
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw axis, shift over the volume's side, height and phase of the replicas."""

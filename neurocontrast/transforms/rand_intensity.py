@@ -24,31 +24,16 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-__all__ = [
-    "Array",
-    "BrainBiasField",
-    "BrainContrast",
-    "BrainHistogram",
-    "BrainRician",
-    "Noise",
-    "random_polynomial",
-    "smooth_field",
-]
-
 Array = NDArray[np.float64]
 
 
 class BrainContrast(Operation):
-    """Raise the brain's signal, from its darkest voxel (0) to the 99th percentile (1), to a random power (gamma).
-
-    Parameters
-    ----------
-    gamma : tuple of float
-        Range of the exponent; its logarithm is drawn uniformly. Below 1 dark tissue grows brighter.
-    """
+    """Raise the brain's signal, from its darkest voxel (0) to the 99th percentile (1), to a random power (gamma)."""
 
     stage = "scanner"
-    gamma: Annotated[Pair, Span(ge=0.2, le=5.0)] = (0.8, 1.25)
+    gamma: Annotated[
+        Pair, Span("Exponent, drawn by its logarithm; below 1 dark tissue grows brighter.", ge=0.2, le=5.0)
+    ] = (0.8, 1.25)
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw the exponent, uniformly in its logarithm."""
@@ -60,19 +45,11 @@ class BrainContrast(Operation):
 
 
 class BrainHistogram(Operation):
-    """Map the brain's signal, on the scale of `BrainContrast`, by a rising, piecewise linear function.
-
-    Parameters
-    ----------
-    n_pieces : int
-        Number of equally wide pieces, each with a slope of its own.
-    strength : tuple of float
-        Range of the standard deviation of the slopes' logarithms, drawn uniformly.
-    """
+    """Map the brain's signal, on the scale of `BrainContrast`, by a rising, piecewise linear function."""
 
     stage = "scanner"
-    n_pieces: int = Field(5, ge=2, le=32)
-    strength: Annotated[Pair, Span(ge=0.0, le=1.0)] = (0.05, 0.2)
+    n_pieces: int = Field(5, ge=2, le=32, description="Number of equally wide pieces, each with a slope.")
+    strength: Annotated[Pair, Span("Standard deviation of the slopes' logarithms.", ge=0.0, le=1.0)] = (0.05, 0.2)
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw the slopes; their logarithms are normally distributed."""
@@ -92,19 +69,11 @@ class BrainHistogram(Operation):
 
 
 class BrainBiasField(Operation):
-    """Multiply the brain's signal by a smooth field: the exponential of a random polynomial.
-
-    Parameters
-    ----------
-    order : int
-        The polynomial's total degree.
-    strength : tuple of float
-        Range of the standard deviation of the field's logarithm over the box, drawn uniformly.
-    """
+    """Multiply the brain's signal by a smooth field: the exponential of a random polynomial."""
 
     stage = "scanner"
-    order: int = Field(3, ge=1, le=6)
-    strength: Annotated[Pair, Span(ge=0.0, le=1.0)] = (0.05, 0.25)
+    order: int = Field(3, ge=1, le=6, description="Total degree of the polynomial.")
+    strength: Annotated[Pair, Span("Standard deviation of the field's logarithm.", ge=0.0, le=1.0)] = (0.05, 0.25)
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw the polynomial."""
@@ -152,16 +121,9 @@ class _Noisy(Operation):
 
 
 class Noise(_Noisy):
-    """Add Gaussian noise of random strength; a CPU and a GPU draw different, equally distributed noise.
+    """Add Gaussian noise of random strength; a CPU and a GPU draw different, equally distributed noise."""
 
-    Parameters
-    ----------
-    sigma : tuple of float
-        Range of the standard deviation, in units of the volume's intensities (of its own standard deviation after
-        z-scoring), drawn uniformly.
-    """
-
-    sigma: Annotated[Pair, Span(ge=0.0, le=10.0)] = (0.1, 1.0)
+    sigma: Annotated[Pair, Span("Standard deviation, in units of the intensities.", ge=0.0, le=10.0)] = (0.1, 1.0)
 
     def change(self, x_CDHW: Tensor, *, sigma: float, seed: int) -> Tensor:
         """Return the volume with noise drawn on its device by a generator seeded with `seed`."""
@@ -169,16 +131,12 @@ class Noise(_Noisy):
 
 
 class BrainRician(_Noisy):
-    """Give the brain the noise of a magnitude image: of a complex signal with Gaussian noise in both parts.
-
-    Parameters
-    ----------
-    sigma : tuple of float
-        Range of either part's standard deviation, on the scale of `BrainContrast`, drawn uniformly.
-    """
+    """Give the brain the noise of a magnitude image: of a complex signal with Gaussian noise in both parts."""
 
     stage = "scanner"
-    sigma: Annotated[Pair, Span(ge=0.0, le=1.0)] = (0.01, 0.04)
+    sigma: Annotated[
+        Pair, Span("Standard deviation of either part, on the scale of `BrainContrast`.", ge=0.0, le=1.0)
+    ] = (0.01, 0.04)
 
     def change(self, s_CDHW: Tensor, *, sigma: float, seed: int) -> Tensor:
         """Return the magnitude of the signal with noise in both parts."""

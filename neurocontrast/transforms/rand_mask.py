@@ -14,30 +14,20 @@ from neurocontrast.transforms.rand_intensity import Array, random_polynomial, sm
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["MaskEdge", "TightMask", "cut_rim", "leave_rim"]
-
 _DEEPEST = 1.5  # deviations of the Gaussian beyond which a mask under it tells too little of the depth
 _SOFT = 0.1  # range of signal over which a voxel passes from cut to kept
 _ORDER = 5  # degree of the polynomial by which the depth of a rim varies: over some centimetres
 
 
 class TightMask(Operation):
-    """Cut off what is as dark as fluid near the brain's surface, as a brain extraction that follows the folds.
-
-    Parameters
-    ----------
-    depth_voxels : tuple of float
-        Range of the mean depth down to which is cut, drawn uniformly.
-    variation_voxels : float
-        Standard deviation of the depth over the box.
-    below : tuple of float
-        Range of the intensity below which is cut, on the scale of `BrainContrast`, drawn uniformly.
-    """
+    """Cut off what is as dark as fluid near the brain's surface, as a brain extraction that follows the folds."""
 
     stage = "scanner"
-    depth_voxels: Annotated[Pair, Span(gt=0.0, le=3.0)] = (0.5, 1.5)
-    variation_voxels: float = Field(0.5, ge=0.0, le=3.0, allow_inf_nan=False)
-    below: Annotated[Pair, Span(ge=0.0, le=1.0)] = (0.2, 0.5)
+    depth_voxels: Annotated[Pair, Span("Mean depth down to which is cut.", gt=0.0, le=3.0)] = (0.5, 1.5)
+    variation_voxels: float = Field(
+        0.5, ge=0.0, le=3.0, allow_inf_nan=False, description="Standard deviation of the depth over the box."
+    )
+    below: Annotated[Pair, Span("Signal below which is cut (99th percentile: 1).", ge=0.0, le=1.0)] = (0.2, 0.5)
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw mean depth, how bright what is cut may be, and the variation of the depth."""
@@ -50,22 +40,14 @@ class TightMask(Operation):
 
 
 class MaskEdge(Operation):
-    """Cut a rim of uneven depth off the brain, or leave a dark one around the brain.
-
-    Parameters
-    ----------
-    depth_voxels : tuple of float
-        Range of the mean depth cut off, drawn uniformly; below 0, of the rim left.
-    variation_voxels : float
-        Standard deviation of the depth over the box: some places are cut deeper than others.
-    rim : tuple of float
-        Range of the intensity of a rim that is left over that of the edge beside it, drawn uniformly.
-    """
+    """Cut a rim of uneven depth off the brain, or leave a dark one around the brain."""
 
     stage = "scanner"
-    depth_voxels: Annotated[Pair, Span(ge=-3.0, le=3.0)] = (-0.5, 0.75)
-    variation_voxels: float = Field(0.5, ge=0.0, le=3.0, allow_inf_nan=False)
-    rim: Annotated[Pair, Span(ge=0.0, le=1.0)] = (0.2, 0.6)
+    depth_voxels: Annotated[Pair, Span("Mean depth cut off; below 0, of the rim left.", ge=-3.0, le=3.0)] = (-0.5, 0.75)
+    variation_voxels: float = Field(
+        0.5, ge=0.0, le=3.0, allow_inf_nan=False, description="Standard deviation of the depth over the box."
+    )
+    rim: Annotated[Pair, Span("Signal of a rim left over that of the edge beside it.", ge=0.0, le=1.0)] = (0.2, 0.6)
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw mean depth, below 0 of a rim that is left; the intensity of a rim left; and the variation of depth."""

@@ -20,18 +20,9 @@ from neurocontrast.transforms.operation import Axes, Operation, Pair, Random, Sp
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["BrainAffine", "Cutout", "Flip", "ResizedCrop", "box_of", "crop_resize"]
-
 
 class Flip(Operation):
-    """Mirror along one axis.
-
-    Parameters
-    ----------
-    axes : tuple of int
-        Axes of the RAS volume to choose among, each equally likely: 0 swaps left and right, 1 front and back, 2 top
-        and bottom.
-    """
+    """Mirror along one axis."""
 
     stage = "first"
     axes: Axes = (0, 1, 2)
@@ -45,25 +36,13 @@ class Flip(Operation):
 
 
 class BrainAffine(Operation):
-    """Rotate, shift and, where asked, scale the brain: trilinear, in one pass, signal and mask together.
-
-    Parameters
-    ----------
-    rotation_degrees : tuple of float
-        Range of the angle about each axis, drawn uniformly.
-    translation_voxels : tuple of float
-        Range of the shift along each axis, drawn uniformly.
-    scale : tuple of float
-        Range of the factor on lengths, drawn uniformly. Off by default: the size of a brain tells age and sex.
-    anisotropic : bool
-        Whether each axis has a factor of its own.
-    """
+    """Rotate, shift and, where asked, scale the brain: trilinear, in one pass, signal and mask together."""
 
     stage = "scanner"
-    rotation_degrees: Annotated[Pair, Span(ge=-45.0, le=45.0)] = (-3.0, 3.0)
-    translation_voxels: Annotated[Pair, Span(ge=-16.0, le=16.0)] = (-1.0, 1.0)
-    scale: Annotated[Pair, Span(ge=0.5, le=2.0)] = (1.0, 1.0)
-    anisotropic: bool = False
+    rotation_degrees: Annotated[Pair, Span("Angle about each axis.", ge=-45.0, le=45.0)] = (-3.0, 3.0)
+    translation_voxels: Annotated[Pair, Span("Shift along each axis.", ge=-16.0, le=16.0)] = (-1.0, 1.0)
+    scale: Annotated[Pair, Span("Factor on lengths; note that size tells age and sex.", ge=0.5, le=2.0)] = (1.0, 1.0)
+    anisotropic: bool = Field(False, description="Whether each axis has a factor of its own.")
 
     def draw(self, random: Random) -> dict[str, Any]:
         """Draw the map from places in the view to places in the volume, in voxels about the centre."""
@@ -104,18 +83,12 @@ class _Box(Operation):
 
 
 class Cutout(_Box):
-    """Set one box, wholly inside the volume, to a constant.
+    """Set one box, wholly inside the volume, to a constant."""
 
-    Parameters
-    ----------
-    fraction : tuple of float
-        Range of the box's side over the volume's, along every axis, drawn uniformly; sides are rounded up.
-    value : float
-        What the box is set to; 0 is the mean of a z-scored volume.
-    """
-
-    fraction: Annotated[Pair, Span(gt=0.0, le=1.0)] = (0.25, 0.25)
-    value: float = Field(0.0, allow_inf_nan=False)
+    fraction: Annotated[Pair, Span("Side of the box over the volume's.", gt=0.0, le=1.0)] = (0.25, 0.25)
+    value: float = Field(
+        0.0, allow_inf_nan=False, description="What the box is set to; 0 is the mean of a z-scored volume."
+    )
 
     def change(self, x_CDHW: Tensor, *, fraction: float, place: Sequence[float]) -> Tensor:
         """Return the volume without the box."""
@@ -125,15 +98,9 @@ class Cutout(_Box):
 
 
 class ResizedCrop(_Box):
-    """Crop a box and resize it back to the volume's shape, by trilinear interpolation.
+    """Crop a box and resize it back to the volume's shape, by trilinear interpolation."""
 
-    Parameters
-    ----------
-    fraction : tuple of float
-        Range of the box's side over the volume's, along every axis, drawn uniformly; sides are rounded up.
-    """
-
-    fraction: Annotated[Pair, Span(gt=0.0, le=1.0)] = (0.75, 0.75)
+    fraction: Annotated[Pair, Span("Side of the box over the volume's.", gt=0.0, le=1.0)] = (0.75, 0.75)
 
     def change(self, x_CDHW: Tensor, *, fraction: float, place: Sequence[float]) -> Tensor:
         """Return the box in the volume's shape."""

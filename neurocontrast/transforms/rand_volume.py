@@ -12,7 +12,7 @@ from monai.transforms import Compose, MapTransform, RandomizableTransform
 from monai.utils import MAX_SEED
 
 from neurocontrast.transforms.augment import AugmentSettings
-from neurocontrast.transforms.operation import OPERATIONS, Operation, operation_called
+from neurocontrast.transforms.operation import OPERATIONS, Operation, Span, operation_called
 from neurocontrast.transforms.signal import (
     FromSignald,
     ToSignald,
@@ -23,8 +23,6 @@ from neurocontrast.transforms.signal import (
     plain_volume,
     put_signal,
 )
-
-__all__ = ["RandVolumeTransform", "as_transform", "brain_views"]
 
 _PARAMETERS = """
 All volumes of one dictionary are changed alike and come back in float32. An operation on the brain's signal finds the
@@ -111,9 +109,13 @@ def as_transform(operation: type[Operation]) -> type[RandVolumeTransform]:
     0.3
     """
     name = f"Rand{operation.__name__}d"
-    summary, _, ranges = inspect.cleandoc(operation.__doc__ or "").partition("\n\nParameters\n----------\n")
-    documented = f"{summary}\n{_PARAMETERS}{ranges}\n{_EXAMPLE.format(name=name)}"
-    content = {"operation": operation, "__module__": __package__, "__doc__": documented}
+    documented = [inspect.cleandoc(operation.__doc__ or ""), _PARAMETERS.rstrip()]
+    for field, about in operation.model_fields.items():
+        if field != "probability":
+            ranges = [f"Range to draw from. {each.meaning}" for each in about.metadata if isinstance(each, Span)]
+            documented += [f"{field} : default={about.default!r}", f"    {about.description or ''.join(ranges)}"]
+    documented.append(_EXAMPLE.format(name=name))
+    content = {"operation": operation, "__module__": __package__, "__doc__": "\n".join(documented)}
     return type(name, (RandVolumeTransform,), content)
 
 

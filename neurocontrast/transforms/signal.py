@@ -17,8 +17,6 @@ from torch import Tensor
 
 from neurocontrast.exceptions import DataError
 
-__all__ = ["FromSignald", "Scale", "Signal", "ToSignald", "from_signal", "like", "plain_volume", "to_signal"]
-
 _BRIGHT = 0.99
 _N_SORTED = 4096
 _STANDARDISED = 1e-2

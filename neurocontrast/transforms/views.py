@@ -19,8 +19,6 @@ from torch import Tensor
 from neurocontrast.exceptions import ConfigError, DataError, NeurocontrastError
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["BatchTransform", "TwoViews"]
-
 _KEY = "image"
 _N_TRIED = 4
 _EQUAL = 1e-3  # what may differ between two computations of a view on a GPU, over its largest value

@@ -132,7 +132,7 @@ def test_broken_yaml_is_refused_with_its_line(tmp_path, text, message):
         ),
         ("training.devices=0", "training.devices: must be greater than or equal to 1, found 0"),
         ("training.epochs.many=1", "training.epochs: must be a whole number, found {'many': 1}."),
-        ("data=5", "data: must be a section of keys, found 5. Allowed keys: 'transforms', 'kind', 'participants'"),
+        ("data=5", "data: must be a section of keys, found 5. Allowed keys: 'transforms', 'spacing_mm', 'shape'"),
         ("data.shape=[1,2]", "data.shape.0: must be greater than or equal to 8, found 1."),
         ("data.shape=32", "data.shape: must be a list, found 32."),
         ("data.where.site=london", "data.where.site: must be a list, found 'london'."),

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from neurocontrast.data import encode_metadata
+from neurocontrast.data.metadata import encode_metadata
 from neurocontrast.exceptions import DataError
 
 TABLE = pd.DataFrame(

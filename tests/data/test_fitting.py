@@ -12,7 +12,7 @@ from neurocontrast.data.quality import inspect_scan
 from neurocontrast.exceptions import DataError
 from neurocontrast.transforms import Preprocessing, load_volume
 from neurocontrast.transforms.intensity import landmark_percentiles
-from neurocontrast.transforms.masks import pack, unpack
+from neurocontrast.transforms.preprocessing import pack, unpack
 
 SHAPE = (24, 28, 24)
 MNI = np.array([[8.0, 0, 0, -92], [0, 8, 0, -126], [0, 0, 8, -74], [0, 0, 0, 1]])

@@ -184,12 +184,14 @@ def test_freesurfer_gives_the_stripped_brain(tmp_path):
         put(root, f"{subject}/mri/T1.mgz")
         put(root, f"{subject}/mri/brainmask.mgz")
     measure = "# Measure EstimatedTotalIntraCranialVol, eTIV, Estimated Total Intracranial Volume, 1514345.1, mm^3\n"
+    measure += "# Measure SurfaceHoles, SurfaceHoles, Total number of defect holes in surfaces, 24, unitless\n"
     put(root, "bert/stats/aseg.stats", measure)
     put(root, "participants.tsv", rows("participant_id age\nbert 20"))
     found, _ = made(root, tmp_path)
     assert list(found) == [("sub-bert", "")]
     assert found["sub-bert", ""]["path"].endswith("bert/mri/brainmask.mgz")
     assert found["sub-bert", ""]["tiv"] == 1514.3
+    assert found["sub-bert", ""]["euler"] == -22
 
 
 def test_clinica_openbhb_brainprep_and_ixi(tmp_path):

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.data.cohort import Cohort
-from neurocontrast.data.splits import split_by_subject
+from neurocontrast.data.cohort import Cohort, split_by_subject
 from neurocontrast.exceptions import ConfigError, DataError
 
 

@@ -8,7 +8,7 @@ from neurocontrast.evaluation import EvaluationSettings, SiteRecentring, plan_st
 from neurocontrast.evaluation.designs import FeatureDesign
 from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.evaluation.target import Target
-from neurocontrast.evaluation.transformers.recentring import (
+from neurocontrast.evaluation.transformers.sites import (
     ARRAYS,
     describe_recentring,
     recentre_table,

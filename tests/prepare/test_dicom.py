@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sys
 
 import nibabel as nib
 import numpy as np
@@ -13,7 +14,7 @@ pytest.importorskip("pydicom")
 
 from neurocontrast.cli.app import run
 from neurocontrast.data import read_cohort
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import DataError, MissingDependencyError
 from neurocontrast.stages import convert, index
 from tests.dicom_series import SECRETS, write_series
 
@@ -120,6 +121,12 @@ def test_pseudonyms_as_names_of_folders_are_allowed_and_numbers_are_warned_of(tm
     write_series(tmp_path / "export" / "anon-2", voxels, PatientName="Anonymous", PatientID="77")
     assert run(["convert", str(tmp_path / "export"), "--out", str(tmp_path / "bids")]) == 0
     assert "1 of 2 labels hold the PatientID of the headers" in capsys.readouterr().err
+
+
+def test_a_missing_dcm2niix_is_named(export, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "dcm2niix", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'neurocontrast\[prepare\]'"):
+        convert(export, tmp_path / "bids", n_workers=0)
 
 
 def test_a_series_is_chosen_by_its_description(export, tmp_path, voxels):

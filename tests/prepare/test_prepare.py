@@ -1,5 +1,7 @@
 """The stage: a table of scans becomes a table of brains, can be continued, and names what it could not prepare."""
 
+import importlib
+import json
 import re
 
 import nibabel as nib
@@ -43,6 +45,15 @@ def test_the_new_table_names_brains_and_tissue_maps(study):
     quality = pd.read_csv(out.parent / "quality.tsv", sep="\t")
     assert list(quality["extraction"]) == ["stripped already"] * 2
     assert (quality["dice_template"] > 0.85).all()
+
+
+@pytest.mark.parametrize(("installed", "extraction"), [(True, "deepbet"), (False, "template")])
+def test_deepbet_is_used_where_it_is_installed(study, tmp_path, monkeypatch, installed, extraction):
+    stage = importlib.import_module("neurocontrast.stages.prepare")
+    monkeypatch.setattr(stage, "is_installed", lambda _: installed)
+    out = stage.prepare(study[0], tmp_path / "out", spacing_mm=6.0, bias=False, tissue=False, n_workers=0)
+    record = json.loads((out.parent / "prepare.json").read_text())
+    assert record["options"]["extraction"] == extraction
 
 
 def test_scans_that_lie_in_mni_space_are_only_resampled(study, tmp_path):

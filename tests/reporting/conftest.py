@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from neurocontrast.reporting import ReportOptions, build_sections, read_evaluation, render_page
+from neurocontrast.reporting import build_sections, read_evaluation, render_page
 
 
 def _load(name: str) -> ModuleType:
@@ -64,9 +64,9 @@ def full_folder(make: ModuleType, add_newer_files, tmp_path_factory: pytest.Temp
 def render():
     """Give the page of an evaluation folder."""
 
-    def page(folder: Path, **options: bool) -> str:
-        files = read_evaluation(folder)
-        return render_page(files, build_sections(files, ReportOptions(**options)))
+    def page(folder: Path, *, show_ids: bool = False) -> str:
+        files = read_evaluation(folder, show_ids=show_ids)
+        return render_page(files, build_sections(files))
 
     return page
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import precision_recall_curve, roc_curve
 
-from neurocontrast.reporting.figures.curves import GRID, curve_band
+from neurocontrast.reporting.sections.curves import GRID, curve_band
 
 
 def predictions(n: int = 60, *, n_repeats: int = 1, scans_a_subject: int = 1, seed: int = 0) -> pd.DataFrame:
@@ -45,7 +45,7 @@ def one_by_one(rows: pd.DataFrame, curve: str, n_draws: int) -> np.ndarray:
 @pytest.mark.parametrize("curve", ["roc", "precision_recall"])
 @pytest.mark.parametrize(("n_repeats", "scans_a_subject"), [(1, 1), (2, 2)])
 def test_a_band_is_that_of_resamples_one_by_one(curve, n_repeats, scans_a_subject, monkeypatch):
-    monkeypatch.setattr("neurocontrast.reporting.figures.curves._N_DRAWS", 200)
+    monkeypatch.setattr("neurocontrast.reporting.sections.curves._N_DRAWS", 200)
     rows = predictions(n_repeats=n_repeats, scans_a_subject=scans_a_subject)
     band = curve_band(rows, column="y_score", positive="patient", curve=curve)
     low, high = one_by_one(rows, curve, 200)

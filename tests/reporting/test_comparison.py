@@ -87,3 +87,9 @@ def test_what_is_no_comparison_is_named(comparisons, tmp_path):
     (folder / "models.tsv").unlink()
     with pytest.raises(DataError, match=r"models\.tsv: absent or empty"):
         read_comparison(folder)
+
+
+def test_simulated_data_are_marked(comparisons, tmp_path, parse):
+    folder = comparisons.write(tmp_path / "c", models=[{"name": "ntxent", "simulated": True}])
+    files = read_comparison(folder)
+    assert "SIMULATED DATA." in parse.Page(render_comparison(files, build_comparison(files))).text

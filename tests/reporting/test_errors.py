@@ -11,11 +11,11 @@ from neurocontrast.reporting.predictions import count_errors, name_scans, worst_
 
 
 def test_the_most_confident_mistakes_come_first(binary_folder):
-    files = read_evaluation(binary_folder)
+    files = read_evaluation(binary_folder, show_ids=True)
     table = files.predictions
     of_truth = table["y_score"].where(table["y_true"] == "patient", 1 - table["y_score"])
     wrong = (table["y_score"] >= 0.5) != (table["y_true"] == "patient")
-    found = worst_errors(files, n=5, show_ids=True)
+    found = worst_errors(files, n=5)
     expected = table.assign(p=of_truth)[wrong].sort_values("p").head(5)
     assert found["scan"].tolist() == expected["participant_id"].tolist()
     assert found["score"].to_numpy(float) == pytest.approx(expected["p"])
@@ -31,8 +31,8 @@ def test_largest_residuals(tmp_path, make):
 
 
 def test_of_several_classes_the_true_one_got_least(tmp_path, make):
-    files = read_evaluation(make.make_multiclass(tmp_path / "e"))
-    found = worst_errors(files, n=3, show_ids=True)
+    files = read_evaluation(make.make_multiclass(tmp_path / "e"), show_ids=True)
+    found = worst_errors(files, n=3)
     rows = files.predictions.set_index("participant_id")
     for row in found.to_dict("records"):
         scores = rows.loc[row["scan"]]
@@ -47,7 +47,7 @@ def test_over_repeats_the_majority_decides(tmp_path, make):
     of_patient = table["participant_id"] == patient
     table.loc[of_patient, "y_score"] = [0.01, 0.02, 0.9]  # wrong in two of three repeats
     table.to_csv(folder / "predictions.tsv", sep="\t", index=False)
-    found = worst_errors(read_evaluation(folder), n=30, show_ids=True).set_index("scan")
+    found = worst_errors(read_evaluation(folder, show_ids=True), n=30).set_index("scan")
     assert found.loc[patient, "predicted"] == "control"
     assert found.loc[patient, "score"] == pytest.approx(0.31)
 
@@ -60,7 +60,7 @@ def test_names_are_hidden_and_ages_are_rough(tmp_path, make):
     hidden = worst_errors(files)
     assert not hidden["scan"].str.contains("sub-").any()
     assert set(hidden["age"]) == {"89+"}
-    assert worst_errors(files, show_ids=True)["age"].iloc[0] == 93.7
+    assert worst_errors(read_evaluation(folder, show_ids=True))["age"].iloc[0] == 93.7
     assert hidden["scan"].is_unique
 
 
@@ -68,5 +68,5 @@ def test_pseudonyms_cannot_be_looked_up_without_the_files(binary_folder, tmp_pat
     scan = pd.DataFrame({"participant_id": ["sub-0001"]})
     other = read_evaluation(make.make_binary(tmp_path / "e", n=100, n_boot=5))
     one, again = (read_evaluation(binary_folder) for _ in range(2))
-    assert name_scans(one, scan, show_ids=False) != name_scans(other, scan, show_ids=False)
-    assert name_scans(one, scan, show_ids=False) == name_scans(again, scan, show_ids=False)
+    assert name_scans(one, scan) != name_scans(other, scan)
+    assert name_scans(one, scan) == name_scans(again, scan)

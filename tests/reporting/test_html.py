@@ -133,7 +133,6 @@ def test_what_is_missing_is_said(tmp_path, make, render, parse):
         "map.tsv": "Not shown: the map of the embedding. map.tsv is absent",
         "training.tsv": "No training curves",
         "cohort.tsv": "cohort.tsv is absent",
-        "scans.tsv": "Not shown: slices of a few scans. scans.tsv is absent",
         "config.yaml": "config.yaml is absent",
     }
     for name in says:

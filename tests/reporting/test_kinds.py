@@ -7,13 +7,13 @@ import json
 import pandas as pd
 import pytest
 
-from neurocontrast.reporting import ReportOptions, build_sections, list_pictures, read_evaluation
+from neurocontrast.reporting import build_sections, list_pictures, read_evaluation
 from neurocontrast.reporting.predictions import count_confusion, name_rule
 
 
 def names_of_figures(folder):
     files = read_evaluation(folder)
-    return [picture.name for picture in list_pictures(build_sections(files, ReportOptions()))]
+    return [picture.name for picture in list_pictures(build_sections(files))]
 
 
 def test_binary(binary_folder):
@@ -27,7 +27,7 @@ def test_binary(binary_folder):
 
 def test_multiclass(tmp_path, make, render, parse):
     folder = make.make_multiclass(tmp_path / "e")
-    assert {"roc_one_vs_rest", "confusion", "sites_balanced_accuracy"} <= set(names_of_figures(folder))
+    assert {"confusion", "sites_balanced_accuracy"} <= set(names_of_figures(folder))
     page = parse.Page(render(folder))
     assert "guessing would give 25" in page.text
     assert "no baseline was computed" in page.text
@@ -97,7 +97,7 @@ def test_a_curve_over_repeats_has_the_mean_area(tmp_path, make):
 
     folder = make.make_binary(tmp_path / "e", n_repeats=3, n_boot=5)
     files = read_evaluation(folder)
-    roc = next(p for p in list_pictures(build_sections(files, ReportOptions())) if p.name == "roc")
+    roc = next(p for p in list_pictures(build_sections(files)) if p.name == "roc")
     curve = roc.numbers[roc.numbers["curve"] == "Embedding"]
     per_repeat = [
         roc_auc_score(rows["y_true"] == "patient", rows["y_score"]) for _, rows in files.predictions.groupby("repeat")

@@ -9,14 +9,13 @@ import pytest
 from neurocontrast.reporting import (
     SECTIONS,
     Input,
-    ReportOptions,
     Section,
     SectionBuilder,
     build_sections,
     read_evaluation,
     render_page,
 )
-from neurocontrast.reporting.blocks import Paragraph
+from neurocontrast.reporting.page import Paragraph
 
 METHODS = """
 ## Handedness.
@@ -24,7 +23,7 @@ METHODS = """
 """
 
 
-def say(files, options):
+def say(files):
     return Section("handedness", "Handedness", [Paragraph(f"{len(files.predictions)} hands.")])
 
 
@@ -46,7 +45,7 @@ def test_a_section_from_outside_is_one_object(binary_folder, tmp_path, parse, th
         (folder / "handedness.tsv").write_text("participant_id\thand\n")
     files = read_evaluation(folder)
     sections = sorted((*SECTIONS, MINE), key=lambda each: each.order)
-    page = parse.Page(render_page(files, build_sections(files, ReportOptions(), sections=sections)))
+    page = parse.Page(render_page(files, build_sections(files, sections=sections)))
     headings = page.headings()
     assert headings.index("sites") + 1 == headings.index("handedness")
     assert ("120 hands." in page.text) == there

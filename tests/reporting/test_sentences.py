@@ -6,12 +6,11 @@ import shutil
 import pytest
 
 from neurocontrast.reporting import SECTIONS, Citations, read_evaluation
-from neurocontrast.reporting.metrics import DASH, choose_headline, describe_metric, interval_text, number_text
-from neurocontrast.reporting.naming import kernel_text, loss_citations, objective_text, shorten_paths
-from neurocontrast.reporting.sections.methods import write_methods
+from neurocontrast.reporting.prose import kernel_text, loss_citations, objective_text, shorten_paths
+from neurocontrast.reporting.sections.methods import list_silences, write_methods
 from neurocontrast.reporting.sections.result import say_result
-from neurocontrast.reporting.sections.silences import list_silences
 from neurocontrast.reporting.sections.warnings import list_warnings
+from neurocontrast.reporting.wording import DASH, describe_metric, interval_text, leading_metrics, number_text
 
 
 def methods_of(files) -> str:
@@ -73,9 +72,7 @@ def test_patients_are_not_spoken_of_where_data_are_simulated(changed):
     assert "says nothing about patients" in say_plainly(changed())
 
 
-def test_overlap_is_told_even_without_a_warning(changed):
-    warnings = list_warnings(changed(warnings=[], n_overlap=3, allow_overlap=True))
-    assert "3 of the subjects" in warnings[0][0]
+def test_overlap_is_told(changed):
     assert "3 of the subjects had also been" in methods_of(changed(n_overlap=3, allow_overlap=True))
 
 
@@ -179,8 +176,8 @@ def test_intervals():
 
 
 def test_headline_metric():
-    assert choose_headline("binary", ["brier", "auc"]) == "auc"
-    assert choose_headline("continuous", ["r2", "mae"]) == "mae"
-    assert choose_headline("binary", ["own_metric"]) == "own_metric"
-    assert choose_headline("binary", []) is None
+    assert leading_metrics("binary", ["brier", "auc"])[0] == "auc"
+    assert leading_metrics("continuous", ["r2", "mae"])[0] == "mae"
+    assert leading_metrics("binary", ["own_metric"])[0] == "own_metric"
+    assert leading_metrics("binary", []) == []
     assert describe_metric("own_metric").label == "own metric"

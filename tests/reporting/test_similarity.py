@@ -1,4 +1,4 @@
-"""Class similarity in the report: the two figures, what is said, and nothing where it was not asked for."""
+"""Class similarity in the report: the table, what is said, and nothing where it was not asked for."""
 
 import json
 
@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neurocontrast.reporting import ReportOptions, read_evaluation
-from neurocontrast.reporting.figures.matrices import cosine_matrix, draw_class_cosines, draw_nearest_cosines
+from neurocontrast.reporting import read_evaluation
 from neurocontrast.reporting.sections.similarity import SIMILARITY
 
 BLOCK = {
@@ -23,14 +22,6 @@ def _pairs(classes):
     return pd.DataFrame(rows, columns=["class", "reference", "cosine", "n_pairs"])
 
 
-def _histogram():
-    edges = np.linspace(-1, 1, 101)
-    parts = [pd.DataFrame({"neighbour": name, "low": edges[:-1], "high": edges[1:],
-                           "n": np.where(np.isclose(edges[:-1], low), 150, 0)})
-             for name, low in (("target", 0.9), ("noise", 0.6))]  # fmt: skip
-    return pd.concat(parts, ignore_index=True)
-
-
 def _folder(make, path, **files):
     folder = make.make_multiclass(path, similarity=BLOCK)
     for name, table in files.items():
@@ -38,47 +29,32 @@ def _folder(make, path, **files):
     return folder
 
 
-def test_the_section_shows_both_figures_and_what_was_found(make, tmp_path, render):
+def test_the_section_shows_the_table_and_what_was_found(make, tmp_path, render):
     classes = ["control", "bipolar", "schizophrenia", "depression"]
-    folder = _folder(make, tmp_path / "eval", similarity=_pairs(classes), cosines=_histogram())
+    folder = _folder(make, tmp_path / "eval", similarity=_pairs(classes))
     page = render(folder)
     assert "How alike the classes are" in page
     assert "84.7%" in page
     assert "0.910 (median 0.930)" in page
-    assert "depression" in SIMILARITY(read_evaluation(folder), ReportOptions()).blocks[1].pictures[0].alt
+    assert "depression" in SIMILARITY(read_evaluation(folder)).blocks[1].header
 
 
 def test_nothing_is_shown_where_it_was_not_asked_for_and_a_lost_table_is_said(make, tmp_path):
     plain = make.make_multiclass(tmp_path / "plain")
-    assert SIMILARITY(read_evaluation(plain), ReportOptions()) is None
-    half = _folder(make, tmp_path / "half", cosines=_histogram())
-    section = SIMILARITY(read_evaluation(half), ReportOptions())
-    assert len(section.blocks[1].pictures) == 1
-    assert "similarity.tsv" in section.blocks[2].text
+    assert SIMILARITY(read_evaluation(plain)) is None
+    section = SIMILARITY(read_evaluation(_folder(make, tmp_path / "half")))
+    assert "similarity.tsv is absent" in section.blocks[1].text
 
 
-def test_the_heat_map_keeps_the_order_of_classes_and_says_which_are_most_alike():
-    table = _pairs(["zebra", "ant", "cat"])
-    square = cosine_matrix(table)
-    assert list(square.index) == list(square.columns) == ["zebra", "ant", "cat"]
-    assert square.loc["ant", "cat"] == pytest.approx(0.3)
-    picture = draw_class_cosines(table)
-    assert "Within classes 0.70" in picture.alt
-    assert "ant and cat, 0.30" in picture.alt
-
-
-@pytest.mark.parametrize("n_classes", [1, 2, 40, 100])
-def test_any_number_of_classes_is_drawn(n_classes):
-    table = _pairs([f"class {number}" for number in range(n_classes)])
-    table.loc[0, "cosine"] = np.nan
-    assert draw_class_cosines(table).encode("png")[:4] == b"\x89PNG"
-
-
-def test_histograms_say_their_medians():
-    picture = draw_nearest_cosines(_histogram())
-    assert "median 0.91 with the own class, 0.61 with another." in picture.alt
-    empty = _histogram().assign(n=0)
-    assert draw_nearest_cosines(empty).numbers is empty
+@pytest.mark.parametrize("n_classes", [1, 2, 40])
+def test_any_number_of_classes_keeps_its_order(make, tmp_path, n_classes):
+    pairs = _pairs([f"class {number}" for number in reversed(range(n_classes))])
+    pairs.loc[0, "cosine"] = np.nan
+    table = SIMILARITY(read_evaluation(_folder(make, tmp_path / "eval", similarity=pairs))).blocks[1]
+    assert [row[0].text for row in table.rows] == list(table.header[1:]) == list(pairs["class"].drop_duplicates())
+    assert table.rows[0][1].text == "–"
+    assert [row[place].text for place, row in enumerate(table.rows, start=1)][1:] == ["0.70"] * (n_classes - 1)
+    assert table.folded == (n_classes > 12)
 
 
 def test_wrong_cells_of_the_tables_are_named(make, tmp_path):

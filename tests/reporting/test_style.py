@@ -6,9 +6,9 @@ import sys
 import matplotlib
 import pytest
 
-from neurocontrast.reporting.figures.curves import draw_curve
-from neurocontrast.reporting.figures.scores import draw_headline
-from neurocontrast.reporting.folder import read_evaluation
+from neurocontrast.reporting.read import read_evaluation
+from neurocontrast.reporting.sections.curves import draw_curve
+from neurocontrast.reporting.sections.result import draw_headline
 from neurocontrast.reporting.style import distinct_labels, plain_label, shorten
 
 
@@ -22,7 +22,7 @@ def test_figures_leave_matplotlib_as_it_was(binary_folder):
 
 def test_figures_do_not_import_pyplot():
     code = (
-        "import sys, neurocontrast.reporting; import neurocontrast.reporting.figures.curves; "
+        "import sys, neurocontrast.reporting; import neurocontrast.reporting.sections.curves; "
         "sys.exit('matplotlib.pyplot' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,13 +8,12 @@ import shutil
 import pytest
 
 from neurocontrast.exceptions import DataError
-from neurocontrast.reporting import SECTIONS, Citations, ReportOptions, build_sections, read_evaluation, render_page
-from neurocontrast.reporting.figures.scores import draw_headline
-from neurocontrast.reporting.folder import external_part
-from neurocontrast.reporting.naming import splits_text
+from neurocontrast.reporting import SECTIONS, Citations, build_sections, read_evaluation, render_page
+from neurocontrast.reporting.prose import splits_text
+from neurocontrast.reporting.read import external_part
 from neurocontrast.reporting.sections.methods import write_methods
-from neurocontrast.reporting.sections.result import say_result
-from neurocontrast.reporting.tables import table_folds, table_metrics
+from neurocontrast.reporting.sections.parts import table_folds
+from neurocontrast.reporting.sections.result import draw_headline, say_result, table_metrics
 
 ABOUT = {"spacing_mm": 4, "mask": "MNI152 brain", "n_voxels": 29398, "n_components": 60, "standardised": "each scan"}
 
@@ -55,12 +54,10 @@ def methods_of(files) -> str:
     return " ".join(text for _, text in write_methods(files, Citations(), SECTIONS))
 
 
-def test_the_headline_has_three_models_and_both_differences(with_voxels, full_folder):
+def test_the_headline_has_three_models(with_voxels, full_folder):
     rows = draw_headline(with_voxels()).numbers
-    assert list(rows["model"]) == [
-        "Embedding", "Only age + sex + site", "Only voxels (PCA)", "Minus covariates", "Minus voxels (PCA)",
-    ]  # fmt: skip
-    assert list(draw_headline(read_evaluation(full_folder)).numbers["model"])[2:] == ["Difference"]
+    assert list(rows["model"]) == ["Embedding", "Only age + sex + site", "Only voxels (PCA)"]
+    assert list(draw_headline(read_evaluation(full_folder)).numbers["model"]) == ["Embedding", "Only age + sex + site"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +94,7 @@ def test_tables_and_methods_have_them(with_voxels):
 
 def test_the_page_is_whole(with_voxels):
     files = with_voxels()
-    page = render_page(files, build_sections(files, ReportOptions()))
+    page = render_page(files, build_sections(files))
     assert "Voxels only" in page
 
 

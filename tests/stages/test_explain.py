@@ -185,19 +185,6 @@ def test_who_is_explained_depends_on_the_seed_alone(study, tmp_path, explained):
     )
 
 
-def test_several_processes_give_the_maps_of_one(study, tmp_path, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    settings = {"patch_mm": 60, "n_subjects": 5}
-    one = study.explain(tmp_path / "one", **settings)
-    several = study.explain(tmp_path / "several", devices=2, **settings)
-    for path in one.iterdir():
-        if path.suffix == ".json":
-            told = [{**_about(folder), "environment": None} for folder in (several, one)]
-            assert told[0] == told[1]
-        else:
-            assert (several / path.name).read_bytes() == path.read_bytes()
-
-
 def test_scores_are_those_of_the_stored_probe(study, explained):
     from neurocontrast.embedding import read_embeddings
     from neurocontrast.evaluation import load_probe

@@ -10,7 +10,8 @@ import torch
 from small_run import metrics, weights
 
 import neurocontrast
-from neurocontrast.data import fit_preprocessing, read_cohort, split_by_subject
+from neurocontrast.data import fit_preprocessing, read_cohort
+from neurocontrast.data.cohort import split_by_subject
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.encoders import load_encoder
 from neurocontrast.exceptions import CheckpointError, DataError

@@ -71,7 +71,7 @@ def test_colours_are_standardised_by_the_images_of_training_alone(run, digits):
     own = contract["preprocessing"]
     assert (own["kind"], own["standardise"], own["shape"]) == ("images", "channels", [3, 8, 8])
     table = read_cohort(digits).select({"split": ["train", "validation"]})
-    training, _ = neurocontrast.data.split_by_subject(table, 0.2, 0)
+    training, _ = neurocontrast.data.cohort.split_by_subject(table, 0.2, 0)
     assert contract["n_training_scans"] == len(training) == 40
     rows = pixels_of(digits)[[int(path.rpartition("#")[2]) for path in table.table["path"].iloc[training]]] / 255
     np.testing.assert_allclose(own["mean"], rows.mean(axis=(0, 2, 3)), rtol=1e-9)

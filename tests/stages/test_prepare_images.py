@@ -172,16 +172,6 @@ def test_all_pictures_that_cannot_be_used_are_told_and_nothing_is_left(tmp_path,
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["pets"]
 
 
-def test_reading_stops_where_every_picture_is_wrong(tmp_path, source, monkeypatch):
-    from neurocontrast.data.natural import preparing
-
-    monkeypatch.setattr(preparing, "_MOST_PROBLEMS", 3)
-    for path in sorted(source.rglob("*.png"))[5:]:
-        write_picture(path, 0, size=(9, 9))
-    with pytest.raises(DataError, match=r"3 problems(.|\n)*Reading stopped at 3 problems"):
-        prepare_images(tmp_path / "out", dataset="folder", source=source)
-
-
 def test_an_interruption_leaves_what_was_there(tmp_path, source, monkeypatch):
     from neurocontrast.data.natural import preparing
 

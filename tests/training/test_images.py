@@ -13,9 +13,7 @@ from tiny import Contrast, Pictures, data, rows_of, run, settings, views_of_pict
 from neurocontrast.encoders import EncoderSettings, build_model, load_encoder, load_model
 from neurocontrast.exceptions import TrainingInterrupted
 from neurocontrast.training.batchnorm import SynchronisedBatchNorm, synchronise
-from neurocontrast.training.checkpoints import load_checkpoint, save_checkpoint
 from neurocontrast.training.estimate import measure_step
-from neurocontrast.training.session import Position
 
 ENCODER = EncoderSettings(name="resnet_small", projection=(16, 8), projection_norm="layers")
 CONTRACT = {"preprocessing": {}}
@@ -138,8 +136,3 @@ def views_of_floats(images, rows, *, epoch):
     assert images.min() >= 0
     assert images.max() <= 1
     return images, images.flip(3)
-
-
-def test_a_checkpoint_of_volumes_per_second_goes_on_as_samples(tmp_path):
-    path = save_checkpoint(tmp_path, Position(epoch=1, metrics=[{"epoch": 1, "volumes_per_second": 2.5}]), {}, keep=1)
-    assert load_checkpoint(path)[0].metrics == [{"epoch": 1, "samples_per_second": 2.5}]

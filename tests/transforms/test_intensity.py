@@ -9,10 +9,10 @@ import scipy.stats
 from neurocontrast.data import fit_preprocessing
 from neurocontrast.exceptions import DataError
 from neurocontrast.transforms import Preprocessing, load_volume
+from neurocontrast.transforms.brain import erode, fill_largest
 from neurocontrast.transforms.compose import apply
 from neurocontrast.transforms.images import to_image
 from neurocontrast.transforms.intensity import find_landmarks, map_landmarks, standard_landmarks, white_matter_peak
-from neurocontrast.transforms.masks import erode, fill_largest
 
 SHAPE = (40, 44, 40)
 STANDARD = (0.0, 0.1, 0.15, 0.3, 0.4, 0.5, 0.62, 0.7, 0.8, 0.95, 1.0)

@@ -13,6 +13,7 @@ __all__ = ["FreeSurfer"]
 
 _IMAGES = {"brainmask.mgz": "stripped", "norm.mgz": "stripped", "T1.mgz": "preprocessed"}
 _TIV = re.compile(r"# Measure EstimatedTotalIntraCranialVol,.*?,\s*([0-9.]+),\s*mm\^3")
+_HOLES = re.compile(r"# Measure SurfaceHoles,.*?,\s*([0-9]+),\s*unitless")
 
 
 class FreeSurfer(FolderLayout):
@@ -44,5 +45,8 @@ class FreeSurfer(FolderLayout):
 
     def _facts(self, tree: Tree, subject: str) -> dict[str, str]:
         stats = tree.first(f"{subject}/stats/aseg.stats")
-        match = _TIV.search((tree.root / stats).read_text(encoding="utf-8", errors="replace")) if stats else None
-        return {"tiv": f"{float(match[1]) / 1000:.1f}"} if match else {}
+        text = (tree.root / stats).read_text(encoding="utf-8", errors="replace") if stats else ""
+        volume, holes = _TIV.search(text), _HOLES.search(text)
+        facts = {"tiv": f"{float(volume[1]) / 1000:.1f}"} if volume else {}
+        # The Euler number of a hemisphere is 2 - 2 holes; this is the mean of both.
+        return facts | ({"euler": str(2 - int(holes[1]))} if holes else {})

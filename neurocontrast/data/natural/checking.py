@@ -18,8 +18,6 @@ from neurocontrast.exceptions import one_of
 from neurocontrast.files import digest_of_file
 from neurocontrast.progress import SILENT, Progress
 
-__all__ = ["RECORD_NAME", "Repeated", "inspect_images", "repeated_images"]
-
 RECORD_NAME = "images.json"
 _N_NAMED = 5
 

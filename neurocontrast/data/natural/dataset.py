@@ -12,8 +12,6 @@ from neurocontrast.data.cohort import Cohort
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.store import Located, statistics_of
 
-__all__ = ["ImageDataset"]
-
 
 class ImageDataset(torch.utils.data.Dataset[dict[str, Any]]):
     """The images of a cohort, whose paths are like ``…/images.npy#17``, from stores of one size; uint8 (3, H, W).

@@ -17,8 +17,6 @@ from neurocontrast.data.problems import shown
 from neurocontrast.exceptions import DataError, one_of
 from neurocontrast.files import digest_of, digest_of_file
 
-__all__ = ["ARCHIVE_ENDINGS", "ARCHIVE_FAULTS", "FileSet", "open_files"]
-
 ARCHIVE_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".txz", ".tar.bz2", ".zip")
 ARCHIVE_FAULTS = (
     *(tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError),

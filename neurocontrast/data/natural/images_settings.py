@@ -11,8 +11,6 @@ from pydantic_core import PydanticCustomError
 from neurocontrast.exceptions import one_of
 from neurocontrast.settings import Settings
 
-__all__ = ["SOURCES", "SPLITS", "SPLIT_OF_NAME", "ClusterSettings", "ImagesSettings"]
-
 SOURCES = {
     "digits": "neurocontrast.data.natural.sources:read_digits",
     "cifar10": "neurocontrast.data.natural.sources:read_cifar",
@@ -48,15 +46,10 @@ NClusters = Annotated[int, Field(ge=2, le=100_000)]
 class ClusterSettings(Settings):
     """Group images by k-means, fitted on the training images.
 
-    Parameters
-    ----------
-    columns : sequence of str
-        Columns of the table to cluster by; ``attr_*`` takes all that match.
-    n_clusters : int or sequence of int
-        Number of clusters; one number makes the column ``cluster``, several make ``cluster_3``, ``cluster_5`` ….
+    One number of clusters makes the column ``cluster``, several make ``cluster_3``, ``cluster_5`` ….
     """
 
-    columns: Annotated[tuple[str, ...], Field(min_length=1)]
+    columns: Annotated[tuple[str, ...], Field(min_length=1)]  # to cluster by; ``attr_*`` takes all that match
     n_clusters: NClusters | tuple[NClusters, ...] = 10
 
     @model_validator(mode="after")
@@ -67,59 +60,22 @@ class ClusterSettings(Settings):
 
 
 class ImagesSettings(Settings):
-    """Choose which images are prepared, how they are divided, and what the table says of each.
-
-    Parameters
-    ----------
-    dataset : str
-        ``digits`` (scikit-learn's, always there), ``cifar10`` and ``cifar100`` (the official *binary* files, or
-        class folders of pictures), ``mnist`` and ``fashion-mnist`` (idx files), or ``folder`` (pictures in class
-        folders).
-    source : path or None
-        Folder or archive (``.tar``, ``.tar.gz``, ``.tar.xz``, ``.zip``) of the files; none for digits. A recipe may
-        leave the source open, and `neurocontrast images` asks for one.
-    name : str or None
-        Beginning of the identifiers of the images; None takes the name of the data set, for folders that of the source.
-    seed : int
-        Seed of the split, the subset, the background and the clusters.
-    size : int, pair of int, or None
-        Pixels, or (height, width), that every image is scaled to: the shorter side fits, the longer is cropped at the
-        centre. None keeps the size, which must then be one for all.
-    validation_fraction : float
-        Part of the training images, of each class alike, for validation where the source has no such split: 0.2 of
-        CIFAR's 50,000 are the usual 10,000.
-    test_fraction : float
-        Part of all images for testing, where the source has no such split.
-    n_train, n_validation, n_test : int or None
-        Number of images of each split to keep, of each class alike; None for all. A smaller subset is part of a larger
-        one of the same seed.
-    background : {'random'} or None
-        ColorMNIST of Tsai et al. (ICLR 2022): behind grey pictures one of ten colours plus normal noise, as the columns
-        ``background_red``, ``_green`` and ``_blue`` (0 to 1).
-    background_sd : float
-        Standard deviation of that noise, in values of 0 to 255.
-    attributes : path or None
-        Table (``.tsv`` or ``.csv``) of further columns, with a row for every image.
-    attributes_key : str or None
-        Column of that table with the file of each image; ``participant_id`` for identifiers in place of files.
-    clusters : ClusterSettings or None
-        Groups by k-means.
-    """
+    """Choose which images are prepared, how they are divided, and what the table says of each; see docs/images.md."""
 
     dataset: Annotated[str, AfterValidator(_known_source)] = "digits"
-    source: Path | None = None
-    name: Name | None = None
-    seed: Annotated[int, Field(ge=0)] = 0
-    size: Pixels | tuple[Pixels, Pixels] | None = None
-    validation_fraction: Fraction = 0.2
-    test_fraction: Fraction = 0.2
-    n_train: Count | None = None
+    source: Path | None = None  # folder or archive of the files; none for digits
+    name: Name | None = None  # beginning of identifiers; None for that of the data set, or of a folder's source
+    seed: Annotated[int, Field(ge=0)] = 0  # of the split, the subset, the background and the clusters
+    size: Pixels | tuple[Pixels, Pixels] | None = None  # (height, width), covered and cropped; None keeps the size
+    validation_fraction: Fraction = 0.2  # of the training images of each class, where the source has no such split
+    test_fraction: Fraction = 0.2  # of all images of each class, where the source has no such split
+    n_train: Count | None = None  # images to keep, of each class alike; a smaller subset is part of a larger one
     n_validation: Count | None = None
     n_test: Count | None = None
-    background: Literal["random"] | None = None
-    background_sd: Annotated[float, Field(ge=0.0, le=255.0, allow_inf_nan=False)] = 40.0
-    attributes: Path | None = None
-    attributes_key: str | None = None
+    background: Literal["random"] | None = None  # ColorMNIST: behind grey pictures one of ten colours plus noise
+    background_sd: Annotated[float, Field(ge=0.0, le=255.0, allow_inf_nan=False)] = 40.0  # of the noise, of 0 to 255
+    attributes: Path | None = None  # table of further columns, with a row for every image
+    attributes_key: str | None = None  # its column with the file, or the ``participant_id``, of each image
     clusters: ClusterSettings | None = None
 
     @model_validator(mode="after")

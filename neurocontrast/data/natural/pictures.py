@@ -21,8 +21,6 @@ from neurocontrast.data.natural.images_settings import SPLIT_OF_NAME, ImagesSett
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError, one_of
 
-__all__ = ["Pictures", "class_names", "decode", "grey_to_rgb", "is_picture", "paint", "read_class_folders", "scale"]
-
 _ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
 _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
 _MAX_PIXELS = 64_000_000

@@ -19,17 +19,6 @@ from neurocontrast.data.store import STORE_NAME
 from neurocontrast.exceptions import DataError, one_of, suggestion
 from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = [
-    "BACKGROUND_COLUMNS",
-    "Plan",
-    "cluster",
-    "divide",
-    "draw_backgrounds",
-    "join_attributes",
-    "plan_images",
-    "stratified_order",
-]
-
 BACKGROUND_COLUMNS = ("background_red", "background_green", "background_blue")
 _PALETTE = np.array(
     [
@@ -246,7 +235,5 @@ def cluster(
     with threadpool_limits(1):
         fitted = KMeans(n_clusters, n_init=10, random_state=state).fit(values[training])
         codes = fitted.predict(values)
-    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    number = np.argsort(np.argsort(first))[inverse]
     width = len(str(n_clusters - 1))
-    return [f"c{code:0{width}d}" for code in number.tolist()]
+    return [f"c{number:0{width}d}" for number in pd.factorize(codes)[0].tolist()]

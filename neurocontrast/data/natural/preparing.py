@@ -27,10 +27,6 @@ from neurocontrast.lazy import load
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 
-__all__ = ["write_images"]
-
-_MOST_PROBLEMS = 1000
-
 Pixels = npt.NDArray[np.uint8]
 
 
@@ -97,22 +93,17 @@ def _write_store(read: Callable[[int], Pixels], table: pd.DataFrame, folder: Pat
             image = np.zeros(shape, dtype=np.uint8)
             try:
                 found = read(row)
-                if found.shape == shape:
-                    image = found
-                else:
-                    sizes = f"{found.shape[1]}×{found.shape[2]} pixels, and the first has {shape[1]}×{shape[2]}"
-                    problems.add(sizes, name=name)
+                if found.shape != shape:
                     problems.hint(
                         "All images need one size: images.size=64, for instance, scales and crops them to it."
                     )
+                    found_size, first_size = (f"{height}×{width}" for _, height, width in (found.shape, shape))
+                    raise DataError(f"{found_size} pixels, and the first has {first_size}")
+                image = found
             except DataError as error:
                 problems.add(str(error), name=name)
             yield image
             task.advance()
-            if len(problems.found) >= _MOST_PROBLEMS:
-                read_so_far = f"{row + 1:,} of {len(names):,} images"
-                problems.hint(f"Reading stopped at {_MOST_PROBLEMS:,} problems, {read_so_far}.")
-                break
         problems.raise_if_any()
 
     with progress.task("decoding", len(names), "images") as task:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +15,6 @@ from neurocontrast.data.natural.images_settings import ImagesSettings
 from neurocontrast.data.natural.pictures import Pictures, class_names, grey_to_rgb, is_picture, read_class_folders
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of
-
-__all__ = ["read_cifar", "read_digits", "read_idx", "read_mnist"]
 
 _N_PIXELS = 3 * 32 * 32
 _OF_PYTHON_VERSION = ("batches.meta", "meta")
@@ -80,41 +78,32 @@ def _read_binary(files: FileSet, version: _Version, dataset: str) -> Pictures:
     if any(name.rpartition("/")[2] in _OF_PYTHON_VERSION for name in files.names):
         hint = " This is the Python version, whose pickles are never read: take the binary version of the same page."
     place_of = files.find([*version.train, version.test, *version.names.values()], dataset=dataset, hint=hint)
-    n_labels = len(version.n_classes)
-
-    @lru_cache(maxsize=1)  # images are read in the order of the files
-    def records_of(file: str) -> npt.NDArray[np.uint8]:
+    n_labels, problems = len(version.n_classes), Problems(files.source.name)
+    parts: dict[str, npt.NDArray[np.uint8]] = {}
+    for file in (*version.train, version.test):
         content = np.frombuffer(files.read(place_of[file]), dtype=np.uint8)
         record = n_labels + _N_PIXELS
         if not len(content) or len(content) % record:
             rule = f"{dataset} has records of {record:,} bytes"
-            raise DataError(f"{len(content):,} bytes; {rule}, so it is cut or of another data set")
-        return content.reshape(-1, record)
-
-    problems = Problems(files.source.name)
-    codes, where = [], []
-    for file in (*version.train, version.test):
-        try:
-            codes.append(records_of(file)[:, :n_labels].copy())
-        except DataError as error:
-            problems.add(str(error), name=file)
+            problems.add(f"{len(content):,} bytes; {rule}, so it is cut or of another data set", name=file)
             continue
-        where += [(file, row) for row in range(len(codes[-1]))]
-        for column, (name, n_classes) in enumerate(version.n_classes.items()):
-            bad = np.flatnonzero(codes[-1][:, column] >= n_classes)
+        parts[file] = content.reshape(-1, record)
+        for codes, (name, n_classes) in zip(parts[file].T, version.n_classes.items(), strict=False):
+            bad = np.flatnonzero(codes >= n_classes)
             if len(bad):
-                found = f"image {bad[0]} has {codes[-1][bad[0], column]}"
+                found = f"image {bad[0]} has {codes[bad[0]]}"
                 problems.add(f"{len(bad)} images have a {name} beyond {n_classes - 1} ({found})", name=file)
     problems.raise_if_any()
+    records = np.concatenate(list(parts.values()))
     labels = {
-        name: _labels(files, place_of[file], version.n_classes[name], np.concatenate(codes)[:, column])
+        name: _labels(files, place_of[file], version.n_classes[name], records[:, column])
         for column, (name, file) in enumerate(version.names.items())
     }
     return Pictures(
-        files=[f"{file}/{row}" for file, row in where],
+        files=[f"{file}/{row}" for file, part in parts.items() for row in range(len(part))],
         labels=labels.pop("label"),
-        splits=["test" if file == version.test else "train" for file, _ in where],
-        read=lambda number: records_of(where[number][0])[where[number][1], n_labels:].reshape(3, 32, 32),
+        splits=["test" if file == version.test else "train" for file, part in parts.items() for _ in part],
+        read=lambda number: records[number, n_labels:].reshape(3, 32, 32),
         columns=labels,
         origin={"kind": "cifar binary", "digest": files.digest()},
     )
@@ -136,10 +125,8 @@ def read_mnist(settings: ImagesSettings, files: FileSet) -> Pictures:
     names = np.array(_CLASSES[settings.dataset], dtype=object)
     files = files.only(lambda name: "idx" in name.rpartition("/")[2])
     problems = Problems(files.source.name)
-    images: list[npt.NDArray[np.uint8]] = []
+    images: dict[str, npt.NDArray[np.uint8]] = {}
     labels: list[str] = []
-    splits: list[str] = []
-    numbers: list[str] = []
     for split, prefix in (("train", "train"), ("test", "t10k")):
         try:
             pixels, codes = (_read_file(files, prefix, kind, n) for kind, n in (("images", 3), ("labels", 1)))
@@ -152,16 +139,20 @@ def read_mnist(settings: ImagesSettings, files: FileSet) -> Pictures:
         except DataError as error:
             problems.add(str(error))
             continue
-        images.append(pixels)
+        images[split] = pixels
         labels += names[codes].tolist()
-        splits += [split] * len(codes)
-        numbers += [f"{split}/{row}" for row in range(len(codes))]
-    if not problems.found and images[0].shape[1:] != images[1].shape[1:]:
-        problems.add(f"training images are {images[0].shape[1:]} pixels and test images {images[1].shape[1:]}")
+    if not problems.found and images["train"].shape[1:] != images["test"].shape[1:]:
+        found = f"training images are {images['train'].shape[1:]} pixels and test images {images['test'].shape[1:]}"
+        problems.add(found)
     problems.raise_if_any()
-    pixels = np.concatenate(images)
-    origin: dict[str, object] = {"kind": "idx", "digest": files.digest()}
-    return Pictures(numbers, labels, splits, lambda number: grey_to_rgb(pixels[number]), origin=origin)
+    pixels = np.concatenate(list(images.values()))
+    return Pictures(
+        files=[f"{split}/{row}" for split, part in images.items() for row in range(len(part))],
+        labels=labels,
+        splits=[split for split, part in images.items() for _ in part],
+        read=lambda number: grey_to_rgb(pixels[number]),
+        origin={"kind": "idx", "digest": files.digest()},
+    )
 
 
 def _read_file(files: FileSet, prefix: str, kind: str, n_dims: int) -> npt.NDArray[np.uint8]:
@@ -173,30 +164,21 @@ def _read_file(files: FileSet, prefix: str, kind: str, n_dims: int) -> npt.NDArr
 
 
 def read_idx(name: str, content: bytes, *, n_dims: int) -> npt.NDArray[np.uint8]:
-    """Return the array of an idx file of bytes.
-
-    The format: two zero bytes, 8 for unsigned bytes, the number of dimensions, each dimension as a big-endian
-    32-bit number, the values.
-    """
+    """Return the array of an idx file: 00 00 08, number of dimensions, each as a big-endian 32-bit number, bytes."""
     try:
         content = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
     except ARCHIVE_FAULTS as error:
         raise DataError(f"{name}: it is cut or damaged ({error}). Copy it again.") from None
     if content[:4] != bytes((0, 0, 8, n_dims)):
         found = content[:4].hex(" ") or "nothing"
-        raise DataError(
-            f"{name}: an idx file of bytes in {n_dims} dimension{'s' if n_dims > 1 else ''} begins with "
-            f"00 00 08 {n_dims:02x}. Found {found}."
-        )
+        raise DataError(f"{name}: such an idx file of bytes begins with 00 00 08 {n_dims:02x}. Found {found}.")
     start = 4 + 4 * n_dims
     if len(content) < start:
         raise DataError(f"{name}: it is cut or damaged (it ends within its header). Copy it again.")
     shape = tuple(int(size) for size in np.frombuffer(content[4:start], dtype=">u4"))
-    if 0 in shape or len(content) - start != np.prod(shape, dtype=object):
-        raise DataError(
-            f"{name}: its header announces {np.prod(shape, dtype=object):,} bytes, and it holds "
-            f"{len(content) - start:,}."
-        )
+    announced, n_found = math.prod(shape), len(content) - start
+    if 0 in shape or n_found != announced:
+        raise DataError(f"{name}: its header announces {announced:,} bytes, and it holds {n_found:,}.")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 

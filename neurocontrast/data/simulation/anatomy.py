@@ -28,7 +28,7 @@ class Anatomy:
     """Templates and effect maps on one grid; arrays over `brain` are flat, in its order."""
 
     spacing_mm: float
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     affine: NDArray[np.float64]
     brain: NDArray[np.int64]
     """Flat indices of the voxels where a brain of any size may be."""
@@ -40,7 +40,7 @@ class Anatomy:
     """What one unit of an effect adds to the image."""
     towards_ventricles: Array
     """Unit displacement (3, n), fading with distance."""
-    splines: tuple[Array, Array, Array]
+    splines: tuple[Array, ...]
     """Cubic B-spline bases (n_voxels, n_controls) along the axes: coefficients to a field of unit variance."""
     bias_terms: Array
     """Smooth terms of bias fields (n_terms, n), each of unit variance over the brain."""
@@ -62,14 +62,14 @@ def load_anatomy(spacing_mm: float) -> Anatomy:
     flat = {name: values.ravel()[brain] for name, values in maps.items()}
     return Anatomy(
         spacing_mm=spacing_mm,
-        shape=(shape[0], shape[1], shape[2]),
+        shape=shape,
         affine=affine,
         brain=brain,
         positions=positions,
         image=flat["image"],
         effects=_effects(flat, positions),
         towards_ventricles=towards.reshape(3, -1)[:, brain],
-        splines=(_spline_basis(axes[0]), _spline_basis(axes[1]), _spline_basis(axes[2])),
+        splines=tuple(map(_spline_basis, axes)),
         bias_terms=_bias_terms(positions, flat["image"]),
     )
 
@@ -150,7 +150,7 @@ def _bias_terms(positions: Array, image: Array) -> Array:
 
 
 def _sample(fine: Array, spacing_mm: float, shape: tuple[int, ...]) -> Array:
-    """Sample a 1 mm map on the grid, under a Gaussian about as wide as a voxel, so that it does not alias."""
+    """Sample a 1 mm map on the grid, under a Gaussian about as wide as a voxel, against aliasing."""
     sigma = float(np.sqrt(0.42**2 * (spacing_mm**2 - 1.0) + 0.25**2))
     return _filter(fine, [spacing_mm * np.arange(n, dtype=np.float64) for n in shape], sigma)
 

@@ -178,7 +178,7 @@ class Person:
 
 
 def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
-    """Draw the machine of a site; it depends on the scanners' seed and the site's number alone."""
+    """Draw the machine of a site, from the seed of the scanners and the number of the site alone."""
     generator = derive_generator("simulated-scanner", settings.scanner_seed, site)
     gamma, white, gain = generator.standard_normal(3)
     bias = generator.standard_normal(_BIAS_TERMS) / math.sqrt(_BIAS_TERMS)
@@ -202,29 +202,22 @@ def draw_scanner(settings: SimulationSettings, site: int) -> Scanner:
 @functools.lru_cache(maxsize=8)
 def draw_sites(settings: SimulationSettings) -> tuple[Site, ...]:
     """Draw the sizes of sites, their ages and their fractions of patients."""
-    shares, shifts, odds = [], [], []
+    shares, shifts, odds = np.empty((3, settings.n_sites))
     for site in range(settings.n_sites):
         generator = derive_generator("simulated-site", settings.scanner_seed, site)
-        shares.append(float(np.exp(0.6 * np.clip(generator.standard_normal(), -1.5, 1.5))))
-        shifts.append(settings.age_site_shift_years * float(np.clip(generator.standard_normal(), -2.0, 2.0)))
+        shares[site] = np.exp(0.6 * np.clip(generator.standard_normal(), -1.5, 1.5))
+        shifts[site] = settings.age_site_shift_years * np.clip(generator.standard_normal(), -2.0, 2.0)
         # Alternating signs: any two neighbouring sites are confounded with diagnosis once this is asked for.
-        odds.append((1.0 if site % 2 == 0 else -1.0) * generator.uniform(0.75, 1.25))
-    weights = np.asarray(shares) / np.sum(shares)
-    odds_centred = np.asarray(odds) - float(weights @ odds)
-    width = len(str(settings.n_sites))
-    return tuple(
-        Site(
-            name=f"site-{site + 1:0{max(2, width)}d}",
-            share=float(weights[site]),
-            age_shift_years=shifts[site],
-            patients=float(expit(logit(settings.patients) + settings.confounding * odds_centred[site])),
-        )
-        for site in range(settings.n_sites)
-    )
+        odds[site] = (1.0 if site % 2 == 0 else -1.0) * generator.uniform(0.75, 1.25)
+    shares /= shares.sum()
+    patients = expit(logit(settings.patients) + settings.confounding * (odds - shares @ odds))
+    width = max(2, len(str(settings.n_sites)))
+    found = zip(shares.tolist(), shifts.tolist(), patients.tolist(), strict=True)
+    return tuple(Site(f"site-{site:0{width}d}", *values) for site, values in enumerate(found, start=1))
 
 
 def draw_person(settings: SimulationSettings, index: int) -> Person:
-    """Draw person number `index` (from 0); nobody else's draws matter to them."""
+    """Draw person number `index` (from 0), independently of all other people."""
     site = _site_of(settings, index)
     place = draw_sites(settings)[site]
     # All draws are made for everybody, in one order: changing an effect leaves the other draws as they were.

@@ -10,7 +10,6 @@ from typing import Any
 import nibabel as nib
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import ndimage
 from scipy.spatial.transform import Rotation
@@ -95,7 +94,7 @@ def _warp(anatomy: Anatomy, image: Array, positions: Array) -> Array:
 def _strip(
     brain: Array, scanner: Scanner, anatomy: Anatomy, generator: np.random.Generator
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Return the image as the site's skull-stripping leaves it, fluid as its scanner shows it, and what is kept."""
+    """Return the image after skull-stripping, with fluid as the scanner shows it, and the voxels that are kept."""
     mask = brain > _BORDER
     if scanner.fluid != 0.0:
         darkness = np.clip(1.0 - brain / np.float32(_GREY), 0.0, 1.0) * mask
@@ -151,6 +150,8 @@ def write_cohort(
 
     The files are the same for any `n_workers`.
     """
+    from joblib import Parallel, delayed  # here, for a quicker start of other commands
+
     people = [draw_person(settings, index) for index in range(settings.n_subjects)]
     (folder / "images").mkdir(parents=True, exist_ok=True)
     work = (delayed(_write_person)(settings, person, folder) for person in people)
@@ -165,7 +166,7 @@ def write_cohort(
 
 
 def describe_simulation(settings: SimulationSettings) -> dict[str, Any]:
-    """Return everything that was chosen and planted, JSON-ready."""
+    """Return the settings and what was planted, JSON-ready."""
     return {
         "format": 1,
         "simulated": True,

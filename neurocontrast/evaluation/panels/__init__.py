@@ -48,25 +48,16 @@ class PanelInputs:
 
 @dataclass(frozen=True)
 class Panel:
-    """A question that is put to every evaluation.
-
-    Parameters
-    ----------
-    order : int
-        Panels run in this order; a later one can use what an earlier one found.
-    run : callable
-        Takes `PanelInputs` and returns `Findings`.
-    check : callable, optional
-        Takes the planned study and raises where its settings ask for what the panel cannot give.
-    """
+    """A question that is put to every evaluation; panels run in their order, and can use what earlier ones found."""
 
     order: int
     run: Callable[[PanelInputs], Findings]
     check: Callable[[Study], object] | None = None
+    """Raises where the settings of a planned study ask for what the panel cannot give."""
 
 
 def find_panels() -> list[Panel]:
-    """Return the panels of this folder, in their order."""
+    """Return the panels of this folder, in order."""
     modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     return sorted((module.PANEL for module in modules if hasattr(module, "PANEL")), key=lambda panel: panel.order)
 

@@ -138,7 +138,7 @@ def _is_number(study: Study, column: str) -> bool:
 
 
 def _frequent(labels: npt.ArrayLike, subjects: npt.NDArray[np.object_]) -> npt.NDArray[np.bool_]:
-    """Return which scans have a value that enough subjects have to be in every fold."""
+    """Return which scans have a value of enough subjects to be in every fold."""
     values = pd.Series(np.asarray(labels, dtype=object))
     counts = pd.Series(subjects).groupby(values).nunique()
     return values.isin(counts.index[counts >= N_FOLDS]).to_numpy()
@@ -158,7 +158,7 @@ def _fit(study: Study, target: Target, rows: Rows, splits: list[Split]) -> Readi
 
 
 def _resample(study: Study, reading: Reading, metric: str, *, by_subject: bool = False) -> Resamples:
-    """Return a metric on resamples; sites are never resampled to say how well sites are told apart."""
+    """Return a metric on resamples; where the site is predicted, subjects are resampled."""
     units = study.subjects if by_subject or reading.target.name == "site" else study.units.labels
     seed, n = derive_seed("confound-intervals", study.settings.seed), study.settings.n_bootstraps
     models = {"embedding": reading.model}

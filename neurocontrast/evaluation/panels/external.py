@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -97,12 +98,13 @@ def plan_external(
         what="the probe",
     )
     notices = [] if doubt is None else [Notice("encoder_unknown", doubt, _ENCODERS)]
-    try:
+    own, where = study.settings.test_where, study.settings.where
+    hint = " evaluation.test_where selects rows of the test table alone ({} for all)." if own is None else ""
+    with _naming_the_test_table():
         tidy = tidy_table(table)
         check_rows(tidy, features)
-    except DataError as error:
-        raise DataError(f"test: {error}") from None  # of two tables, which
-    kept = np.flatnonzero(_select(tidy, study))
+    with _naming_the_test_table(hint):
+        kept = np.flatnonzero(select_rows(tidy, where if own is None else own))
     target, present = encode_target(tidy.iloc[kept].reset_index(drop=True), study.target, parameter="test")
     rows = kept[present]
     chosen = tidy.iloc[rows].reset_index(drop=True)
@@ -119,13 +121,13 @@ def plan_external(
     return External(replace(joined, covariates=names), excluded, shared + n_overlap, notices)
 
 
-def _select(tidy: pd.DataFrame, study: Study) -> npt.NDArray[np.bool_]:
-    own = study.settings.test_where
+@contextmanager
+def _naming_the_test_table(hint: str = "") -> Iterator[None]:
+    """Say in errors which of the two tables they are of."""
     try:
-        return select_rows(tidy, study.settings.where if own is None else own)
-    except DataError as error:
-        hint = " evaluation.test_where selects rows of the test table alone ({} for all)." if own is None else ""
-        raise DataError(f"test: {error}{hint}") from None
+        yield
+    except (DataError, LeakageError) as error:
+        raise type(error)(f"test: {error}{hint}") from None
 
 
 def _check_shared(study: Study, chosen: pd.DataFrame) -> tuple[int, list[Notice]]:
@@ -160,16 +162,14 @@ def _check_leaks(
     study: Study, joined: Study, chosen: pd.DataFrame, info: Mapping[str, Any]
 ) -> tuple[int, list[Notice]]:
     """Refuse people of pretraining and images under two names, or count them and warn where they are allowed."""
-    allowed = study.settings.allow_overlap
-    try:
+    allowed, known = study.settings.allow_overlap, set[str]()
+    with _naming_the_test_table():
         n_overlap, seen = check_overlap(chosen, info, allow_overlap=allowed)
         if study.fixed:
             twins = look_at_twins(joined.features, joined.splits[0])[1]
         else:
             twins = check_duplicates(joined.table, joined.features, allow_overlap=allowed)
-    except LeakageError as error:
-        raise LeakageError(f"test: {error}") from None
-    known = set() if study.fixed else {notice.message for notice in study.notices}
+            known = {notice.message for notice in study.notices}
     found = [Notice(f"external_{each.code}", f"test: {each.message}", each.explanation) for each in seen]
     twins = [each for each in twins if each.message not in known]
     return n_overlap, found + [Notice("external_duplicates", f"test: {each.message}", _TWINS) for each in twins]

@@ -18,7 +18,7 @@ from neurocontrast.evaluation.rows import NO_SITE
 from neurocontrast.evaluation.uncertainty import MIN_SITES, bootstrap_metrics
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["PANEL", "age_bands", "site_table"]
+__all__ = ["PANEL", "age_bands", "site_table", "why_no_interval"]
 
 Models = Mapping[str, OutOfFold]
 Texts = npt.NDArray[np.object_]
@@ -48,9 +48,9 @@ def site_table(study: Study, models: Models) -> pd.DataFrame:
 
 
 def _group_table(study: Study, models: Models) -> pd.DataFrame:
-    """Return one row a sex and one an age band that has scans, with what `site_table` gives a site.
+    """Return one row a sex and one an age band that has scans, with the columns of `site_table`.
 
-    Intervals resample what those of the whole cohort resample. The target itself forms no groups, nor does an empty
+    Intervals resample the units of the whole cohort. The target itself forms no groups, nor does an empty
     column; scans without a value form a group of their own.
     """
     table, target, rows = study.table, study.target, list[dict[str, Any]]()
@@ -98,7 +98,7 @@ def _describe(
         counts = np.bincount(target.values[members], minlength=len(target.classes))
         row |= {f"n_{name}": int(count) for name, count in zip(target.classes, counts, strict=True)}
     names = [name for name in target.metric_names if name not in POOLED_ONLY]
-    too_few = _too_few(study, members, units)
+    too_few = why_no_interval(study, members, units)
     seed = derive_seed(key, settings.seed, *keys)
     for model, predictions in models.items():
         embedding = model == "embedding"
@@ -118,7 +118,8 @@ def _describe(
     return row
 
 
-def _too_few(study: Study, members: npt.NDArray[np.intp], units: Texts) -> str | None:
+def why_no_interval(study: Study, members: npt.NDArray[np.intp], units: Texts) -> str | None:
+    """Return why scans have no interval: too few subjects, or too few sites where sites are resampled."""
     n, least = len(set(study.subjects[members])), study.settings.min_site_n
     if n < least:
         return f"fewer than {least} subjects ({n}): no interval"

@@ -48,7 +48,7 @@ def _check(study: Study) -> None:
 
 
 def _least_size(study: Study, split: Split, draw: int) -> int:
-    """Return the smallest beginning of a draw with two subjects of every class of the training fold."""
+    """Return the number of subjects from which on a draw holds two of every class of the training fold."""
     if study.target.kind == "continuous":
         return LEAST_OF_A_CLASS
     order = draw_of_split(study.table, study.target, split, draw, study.settings.seed)
@@ -61,8 +61,8 @@ def _least_size(study: Study, split: Split, draw: int) -> int:
 def measure_learning_curve(inputs: PanelInputs) -> Findings:
     """Fit the probes on draws of training subjects, each with all scans, and test them on the same folds.
 
-    The smaller sizes of a draw are parts of the larger ones. Folds and draws depend on scans, target and seed alone:
-    evaluations of other encoders have the same.
+    The smaller sizes of a draw are parts of the larger ones. Folds and draws depend on scans, target and seed,
+    and are the same for other encoders.
     """
     study, settings = inputs.study, inputs.study.settings
     if not settings.train_sizes:

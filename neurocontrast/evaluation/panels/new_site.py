@@ -23,6 +23,7 @@ from neurocontrast.evaluation.metrics import (
 )
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.panels.confounds import site_reading
+from neurocontrast.evaluation.panels.groups import why_no_interval
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.splits import Split, group_sites
@@ -48,7 +49,7 @@ MAX_GROUPS = 20
 
 @dataclass(frozen=True)
 class SitesLeftOut:
-    """Folds that each leave out a site or a group of sites; the sites tested so, the others, or why there are none."""
+    """Folds that each leave out a site or a group of sites, and the sites that are left out or skipped."""
 
     splits: list[Split] = field(default_factory=list)
     sites: tuple[str, ...] = ()
@@ -168,7 +169,7 @@ def measure_new_sites(inputs: PanelInputs) -> Findings:
 
 
 def _predict(study: Study, plan: SitesLeftOut, models: Models, progress: Progress) -> Models:
-    """Return predictions by name, each model at ``home`` and ``unseen``; ``recentred`` is `embedding` as asked for."""
+    """Return predictions of each model at known sites, ``home …``, and at sites left out, ``unseen …``."""
     names = choose_covariates(study.table, study.settings.covariates, target=study.target.name, sites_held_out=True)[0]
     recentred = study.settings.recentre != "none"
     designs: dict[str, Design] = {"embedding": study.design(recentre=False)}
@@ -230,8 +231,7 @@ def _site_table(study: Study, plan: SitesLeftOut, models: Models) -> pd.DataFram
         rows = split.test[study.sites[split.test] == site]
         if not len(rows):
             continue
-        n, least = len(set(study.subjects[rows])), settings.min_site_n
-        few = f"fewer than {least} subjects ({n}): no interval" if n < least else None
+        few = why_no_interval(study, rows, study.subjects)
         reason = explain_undefined(target.kind, target.values[rows], target.classes)
         drawn = _draw(study, models, rows, names, study.subjects, 0 if few else settings.n_bootstraps, site)
         for model in (key.removeprefix("unseen ") for key in models if key.startswith("unseen ")):
@@ -265,7 +265,7 @@ def _predictability(reading: pd.Series | None) -> dict[str, Any] | None:
 
 
 def _warnings(summary: Mapping[str, Any]) -> list[Notice]:
-    """Warn where the probe is clearly worse at sites it has not seen, or no better than saying what is usual."""
+    """Warn where the probe is clearly worse at unseen sites, or no better than a constant."""
     found = []
     best = "recentred" if summary["recentred"] else "embedding"
     name = "mae" if "mae" in summary["ratio"][best] else "log_loss"

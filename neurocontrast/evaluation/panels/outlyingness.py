@@ -53,7 +53,7 @@ def measure_outlyingness(inputs: PanelInputs) -> Findings:
 
 
 def measure_external(study: Study, split: Split, distribution: TrainingDistribution | str | None) -> Findings:
-    """Measure the test scans of a split from a distribution; a text is why there is none, None that nobody asked."""
+    """Measure the test scans of a split from a distribution: None where not asked for, text where it has none."""
     if distribution is None:
         return Findings({"outlyingness": None})
     scores, why_not = np.full((len(study.table), 2), np.nan), set[str]()
@@ -68,7 +68,7 @@ def measure_external(study: Study, split: Split, distribution: TrainingDistribut
 
 
 def training_distribution(study: Study) -> TrainingDistribution | str | None:
-    """Return where the scans of a study lie, as its probe gets them; or why that is not known; None if not asked."""
+    """Return the distribution of the scans of a study, or why it has none; None where outlyingness is off."""
     rows = study.fitted_rows
     return _fit(study, Split(0, -1, rows, rows[:1]))[0] if study.settings.outlyingness else None
 
@@ -129,7 +129,7 @@ def _score_splits(study: Study, splits: Sequence[Split], advance: Callable[[], N
 
 
 def _fit(study: Study, split: Split) -> tuple[TrainingDistribution | str, Floats]:
-    """Return where the training scans of a split lie, or why that is not known, and the features of its test scans."""
+    """Return the distribution of the training scans of a split, or why it has none, and features of its test scans."""
     seed = derive_seed("outlyingness", study.settings.seed, split.fold, split.held_out_site or "")
     kept = draw_subjects(study.subjects[split.train], seed=seed, n_scans=MAX_REFERENCE)[0]
     rows = split.train[kept]

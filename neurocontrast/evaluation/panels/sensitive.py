@@ -21,7 +21,6 @@ from neurocontrast.evaluation.splits.inner import penalty_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import Resamples, leave_out, resample_counts
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
-from neurocontrast.progress import Progress
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["PANEL", "choose_sensitive", "error_resamples"]
@@ -30,7 +29,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def choose_sensitive(table: pd.DataFrame, names: Sequence[str], *, target: str) -> tuple[str, ...]:
-    """Return the columns of numbers that names and patterns (``background_*``) mean; refuse what cannot be told."""
+    """Return the columns of numbers that names and patterns (``background_*``) mean; refuse missing values."""
     chosen: dict[str, None] = {}
     columns = [
         str(name)
@@ -72,7 +71,7 @@ def _columns(study: Study) -> tuple[str, ...]:
 
 
 def measure_sensitive(inputs: PanelInputs) -> Findings:
-    """Predict the sensitive columns of a study from its features by ridge regression, on the rows its probe gets.
+    """Predict the sensitive columns of a study from its features by ridge regression, on the rows of its probe.
 
     The penalty of each column is chosen like that of the probe: on validation rows, or on inner folds. Of repeated
     folds the first repeat is used.
@@ -80,47 +79,35 @@ def measure_sensitive(inputs: PanelInputs) -> Findings:
     study, names = inputs.study, _columns(inputs.study)
     if not names:
         return Findings({"sensitive": None})
-    values = study.table[list(names)].to_numpy(dtype=float)
-    predicted, constant, folds, alphas = _predict(study, values, inputs.progress)
+    values, design = study.table[list(names)].to_numpy(dtype=float), study.design()
+    splits = [split for split in study.splits if split.repeat == 0]
+    settings = study.settings.model_copy(update={"probe": "ridge", "clip": False})
+    predicted, constant = np.full((2, *values.shape), np.nan)
+    folds, alphas = np.full(len(values), -1, dtype=np.intp), np.empty((len(splits), len(names)))
+    with inputs.progress.task("Reading sensitive variables", len(splits), "fold") as task:
+        for number, split in enumerate(splits):
+            seed = derive_seed("sensitive", settings.seed, split.fold)
+            features = built_in_features(get_probe("ridge"), design)
+            pairs = penalty_folds(
+                study.target, split.train, study.subjects, settings=settings, seed=seed, sites=study.sites,
+                validation=split.validation,
+            )  # fmt: skip
+            for place, column in enumerate(values.T):
+                fitted = fit_probe(
+                    design, Target("sensitive", "continuous", column), split.train, split.test, pairs=pairs, seed=seed,
+                    subjects=study.subjects, settings=settings, features=features,
+                )[0]  # fmt: skip
+                predicted[split.test, place], alphas[number, place] = fitted.scores, fitted.strength
+            folds[split.test], constant[split.test] = split.fold, values[split.train].mean(axis=0)
+            task.advance()
     rows = np.flatnonzero(folds >= 0)
     truth, predicted = values[rows], predicted[rows]
     summary = _summary(study, names, (truth - predicted) ** 2, (truth - constant[rows]) ** 2, study.units.labels[rows])
-    summary["alpha"] = dict(zip(names, alphas, strict=True))
+    summary["alpha"] = dict(zip(names, np.median(alphas, axis=0).tolist(), strict=True))
     table = study.table.loc[rows, ["participant_id", "session"]].reset_index(drop=True).assign(fold=folds[rows])
     for place, name in enumerate(names):
         table[f"true_{name}"], table[f"predicted_{name}"] = truth[:, place], predicted[:, place]
     return Findings({"sensitive": summary}, {"sensitive_predictions": table})
-
-
-def _predict(
-    study: Study, values: Floats, progress: Progress
-) -> tuple[Floats, Floats, npt.NDArray[np.intp], list[float]]:
-    """Return predictions, means of the training rows, the fold of each row (-1 where not tested), and penalties."""
-    predicted, constant = np.full((2, *values.shape), np.nan)
-    folds = np.full(len(values), -1, dtype=np.intp)
-    splits = [split for split in study.splits if split.repeat == 0]
-    strengths, ridge = [], study.settings.model_copy(update={"probe": "ridge", "clip": False})
-    design = study.design()
-    with progress.task("Reading sensitive variables", len(splits), "fold") as task:
-        for split in splits:
-            seed = derive_seed("sensitive", study.settings.seed, split.fold)
-            pairs = penalty_folds(
-                study.target, split.train, study.subjects, settings=study.settings, seed=seed, sites=study.sites,
-                validation=split.validation,
-            )  # fmt: skip
-            chosen, features = [], built_in_features(get_probe("ridge"), design)
-            for place, column in enumerate(values.T):
-                fitted = fit_probe(
-                    design, Target("sensitive", "continuous", column), split.train, split.test, pairs=pairs, seed=seed,
-                    subjects=study.subjects, settings=ridge, features=features,
-                )[0]  # fmt: skip
-                predicted[split.test, place] = fitted.scores
-                chosen.append(fitted.strength)
-            folds[split.test] = split.fold
-            constant[split.test] = values[split.train].mean(axis=0)
-            strengths.append(chosen)
-            task.advance()
-    return predicted, constant, folds, np.median(strengths, axis=0).tolist()
 
 
 def error_resamples(
@@ -137,7 +124,7 @@ def error_resamples(
 def _summary(
     study: Study, names: Sequence[str], errors: Floats, usual: Floats, units: npt.NDArray[np.object_]
 ) -> dict[str, Any]:
-    """Return errors of the columns and of their mean, and their shares of the constant's, from the same resamples."""
+    """Return errors of the columns and of their mean, and R² against a constant, from the same resamples."""
     both = np.column_stack([errors, errors.mean(axis=1), usual, usual.mean(axis=1)])
     seed, level = derive_seed("sensitive-intervals", study.settings.seed), study.settings.confidence_level
     drawn = error_resamples(both, units, n_bootstraps=study.settings.n_bootstraps, seed=seed)

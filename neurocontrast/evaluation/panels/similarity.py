@@ -19,8 +19,6 @@ Codes = npt.NDArray[np.integer]
 
 N_BINS = 400
 """Bins of the histograms, between cosines of -1 and 1: the same for every embedding, so that they can be compared."""
-BLOCK = 512
-"""Tested rows whose cosines with all training rows are in memory at once: 100 MiB with 50,000 of these."""
 
 
 def _check(study: Study) -> None:
@@ -34,9 +32,8 @@ def _check(study: Study) -> None:
 def measure_similarity(inputs: PanelInputs) -> Findings:
     """Compare every tested row with the training rows of its fold, by the cosine of their features.
 
-    For each tested row the largest cosine with a training row of its own class (target) and with one of another
-    class (noise) is taken: where both meet, nearest neighbours cannot tell the classes (Feeney & Hughes 2023, fig. 3).
-    Beside, the mean cosine of each class with each (fig. 2). Of repeated folds the first repeat is used.
+    The largest cosine with a training row of the own class (target) and of another class (noise), and mean cosines of
+    classes (Feeney & Hughes 2023, figures 3 and 2). Of repeated folds the first repeat is used.
     """
     study = inputs.study
     if not study.settings.similarity:
@@ -67,7 +64,7 @@ def measure_similarity(inputs: PanelInputs) -> Findings:
 
 
 def unit_rows(features: Floats) -> npt.NDArray[np.float32]:
-    """Return each row divided by its length, in float32; a row of zeros stays one, and has a cosine of 0 with all."""
+    """Return each row divided by its length, in float32; a row of zeros stays, and has a cosine of 0 with all rows."""
     rows = np.asarray(features, dtype=np.float32)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
@@ -76,29 +73,20 @@ def unit_rows(features: Floats) -> npt.NDArray[np.float32]:
 def class_cosines(
     tested: Floats, tested_codes: Codes, trained: Floats, trained_codes: Codes, *, n_classes: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the mean cosine of each class's tested rows with each class's training rows, and the number of pairs.
-
-    Rows are of unit length. The mean over pairs is the product of the mean vectors; NaN where there is no pair.
-    """
-    sums, counts = [], []
-    for rows, codes in ((tested, tested_codes), (trained, trained_codes)):
-        sums.append(np.stack([rows[codes == code].sum(axis=0, dtype=np.float64) for code in range(n_classes)]))
-        counts.append(np.bincount(codes, minlength=n_classes).astype(np.float64))
-    pairs = np.outer(counts[0], counts[1])
-    return np.where(pairs > 0, sums[0] @ sums[1].T / np.where(pairs > 0, pairs, 1.0), np.nan), pairs
+    """Return the mean cosine of tested and training rows of each pair of classes (NaN without a pair), and pairs."""
+    one, other = (np.eye(n_classes)[codes] for codes in (tested_codes, trained_codes))
+    pairs = np.outer(one.sum(axis=0), other.sum(axis=0))
+    sums = (one.T @ tested.astype(np.float64)) @ (other.T @ trained.astype(np.float64)).T
+    return np.where(pairs > 0, sums / np.where(pairs > 0, pairs, 1.0), np.nan), pairs
 
 
 def nearest_cosines(
     tested: Floats, tested_codes: Codes, trained: Floats, trained_codes: Codes, *, n_classes: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Return each tested row's largest cosine with a training row of its own class, and of any other class."""
-    order = np.argsort(trained_codes, kind="stable")
-    ordered, present = trained[order], np.unique(trained_codes)
-    starts = np.searchsorted(trained_codes[order], present)
+    """Return the largest cosine of each tested row with a training row of its own class, and of any other class."""
     best = np.full((len(tested), n_classes), np.nan, dtype=np.float32)
-    for start in range(0, len(tested), BLOCK):
-        cosines = tested[start : start + BLOCK] @ ordered.T
-        best[start : start + BLOCK, present] = np.maximum.reduceat(cosines, starts, axis=1)
+    for code in np.unique(trained_codes):  # class by class, to hold fewer cosines in memory
+        best[:, code] = (tested @ trained[trained_codes == code].T).max(axis=1)
     rows = np.arange(len(tested))
     target = best[rows, tested_codes]
     best[rows, tested_codes] = np.nan

@@ -26,7 +26,7 @@ PARTS = ("train", "validation", "test")
 
 
 def fixed_split(table: pd.DataFrame, column: str) -> Split:
-    """Return the one split that a column of train, validation and test describes; its `train` holds both former."""
+    """Return the one split that a column of train, validation and test describes; `train` holds the first two."""
     if column not in table:
         raise ConfigError(
             f"split_column: there is no column '{column}'.{suggestion(column, table.columns)} "

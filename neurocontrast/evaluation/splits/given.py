@@ -77,23 +77,26 @@ def read_split_file(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 def splits_from_table(frame: pd.DataFrame, table: pd.DataFrame) -> list[Split]:
     """Return the folds of a split file for the scans of a table, with the sites that they hold out."""
-    splits: list[Split] = []
-    straddling: list[str] = []
-    for repeat in range(int(frame["repeat"].max()) + 1):
-        folds = _align(frame[frame["repeat"] == repeat], table, repeat)
+    folds_of = [_align(frame[frame["repeat"] == repeat], table, repeat) for repeat in range(frame["repeat"].max() + 1)]
+    subjects, splits = table["subject_id"].to_numpy(dtype=object).astype(str), list[Split]()
+    for repeat, folds in enumerate(folds_of):
         if folds.max() == _NEVER_TESTED:
             raise DataError(f"split_file: repeat {repeat} has an empty fold in every row: nobody would be tested.")
-        straddling += _check_subjects(folds, table, repeat)
         for fold in range(int(folds.max()) + 1):
             test = np.flatnonzero(folds == fold)
             if not len(test):
                 raise DataError(f"split_file: repeat {repeat} has no scan in fold {fold}. Number folds 0, 1, 2 …")
-            owners = set(table["subject_id"].iloc[test])
-            train = np.flatnonzero((folds != fold) & ~table["subject_id"].isin(owners).to_numpy())
+            train = np.flatnonzero((folds != fold) & ~np.isin(subjects, subjects[test]))
             splits.append(Split(repeat, fold, train, test))
     splits = _find_sites_held_out(splits, table["site"])
-    if straddling and splits[0].held_out_site is None:
-        raise LeakageError(straddling[0])
+    for repeat, folds in enumerate(folds_of if splits[0].held_out_site is None else []):
+        n_folds = pd.Series(folds).groupby(subjects).nunique()
+        straddling = list(n_folds.index[n_folds > 1])
+        if straddling:
+            raise LeakageError(
+                f"split_file: in repeat {repeat} scans of {len(straddling)} subjects stand in different folds "
+                f"({', '.join(straddling[:5])}). Give all scans of a subject the same fold."
+            )
     return splits
 
 
@@ -128,18 +131,6 @@ def _align(part: pd.DataFrame, table: pd.DataFrame, repeat: int) -> npt.NDArray[
             "the same embeddings table, target and where as the evaluation that wrote it, or remove these rows."
         )
     return part.set_index(given).loc[keys, "fold"].to_numpy(dtype=np.int64)
-
-
-def _check_subjects(folds: npt.NDArray[np.int64], table: pd.DataFrame, repeat: int) -> list[str]:
-    """Return what is wrong with folds that test a subject twice, unless they hold out the sites of the subject."""
-    n_folds = pd.Series(folds).groupby(table["subject_id"].to_numpy()).nunique()
-    straddling = list(n_folds.index[n_folds > 1])
-    if not straddling:
-        return []
-    return [
-        f"split_file: in repeat {repeat} scans of {len(straddling)} subjects stand in different folds "
-        f"({', '.join(map(str, straddling[:5]))}). Give all scans of a subject the same fold."
-    ]
 
 
 def describe_splitter(cv: Any) -> str:
@@ -196,7 +187,7 @@ def _pairs(
 
 
 def _takes(cv: Any, name: str) -> bool:
-    """Say whether `split` wants an argument: by the metadata it requests, or, where it requests none, by its name."""
+    """Return whether `split` takes an argument: by its metadata request, or else by the name of its parameters."""
     if hasattr(cv, "get_metadata_routing"):
         return name in get_routing_for_object(cv).consumes("split", [name])
     return name in inspect.signature(cv.split).parameters
@@ -227,7 +218,7 @@ def _shown(rows: npt.NDArray[Any]) -> str:
 
 
 def _find_sites_held_out(splits: list[Split], sites: pd.Series) -> list[Split]:
-    """Return splits with the site that each holds out, if every one tests all scans of one site and trains on none."""
+    """Return the splits with the sites held out, if each split tests all scans of one site."""
     places, found = np.array(cell_texts(sites), dtype=object), []
     for split in splits:
         tested = set(places[split.test])

@@ -27,7 +27,7 @@ class Split:
     held_out_site: str | None = None
     """The site that only `test` holds."""
     validation: Rows | None = None
-    """Rows of `train` on which the penalty is chosen; of none given (empty) a fifth is drawn, None is inner folds."""
+    """Rows of `train` on which the penalty is chosen; empty: a fifth of `train` is drawn; None: inner folds."""
 
     @property
     def named(self) -> str:

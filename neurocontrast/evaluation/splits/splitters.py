@@ -163,7 +163,7 @@ class LeaveSiteOut(BaseCrossValidator):
 def stratified(
     target: Target, sites: Sequence[str | None], subjects: npt.ArrayLike, *, n_folds: int, n_repeats: int, seed: int
 ) -> list[Split]:
-    """Return the numbered folds that `SiteStratifiedGroupKFold` deals; a target that is the site is dealt by itself."""
+    """Return the numbered folds of `SiteStratifiedGroupKFold`; where the site is the target, sites do not stratify."""
     places = [None] * len(sites) if target.name == "site" else list(sites)
     splitter = SiteStratifiedGroupKFold(
         n_folds,
@@ -225,7 +225,7 @@ def _deal_ordered(
 def subject_values(
     values: npt.NDArray[np.generic], owners: npt.NDArray[np.object_], *, average: bool = False
 ) -> npt.NDArray[np.float64]:
-    """Return one value a subject, in sorted order of subjects: the mean, or of several the one fewest subjects have.
+    """Return one value a subject, in sorted order of subjects: the mean, or the rarest value of the subject.
 
     A rare class that subjects have beside a common one, as converters do, is then spread over folds like any other.
     """

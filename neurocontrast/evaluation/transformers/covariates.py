@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,9 +40,7 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     numbers_, texts_ : list
-        Columns of numbers, and the others.
-    imputer_, one_hot_ : SimpleImputer, OneHotEncoder
-        Encoders of the columns of numbers, and of the others.
+        Columns of numbers, and the others, which `imputer_` and `one_hot_` encode.
 
     Examples
     --------
@@ -119,9 +118,14 @@ class CovariateEncoder(TransformerMixin, BaseEstimator):
 class SideColumnTransformer(TransformerMixin, BaseEstimator):
     """Adjust the feature columns of a table by its side columns; every column that no parameter names is a feature."""
 
+    side_parameters: ClassVar[tuple[str, ...]] = ()
+    """Parameters that name a side column, or several."""
+
     def side_columns(self) -> tuple[Column, ...]:
         """Return the columns that the adjustment reads."""
-        raise NotImplementedError
+        named = [getattr(self, parameter) for parameter in self.side_parameters]
+        lists = [[each] if isinstance(each, Column) else list(each) for each in named if each is not None]
+        return tuple(chain.from_iterable(lists))
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
         """Learn the adjustment from features (n, p) and side columns."""
@@ -214,10 +218,8 @@ class Residualiser(SideColumnTransformer):
 
     Attributes
     ----------
-    encoder_ : CovariateEncoder
-        Makes the covariates into numbers; absent without covariates.
     centre_, coef_ : array (q,), (q, n features)
-        Training means of these numbers, and the change of each feature with each of them.
+        Training means of the covariates as numbers, and the change of each feature with each of them.
 
     Examples
     --------
@@ -229,13 +231,10 @@ class Residualiser(SideColumnTransformer):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"covariates": ["array-like"]}
+    side_parameters = ("covariates",)
 
     def __init__(self, covariates: Sequence[Column] = ()) -> None:
         self.covariates = covariates
-
-    def side_columns(self) -> tuple[Column, ...]:
-        """Return the columns that the adjustment reads."""
-        return tuple(self.covariates)
 
     def estimate(self, x: Floats, side: pd.DataFrame) -> None:
         """Fit the features on the covariates by least squares."""

@@ -6,10 +6,8 @@ import importlib
 import pkgutil
 from collections.abc import Sequence
 
-from neurocontrast.reporting.blocks import Section
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.section import SectionBuilder
+from neurocontrast.reporting.page import Section, SectionBuilder
+from neurocontrast.reporting.read import EvaluationFiles
 
 __all__ = ["SECTIONS", "build_sections"]
 
@@ -24,19 +22,15 @@ SECTIONS = _find()
 """Every section of this package, in reading order."""
 
 
-def build_sections(
-    files: EvaluationFiles, options: ReportOptions, *, sections: Sequence[SectionBuilder] = SECTIONS
-) -> list[Section]:
+def build_sections(files: EvaluationFiles, *, sections: Sequence[SectionBuilder] = SECTIONS) -> list[Section]:
     """Return the sections that have something to say.
 
     Parameters
     ----------
     files : EvaluationFiles
         What was read.
-    options : ReportOptions
-        Choices of whoever makes the report.
     sections : sequence of SectionBuilder
         Sections to build, in reading order; ``(*SECTIONS, MINE)`` adds one.
     """
-    built = (build(files, options, sections) for build in sections)
+    built = (build(files, sections) for build in sections)
     return [section for section in built if section is not None]

@@ -1,27 +1,37 @@
-"""Where in the brain the prediction comes from."""
+"""Where in the brain the prediction comes from: the map of ``neurocontrast explain``."""
 
 from __future__ import annotations
 
+import warnings
+
+import nibabel
+import numpy as np
 from nibabel.filebasedimages import ImageFileError
 
-from neurocontrast.reporting.blocks import Block, Facts, Items, Paragraph, Pictures, Section, Table
-from neurocontrast.reporting.figures.volumes import draw_brain, read_map, share_outside
-from neurocontrast.reporting.folder import EvaluationFiles, Explanation
-from neurocontrast.reporting.naming import value_text
-from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.section import Input, SectionBuilder
+from neurocontrast.reporting.page import (
+    Block,
+    Facts,
+    Input,
+    Items,
+    Section,
+    SectionBuilder,
+    Table,
+    note,
+    pictures,
+)
+from neurocontrast.reporting.prose import value_text
+from neurocontrast.reporting.read import EvaluationFiles, Explanation
+from neurocontrast.reporting.style import WIDTH, Picture, blank_figure, styled
 from neurocontrast.reporting.tables import Column, make_table
+from neurocontrast.reporting.wording import capitalise
 
-__all__ = ["BRAIN"]
+__all__ = ["BRAIN", "read_map", "share_outside"]
+
+# nilearn is imported inside functions: it takes seconds, and only a report with volumes needs it.
 
 _MUCH_OUTSIDE = 0.3
-_KINDS = {
-    "occlusion": "occlusion: patches are replaced one after another, and the change of the score is mapped",
-    "gradient": "gradient of the score with respect to each voxel",
-}
-_FACTS = {"target": "Target", "positive": "Towards", "score": "What is mapped", "n_of_class": "Of each class",
-          "patch_mm": "Patch in mm", "n_noisy": "Noisy copies a scan", "smooth_mm": "Smoothed by, mm (FWHM)",
-          "spacing_mm": "Spacing in mm", "shape": "Voxels", "seed": "Seed"}  # fmt: skip
+_FACTS = ("method", "n_subjects", "target", "positive", "score", "n_of_class", "patch_mm", "smooth_mm", "spacing_mm",
+          "shape", "seed")  # fmt: skip
 _METHODS = """
 ## Where in the brain.
 {% set about = files.explanation.about %}
@@ -31,12 +41,7 @@ Patches{% if about.patch_mm %} of {{ about.patch_mm|value }} mm{% endif %} of ea
 another, and the change of the predicted score was put where the patch was {{ cite("Zeiler MD, Fergus R. Visualizing "
 "and understanding convolutional networks. ECCV 2014:818–833.") }}
 {% else %}
-The gradient of the predicted score with respect to each voxel was computed through the frozen encoder and the probe
-{{ cite("Simonyan K, Vedaldi A, Zisserman A. Deep inside convolutional networks: visualising image classification "
-"models and saliency maps. ICLR workshop 2014.") }}
-{% if (about.n_noisy or 1) > 1 %}, averaged over {{ about.n_noisy }} copies with noise added {{ cite("Smilkov D, "
-"Thorat N, Kim B, Viégas F, Wattenberg M. SmoothGrad: removing noise by adding noise. arXiv:1706.03825, 2017.") }}
-{% endif %}
+The map was made by another method ({{ about.method or "not recorded" }})
 {% endif %}; maps
 {% set who = about.n_subjects ~ " subjects" if about.n_subjects else "subjects" %}
 {% if (about.quantity or "").startswith("share") %}of {{ who }} were regressed on their scores
@@ -48,31 +53,30 @@ map shows what the model used, not what causes the condition.
 """
 
 
-def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
+def _build(files: EvaluationFiles) -> Section:
     """Build the map on the MNI152 template, and its largest values."""
-    del options
     explanation = files.explanation
     assert explanation is not None, "needed"
     blocks: list[Block] = [Facts(_facts(explanation))]
     doubts = [("Note.", str(each)) for each in explanation.about.get("warnings") or []]
     blocks += [Items(doubts, role="warnings")] if doubts else []
+    regions = [each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)][:10]
     try:
         image = read_map(explanation)
-        blocks.append(Pictures(draw_brain(explanation, image), wide=True))
-        blocks.append(Paragraph(_say_outside(share_outside(image)), role="note"))
+        blocks += pictures(*_draw(explanation, image, regions), wide=True)
+        blocks.append(note(_say_outside(share_outside(image))))
     except (OSError, ValueError, EOFError, ImageFileError) as error:
         text = f"Not shown: the map {explanation.map_path.name} ({error}). Run `neurocontrast explain` again."
-        blocks.append(Paragraph(text, role="note"))
-    table = _regions(explanation)
+        blocks.append(note(text))
+    blocks += [_region_table(regions)] if regions else []
     lead = "Where a change of the scan changes the predicted score. It shows what the model used, not what is ill."
-    return Section("brain", "Where in the brain", [*blocks, table] if table else blocks, lead=lead)
+    return Section("brain", "Where in the brain", blocks, lead=lead)
 
 
 def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     about = explanation.about
-    method = str(about.get("method") or "not recorded")
-    facts = [("Method", _KINDS.get(method, method)), ("Subjects", value_text(about.get("n_subjects")))]
-    facts += [(label, value_text(about[key])) for key, label in _FACTS.items() if about.get(key) is not None]
+    shown = [key for key in _FACTS if about.get(key) is not None]
+    facts = [(capitalise(key.replace("_", " ")), value_text(about[key])) for key in shown]
     template = about.get("template") or "not known to be MNI152: the coordinates may not be those of the template"
     facts.append(("Space", str(template)))
     if about.get("simulated"):
@@ -90,34 +94,100 @@ def _say_outside(share: float) -> str:
     )
 
 
-def _regions(explanation: Explanation) -> Table | None:
-    regions = [each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)][:10]
-    if not regions:
-        return None
-    columns = [Column("Peak", "number", "heading"), *(Column(axis, axis, digits=0) for axis in "xyz")]
-    columns.append(Column("Value", "value", digits=4, signed=True))
-    columns += (
-        [Column("Region", "label", "text", reason="not named")] if any("label" in each for each in regions) else []
+def _region_table(regions: list[dict]) -> Table:
+    named = any("label" in each for each in regions)
+    columns = (
+        Column("Peak", "number", "heading"),
+        *(Column(axis, axis, digits=0) for axis in "xyz"),
+        Column("Value", "value", digits=4, signed=True),
+        Column("Region", "label", "text", reason="not named") if named else None,
     )
     rows = [{"number": number, **region} for number, region in enumerate(regions, start=1)]
     caption = "Largest values of the map, at MNI coordinates in mm (x: right, y: front, z: up)."
     return make_table(caption, rows, columns)
 
 
+def read_map(explanation: Explanation) -> nibabel.Nifti1Image:
+    """Return the map, three-dimensional and finite; ValueError, OSError or ImageFileError if it cannot be shown."""
+    image = nibabel.funcs.squeeze_image(nibabel.load(explanation.map_path))
+    if len(image.shape) != 3:
+        raise ValueError(f"{len(image.shape)} dimensions")
+    data = np.nan_to_num(np.asanyarray(image.dataobj, dtype=np.float32), posinf=0.0, neginf=0.0)
+    if not np.any(data):
+        raise ValueError("the map is zero everywhere")
+    return nibabel.Nifti1Image(data, image.affine)
+
+
+def share_outside(image: nibabel.Nifti1Image) -> float:
+    """Return the share of the map's absolute values that lies outside the brain of the template."""
+    from nilearn import datasets
+    from nilearn import image as images
+
+    mask = datasets.load_mni152_brain_mask(resolution=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        inside = images.resample_to_img(mask, image, interpolation="nearest", force_resample=True, copy_header=True)
+    sizes = np.abs(np.asarray(image.dataobj, dtype=float))
+    return float(1.0 - sizes[np.asarray(inside.dataobj) > 0].sum() / sizes.sum())
+
+
+@styled
+def _draw(explanation: Explanation, image: nibabel.Nifti1Image, regions: list[dict]) -> list[Picture]:
+    """Draw the map on the MNI152 template: three crossing slices at its peak, and a row of axial slices."""
+    from nilearn import datasets, plotting
+
+    data = image.get_fdata(dtype=np.float32)
+    sizes = np.abs(data)
+    # A few extreme voxels must not make all others pale; small values fade into the template.
+    limit = max(float(np.percentile(sizes[sizes > 0], 99.9)), 0.5 * float(sizes.max()))
+    fading = nibabel.Nifti1Image(np.clip(sizes / (0.5 * limit), 0.0, 1.0), image.affine)
+    placed = [each for each in regions if all(isinstance(each.get(key), int | float) for key in ("x", "y", "z"))]
+    highest = nibabel.affines.apply_affine(image.affine, np.unravel_index(int(sizes.argmax()), image.shape))
+    x, y, z = peak = tuple(float(placed[0][axis]) for axis in "xyz") if placed else tuple(map(float, highest))
+    crossing = f"Sagittal, coronal and axial slices through x = {x:.0f}, y = {y:.0f}, z = {z:.0f} mm"
+    template = datasets.load_mni152_template(resolution=2)
+    drawn = []
+    for name, mode, cuts, height, about in (
+        ("peak", "ortho", peak, 3.6, crossing),
+        ("slices", "z", np.linspace(-44, 60, 7).round().tolist(), 2.3, "Axial slices from z = −44 to 60 mm"),
+    ):  # fmt: skip
+        figure = blank_figure(height=height, width=2 * WIDTH, layout="none")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            shown = plotting.plot_stat_map(
+                image, bg_img=template, figure=figure, display_mode=mode, cut_coords=cuts, cmap="PuOr_r", vmin=-limit,
+                vmax=limit, threshold=None, transparency=fading, draw_cross=mode == "ortho", black_bg=False,
+            )  # fmt: skip
+            # Half the largest values: solid where they speak for, dashed where against, to be told without colour.
+            for sign, line in ((1.0, "solid"), (-1.0, "dashed")):
+                if (sign * data > limit / 2).any():
+                    signed = nibabel.Nifti1Image(sign * data, image.affine)
+                    shown.add_contours(signed, levels=[limit / 2], colors="k", linewidths=0.9, linestyles=line)
+        alt = f"The map on the MNI152 template. {about}."
+        drawn.append(Picture(f"brain_{name}", figure, alt=alt, caption=f"{about}. {_about_colours(explanation)}"))
+    return drawn
+
+
+def _about_colours(explanation: Explanation) -> str:
+    positive = explanation.about.get("positive")
+    towards = f"“{positive}”" if positive else "a higher predicted value"
+    speaks, against = f"what is there speaks for {towards}", "against it"
+    if str(explanation.about.get("quantity") or "").startswith("share"):
+        speaks = f"scans with a higher score towards {towards} owe it to what is there, by this share of the difference"
+        against = "what is there works against it"
+    return (
+        f"Orange (solid outline at half the maximum): {speaks}; purple (dashed outline): {against}. L and R are the "
+        "person's left and right."
+    )
+
+
+_HOW = "Made with `neurocontrast explain EVAL --run RUN --participants …`."
 BRAIN = SectionBuilder(
     "brain",
     "Where in the brain",
     order=150,
     build=_build,
-    inputs=(
-        Input(
-            "explanation/",
-            "where in the brain",
-            "explanation",
-            "Made with `neurocontrast explain EVAL --run RUN --participants …`.",
-            needed=True,
-        ),
-    ),
+    inputs=(Input("explanation/", "where in the brain", "explanation", _HOW, needed=True),),
     methods=_METHODS,
     covers="brain map",
     of=("scans",),

@@ -5,17 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from neurocontrast.reporting.blocks import Block, Paragraph, Pictures, Section, Table
-from neurocontrast.reporting.figures.scores import draw_recalls
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.reporting.page import Input, Section, SectionBuilder, Table, note
 from neurocontrast.reporting.predictions import count_confusion, count_text
-from neurocontrast.reporting.section import Input, SectionBuilder
+from neurocontrast.reporting.read import EvaluationFiles
 from neurocontrast.reporting.tables import Column, make_table
 
 __all__ = ["CLASSES", "confused_pairs"]
 
-_OPEN_ROWS = 20
+_OPEN_ROWS = 24
 _METHODS = """
 ## Single classes.
 {% if files.by_class is not none %}
@@ -25,13 +22,12 @@ Intervals of the recall and precision of single classes are Wilson's {{ cite("Wi
 """
 
 
-def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
-    """Build the recall of each class, as a figure and as a table, and the commonest mistakes."""
-    del options
+def _build(files: EvaluationFiles) -> Section:
     assert files.by_class is not None, "needed"
-    picture = draw_recalls(files)
-    blocks: list[Block] = [Pictures([picture])] if picture else []
-    return Section("classes", "Class by class", [*blocks, _class_table(files.by_class), _pair_table(files)])
+    pairs = confused_pairs(files)
+    wrong = note(f"No {files.words.item} was given a wrong class.") if pairs.empty else _pair_table(files, pairs)
+    blocks = [_class_table(files.by_class), wrong]
+    return Section("classes", "Class by class", blocks)
 
 
 def _class_table(by_class: pd.DataFrame) -> Table:
@@ -52,24 +48,18 @@ def _class_table(by_class: pd.DataFrame) -> Table:
         Column("Precision", "precision", "share", 1, reason="nothing was given this class"),
         Column("Most often taken for", "confused_with", "text", reason="all of it was given it"),
     )
-    note = "Recall: share of the class that is given it. Precision: share of what is given it that is of it."
+    about = "Recall: share of the class that is given it. Precision: share of what is given it that is of it."
     caption = "Each class, the lowest recall first (classes.tsv)."
-    return make_table(caption, rows, columns, folded=len(rows) > _OPEN_ROWS, note=note)
+    return make_table(caption, rows, columns, folded=len(rows) > _OPEN_ROWS, note=about)
 
 
-def _pair_table(files: EvaluationFiles) -> Table | Paragraph:
-    rows = confused_pairs(files)
-    if rows.empty:
-        return Paragraph(f"No {files.words.item} was given a wrong class.", role="note")
-    rows = rows.assign(
-        n_text=rows["n"].map(count_text),
-        n_text_detail=rows["share"].map("{:.1%} of the class".format),
-        n_back=rows["n_back"].map(count_text),
-    )
+def _pair_table(files: EvaluationFiles, pairs: pd.DataFrame) -> Table:
+    detail = pairs["share"].map("{:.1%} of the class".format)
+    rows = pairs.assign(n=pairs["n"].map(count_text), n_detail=detail, n_back=pairs["n_back"].map(count_text))
     columns = (
         Column("Of class", "true", "heading"),
         Column("given", "given", "text"),
-        Column(files.words.items.capitalize(), "n_text", "text"),
+        Column(files.words.items.capitalize(), "n", "text"),
         Column("The other way", "n_back", "text"),
     )
     return make_table("The commonest mistakes.", rows, columns)
@@ -77,19 +67,11 @@ def _pair_table(files: EvaluationFiles) -> Table | Paragraph:
 
 def confused_pairs(files: EvaluationFiles, *, limit: int = 12) -> pd.DataFrame:
     """Return the commonest mistakes: ``true``, ``given``, ``n``, ``share`` of the true class, ``n_back``."""
-    counts = count_confusion(files)
-    wrong = np.argwhere((counts > 0) & ~np.eye(len(counts), dtype=bool))
-    rows = [
-        (
-            files.classes[row],
-            files.classes[column],
-            n := counts[row, column],
-            n / counts[row].sum(),
-            counts[column, row],
-        )
-        for row, column in wrong
-    ]
-    pairs = pd.DataFrame(rows, columns=["true", "given", "n", "share", "n_back"])
+    counts, names = count_confusion(files), np.array(files.classes, dtype=object)
+    row, column = np.nonzero((counts > 0) & ~np.eye(len(counts), dtype=bool))
+    n = counts[row, column]
+    pairs = pd.DataFrame({"true": names[row], "given": names[column], "n": n, "share": n / counts.sum(axis=1)[row]})
+    pairs["n_back"] = counts[column, row]
     return pairs.sort_values("n", ascending=False, kind="stable").head(limit).reset_index(drop=True)
 
 

@@ -2,51 +2,79 @@
 
 from __future__ import annotations
 
-from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section, Table
-from neurocontrast.reporting.figures.flow import draw_flow, list_steps
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.naming import PARTS, dataset_name, flatten, image_size, shorten_paths
-from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.section import Input, SectionBuilder
-from neurocontrast.reporting.tables import Column, make_table, table_cohort
-from neurocontrast.reporting.words import IMAGES
+import pandas as pd
 
-__all__ = ["COHORT"]
+from neurocontrast.reporting.page import Block, Facts, Input, Paragraph, Section, SectionBuilder, Table, note
+from neurocontrast.reporting.prose import PARTS, dataset_name, flatten, image_size
+from neurocontrast.reporting.read import EvaluationFiles
+from neurocontrast.reporting.tables import Column, make_table
+from neurocontrast.reporting.wording import IMAGES, capitalise
+
+__all__ = ["COHORT", "list_steps"]
 
 _CHOICES = ("size", "seed", "background", "attributes", "clusters")
 
 
-def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
+def _build(files: EvaluationFiles) -> Section:
     """Build sizes, the flow of scans with who was left out and why, and the table by site."""
-    del options
     if files.words is IMAGES:
         return _build_images(files)
     n = files.summary.n
     counts = {"Scans evaluated": n.scans, "Subjects": n.subjects, "Sites": n.sites}
     facts = [(label, "not recorded" if count is None else f"{count:,}") for label, count in counts.items()]
-    table = table_cohort(files) or Paragraph("cohort.tsv is absent: no counts by site can be shown.", role="note")
-    return Section("cohort", "Cohort", [Facts(facts), *_flow(files), table])
-
-
-def _flow(files: EvaluationFiles) -> list[Block]:
-    notes = []
-    if files.flow is None and not any(files.summary.n.excluded.values()):
-        notes.append("No scan was excluded.")
-    picture = draw_flow(files)
+    facts += [(f"Left out: {_label(reason)}", f"{count:,}") for reason, count in n.excluded.items() if count]
+    blocks: list[Block] = [Facts(facts)]
     if files.flow is None:
-        notes.append("flow.tsv is absent: what happened before the embeddings were made is not known here.")
-    blocks: list[Block] = [Pictures([picture]), _flow_table(files)] if picture else []
-    return [*blocks, *(Paragraph(text, role="note") for text in notes)]
+        blocks.append(note("flow.tsv is absent: what happened before the embeddings were made is not known here."))
+    else:
+        blocks.append(_flow_table(files, list_steps(files.flow)))
+    if files.cohort is None:
+        blocks.append(note("cohort.tsv is absent: no counts by site can be shown."))
+    else:
+        blocks.append(_site_table(files, files.cohort))
+    return Section("cohort", "Cohort", blocks)
 
 
-def _flow_table(files: EvaluationFiles) -> Table:
-    rows = [{**vars(step), "name": ("Left out: " if step.left_out else "") + step.name} for step in list_steps(files)]
+def list_steps(flow: pd.DataFrame) -> pd.DataFrame:
+    """Return the scans that came in, left, with the reason, and were evaluated: ``step, n_scans, n_subjects``."""
+    table = flow.reindex(columns=["step", "n_scans", "n_subjects", "reason"]).fillna({"step": "", "reason": ""})
+    leaves = table["step"].str.contains("exclu|left out", case=False)
+    named = table["step"].map(_label) + ": " + table["reason"]
+    left = "Left out: " + table["reason"].where(table["reason"] != "", table["step"]).map(_label)
+    return table.assign(step=left.where(leaves, named.str.removesuffix(": ")), left_out=leaves)
+
+
+def _label(name: str) -> str:
+    return capitalise(name.replace("_", " ").strip())
+
+
+def _flow_table(files: EvaluationFiles, steps: pd.DataFrame) -> Table:
+    items = files.words.items
     columns = (
-        Column("Step", "name", "heading"),
-        Column("Scans", "n_scans", "count"),
-        Column("Subjects", "n_subjects", "count", reason="subjects not counted at this step"),
+        Column("Step", "step", "heading"),
+        Column(capitalise(items), "n_scans", "count"),
+        Column("Subjects", "n_subjects", "count", reason="not counted at this step") if items == "scans" else None,
     )
-    return make_table("The flow of scans in numbers.", rows, columns, folded=True)
+    return make_table(f"How the {items} came to be evaluated.", steps, columns)
+
+
+def _site_table(files: EvaluationFiles, cohort: pd.DataFrame) -> Table:
+    """Return the number of scans by site and class, or the target's spread by site."""
+    site = Column("Site", "site", "heading")
+    names = [name for name in cohort.columns if name != "site"]
+    if files.kind == "continuous":
+        titles = {"n": "Scans", "mean": f"Mean {files.target}", "sd": "SD", "min": "Smallest", "max": "Largest"}
+        columns = [
+            Column(titles.get(name, name), name, "count" if name == "n" else "number", 1, reason="fewer than two scans")
+            for name in names
+        ]
+        caption = f"Scans evaluated at each site, and the spread of {files.target} among them."
+        return make_table(caption, cohort, [site, *columns])
+    columns = [Column("All scans" if name == "total" else name, name, "count") for name in names]
+    total, many = {"site": "All sites", **cohort[names].sum().to_dict()}, len(cohort) > 1
+    rows = [*cohort.to_dict("records"), *([total] if many else [])]
+    caption = f"Scans evaluated at each site, by {files.target}."
+    return make_table(caption, rows, [site, *columns], total_rows=int(many))
 
 
 def _build_images(files: EvaluationFiles) -> Section:
@@ -55,9 +83,10 @@ def _build_images(files: EvaluationFiles) -> Section:
     if files.origin.get("statement"):
         blocks.append(Paragraph(" ".join(files.origin["statement"]), label="How they were prepared."))
     # With a fixed split, the images that the probe is fitted on leave too, which is no loss.
-    if any(step.left_out and not step.name.startswith("Fitted on") for step in list_steps(files)):
-        picture = draw_flow(files)
-        blocks += [Pictures([picture])] if picture else []
+    if files.flow is not None:
+        steps = list_steps(files.flow)
+        lost = steps["left_out"] & ~steps["step"].str.startswith("Left out: Fitted on")
+        blocks += [_flow_table(files, steps)] if lost.any() else []
     return Section("cohort", "Images", blocks)
 
 
@@ -72,16 +101,13 @@ def _image_facts(files: EvaluationFiles) -> list[tuple[str, str]]:
         facts.append(("Images evaluated", "not recorded" if sizes.scans is None else f"{sizes.scans:,}"))
     if sizes.subjects not in (None, sizes.scans):
         facts.append(("Groups of images kept together (subject_id)", f"{sizes.subjects:,}"))
-    if files.classes:
-        facts.append(("Classes", f"{len(files.classes)}"))
-    if image_size(files):
-        facts.append(("Channels × height × width", image_size(files)))
+    facts.append(("Channels × height × width", image_size(files) or "not recorded"))
     facts += [
         (f"{PARTS[name].capitalize()} images with a copy elsewhere", f"{count:,}") for name, count in copies.items()
     ]
-    chosen = {key: value for key, value in (files.origin.get("settings") or {}).items() if key in _CHOICES}
-    leaves = flatten({key: value for key, value in chosen.items() if value is not None})
-    return facts + [(f"Prepared with {name.replace('_', ' ')}", shorten_paths(text)) for name, text in leaves]
+    settings = files.origin.get("settings") or {}
+    chosen = {key: settings[key] for key in settings if key in _CHOICES and settings[key] is not None}
+    return facts + [(f"Prepared with {name.replace('_', ' ')}", text) for name, text in flatten(chosen)]
 
 
 COHORT = SectionBuilder(

@@ -2,61 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 
-from neurocontrast.reporting.blocks import Block, Code, Facts, Items, Numbered, Paragraph, Pictures, Section, Table
 from neurocontrast.reporting.comparison import ComparisonFiles
-from neurocontrast.reporting.figures.scores import draw_differences, draw_models
-from neurocontrast.reporting.figures.training import draw_learning
-from neurocontrast.reporting.metrics import SHARES, describe_metric, interval_text, number_text
-from neurocontrast.reporting.naming import flatten, join_words, objective_text, shorten_paths
-from neurocontrast.reporting.prose import write
-from neurocontrast.reporting.section import Citations
+from neurocontrast.reporting.page import (
+    Block,
+    Citations,
+    Code,
+    Facts,
+    Items,
+    Numbered,
+    Paragraph,
+    Section,
+    Table,
+    note,
+    pictures,
+)
+from neurocontrast.reporting.plots import Series, draw_intervals
+from neurocontrast.reporting.prose import flatten, objective_text, shorten_paths, write_paragraphs
+from neurocontrast.reporting.sections.learning import draw_learning
 from neurocontrast.reporting.sections.tradeoff import build_fairness, build_tradeoff
+from neurocontrast.reporting.style import Picture, distinct_labels, plain_label
 from neurocontrast.reporting.tables import Column, make_table
-from neurocontrast.reporting.words import IMAGES
+from neurocontrast.reporting.wording import IMAGES, SHARES, interval_text, join_words, number_text
 
 __all__ = ["build_comparison"]
 
-SIGNIFICANCE = 0.05
-"""An adjusted p-value from here on speaks against a difference that an interval shows."""
-
-_METHODS = """
-{% from "references.j2" import CCLK, DELONG, INTERNAL_EXTERNAL, intervals %}
-{% set how = intervals(files.level, s.interval_method, cite)|trim %}
-All models were evaluated on {{ "the same test " ~ words.items if files.fixed else "the same " ~ words.items ~
-" in the same folds" }}. Of values and of paired differences, {{ how[:1]|lower ~ how[1:] }}
-{{ "{:,}".format(s.n_bootstraps or 0) }} bootstrap draws, the same for all, with models held fixed.
-{% if "mcnemar" in tests %}
-Accuracies were compared by McNemar's exact test {{ cite("McNemar Q. Note on the sampling error of the difference "
-"between correlated proportions or percentages. Psychometrika 1947;12:153–157.") }}
-{% if "delong" in tests %}, AUCs by DeLong's {{ cite(DELONG) }}{% endif %}.
-{% elif not files.fixed %}
-Differences over folds were tested by the corrected resampled t-test {{ cite("Nadeau C, Bengio Y. Inference for the "
-"generalization error. Mach Learn 2003;52:239–281.") }} (two-sided), which allows for the overlap of training folds;
-folds that are no random draws have no test.
-{% endif %}
-p-values were adjusted for the number of models within each metric by Holm's method {{ cite("Holm S. A simple "
-"sequentially rejective multiple test procedure. Scand J Stat 1979;6:65–70.") }}.
-{% if unseen %}
-For unseen sites, the probe of each model was fitted with sites left out in turn {{ cite(INTERNAL_EXTERNAL) }}; how well
-the site can be told is its balanced accuracy in cross-validation of a linear probe. The intervals of both are those of
-each evaluation by itself, not of differences.
-{% endif %}
-{% if files.sensitive is not none %}
-The sensitive variable was predicted from the features of each model by ridge regression {{ cite(CCLK) }}.
-{% endif %}
-Seed {{ s.seed if s.seed is defined else "not recorded" }}.
-"""
+_SIGNIFICANT_P = 0.05
 
 
 def build_comparison(files: ComparisonFiles) -> list[Section]:
     """Return the sections of a comparison that have something to say, in the order in which they are read."""
-    sections = (build(files) for build in _SECTIONS)
-    return [section for section in sections if section is not None]
+    built = (
+        _build_warnings(files), _build_result(files), build_tradeoff(files), build_fairness(files),
+        _build_learning(files), _build_methods(files), _build_silences(files), _build_provenance(files),
+    )  # fmt: skip
+    return [section for section in built if section is not None]
 
 
 def _build_warnings(files: ComparisonFiles) -> Section:
@@ -69,7 +52,7 @@ def _build_warnings(files: ComparisonFiles) -> Section:
             explained[str(code)] = str(warning.get("explanation") or "") if isinstance(warning, dict) else ""
     if not found:
         text = "None of the evaluations raised a warning."
-        return Section("warnings", "Read this first", [Paragraph(text, role="note")])
+        return Section("warnings", "Read this first", [note(text)])
     items = []
     for code, names in found.items():
         whose = "all models" if len(names) == len(files.names) else join_words(names)
@@ -80,15 +63,9 @@ def _build_warnings(files: ComparisonFiles) -> Section:
 
 
 def _build_result(files: ComparisonFiles) -> Section:
-    pictures = []
-    for metric in files.leading[:2]:
-        drawn = (
-            draw_models(files.models, metric, n_classes=files.n_classes, words=files.words),
-            draw_differences(files.differences, metric, words=files.words),
-        )
-        pictures += [picture for picture in drawn if picture is not None]
+    drawn = [draw(files, metric) for metric in files.leading[:2] for draw in (_draw_models, _draw_differences)]
     blocks: list[Block] = [Paragraph(_say(files), role="quote")]
-    blocks.append(Pictures(pictures) if pictures else Paragraph("No metric is defined.", role="note"))
+    blocks += pictures(*drawn) or [note("No metric is defined.")]
     blocks.append(_table(files, files.leading, "All models, and their differences from the reference."))
     rest = [metric for metric in files.metrics if metric not in files.leading]
     if rest:
@@ -96,12 +73,47 @@ def _build_result(files: ComparisonFiles) -> Section:
     return Section("result", "Result", blocks)
 
 
+def _draw_models(files: ComparisonFiles, metric: str) -> Picture | None:
+    """Draw a metric of every model; None where no model has it."""
+    rows = files.models[(files.models["metric"] == metric) & files.models["value"].notna()].reset_index(drop=True)
+    about, pooled = files.describe(metric), "" if files.words is IMAGES else ", pooled out-of-fold"
+    return draw_intervals(
+        f"models_{metric}",
+        [Series(rows)],
+        distinct_labels(rows["model"], length=26),
+        f"{about.label} of each model{pooled}, with bootstrap intervals over the same resamples.",
+        xlabel=about.label,
+        reference=(files.chance(metric), "Chance"),
+        limits=about.limits,
+        numbers=rows,
+    )
+
+
+def _draw_differences(files: ComparisonFiles, metric: str) -> Picture | None:
+    """Draw the difference of every model from the reference; None where there is none."""
+    rows = files.differences[files.differences["metric"] == metric].dropna(subset=["difference"])
+    rows = rows.rename(columns={"difference": "value"}).reset_index(drop=True)
+    about, reference = files.describe(metric), plain_label(files.reference, length=24)
+    settled = (rows["low"] > 0) | (rows["high"] < 0)
+    return draw_intervals(
+        f"differences_{metric}",
+        [Series(rows[settled], marker="s"), Series(rows[~settled], marker="s", filled=False)],
+        distinct_labels(rows["model"], length=26),
+        f"Paired differences in {about.name} from {reference}, with bootstrap intervals.",
+        note="Filled squares: the interval leaves out zero; hollow ones: it does not.",
+        xlabel=f"Difference in {about.name} from {reference}",
+        reference=(0.0, "No difference"),
+        sides=("worse ←", "→ better") if about.higher_is_better else ("better ←", "→ worse"),
+        numbers=rows,
+    )
+
+
 def _say(files: ComparisonFiles) -> str:
     """Say for each model whether it differs in the headline metric, by interval and test."""
     if not files.leading:
         return "No metric is defined for any model."
     key = files.leading[0]
-    about = describe_metric(key, files.words)
+    about = files.describe(key)
     points = files.words is IMAGES and key in SHARES
     scale, digits, unit = (100, 1, " points") if points else (1, 3, "")
     sentences = []
@@ -122,7 +134,7 @@ def _verdict(row: dict[Any, Any], *, higher_is_better: bool) -> str:
     direction = "better" if (row["difference"] > 0) == higher_is_better else "worse"
     if not (row["low"] > 0 or row["high"] < 0):
         return "cannot be told apart from it by these data"
-    if pd.notna(row["p_adjusted"]) and row["p_adjusted"] >= SIGNIFICANCE:
+    if pd.notna(row["p_adjusted"]) and row["p_adjusted"] >= _SIGNIFICANT_P:
         return f"looks {direction}, but only the interval says so, not the corrected test over folds"
     return f"is {direction}"
 
@@ -139,7 +151,7 @@ def _table(files: ComparisonFiles, metrics: list[str], caption: str, *, folded: 
         rows[f"{key}_reason"] = is_reference.map({True: "the reference itself", False: otherwise})
     rows["n_folds_reason"] = rows["difference_reason"]
     rows["model"] = rows["model"].where(~is_reference, rows["model"] + " (reference)")
-    rows["label"] = [describe_metric(key, files.words).label for key in rows["metric"]]
+    rows["label"] = [files.describe(key).label for key in rows["metric"]]
     rows["label"] = rows["label"].where(~rows["metric"].duplicated(), "")
     columns = (
         Column("Metric", "label", "heading"),
@@ -160,43 +172,32 @@ def _build_learning(files: ComparisonFiles) -> Section | None:
     if table is None and words is IMAGES:
         return None
     drawn = [
-        draw_learning(table, metric, how="draws and folds", n_classes=files.n_classes, words=words)
+        draw_learning(files, words, table, metric, how="draws and folds")
         for metric in files.leading[:2]
         if table is not None and table.loc[table["metric"] == metric, "model"].nunique() > 1
     ]
-    pictures = [picture for picture in drawn if picture is not None]
-    if not pictures:
+    if not drawn:
         text = (
             "Not shown: fewer than two of the evaluations hold a learning curve. Make them with `neurocontrast "
             "evaluate … --train-sizes 100,200,…`."
         )
-        return Section("learning", title, [Paragraph(text, role="note")])
+        return Section("learning", title, [note(text)])
     tested = words.items if files.fixed else "folds"
     lead = f"The same test {tested}; the same draws of {words.units} where the evaluations have the same seed."
-    return Section("learning", title, [Pictures(pictures, wide=True)], lead=lead)
+    return Section("learning", title, pictures(*drawn, wide=True), lead=lead)
 
 
 def _build_methods(files: ComparisonFiles) -> Section:
     cite = Citations()
     tests = set(files.differences["test"].dropna()) if "test" in files.differences else set()
     unseen = files.tradeoff is not None and bool(files.tradeoff["unseen"].notna().any())
-    text = write(_METHODS, files, cite=cite, tests=tests, unseen=unseen)
+    (_, text), *_ = write_paragraphs("comparison.j2", files, what="methods", cite=cite, tests=tests, unseen=unseen)
     lead = "Generated from the record of this comparison, to be checked and pasted into a paper."
     return Section("methods", "Methods", [Paragraph(text), Numbered("References", cite.listed())], lead=lead)
 
 
 def _build_silences(files: ComparisonFiles) -> Section:
-    items = [
-        ("Not another pretraining.", "Each model is one encoder. Another seed of its pretraining may turn a small "
-                                     "difference round; compare several seeds before calling an objective better."),
-        ("Not equal effort.", "Nothing here says that the models were tuned with the same care."),
-        ("Not no difference.", "An interval that reaches zero says that the data do not settle it, no more."),
-        ("Intervals and tests ask different things.",
-         f"An interval is about other {files.words.units} scored by these same models; a test over folds also counts "
-         "how models vary with what they are trained on. Where they disagree, the cautious one holds."),
-        ("No correction across metrics.", "Adjusted p-values count the models within one metric."),
-    ]  # fmt: skip
-    return Section("silences", "What this page does not say", [Items(items)])
+    return Section("silences", "What this page does not say", [Items(write_paragraphs("comparison.j2", files))])
 
 
 def _build_provenance(files: ComparisonFiles) -> Section:
@@ -211,18 +212,6 @@ def _build_provenance(files: ComparisonFiles) -> Section:
         ]
         blocks.append(Facts(facts, title=str(model.get("name"))))
     environment = {key: value for key, value in (files.summary.get("environment") or {}).items() if key != "command"}
-    lines = "\n".join(f"{name}: {shorten_paths(text)}" for name, text in flatten(environment))
+    lines = "\n".join(f"{name}: {text}" for name, text in flatten(environment))
     blocks.append(Code("Environment", lines))
     return Section("provenance", "Provenance", blocks)
-
-
-_SECTIONS: tuple[Callable[[ComparisonFiles], Section | None], ...] = (
-    _build_warnings,
-    _build_result,
-    build_tradeoff,
-    build_fairness,
-    _build_learning,
-    _build_methods,
-    _build_silences,
-    _build_provenance,
-)

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from neurocontrast.evaluation.schema.sections import Confounds
-from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section, Table
-from neurocontrast.reporting.figures.scores import confound_metrics, draw_confounds
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import DASH, describe_metric, interval_text, number_text
-from neurocontrast.reporting.naming import value_text
-from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.section import Input, SectionBuilder, missing_note
+from neurocontrast.reporting.page import Block, Facts, Input, Section, SectionBuilder, Table, note, pictures
+from neurocontrast.reporting.plots import Series, draw_intervals
+from neurocontrast.reporting.prose import value_text
+from neurocontrast.reporting.read import EvaluationFiles
+from neurocontrast.reporting.style import CHANCE, Picture, distinct_labels
 from neurocontrast.reporting.tables import Column, make_table
+from neurocontrast.reporting.wording import describe_metric, estimate_text, number_text
 
 __all__ = ["CONFOUNDS"]
 
+_METRICS = ("balanced_accuracy", "auc", "r2", "mae")
 _HARMONISE = {
     "none": "none: features were used as the encoder gave them",
     "combat": "ComBat without the target, fitted inside each training fold",
     "residualise": "covariates regressed out of the features, fitted inside each training fold",
 }
 _OPENBHB = {
-    "score": "Score (lower is better)",
     "chance": "Score without the scan",
     "age_mae": "Mean absolute error of age at unseen sites, years",
     "age_mae_chance": "That error without the scan, years",
     "site_balanced_accuracy": "Balanced accuracy of site",
     "site_chance": "That of chance",
 }
-_TABLE = Input("confounds.tsv", "how well site, age and sex can be read off the embedding", "confounds")
+_INPUT = Input("confounds.tsv", "how well site, age and sex can be read off the embedding", "confounds")
 _METHODS = """
 ## Confounds.
 {% if files.confounds is not none %}
@@ -44,34 +44,54 @@ power of 0.3; lower is better {{ cite("Dufumier B, Grigis A, Victor J, et al. Op
 """
 
 
-def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
+def _build(files: EvaluationFiles) -> Section:
     """Build how well site, age and sex are predicted from the embedding, and the OpenBHB score."""
-    del options
-    about = files.summary.confounds
+    about, table = files.summary.confounds, files.confounds
     blocks: list[Block] = [Facts(_treatment(about))]
-    drawn = [draw_confounds(files, metric) for metric in confound_metrics(files)]
-    pictures = [picture for picture in drawn if picture is not None]
-    blocks += [Pictures(pictures)] if pictures else []
-    if files.confounds is not None:
-        blocks.append(_table(files.confounds))
-    else:
-        blocks.append(Paragraph(missing_note(_TABLE), role="note"))
-    lead = (
-        "Where the embedding holds the site, and sites differ in the target, a model can look good by recognising "
-        "scanners. “Within” rows ask the same among scans of one class, where the target cannot help."
-    )
-    lead = lead if files.confounds is not None else ""
+    drawn, lead = [], ""
+    if table is not None:
+        known = dict.fromkeys(table.loc[table["value"].notna(), "metric"])
+        drawn = [_draw(table, metric) for metric in sorted(known, key=lambda name: (*_METRICS, name).index(name))]
+        lead = (
+            "Where the embedding holds the site, and sites differ in the target, a model can look good by recognising "
+            "scanners. “Within” rows ask the same among scans of one class, where the target cannot help."
+        )
+    blocks += pictures(*drawn)
+    blocks.append(_INPUT.missing() if table is None else _table(table))
     return Section("confounds", "Confounds", [*blocks, *_openbhb(about)], lead=lead)
+
+
+def _draw(confounds: pd.DataFrame, metric: str) -> Picture | None:
+    """Draw how well each column is predicted from the embedding, over all scans and within classes."""
+    rows = confounds[confounds["metric"] == metric].dropna(subset=["value"])
+    rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, "within", "chance"]))).fillna({"within": "all"})
+    place = {name: number for number, name in enumerate(dict.fromkeys(rows["column"]))}
+    rows = rows.sort_values("column", key=lambda names: names.map(place), kind="stable", ignore_index=True)
+    everybody, about = rows["within"] == "all", describe_metric(metric)
+    side = "Right" if about.higher_is_better else "Left"
+    return draw_intervals(
+        f"confounds_{metric}",
+        [
+            Series(rows[everybody], "All scans"),
+            Series(rows[~everybody], "Within one class", marker="s", filled=False),
+            Series(rows, "Chance", "chance", CHANCE, "|"),
+        ],
+        distinct_labels(rows["column"] + np.where(everybody, ", all scans", ", within " + rows["within"])),
+        f"{about.label} with which each column is predicted from the embedding, over all scans and within each class.",
+        note=f"{side} of the chance mark: the embedding holds the column.",
+        xlabel=about.label,
+        numbers=rows,
+    )
 
 
 def _table(confounds: pd.DataFrame) -> Table:
     rows = confounds.reindex(columns=[*confounds, *({"within", "note", "n", "n_levels"} - set(confounds))])
-    within, note = rows["within"].fillna("all"), rows["note"].fillna("")
+    within, remark = rows["within"].fillna("all"), rows["note"].fillna("")
     rows = rows.rename(columns={"low": "value_low", "high": "value_high"}).assign(
         within=("within " + within).where(within != "all", "all scans"),
         metric=[describe_metric(str(key)).label for key in rows["metric"]],
-        note=note,
-        value_reason=note.where(note != "", "not defined"),
+        note=remark,
+        value_reason=remark.where(remark != "", "not defined"),
     )
     columns = (
         Column("Column", "column", "heading"),
@@ -91,18 +111,16 @@ def _openbhb(about: Confounds) -> list[Block]:
     score = about.openbhb
     if score is None:
         reason = about.openbhb_reason or "it needs age and two sites or more"
-        return [Paragraph(f"The OpenBHB score was not computed: {reason}.", role="note")]
+        return [note(f"The OpenBHB score was not computed: {reason}.")]
+    facts = [] if score.score is None else [("Score (lower is better)", estimate_text(score.score, score.interval))]
     values = {label: getattr(score, key) for key, label in _OPENBHB.items()}
-    facts = [(label, number_text(value, digits=2)) for label, value in values.items() if value is not None]
-    interval = interval_text(score.interval, digits=2)
-    if facts and interval != DASH:
-        facts[0] = (facts[0][0], f"{facts[0][1]} [{interval}]")
+    facts += [(label, number_text(value, digits=2)) for label, value in values.items() if value is not None]
     text = (
         "Mean absolute error of age at sites that were not trained on, times the balanced accuracy of site to the "
         "power of 0.3: age should be known, the scanner not. It is comparable with published scores only on the data "
         "of that challenge."
     )
-    return [Facts(facts, title="OpenBHB score"), Paragraph(text, role="note")]
+    return [Facts(facts, title="OpenBHB score"), note(text)]
 
 
 def _treatment(about: Confounds) -> list[tuple[str, str]]:
@@ -116,7 +134,7 @@ CONFOUNDS = SectionBuilder(
     "Confounds",
     order=140,
     build=_build,
-    inputs=(_TABLE,),
+    inputs=(_INPUT,),
     methods=_METHODS,
     covers="confounds",
     of=("scans",),

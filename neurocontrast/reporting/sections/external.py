@@ -5,19 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 from neurocontrast.evaluation.schema import External
-from neurocontrast.reporting.blocks import Block, Facts, Items, Paragraph, Pictures, Section
-from neurocontrast.reporting.figures.matrices import draw_confusion
-from neurocontrast.reporting.figures.points import draw_predicted
-from neurocontrast.reporting.folder import EvaluationFiles, external_part
-from neurocontrast.reporting.new_sites import recentred
-from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.section import Input, SectionBuilder, missing_note
+from neurocontrast.reporting.page import (
+    Block,
+    Facts,
+    Input,
+    Items,
+    Pictures,
+    Section,
+    SectionBuilder,
+    note,
+    pictures,
+)
+from neurocontrast.reporting.prose import count_texts
+from neurocontrast.reporting.read import EvaluationFiles, external_part
+from neurocontrast.reporting.sections.curves import draw_curve
+from neurocontrast.reporting.sections.errors import draw_confusion, draw_predicted
+from neurocontrast.reporting.sections.new_site import recentred
 from neurocontrast.reporting.sections.outlyingness import outlyingness_blocks
-from neurocontrast.reporting.sections.performance import list_curves
-from neurocontrast.reporting.sections.sites import strata_blocks
-from neurocontrast.reporting.strata import site_strata
+from neurocontrast.reporting.sections.parts import site_blocks
+from neurocontrast.reporting.sections.result import table_metrics
 from neurocontrast.reporting.style import Picture
-from neurocontrast.reporting.tables import table_external
 
 __all__ = ["EXTERNAL"]
 
@@ -40,15 +47,12 @@ The interval of its AUC is DeLong's {{ cite(DELONG) }}.
 """
 
 
-def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
+def _build(files: EvaluationFiles) -> Section:
     """Build the metrics, curves and sites of the external test set."""
-    title = "External test set"
-    part = external_part(files)
-    if part is None:
-        return Section("external", title, [Paragraph(missing_note(_PREDICTIONS), role="note")])
-    about = files.summary.external
-    assert about is not None, "of which `part` is made"
-    blocks: list[Block] = [Facts(_facts(about)), table_external(files, about)]
+    title, part, about = "External test set", external_part(files), files.summary.external
+    if part is None or about is None:
+        return Section("external", title, [_PREDICTIONS.missing()])
+    blocks: list[Block] = [Facts(_facts(about)), table_metrics(part, caption="Metrics of the external test set.")]
     if recentred(files):
         text = (
             "Each site's own mean was taken out of the features, that of a site which was not trained on from these "
@@ -56,22 +60,26 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
         )
         blocks.insert(0, Items([("Transductive: recentred by site.", text)], role="warnings"))
     if files.external_predictions is None:
-        blocks.append(Paragraph("external_predictions.tsv is absent: no curve can be drawn.", role="note"))
+        blocks.append(note("external_predictions.tsv is absent: no curve can be drawn."))
+    elif part.kind == "continuous":
+        blocks += pictures(draw_predicted(part))
     else:
-        drawn = [draw_predicted(part)] if part.kind == "continuous" else [*list_curves(part), draw_confusion(part)]
-        sites = Paragraph("external_sites.tsv is absent: no site can be shown.", role="note")
-        strata = [sites] if part.sites.empty else strata_blocks(part, site_strata(part, file="external_sites.tsv"))
-        blocks += [Pictures(drawn), *strata]
-    outside = outlyingness_blocks(part, options, title="External scans unlike those it learned from")
-    blocks += outside or [Paragraph(missing_note(_OUTSIDE), role="note")]
+        curves = ("roc", "precision_recall") if part.kind == "binary" else ()
+        blocks += pictures(*(draw_curve(part, curve) for curve in curves), draw_confusion(part))
+    if files.external_predictions is not None:
+        blocks += site_blocks(part, file="external_sites.tsv")
+    outside = outlyingness_blocks(part, title="External scans unlike those it learned from")
+    blocks += outside or [_OUTSIDE.missing()]
     lead = "People who had no part in any choice: one probe, fitted on all scans above, applied to them once."
-    return Section("external", title, [_renamed(block) for block in blocks], lead=lead)
+    renamed = [
+        replace(block, pictures=[_rename(each) for each in block.pictures]) if isinstance(block, Pictures) else block
+        for block in blocks
+    ]
+    return Section("external", title, renamed, lead=lead)
 
 
 def _facts(about: External) -> list[tuple[str, str]]:
-    counts = {"scans": about.n.scans, "subjects": about.n.subjects, "sites": about.n.sites}
-    sizes = ", ".join(f"{count:,} {key}" for key, count in counts.items() if count is not None)
-    facts = [("Embeddings", about.file or "not recorded"), ("Size", sizes or "not recorded")]
+    facts = [("Embeddings", about.file or "not recorded"), ("Size", ", ".join(count_texts(about.n)) or "not recorded")]
     if about.threshold:
         facts.append(("Called positive from", f"{about.threshold:.3f}"))
     if about.digest:
@@ -80,12 +88,8 @@ def _facts(about: External) -> list[tuple[str, str]]:
     return facts
 
 
-def _renamed(block: Block) -> Block:
-    """Say in the names, captions and texts of figures that they are of the external test set."""
-    return replace(block, pictures=[_rename(each) for each in block.pictures]) if isinstance(block, Pictures) else block
-
-
 def _rename(picture: Picture) -> Picture:
+    """Say in name, text and caption of a figure that it is of the external test set."""
     alt, caption = (
         text.replace("Out-of-fold prediction", "Prediction").replace("out-of-fold ", "")
         for text in (picture.alt, picture.caption)

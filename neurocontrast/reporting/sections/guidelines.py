@@ -8,11 +8,9 @@ from typing import Any
 
 import yaml
 
-from neurocontrast.reporting.blocks import Block, Cell, Items, Numbered, Section, Table
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.section import Citations, SectionBuilder
-from neurocontrast.reporting.words import IMAGES
+from neurocontrast.reporting.page import Block, Cell, Citations, Items, Numbered, Section, SectionBuilder, Table
+from neurocontrast.reporting.read import EvaluationFiles
+from neurocontrast.reporting.wording import IMAGES
 
 __all__ = ["GUIDELINES", "read_guidelines"]
 
@@ -23,9 +21,8 @@ def read_guidelines() -> dict[str, Any]:
     return yaml.safe_load(path.read_text("utf-8"))
 
 
-def _build(files: EvaluationFiles, options: ReportOptions, sections: Sequence[SectionBuilder]) -> Section:
+def _build(files: EvaluationFiles, sections: Sequence[SectionBuilder]) -> Section:
     """Build the tables of TRIPOD+AI and CLAIM; of images, say which guideline fits."""
-    del options
     cite, guidelines, lead = Citations(), read_guidelines(), ""
     blocks: list[Block] = []
     if files.words is IMAGES:

@@ -1,36 +1,29 @@
-"""Methods: how it was done, written from the record of the run, to be pasted into a paper."""
+"""How it was done, written from the record of the run, to be pasted into a paper; and what the report leaves unsaid."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from neurocontrast.reporting.blocks import Block, Numbered, Paragraph, Section
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import choose_headline, describe_metric
-from neurocontrast.reporting.naming import dataset_name, join_words, probe_details, value_text
-from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.prose import template_of, write_paragraphs
-from neurocontrast.reporting.section import Citations, Input, SectionBuilder
-from neurocontrast.reporting.testing import permutation_result
+from neurocontrast.reporting.page import Block, Citations, Input, Items, Numbered, Paragraph, Section, SectionBuilder
+from neurocontrast.reporting.prose import (
+    dataset_name,
+    permutation_result,
+    probe_details,
+    template_of,
+    value_text,
+    write_paragraphs,
+)
+from neurocontrast.reporting.read import EvaluationFiles
+from neurocontrast.reporting.wording import join_words, lower_first
 
-__all__ = ["METHODS", "write_methods"]
+__all__ = ["METHODS", "SILENCES", "list_silences", "write_methods"]
 
-_OPERATIONS = {
-    "crop": "random resized crop",
-    "resized_crop": "random resized crop",
-    "pad_crop": "crop after padding",
-    "affine": "rotation, shift and zoom",
-    "flip": "horizontal flip",
-    "grayscale": "conversion to grey",
-}
 _PROPER_NAMES = ("AUC", "Brier", "Pearson", "Spearman")
 """First words of metrics that keep their capital within a sentence."""
 
 
-def _build(files: EvaluationFiles, options: ReportOptions, sections: Sequence[SectionBuilder]) -> Section:
-    """Build the methods text with its references."""
-    del options
+def _build(files: EvaluationFiles, sections: Sequence[SectionBuilder]) -> Section:
     cite = Citations()
     blocks: list[Block] = [Paragraph(text, label=label) for label, text in write_methods(files, cite, sections)]
     lead = "Generated from the record of this run, to be pasted into a paper; check it before it goes there."
@@ -39,7 +32,7 @@ def _build(files: EvaluationFiles, options: ReportOptions, sections: Sequence[Se
 
 def write_methods(files: EvaluationFiles, cite: Citations, sections: Sequence[SectionBuilder]) -> list[tuple[str, str]]:
     """Return the paragraphs of a methods section, each with its heading, saying only what the files record."""
-    headline = choose_headline(files.kind, files.metrics, files.words)
+    labels = [files.describe(key).label for key in files.metrics]
     return write_paragraphs(
         "methods.j2",
         files,
@@ -49,14 +42,10 @@ def write_methods(files: EvaluationFiles, cite: Citations, sections: Sequence[Se
         dataset_key=files.origin.get("dataset") or (files.origin.get("settings") or {}).get("dataset"),
         views=_views(files.run.get("augment")),
         probe_details=lambda by: probe_details(files, by),
-        labels=[_running_label(describe_metric(key, files.words).label) for key in files.metrics],
-        headline=headline,
-        permutation=permutation_result(files, headline) if headline else None,
+        labels=[label if label.startswith(_PROPER_NAMES) else lower_first(label) for label in labels],
+        headline=files.headline,
+        permutation=permutation_result(files, files.headline),
     )
-
-
-def _running_label(label: str) -> str:
-    return label if label.startswith(_PROPER_NAMES) else label[:1].lower() + label[1:]
 
 
 def _views(augment: Any) -> str:
@@ -71,8 +60,20 @@ def _views(augment: Any) -> str:
         if key != "kind" and settings is not None:
             parts = [f"{name} {value_text(value)}" for name, value in settings.items() if value is not None]
             about = f" ({join_words(parts)})" if parts else ""
-            views.append(_OPERATIONS.get(str(key), str(key).replace("_", " ")) + about)
+            views.append(str(key).replace("_", " ") + about)
     return "; ".join(views)
+
+
+def _build_silences(files: EvaluationFiles, sections: Sequence[SectionBuilder]) -> Section:
+    return Section("silences", "What this report does not say", [Items(list_silences(files, sections))])
+
+
+def list_silences(files: EvaluationFiles, sections: Sequence[SectionBuilder] = ()) -> list[tuple[str, str]]:
+    """Return what this report leaves unsaid; tables that no section of its kind draws are named."""
+    own = {need.file for each in sections if each.fits(files) for need in each.inputs}
+    others = [need for each in sections if not each.fits(files) for need in each.inputs if need.needed]
+    not_drawn = [need.file for need in others if need.file not in own and need.is_there(files)]
+    return write_paragraphs("silences.j2", files, not_drawn=list(dict.fromkeys(not_drawn)))
 
 
 METHODS = SectionBuilder(
@@ -83,4 +84,7 @@ METHODS = SectionBuilder(
     inputs=(Input("probe/probe.json", "the fitted probe", "probe"),),
     covers="methods",
     sees_all=True,
+)
+SILENCES = SectionBuilder(
+    "silences", "What this report does not say", order=220, build=_build_silences, covers="limits", sees_all=True
 )

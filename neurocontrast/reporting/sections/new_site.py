@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
-from neurocontrast.reporting import new_sites
-from neurocontrast.reporting.blocks import Block, Card, Cards, Items, Paragraph, Pictures, Section
-from neurocontrast.reporting.figures.scores import draw_new_sites
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import DASH, chance_level, describe_metric, interval_text, number_text
-from neurocontrast.reporting.naming import capitalise, interval_phrase
-from neurocontrast.reporting.new_sites import Estimate, estimate
-from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.prose import write
-from neurocontrast.reporting.section import Input, SectionBuilder, missing_note
-from neurocontrast.reporting.tables import table_new_sites, table_pooled_sites
+import numpy as np
+import pandas as pd
 
-__all__ = ["NEW_SITE", "say_new_site", "say_spread"]
+from neurocontrast.evaluation.schema import Estimate
+from neurocontrast.reporting.page import Block, Input, Items, Paragraph, Section, SectionBuilder, Table, note, pictures
+from neurocontrast.reporting.plots import Series, draw_intervals
+from neurocontrast.reporting.prose import write
+from neurocontrast.reporting.read import EvaluationFiles
+from neurocontrast.reporting.style import INK, PALETTE, Picture, distinct_labels
+from neurocontrast.reporting.tables import Column, make_table
+from neurocontrast.reporting.wording import (
+    capitalise,
+    estimate_text,
+    is_error,
+    leading_metrics,
+    number_text,
+)
+
+__all__ = ["NEW_SITE", "constant_estimate", "draw_new_sites", "judge_constant", "say_new_site", "say_spread"]
 
 _TITLE = "At a site it has not seen"
-_SECOND = ("bias", "balanced_accuracy", "brier")
+_CONSTANT = {
+    "continuous": "the median of the training sites, the same for everybody",
+    "binary": "the share of positives at the training sites, the same for everybody",
+    "multiclass": "the shares of the classes at the training sites, the same for everybody",
+}
+_ORDERS = {"auc", "auc_within_fold", "average_precision", "pearson", "spearman", "age_bias_slope", "calibration_slope",
+           "calibration_intercept"}  # fmt: skip
+"""Metrics of the order of scans, of which a guess that is the same for everybody has none."""
 _FEW_SITES = 10
-"""With fewer sites left out, their number is said to be too small to speak for another site."""
+"""With fewer sites left out, the text warns that they cannot speak for another site."""
 _INPUT = Input(
     "new_sites.tsv",
     "how the model does at sites that it has not seen",
@@ -29,81 +43,13 @@ _INPUT = Input(
     "Written by `neurocontrast evaluate` of this version where there are two sites or more.",
     needed=True,
 )
-_QUOTE = """
-{% macro beside_constant(key) %}
-{% set verdict = judge(key) %}
-{% set guess = "the constant guess (" ~ constant(key)["value"]|number(digits=2) ~ ")" if verdict else "" %}
-{{ {
-  "better": "; that is better than " ~ guess,
-  "worse": "; that is worse than " ~ guess ~ ", which never looks at a scan",
-  "no better": "; that is no better than " ~ guess,
-  "not shown": "; that this is better than " ~ guess ~ " is not shown by these data",
-}.get(verdict, "; a constant guess was not compared") }}
-{% endmacro %}
-At a site that the model has not seen, the {{ "mean absolute error" if key == "mae" else metric(key).name }} of
-{{ files.target }} is {{ unseen["value"]|number(digits=2) }}{{ " years" if files.target == "age" }}
-({{ naming.interval_phrase(files, unseen.interval|interval(digits=2)) }}
-{% if unseen.n is not none %}; {{ "{:,}".format(unseen.n) }} scans{% endif %})
-{% if is_error %}
-{% set known = home.text() ~ " at sites that it knows" if home else "that at sites that it knows" %}
-, {% if not grown %}against {{ known }}
-{% else %}
-{{ grown["value"]|number(digits=2) }} times
-({{ grown.interval|interval(digits=2) if grown.interval else "no interval" }})
-{{ "the" if home }} {{ known }}
-{% if grown.interval and grown.low <= 1 <= grown.high %}
-(whether that is a change at all, these data do not settle)
-{% endif %}
-{% endif %}
-{{ beside_constant(key) }}.
-{% else %}
-{% if home %}, against {{ home.text() }} at sites that it knows{% endif %}.
-{% if level is not none %}
-{% if unseen.interval is none or unseen.low <= level <= unseen.high %}
-That it is better than chance ({{ level|number(digits=2) }}) there is not shown by these data.
-{% else %}
-That is {{ "above" if unseen["value"] > level else "below" }} chance ({{ level|number(digits=2) }}).
-{% endif %}
-{% endif %}
-{% if error and ratio(error) %}
-The {{ metric(error).label }} there is {{ ratio(error).text() }} times that at known sites{{ beside_constant(error) }}.
-{% endif %}
-{% endif %}
-"""
-_DETAILS = """
-{% set block = s.new_site or {} %}
-{% if (block.design or "leave-one-site-out") == "leave-one-site-out" %}
-Each of {{ n_sites }} sites was left out once and predicted by a probe fitted on the others
-{% else %}
-{{ n_sites }} sites were left out ({{ block.design }}) and predicted by probes fitted on the others
-{% endif %}
-, with standardisation and penalty chosen without them; known: the same people in the main cross-validation, in which
-others of their site were trained on. Constant guess: {{ constant_words }}.
-{% if block.bootstrap_unit %}
-Intervals: bootstrap of {{ block.bootstrap_unit }}s, the same resamples throughout, probes held fixed.
-{% endif %}
-{% if pooled %}Pooled over left-out sites: {{ pooled|listed }}.{% endif %}
-{% if shift %}
-The largest shift of level is at {{ shift.site }}: predictions lie {{ shift.by }} {{ shift.side }} the truth on average;
-only labelled scans of the site show it.
-{% endif %}
-{% if block.skipped %}
-Not left out: {% for each in block.skipped %}{{ each.site }} ({{ each.why or "no reason given" }})
-{{- " and " if loop.revindex == 2 else ", " if not loop.last }}{% endfor %}.
-{% endif %}
-"""
-_RECENTRED = """
-Transductive: each site's own mean was taken out of its features, that of the unseen site from its unlabelled scans. It
-needs a batch of scans of the site before the first prediction, and takes out real differences between the people of
-sites too, where they were not kept on purpose; a single scan of a new site does not get it. The result above, and what
-is said of other test sets, is of recentred features as well; “known” and “unseen” without the word are not.
-{% if moved %}
-{{ metric(key).label }} at unseen sites: {{ moved.text() }}
-{% if grown %}, {{ grown.text() }} times that at known sites, recentred too{% endif %}
-; without recentring: {{ plain.text() if plain else "–" }}
-{% if guess %}; constant guess: {{ guess["value"]|number(digits=2) }}{% endif %}.
-{% endif %}
-"""
+_RECENTRED = (
+    "Transductive: each site's own mean was taken out of its features, that of the unseen site from its unlabelled "
+    "scans. It needs a batch of scans of the site before the first prediction, and takes out real differences between "
+    "the people of sites too, where they were not kept on purpose; a single scan of a new site does not get it. The "
+    "result above, and what is said of other test sets, is of recentred features as well; “known” and “unseen” without "
+    "the word are not."
+)
 _METHODS = """
 ## Unseen sites.
 {% set block = s.new_site %}
@@ -131,20 +77,22 @@ its unlabelled scans; it is in the spirit of adapting a network's normalisation 
 """
 
 
-def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
-    """Build the panel of unseen sites: cards, sentences to quote, dumbbells and tables."""
-    del options
-    metric = new_sites.new_site_metric(files)
+def _build(files: EvaluationFiles) -> Section:
+    """Build the panel of unseen sites: sentences to quote, the figure and the tables."""
+    metric = new_site_metric(files)
     if metric is None:
-        return Section("new_site", _TITLE, [Paragraph(_why_not(files), role="note")])
-    blocks: list[Block] = [Cards(_cards(files, metric)), *_words(files, metric)]
-    if files.new_sites is None:
-        blocks.append(Paragraph(missing_note(_INPUT), role="note"))
-    second = next((key for key in _SECOND if key in new_sites.new_site_metrics(files) and key != metric), None)
-    drawn = [draw_new_sites(files, key) for key in (metric, second) if key]
-    pictures = [picture for picture in drawn if picture is not None]
-    blocks += [Pictures(pictures)] if pictures else []
-    blocks += [table for table in (table_pooled_sites(files), table_new_sites(files, metric)) if table]
+        return Section("new_site", _TITLE, [_why_not(files)])
+    rows, quote, block = site_rows(files, metric), say_new_site(files), files.summary.new_site
+    blocks: list[Block] = []
+    if quote:
+        blocks.append(Paragraph(f"{quote} {say_spread(files)}".strip(), label="To quote.", role="quote"))
+    n_sites = (block.n_sites or len(block.left_out)) if block else len(rows) - 1
+    details = write("new_site.j2", files, n_sites=n_sites, constant_words=_CONSTANT[files.kind])
+    blocks.append(Paragraph(details, label="For a methods reviewer.", role="quote"))
+    blocks += [Items([("Recentred by site.", _RECENTRED)], role="warnings")] if recentred(files) else []
+    blocks += [_INPUT.missing()] if files.new_sites is None else []
+    blocks += pictures(draw_new_sites(files, metric))
+    blocks.append(_table(files, metric, rows))
     lead = (
         "The people of every site, predicted by a probe that was fitted without any scan of the site: what to expect "
         "at another hospital, as far as this collection can tell. The encoder is the same throughout; only a run that "
@@ -153,68 +101,95 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
     return Section("new_site", _TITLE, blocks, lead=lead)
 
 
-def _why_not(files: EvaluationFiles) -> str:
-    note = files.summary.new_site_note
+def _why_not(files: EvaluationFiles) -> Paragraph:
+    remark = files.summary.new_site_note or ""
     if files.summary.splits == "leave-site-out":
         text = "The result above is that of unseen sites already: each was left out in turn. See Site by site."
-        return f"{text} {note}" if note else text
-    if note:
-        return f"Not shown: how the model does at a site that it has not seen. {capitalise(note)}"
-    return missing_note(_INPUT)
+        return note(f"{text} {remark}".strip())
+    if remark:
+        return note(f"Not shown: how the model does at a site that it has not seen. {capitalise(remark)}")
+    return _INPUT.missing()
 
 
-def _words(files: EvaluationFiles, metric: str) -> list[Block]:
-    quote = " ".join(text for text in (say_new_site(files), say_spread(files)) if text)
-    blocks: list[Block] = [Paragraph(quote, label="To quote.", role="quote")] if say_new_site(files) else []
-    blocks.append(Paragraph(_say_details(files), label="For a methods reviewer.", role="quote"))
-    if new_sites.recentred(files):
-        names: dict[str, Any] = {
-            "key": metric,
-            "moved": estimate(files, "unseen", "recentred", metric),
-            "plain": estimate(files, "unseen", "embedding", metric),
-            "grown": new_sites.ratio(files, metric, model="recentred"),
-            "guess": new_sites.constant_estimate(files, metric),
-        }
-        blocks.append(Items([("Recentred by site.", write(_RECENTRED, files, **names))], role="warnings"))
-    return blocks
+def new_site_metric(files: EvaluationFiles) -> str | None:
+    """Return the metric that the panel leads with; None where there is none."""
+    block, columns = files.summary.new_site, [] if files.new_sites is None else list(files.new_sites.columns)
+    metrics = [name for name in columns if f"home_{name}" in columns]
+    metrics += block.unseen.get("embedding", {}) if block else []
+    return block.metric if block and block.metric in metrics else next(iter(leading_metrics(files.kind, metrics)), None)
+
+
+def recentred(files: EvaluationFiles) -> bool:
+    """Return whether features were recentred by site, with unlabelled scans of the unseen site."""
+    return files.summary.new_site is not None and "recentred" in files.summary.new_site.unseen
+
+
+def _estimate(files: EvaluationFiles, part: str, model: str, metric: str) -> Estimate | None:
+    """Return a pooled value of evaluation.json: `part` is ``home``, ``unseen``, ``ratio`` …; None where absent."""
+    block = files.summary.new_site
+    found = getattr(block, part).get(model, {}).get(metric) if block else None
+    return None if found is None or found.value is None else found
+
+
+def constant_estimate(files: EvaluationFiles, metric: str) -> Estimate | None:
+    """Return what a constant guess reaches at the unseen sites, pooled; None where the metric has no meaning for it."""
+    return None if metric in _ORDERS else _estimate(files, "unseen", "constant", metric)
+
+
+def judge_constant(files: EvaluationFiles, metric: str) -> str | None:
+    """Say how the embedding at unseen sites compares with the constant guess; None without their paired difference.
+
+    ``better``, ``worse``, ``no better``, or ``not shown``: better by its value, but not beyond its interval.
+    """
+    gain = _estimate(files, "unseen_minus_constant", "embedding", metric)
+    if gain is None or gain.value is None or constant_estimate(files, metric) is None:
+        return None
+    sign = -1 if is_error(metric) else 1
+    if gain.low is not None and gain.high is not None and gain.low * gain.high > 0:
+        return "better" if sign * gain.low > 0 else "worse"
+    return "not shown" if sign * gain.value > 0 else "no better"
 
 
 def say_new_site(files: EvaluationFiles) -> str | None:
     """Say what an unseen site costs, and whether anything is left there; None where it is not known."""
-    key = new_sites.new_site_metric(files)
-    unseen = estimate(files, "unseen", "embedding", key) if key else None
-    if key is None or unseen is None:
+    key = new_site_metric(files)
+    unseen = _estimate(files, "unseen", "embedding", key) if key else None
+    if key is None or unseen is None or files.summary.new_site is None:
         return None
-    errors = files.summary.new_site.ratio.get("embedding", {}) if files.summary.new_site else {}
+    errors = files.summary.new_site.ratio.get("embedding", {})
     names: dict[str, Any] = {
         "key": key,
         "unseen": unseen,
-        "home": estimate(files, "home", "embedding", key),
-        "grown": new_sites.ratio(files, key),
-        "is_error": new_sites.is_error(key),
-        "level": chance_level(key, len(files.classes)),
+        "home": _estimate(files, "home", "embedding", key),
+        "grown": _ratio(files, key),
+        "is_error": is_error(key),
+        "level": files.chance(key),
         "error": next((name for name in ("brier", "log_loss", "mae") if name in errors and name != key), None),
-        "ratio": lambda name: new_sites.ratio(files, name),
-        "judge": lambda name: new_sites.judge_constant(files, name),
-        "constant": lambda name: new_sites.constant_estimate(files, name),
+        "ratio": lambda name: _ratio(files, name),
+        "judge": lambda name: judge_constant(files, name),
+        "constant": lambda name: constant_estimate(files, name),
+        "shown": lambda found: estimate_text(found.value, (found.low, found.high)),
     }
-    return write(_QUOTE, files, **names)
+    return write("new_site.j2", files, what="quote", **names)
 
 
-def say_spread(files: EvaluationFiles) -> str | None:
-    """Say from where to where the metric runs over the left-out sites; None with fewer than two of them."""
-    metric = new_sites.new_site_metric(files)
-    if metric is None:
-        return None
-    rows = new_sites.site_rows(files, metric).dropna(subset=["embedding_unseen"])
-    if len(rows) < 2:
-        return None
-    rows = rows.sort_values("embedding_unseen", ascending=new_sites.is_error(metric), kind="stable")
+def _ratio(files: EvaluationFiles, metric: str) -> Estimate | None:
+    """Return the error at unseen sites over that at known ones; None where it means nothing."""
+    return _estimate(files, "ratio", "embedding", metric) if is_error(metric) else None
+
+
+def say_spread(files: EvaluationFiles) -> str:
+    """Say from where to where the metric runs over the left-out sites; empty with fewer than two of them."""
+    metric = new_site_metric(files)
+    rows = site_rows(files, metric or "")[:-1].dropna(subset=["embedding_unseen"])
+    if metric is None or len(rows) < 2:
+        return ""
+    rows = rows.sort_values("embedding_unseen", ascending=is_error(metric), kind="stable")
     best, worst = (
         f"{number_text(row['embedding_unseen'], digits=2)} ({row['site']}, n = {number_text(row['n'], digits=0)})"
         for row in (rows.iloc[0], rows.iloc[-1])
     )
-    text = f"Site by site the {describe_metric(metric).name} runs from {best} to {worst}."
+    text = f"Site by site the {files.describe(metric).name} runs from {best} to {worst}."
     if len(rows) < _FEW_SITES:
         text += (
             f" Intervals are about other people at these {len(rows)} sites; so few sites cannot say what another site "
@@ -223,71 +198,83 @@ def say_spread(files: EvaluationFiles) -> str | None:
     return text
 
 
-def _say_details(files: EvaluationFiles) -> str:
-    """Say for a methods reviewer how the sites were left out, what the rank and the level do, and who is missing."""
-    block = files.summary.new_site
-    pooled, shift = [], None
-    if files.kind == "continuous":
-        names = {"spearman": describe_metric("spearman").name, "r2": describe_metric("r2").name, "bias": "mean error"}
-        values = {key: estimate(files, "unseen", "embedding", key) for key in names}
-        pooled = [f"{names[key]} {value.text(signed=key == 'bias')}" for key, value in values.items() if value]
-        shift = _largest_shift(files)
-    n_sites = (block.n_sites or len(block.left_out)) if block else len(new_sites.site_rows(files, "n"))
-    constant = new_sites.CONSTANT[files.kind]
-    return write(_DETAILS, files, n_sites=n_sites, constant_words=constant, pooled=pooled, shift=shift)
+def site_rows(files: EvaluationFiles, metric: str) -> pd.DataFrame:
+    """Return one row a site, the largest first, and in the last row what evaluation.json says of all sites together.
+
+    Columns: ``site``, ``n``, ``n_train``, ``note``, and of each model ``<model>_home`` and ``<model>_unseen`` with
+    their ends ``…_low`` and ``…_high``; NaN where a model or a value is absent.
+    """
+    table = files.new_sites
+    if table is None:
+        table = pd.DataFrame({name: pd.Series(dtype=object) for name in ("site", "model", "n", "n_train", "note")})
+    table = table.assign(site=table["site"].fillna("not stated")).drop_duplicates(["model", "site"])
+    rows = table[table["model"] == "embedding"].reindex(columns=["site", "n", "n_train", "note"])
+    rows["note"] = rows["note"].fillna("").astype(object)
+    pooled: dict[str, Any] = {"site": "All left out, pooled", "n": rows["n"].sum(), "note": ""}
+    for model, part in product(("embedding", "recentred", "baseline", "constant"), ("home", "unseen")):
+        values = table[table["model"] == model].set_index("site").reindex(rows["site"])
+        found = _estimate(files, part, model, metric) or Estimate()
+        for end, value in (("", found.value), ("_low", found.low), ("_high", found.high)):
+            key, source = f"{model}_{part}{end}", f"home_{metric}{end}" if part == "home" else f"{metric}{end}"
+            rows[key] = values[source].to_numpy(dtype=float) if source in values else np.nan
+            pooled[key] = np.nan if value is None or (model == "constant" and metric in _ORDERS) else value
+    rows = rows.sort_values(["n", "site"], ascending=[False, True])
+    return pd.concat([rows, pd.DataFrame([pooled])], ignore_index=True)
 
 
-def _largest_shift(files: EvaluationFiles) -> dict[str, str] | None:
-    """Return the site with the largest mean error among those whose interval excludes zero."""
-    rows = new_sites.site_rows(files, "bias")
-    low, high = rows["embedding_unseen_low"], rows["embedding_unseen_high"]
-    sure = rows[(low > 0) | (high < 0)]
-    if sure.empty:
-        return None
-    row = sure.iloc[int(sure["embedding_unseen"].abs().to_numpy().argmax())]
-    ends = sorted(abs(row[f"embedding_unseen_{end}"]) for end in ("low", "high"))
-    by = Estimate(abs(row["embedding_unseen"]), *ends).text()
-    return {"site": row["site"], "by": by, "side": "above" if row["embedding_unseen"] > 0 else "below"}
-
-
-def _cards(files: EvaluationFiles, metric: str) -> list[Card]:
-    name = capitalise(describe_metric(metric).name)
-    home, unseen = (estimate(files, part, "embedding", metric) for part in ("home", "unseen"))
-    cards = [
-        _card(files, f"{name} at unseen sites", unseen, strong=True),
-        _card(files, f"{name} at sites it knows", home),
+def draw_new_sites(files: EvaluationFiles, metric: str) -> Picture | None:
+    """Draw a metric of every site, known and left out."""
+    rows = site_rows(files, metric)
+    about, chance, moved = files.describe(metric), files.chance(metric), recentred(files)
+    labels = ("Site known (others of it trained on)", "Site unseen (left out)", "Unseen, recentred (transductive)")
+    shift = 0.2 if moved else 0.13
+    series = [
+        Series(rows, labels[0], "embedding_home", filled=False, shift=-shift),
+        Series(rows, labels[1], "embedding_unseen", PALETTE[1], "s", shift=0.0 if moved else shift),
+        Series(rows, labels[2], "recentred_unseen", PALETTE[2], "^", filled=False, shift=shift),
     ]
-    grown = new_sites.ratio(files, metric)
+    if chance is None:
+        series.append(Series(rows, "Constant guess, no scan", "constant_unseen", INK, "|"))
+    names = zip(distinct_labels(rows["site"], length=24), rows["n"], strict=True)
+    more = " Triangles are transductive: they use unlabelled scans of the unseen site." if moved else ""
+    return draw_intervals(
+        f"new_sites_{metric}",
+        series,
+        [f"{name} (n={number_text(n, digits=0)})" for name, n in names],
+        f"{about.label} of the people of each site: while other people of the site are trained on, and while none is.",
+        note=f"With {files.level:.0%} intervals; a point without a line has none.{more}",
+        xlabel=about.label,
+        reference=(chance, "Chance"),
+        limits=about.limits,
+        total=True,
+        numbers=rows.dropna(axis="columns", how="all"),
+    )
+
+
+def _table(files: EvaluationFiles, metric: str, rows: pd.DataFrame) -> Table:
+    """Return the leading metric site by site, known and unseen, beside the covariates and a constant guess."""
+    ratio = rows["embedding_unseen"] / rows["embedding_home"].where(rows["embedding_home"] > 0)
+    grown = _ratio(files, metric)
     if grown is not None:
-        detail = interval_phrase(files, interval_text(grown.interval, digits=2))
-        cards.append(Card("Unseen ÷ known", number_text(grown.value, digits=2), f"{detail}; 1: nothing is lost"))
-    constant, chance = new_sites.constant_estimate(files, metric), chance_level(metric, len(files.classes))
-    if chance is not None:
-        cards.append(Card(f"{name}, chance", number_text(chance, digits=2), "a guess without the scan"))
-    else:
-        value = number_text(constant.value if constant else None, digits=2)
-        cards.append(Card(f"{name}, constant guess", value, new_sites.CONSTANT[files.kind]))
-    return [*cards, *_site_card(files)]
-
-
-def _card(files: EvaluationFiles, label: str, value: Estimate | None, *, strong: bool = False) -> Card:
-    if value is None:
-        return Card(label, DASH, "not computed", strong)
-    detail = interval_phrase(files, interval_text(value.interval, digits=2))
-    detail += f"; {value.n:,} scans" if value.n is not None else ""
-    return Card(label, number_text(value.value, digits=2), detail, strong)
-
-
-def _site_card(files: EvaluationFiles) -> list[Card]:
-    """Return how well the site can be told from the embedding, where the evaluation says so."""
-    site = files.summary.new_site.site_predictability if files.summary.new_site else None
-    if site is None or site.balanced_accuracy is None:
-        return []
-    interval = interval_text((site.low, site.high), digits=2)
-    parts = [interval] if interval != DASH else []
-    parts += [f"chance {number_text(site.chance, digits=2)}"] if site.chance is not None else []
-    parts += [f"{site.n_sites} sites"] if site.n_sites else []
-    return [Card("Site told, bal. accuracy", number_text(site.balanced_accuracy, digits=2), "; ".join(parts))]
+        ratio.iloc[-1] = grown.value
+    trained = [f"trained on {n:,.0f}" if pd.notna(n) else "" for n in rows["n_train"]]
+    rows = rows.assign(ratio=ratio, n_detail=trained)
+    error, about = is_error(metric), files.describe(metric)
+    short: Any = {"digits": 2, "reason": "not defined there: see the note of the row"}
+    long: Any = {"interval": True, **short}
+    columns = (
+        Column("Site", "site", "heading"),
+        Column("n", "n", "count"),
+        Column("Known", "embedding_home", **long),
+        Column("Unseen", "embedding_unseen", **long),
+        Column("Unseen ÷ known", "ratio", **short) if error else None,
+        Column("Unseen, recentred (transductive)", "recentred_unseen", **long) if recentred(files) else None,
+        Column("Covariates only, unseen", "baseline_unseen", **long),
+        Column("Constant guess", "constant_unseen", **short) if error else None,
+        Column("Note", "note", "text") if (rows["note"] != "").any() else None,
+    )
+    caption = f"{about.label} while a site is known, and while it is left out. Further metrics are in new_sites.tsv."
+    return make_table(caption, rows, columns, note=f"{about.short}: {about.meaning}", total_rows=1)
 
 
 NEW_SITE = SectionBuilder(

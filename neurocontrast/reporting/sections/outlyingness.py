@@ -6,38 +6,45 @@ from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
+from scipy.stats import binom
 
 from neurocontrast.evaluation.schema import Outlyingness
 from neurocontrast.evaluation.schema.sections import SiteOutside
-from neurocontrast.reporting.blocks import Block, Facts, Paragraph, Pictures, Section, Table
-from neurocontrast.reporting.figures.outlyingness import draw_outlyingness
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import number_text
-from neurocontrast.reporting.naming import join_words
-from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.outlyingness import (
-    expected_outside,
-    furthest_outside,
-    reference_text,
-    scores_to_draw,
-    stand_out,
+from neurocontrast.reporting.page import (
+    Block,
+    Facts,
+    Input,
+    Paragraph,
+    Section,
+    SectionBuilder,
+    Table,
+    note,
+    pictures,
 )
-from neurocontrast.reporting.section import Input, SectionBuilder
-from neurocontrast.reporting.style import Picture
+from neurocontrast.reporting.plots import Series, draw_intervals
+from neurocontrast.reporting.predictions import name_scans
+from neurocontrast.reporting.read import EvaluationFiles
+from neurocontrast.reporting.style import PALETTE, Picture, distinct_labels
 from neurocontrast.reporting.tables import Column, make_table
+from neurocontrast.reporting.wording import join_words, number_text
 
-__all__ = ["OUTLYINGNESS", "outlyingness_blocks"]
+__all__ = ["OUTLYINGNESS", "furthest_outside", "outlyingness_blocks", "stand_out"]
 
 _TITLE = "Scans unlike those it learned from"
-_MARK = "▲"
+_MARK, _SURPRISING = "▲", 0.01
+_REFERENCES = {
+    "training folds": "the scans of the training folds",
+    "probe": "the scans that the probe was fitted on",
+    "pretraining": "the scans of pretraining",
+}
 _METHODS = """
 ## Scans outside.
 {% set block = s.outlyingness %}
 {% if block %}
-{% set references = {"training folds": "the scans of the training folds", "pretraining": "the scans of pretraining",
-"probe": "the scans that the probe was fitted on"} %}
-{% set reference = references.get(block.reference, block.reference or "a reference that is not recorded") %}
-How far each scan lies from {{ reference }} was measured by its Mahalanobis distance
+{% set reference = {"training folds": "the scans of the training folds", "pretraining": "the scans of pretraining",
+"probe": "the scans that the probe was fitted on"}.get(block.reference, block.reference) %}
+How far each scan lies from {{ reference or "a reference that is not recorded" }} was measured by its Mahalanobis
+distance
 {% if "Ledoit" in (block.covariance or "") %}to the nearest of their sites{% endif %}
 {{ cite("Lee K, Lee K, Lee H, Shin J. A simple unified framework for detecting out-of-distribution samples and "
 "adversarial attacks. NeurIPS 2018:7167–7177.") }}
@@ -60,128 +67,142 @@ Where sites were left out, each scan was also measured from the scans of the oth
 """
 
 
-def _build(files: EvaluationFiles, options: ReportOptions) -> Section | None:
-    """Build counts, the percentiles of every site, and the list of the scans furthest outside."""
+def _build(files: EvaluationFiles) -> Section | None:
     lead = (
         "Far from everything that it was fitted on, a model still gives a number, and nothing in the number tells. "
         "This is the check that tells, scan by scan; `neurocontrast predict` makes it of every scan that comes."
     )
-    blocks = outlyingness_blocks(files, options)
+    blocks = outlyingness_blocks(files)
     return Section("outlyingness", _TITLE, blocks, lead=lead) if blocks else None
 
 
-def outlyingness_blocks(files: EvaluationFiles, options: ReportOptions, *, title: str = "") -> list[Block]:
+def outlyingness_blocks(files: EvaluationFiles, *, title: str = "") -> list[Block]:
     """Return counts, the percentiles of each site, the table of sites, and the scans furthest outside."""
     block = files.summary.outlyingness
     if block is None:
         return []
     blocks: list[Block] = [Facts(_facts(block), title=title)]
-    pictures = _pictures(files)
-    blocks += [Pictures(pictures)] if pictures else []
-    if block.unseen_by_site:
-        blocks.append(Paragraph(_say_check(block), role="quote"))
-    if block.note:
-        blocks.append(Paragraph(block.note, role="note"))
-    if block.by_site:
-        blocks.append(_table_sites(block))
-    return [*blocks, _table_furthest(furthest_outside(files, show_ids=options.show_ids), options)]
-
-
-def _pictures(files: EvaluationFiles) -> list[Picture]:
-    scores = [] if files.outlyingness is None else scores_to_draw(files.outlyingness)
-    return [picture for picture in (draw_outlyingness(files, score) for score in scores) if picture is not None]
+    blocks += [] if files.outlyingness is None else pictures(_draw(block, files.outlyingness))
+    blocks += [Paragraph(_say_check(block), role="quote")] if block.unseen_by_site else []
+    blocks += [note(block.note)] if block.note else []
+    blocks += [_table_sites(block)] if block.by_site else []
+    return [*blocks, _table_furthest(files)]
 
 
 def _facts(block: Outlyingness) -> list[tuple[str, str]]:
-    n, n_outside, expected = block.n or 0, block.n_outside or 0, expected_outside(block)
+    n, n_outside, beyond = block.n or 0, block.n_outside or 0, block.threshold_percentile
     share = f" ({n_outside / n:.1%})" if n else ""
-    facts = [("Outside", f"{n_outside:,} of {n:,} scans{share}"), ("Compared with", reference_text(block))]
-    if expected is not None:
-        facts.append(
-            ("Called outside beyond", f"percentile {block.threshold_percentile:g} of the Mahalanobis distance")
-        )
-        facts.append(("By chance it would be", f"about {number_text(expected, digits=1)} scans"))
+    facts = [("Outside", f"{n_outside:,} of {n:,} scans{share}")]
+    facts.append(("Compared with", _REFERENCES.get(str(block.reference), block.reference or "not recorded")))
+    if beyond is not None:
+        facts.append(("Called outside beyond", f"percentile {beyond:g} of the Mahalanobis distance"))
+        facts.append(("By chance it would be", f"about {number_text(n * (1 - beyond / 100), digits=1)} scans"))
     return facts
 
 
-def _say_check(block: Outlyingness) -> str:
-    """Say what the check would have said of each site, had it been new."""
-    sites = block.unseen_by_site
-    n, n_outside = sum(site.n or 0 for site in sites), sum(site.n_outside or 0 for site in sites)
-    text = (
-        f"While their site was left out, {n_outside:,} of {n:,} scans lay outside the distribution of the other sites"
+def _draw(block: Outlyingness, table: pd.DataFrame) -> Picture | None:
+    """Draw the median and the middle half of the percentiles of each site, as used and with the site left out."""
+    table = table.assign(site=table["site"].fillna("not stated"))
+    numbers = table.groupby("site").size().rename("n").reset_index()
+    for name in ("mahalanobis_percentile", "unseen_percentile"):
+        if name not in table:
+            table[name] = float("nan")
+        found = table.groupby("site")[name].describe().reset_index(drop=True)
+        numbers = numbers.assign(**{f"{name}_low": found["25%"], name: found["50%"], f"{name}_high": found["75%"]})
+    numbers = numbers.sort_values(["n", "site"], ascending=[False, True], ignore_index=True)
+    names = zip(distinct_labels(numbers["site"], length=24), numbers["n"], strict=True)
+    known = Series(numbers, "As the scans are used here", "mahalanobis_percentile", shift=-0.13)
+    unseen = Series(numbers, "While their site is left out", "unseen_percentile", PALETTE[1], "s", shift=0.13)
+    return draw_intervals(
+        "outlyingness",
+        [known, unseen],
+        [f"{name} (n={n})" for name, n in names],
+        "Where the Mahalanobis distance of each site's scans falls among those of the reference: median and middle "
+        "half. Scans like the others have a median of 50, from 25 to 75.",
+        xlabel="Percentile of the Mahalanobis distance",
+        reference=(block.threshold_percentile, f"Threshold: percentile {block.threshold_percentile or 0:g}"),
+        limits=(0.0, 100.0),
+        numbers=numbers,
     )
-    flagged = sorted(stand_out(block, sites), key=lambda site: (-_share(site), site.site))
-    quiet = [str(site.site) for site in sites if site not in flagged]
-    if flagged:
-        named = _first_eight([f"{site.site} ({site.n_outside:,} of {site.n:,})" for site in flagged])
-        text += f": {named}. There the check would have warned a new site"
-    if quiet:
-        where = f"at {_first_eight(quiet)}" if flagged else "anywhere"
-        text += f". It would have said nothing {where}: being inside is no promise that the number is right"
-    return f"{text}."
+
+
+def stand_out(block: Outlyingness, sites: Sequence[SiteOutside]) -> list[SiteOutside]:
+    """Return the sites where more scans are outside than chance would rarely give, the largest share first."""
+    found = [site for site in sites if site.n and site.n_outside]
+    if block.threshold_percentile is not None:
+        share = 1 - block.threshold_percentile / 100
+        rare = _SURPRISING / max(len(sites), 1)
+        found = [site for site in found if binom.sf((site.n_outside or 0) - 1, site.n or 0, share) < rare]
+    return sorted(found, key=lambda site: (-_share(site), site.site))
 
 
 def _share(site: SiteOutside) -> float:
     return (site.n_outside or 0) / site.n if site.n else 0.0
 
 
-def _first_eight(names: Sequence[str]) -> str:
-    more = [f"{len(names) - 8} more sites"] if len(names) > 8 else []
-    return join_words([*names[:8], *more])
+def _say_check(block: Outlyingness) -> str:
+    """Say what the check would have said of each site, had it been new."""
+    sites = block.unseen_by_site
+    n, n_outside = sum(site.n or 0 for site in sites), sum(site.n_outside or 0 for site in sites)
+    flagged = [str(site.site) for site in stand_out(block, sites)]
+    where = f"{len(flagged)} of {len(sites)} sites" + (f" ({join_words(flagged)})" if 0 < len(flagged) <= 8 else "")
+    return (
+        f"While their site was left out, {n_outside:,} of {n:,} scans lay outside the distribution of the other sites; "
+        f"the check would have warned at {where}. Being inside is no promise that the number is right."
+    )
 
 
 def _table_sites(block: Outlyingness) -> Table:
-    rows, unseen = [], {site.site: site for site in block.unseen_by_site}
-    conspicuous = {"known": stand_out(block, block.by_site), "unseen": stand_out(block, block.unseen_by_site)}
-    for site in sorted(block.by_site, key=lambda site: (-_share(site), -(site.n or 0), site.site)):
-        row: dict[str, Any] = {"site": site.site, "n": site.n}
-        for part, found in (("known", site), ("unseen", unseen.get(site.site))):
-            if found is not None:
-                mark = f" {_MARK}" if found in conspicuous[part] else ""
-                row |= {part: f"{_share(found):.0%}{mark}", f"{part}_median": found.median_percentile}
-                row[f"{part}_detail"] = f"{found.n_outside or 0:,} of {found.n or 0:,}"
-        rows.append(row)
-    columns = [Column("Site", "site", "heading"), Column("Scans", "n", "count"), Column("Outside", "known", "text")]
-    columns.append(Column("Median percentile", "known_median", digits=0))
-    if unseen:
-        columns.append(Column("Outside, site left out", "unseen", "text", reason="not left out"))
-        columns.append(Column("Median percentile, site left out", "unseen_median", digits=0, reason="not left out"))
-    note = f"{_MARK}: more than chance would rarely give."
-    return make_table("Scans outside, by site.", rows, columns, folded=len(rows) > 25, note=note)
+    parts = {"": block.by_site, "_unseen": block.unseen_by_site}
+    rows: dict[str | None, dict[str, Any]] = {site.site: {"site": site.site, "n": site.n} for site in block.by_site}
+    for part, sites in parts.items():
+        conspicuous = stand_out(block, sites)
+        for site in sites:
+            mark = f" {_MARK}" if site in conspicuous else ""
+            counts: dict[str, Any] = {f"outside{part}_detail": f"{site.n_outside or 0:,} of {site.n or 0:,}"}
+            counts |= {f"outside{part}": f"{_share(site):.0%}{mark}", f"median{part}": site.median_percentile}
+            rows.setdefault(site.site, {"site": site.site}).update(counts)
+    columns = [Column("Site", "site", "heading"), Column("Scans", "n", "count")]
+    for part, sites in parts.items():
+        if sites:
+            columns.append(Column(f"Outside{', site left out' if part else ''}", f"outside{part}", "text"))
+            columns.append(Column(f"Median percentile{', site left out' if part else ''}", f"median{part}", digits=0))
+    about = f"{_MARK}: more than chance would rarely give."
+    return make_table("Scans outside, by site.", rows.values(), columns, folded=len(rows) > 25, note=about)
 
 
-def _table_furthest(table: pd.DataFrame, options: ReportOptions) -> Block:
-    if table.empty:
-        return Paragraph("No scan is outside.", role="note")
+def furthest_outside(files: EvaluationFiles, *, n: int = 10) -> pd.DataFrame:
+    """Return the scans furthest outside, under pseudonyms unless identifiers may appear; none where none is outside."""
+    table = pd.DataFrame({"outside": pd.Series(dtype=bool)}) if files.outlyingness is None else files.outlyingness
+    by = [name for name in ("mahalanobis_percentile", "mahalanobis") if name in table]
+    rows = table[table["outside"]]
+    rows = rows.sort_values(by, ascending=False, kind="stable").head(n) if by else rows.head(n)
+    return rows.assign(scan=name_scans(files, rows))
+
+
+def _table_furthest(files: EvaluationFiles) -> Block:
+    rows = furthest_outside(files)
+    if rows.empty:
+        return note("No scan is outside.")
     columns = (
         Column("Scan", "scan", "heading"),
         Column("Site", "site", "text", reason="not stated"),
         Column("Mahalanobis distance", "mahalanobis", digits=1),
         Column("Percentile", "mahalanobis_percentile", digits=1),
     )
-    ids = (
-        "Scans stand under their identifiers."
-        if options.show_ids
-        else "Scans stand under the pseudonyms of Worst errors; with the evaluation folder, `--show-ids` names them."
-    )
-    caption = f"The {len(table)} scans furthest outside. Look at them: a failed registration ends up here too."
-    return make_table(caption, table, columns, note=ids)
+    hidden = "Scans stand under the pseudonyms of Worst errors; with the evaluation folder, `--show-ids` names them."
+    about = "Scans stand under their identifiers." if files.show_ids else hidden
+    caption = f"The {len(rows)} scans furthest outside. Look at them: a failed registration ends up here too."
+    return make_table(caption, rows, columns, note=about)
 
 
+_WHICH = "which scans lie outside the distribution that the model learned from"
 OUTLYINGNESS = SectionBuilder(
     "outlyingness",
     _TITLE,
     order=30,
     build=_build,
-    inputs=(
-        Input(
-            "outlyingness.tsv",
-            "which scans lie outside the distribution that the model learned from",
-            "outlyingness",
-            needed=True,
-        ),
-    ),
+    inputs=(Input("outlyingness.tsv", _WHICH, "outlyingness", needed=True),),
     methods=_METHODS,
     covers="scans outside",
     of=("scans",),

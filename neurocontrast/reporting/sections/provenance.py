@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from neurocontrast.reporting.blocks import Block, Cell, Code, Facts, Paragraph, Section, Table
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.naming import flatten, shorten_paths
-from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.section import Input, SectionBuilder
+from neurocontrast.reporting.page import Block, Cell, Code, Facts, Input, Section, SectionBuilder, Table, note
+from neurocontrast.reporting.prose import flatten, shorten_paths
+from neurocontrast.reporting.read import EvaluationFiles
 
 __all__ = ["PROVENANCE"]
 
@@ -17,9 +15,7 @@ _MAX_LENGTH = 300
 _SKIPPED = ("training_metrics", "pretraining_subjects", "participant_digests", "view")
 
 
-def _build(files: EvaluationFiles, options: ReportOptions, sections: Sequence[SectionBuilder]) -> Section:
-    """Build versions, seeds, digests and settings."""
-    del options
+def _build(files: EvaluationFiles, sections: Sequence[SectionBuilder]) -> Section:
     s = files.summary.content()
     bootstrap = dict(s.get("bootstrap") or {})
     if bootstrap.get("unit") == "subject":
@@ -43,7 +39,7 @@ def _build(files: EvaluationFiles, options: ReportOptions, sections: Sequence[Se
     if files.config_text:
         blocks.append(Code("Resolved configuration (config.yaml)", shorten_paths(files.config_text)))
     else:
-        blocks.append(Paragraph("config.yaml is absent from the evaluation folder.", role="note"))
+        blocks.append(note("config.yaml is absent from the evaluation folder."))
     return Section("provenance", "Provenance", blocks)
 
 
@@ -54,7 +50,7 @@ def _short_values(content: Mapping) -> Mapping:
 
 def _facts(content: Mapping) -> list[tuple[str, str]]:
     kept = {key: value for key, value in content.items() if key not in _SKIPPED}
-    leaves = [(name, shorten_paths(text)) for name, text in flatten(kept) if name.split(".")[-1] not in _SKIPPED]
+    leaves = [(name, text) for name, text in flatten(kept) if name.split(".")[-1] not in _SKIPPED]
     return [(name, text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…") for name, text in leaves]
 
 

@@ -1,138 +1,197 @@
-"""The result: figures in large print, two sentences, the intervals, and all metrics."""
+"""The result: numbers in large print, two sentences, the intervals, and all metrics."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from neurocontrast.reporting.blocks import Block, Card, Cards, Columns, Paragraph, Pictures, Section, Table
-from neurocontrast.reporting.figures.scores import draw_accuracies, draw_headline
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import (
-    chance_level,
-    choose_headline,
+from neurocontrast.evaluation.schema import Increment, Metric
+from neurocontrast.reporting import style
+from neurocontrast.reporting.page import (
+    Block,
+    Card,
+    Cards,
+    Columns,
+    Paragraph,
+    Section,
+    SectionBuilder,
+    Table,
+    pictures,
+)
+from neurocontrast.reporting.plots import Series, draw_intervals, tabulate_estimates
+from neurocontrast.reporting.prose import covariates_text, interval_phrase, permutation_result, write
+from neurocontrast.reporting.read import EvaluationFiles
+from neurocontrast.reporting.tables import Column, ends, make_table
+from neurocontrast.reporting.wording import (
+    IMAGES,
+    capitalise,
     describe_metric,
     interval_text,
-    leading_metrics,
+    is_error,
     metric_range,
     metric_text,
     number_text,
     point_estimate,
 )
-from neurocontrast.reporting.naming import capitalise, covariates_text, interval_phrase
-from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.prose import write
-from neurocontrast.reporting.section import SectionBuilder
-from neurocontrast.reporting.tables import Column, make_table, table_metrics
-from neurocontrast.reporting.testing import permutation_result
-from neurocontrast.reporting.words import IMAGES
 
-__all__ = ["RESULT", "say_result"]
+__all__ = ["RESULT", "draw_headline", "say_result", "table_metrics"]
 
 
-def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
-    """Build the headline: figures in large print, the plain sentences, the intervals, all metrics."""
-    del options
-    images = files.words is IMAGES
-    cards = _image_cards(files) if images else _cards(files)
-    blocks: list[Block] = [Cards(cards)] if cards else []
+def _build(files: EvaluationFiles) -> Section:
+    """Build the headline: numbers in large print, the plain sentences, the intervals, all metrics."""
+    cards = _image_cards(files) if files.words is IMAGES else _cards(files)
     words = [
         Paragraph(say_result(files, "plain"), label="In plain words.", role="quote"),
         Paragraph(say_result(files, "reviewer"), label="For a methods reviewer.", role="quote"),
     ]
-    picture = draw_accuracies(files) if images else draw_headline(files)
-    blocks.append(Columns(words, [Pictures([picture])] if picture else []))
-    if files.metrics:
-        blocks.append(_image_table(files) if images else table_metrics(files))
-    return Section("result", "Result", blocks)
+    blocks: list[Block] = [Cards(cards)] if cards else []
+    blocks.append(Columns(words, pictures(draw_headline(files))))
+    return Section("result", "Result", [*blocks, table_metrics(files)] if files.metrics else blocks)
 
 
 def say_result(files: EvaluationFiles, what: str, key: str | None = None) -> str:
-    """Say what the headline metric means.
+    """Say what the headline metric, or `key`, means.
 
-    Parameters
-    ----------
-    files : EvaluationFiles
-        What was read.
-    what : {"plain", "reviewer", "increment", "voxels"}
-        The whole without a technical term; the whole with what a reviewer asks for first; whether the embedding adds
-        to the covariates; whether it adds to the voxels.
-    key : str, optional
-        The metric; the headline by default.
+    `what` is ``plain`` (all without a technical term), ``reviewer`` (all, with what a reviewer asks for first),
+    ``increment`` or ``voxels`` (whether the embedding adds to the covariates, or to the voxels).
     """
-    key = key or choose_headline(files.kind, files.metrics, files.words)
-    permutation = permutation_result(files, key) if key else None
-    return write("result.j2", files, what=what, key=key, permutation=permutation)
+    key = key or files.headline
+    return write("result.j2", files, what=what, key=key, permutation=permutation_result(files, key))
 
 
 def _cards(files: EvaluationFiles) -> list[Card]:
-    key = choose_headline(files.kind, files.metrics)
+    key, s = files.headline, files.summary
     if key is None:
         return []
-    about = describe_metric(key)
-    s = files.summary
-    values, baseline, increment = s.metrics[key], s.baseline.get(key), s.increment.get(key)
-    better = "higher is better" if about.higher_is_better else "lower is better"
+    about, increment = describe_metric(key), s.increment.get(key)
     name = f"{about.name} of {covariates_text(files)} only" if s.baseline else "Baseline"
-    difference = _interval(files, increment, signed=True) + ("" if about.higher_is_better else "; negative is better")
     cards = [
-        _card(f"{about.name} of the embedding", values, f"{_interval(files, values)}; {better}", strong=True),
-        _card(name, baseline, _interval(files, baseline) if baseline else "no baseline was computed"),
-        Card(
-            "Difference",
-            number_text(increment.difference if increment else None, digits=2, signed=True),
-            difference if increment else "not computed",
-        ),
+        _card(files, f"{about.name} of the embedding", s.metrics[key], strong=True),
+        _card(files, name, s.baseline.get(key)),
+        Card("Difference", number_text(None), "not computed"),
     ]
+    if increment is not None:
+        value = number_text(increment.difference, digits=2, signed=True)
+        detail = interval_phrase(files, interval_text(increment.interval, digits=2, signed=True))
+        cards[-1] = Card("Difference", value, detail + ("" if about.higher_is_better else "; negative is better"))
     if key in s.voxels:
-        name = f"{about.name} of the voxels' principal components"
-        cards.append(_card(name, s.voxels[key], _interval(files, s.voxels[key])))
+        cards.append(_card(files, f"{about.name} of the voxels' principal components", s.voxels[key]))
     return cards
 
 
-def _card(name: str, values: Any, detail: str, *, strong: bool = False) -> Card:
+def _card(files: EvaluationFiles, name: str, values: Metric | None, *, strong: bool = False) -> Card:
+    detail = interval_phrase(files, interval_text(values.interval, digits=2)) if values else "no baseline was computed"
+    if strong:
+        detail += "; lower is better" if is_error(files.headline or "") else "; higher is better"
     return Card(capitalise(name), number_text(point_estimate(values), digits=2), detail, strong)
-
-
-def _interval(files: EvaluationFiles, values: Any, *, signed: bool = False) -> str:
-    return interval_phrase(files, interval_text(values.interval if values else None, digits=2, signed=signed))
 
 
 def _image_cards(files: EvaluationFiles) -> list[Card]:
     cards = []
-    for place, key in enumerate(leading_metrics(files.kind, files.metrics, files.words)[:2]):
-        values, chance = files.metrics[key], chance_level(key, len(files.classes), files.words)
+    for place, key in enumerate(files.leading[:2]):
+        values, chance = files.metrics[key], files.chance(key)
         detail = interval_phrase(files, metric_range(key, values.interval))
         detail += f"; chance {metric_text(key, chance)}" if chance is not None else ""
-        name = capitalise(describe_metric(key, files.words).name)
+        name = capitalise(files.describe(key).name)
         cards.append(Card(name, metric_text(key, point_estimate(values)), detail, place == 0))
-    block = files.summary.sensitive
-    if block is not None and block.mse.value is not None:
-        interval = interval_phrase(files, interval_text((block.mse.low, block.mse.high), digits=4))
-        detail = f"{interval}; of a constant {number_text(block.constant_mse, digits=4)}; higher is fairer"
-        cards.append(Card("Error of the sensitive variable (MSE)", number_text(block.mse.value, digits=4), detail))
     return cards
 
 
-def _image_table(files: EvaluationFiles) -> Table:
-    """Return all metrics beside chance, the leading ones first."""
-    order = dict.fromkeys([*leading_metrics(files.kind, files.metrics, files.words), *files.metrics])
-    abouts = {key: describe_metric(key, files.words) for key in order}
-    rows = []
-    for key, about in abouts.items():
-        found = files.metrics[key]
-        low, high = found.interval or (None, None)
-        row = {"metric": about.label, "value": found.pooled, "value_low": low, "value_high": high, "mean": found.mean}
-        rows.append(row | {"sd": found.sd, "chance": chance_level(key, len(files.classes), files.words)})
-    columns = [Column("Metric", "metric", "heading"), Column("Value", "value", reason="not defined for these images")]
-    columns.append(Column("Interval", "value", "interval", reason="not computed"))
-    if any(row["sd"] is not None for row in rows):
-        columns += [Column("Mean of folds", "mean"), Column("SD", "sd")]
-    columns.append(Column("Chance", "chance", reason="depends on the data"))
-    caption = "All metrics, from the out-of-fold predictions of all folds. SD: spread between folds, not an interval."
-    caption = "All metrics of the test images." if files.fixed else caption
-    meanings = " ".join(f"{about.short}: {about.meaning}" for about in abouts.values() if about.meaning)
-    note = f"{meanings} Chance: naming classes at random, whatever their sizes."
-    return make_table(caption, rows, columns, note=note)
+def draw_headline(files: EvaluationFiles) -> style.Picture | None:
+    """Draw the headline metric of embedding and baselines; of images, the leading metrics beside chance."""
+    key, s = files.headline, files.summary
+    if key is None or point_estimate(files.metrics[key]) is None:
+        return None
+    drawn = f"Bars: {files.level:.0%} bootstrap interval ({s.bootstrap.n or 0:,} draws of {files.words.unit}s)."
+    bars = drawn if s.bootstrap.n else "No interval was computed."
+    if files.words is IMAGES and files.kind != "continuous":
+        rows = tabulate_estimates([(files.describe(key).label, files.metrics[key]) for key in files.leading], "metric")
+        rows["chance"] = [files.chance(key) for key in files.leading if point_estimate(files.metrics[key]) is not None]
+        tested = Series(rows, "Test images" if files.fixed else "Out of fold")
+        series = [tested, Series(rows, "Chance", value="chance", color=style.CHANCE, marker="|")]
+        look: Any = {"xlabel": "", "limits": (0.0, 1.0), "percent": True}
+        return draw_intervals("headline", series, list(rows["metric"]), bars, numbers=rows, **look)
+    covariates = f"Only {' + '.join(s.baseline_covariates) or 'covariates'}"
+    looks = {"Embedding": style.MAIN, covariates: style.BASELINE, "Only voxels (PCA)": style.VOXELS}
+    models = zip(looks, (files.metrics, s.baseline, s.voxels), strict=True)
+    rows, about = tabulate_estimates([(name, found.get(key)) for name, found in models]), files.describe(key)
+    series = [
+        Series(rows.loc[[row]], color=looks[name], marker="D" if row else "o", filled=not row)
+        for row, name in enumerate(rows["model"])
+    ]
+    labels, pooled = style.distinct_labels(rows["model"], length=26), f"{about.label}, pooled out-of-fold."
+    look = {"xlabel": about.label, "limits": about.limits, "reference": (files.chance(key), "Chance")}
+    return draw_intervals("headline", series, labels, pooled, note=bars, numbers=rows, **look)
+
+
+def table_metrics(files: EvaluationFiles, *, caption: str = "") -> Table:
+    """Return every metric: pooled, its interval, over folds, and beside baselines; of images beside chance."""
+    images, s = files.words is IMAGES, files.summary
+    keys = list(dict.fromkeys([*(files.leading if images else ()), *files.metrics]))
+    rows, abouts = [_metric_row(files, key) for key in keys], [files.describe(key) for key in keys]
+    over_folds = any(row["sd"] is not None for row in rows)
+    folds = [Column("Mean of folds", "mean"), Column("SD", "sd"), Column("Folds", "n_folds", "count")]
+    columns = [
+        Column("Metric", "metric", "heading"),
+        Column("Value" if images else "Pooled", "pooled"),
+        Column("Interval", "pooled", "interval", reason="not computed"),
+        *(folds if over_folds else []),
+    ]
+    texts = [f"{about.short}: {about.meaning}" for about in abouts if about.meaning]
+    if images:
+        columns.append(Column("Chance", "chance", reason="depends on the data"))
+        texts.append("Chance: naming classes at random, whatever their sizes.")
+    else:
+        absent = "not defined" if s.baseline else "no baseline"
+        columns += _beside("Covariates only", "Difference", "baseline", absent)
+    if s.permutation and not images:
+        columns.append(Column("Perm. p", "p", "p", reason="not tested"))
+        texts.append(_about_p(files))
+    if s.voxels and not images:
+        reason = "not tested: no better or worse, too few folds, or sites held out"
+        columns += [*_beside("Voxels only", "Minus voxels", "voxels", "not defined")]
+        columns.append(Column("p", "voxels_p", "p", reason=reason))
+        texts.append("p beside voxels: corrected resampled t-test of embedding and voxels over folds.")
+    about = f"All metrics, of all tested {files.words.items} at once. SD: spread between folds, not an interval."
+    return make_table(caption or about, rows, columns, note=" ".join(texts))
+
+
+def _beside(name: str, gain: str, key: str, absent: str) -> list[Column]:
+    return [
+        Column(name, key, reason=absent),
+        Column(gain, f"{key}_gain", signed=True, reason=absent),
+        Column("Its interval", f"{key}_gain", "interval", signed=True, reason="not computed"),
+    ]
+
+
+def _metric_row(files: EvaluationFiles, key: str) -> dict[str, Any]:
+    values, about, s = files.metrics[key], files.describe(key), files.summary
+    n_defined = values.n_folds_defined
+    undefined = f"defined in {n_defined} folds only" if n_defined else "no fold has a value of its own"
+    tested = permutation_result(files, key)
+    row = {"metric": about.label, "pooled": values.pooled, **ends("pooled", values.interval), "n_folds": n_defined}
+    row |= {"pooled_reason": values.reason or "not defined on pooled predictions", "chance": files.chance(key)}
+    row |= {"mean": values.mean, "mean_reason": undefined, "sd": values.sd, "sd_reason": undefined}
+    row |= {"p": tested["p_value"] if tested else None}
+    if about.ideal is not None:
+        row["p_reason"] = "not tested: neither more nor less of it is better"
+    for name, beside, gains in (("baseline", s.baseline, s.increment), ("voxels", s.voxels, s.voxels_increment)):
+        gain = gains.get(key) or Increment()
+        row |= {name: point_estimate(beside.get(key)), f"{name}_gain": gain.difference, f"{name}_p": gain.p_value}
+        row |= ends(f"{name}_gain", gain.interval)
+    return row
+
+
+def _about_p(files: EvaluationFiles) -> str:
+    permutation = files.summary.permutation
+    assert permutation is not None, "the column is there"
+    name = files.describe(files.headline).label if files.headline else ""
+    primary = f" {name} is the primary metric; p-values are not adjusted for the others." if name else ""
+    held = [unit for unit, within in (("site", permutation.within_site), ("fold", permutation.within_fold)) if within]
+    where = f" within {' and '.join(held)}" if held else ""
+    return (
+        f"Perm. p: permutation p-value (1 + k)/(1 + n), one-sided, from n = {permutation.n or 0:,} permutations "
+        f"of labels between {permutation.unit or 'subject'}s{where}; k of them did at least as well.{primary}"
+    )
 
 
 RESULT = SectionBuilder("result", "Result", order=10, build=_build, covers="result")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import pandas as pd
 
-from neurocontrast.reporting.blocks import Block, Paragraph, Pictures, Section
-from neurocontrast.reporting.figures.scores import draw_sensitive, tabulate_sensitive
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.metrics import DASH, interval_text
-from neurocontrast.reporting.options import ReportOptions
+from neurocontrast.evaluation.schema import Sensitive
+from neurocontrast.reporting.page import Block, Paragraph, Section, SectionBuilder, pictures
+from neurocontrast.reporting.plots import Series, draw_intervals
 from neurocontrast.reporting.prose import write
-from neurocontrast.reporting.section import SectionBuilder
+from neurocontrast.reporting.read import EvaluationFiles
+from neurocontrast.reporting.style import BASELINE, distinct_labels
 from neurocontrast.reporting.tables import Column, make_table
+from neurocontrast.reporting.wording import DASH, interval_text
 
-__all__ = ["SENSITIVE", "say_sensitive"]
+__all__ = ["SENSITIVE"]
 
 _SENTENCES = """
 {% set level = "{:.0%}".format(files.level) %}
@@ -24,7 +24,7 @@ Predicted linearly from the features, {{ columns|listed if columns|length <= 4 e
 {{ "are" if columns|length > 1 else "is" }} missed by a mean squared error of {{ block.mse["value"]|number(digits=4) }}
 ({{ level }} interval {{ (block.mse.low, block.mse.high)|interval(digits=4) }}); predicting the same value for every
 {{ words.item }} gives {{ block.constant_mse|number(digits=4) }}.
-{% if share <= 0 or (low is not none and low <= 0) %}
+{% if share <= 0 or (block.r2.low is not none and block.r2.low <= 0) %}
 Nothing of it could be read linearly: the share of variance explained{{ between }} reaches zero.
 {% else %}
 The features hold {{ "{:.0%}".format(share) }} of its variance{{ between }} in a form that a linear model can read; the
@@ -45,13 +45,12 @@ the fairer.
 """
 
 
-def _build(files: EvaluationFiles, options: ReportOptions) -> Section | None:
+def _build(files: EvaluationFiles) -> Section | None:
     """Build the error of the sensitive variable beside that of a constant; None where none was named."""
-    del options
     block = files.summary.sensitive
     if block is None:
         return None
-    rows = tabulate_sensitive(block).rename(columns={"low": "mse_low", "high": "mse_high"})
+    rows = _tabulate(block)
     columns = (
         Column("Column", "column", "heading"),
         Column("MSE", "mse", digits=4),
@@ -59,28 +58,49 @@ def _build(files: EvaluationFiles, options: ReportOptions) -> Section | None:
         Column("MSE of a constant", "constant_mse", digits=4),
         Column("R²", "r2", interval=True),
     )
-    picture = draw_sensitive(block, level=files.level)
+    drawn = rows.dropna(subset=["mse"]).reset_index(drop=True)
+    picture = draw_intervals(
+        "sensitive",
+        [
+            Series(drawn, "From the features", "mse"),
+            Series(drawn, "Constant (mean of training images)", "constant_mse", BASELINE, "|"),
+        ],
+        distinct_labels(drawn["column"], length=24),
+        f"Mean squared error of the sensitive variable, predicted linearly from the frozen features, with "
+        f"{files.level:.0%} bootstrap intervals; beside it, that of predicting the same value for every image.",
+        xlabel="Mean squared error (right: fairer)",
+        numbers=drawn,
+    )
     lead = (
         "Where the class should not depend on it, as a digit does not on its background, a fair representation holds "
         "little of it: its error is then as high as that of a constant."
     )
-    blocks: list[Block] = [Paragraph(say_sensitive(files), role="quote"), *([Pictures([picture])] if picture else [])]
+    blocks: list[Block] = [Paragraph(_say(files, block), role="quote"), *pictures(picture)]
     blocks.append(make_table("The sensitive variable, predicted from the frozen features.", rows, columns))
     return Section("sensitive", "Sensitive variable", blocks, lead=lead)
 
 
-def say_sensitive(files: EvaluationFiles) -> str:
+def _tabulate(block: Sensitive) -> pd.DataFrame:
+    """Return the error of each sensitive column, of a constant, and R², with their ends; then their means."""
+    rows = [{"column": str(name), **vars(found), "mse_low": found.low, "mse_high": found.high}
+            for name, found in block.columns.items()]  # fmt: skip
+    if len(rows) != 1:
+        mse, r2 = block.mse, block.r2
+        mean = {"mse": mse.value, "r2": r2.value, "constant_mse": block.constant_mse}
+        ends = {"mse_low": mse.low, "mse_high": mse.high, "r2_low": r2.low, "r2_high": r2.high}
+        rows.append({"column": "mean of the columns", **mean, **ends})
+    names = ["mse", "mse_low", "mse_high", "constant_mse", "r2", "r2_low", "r2_high"]
+    return pd.DataFrame(rows).reindex(columns=["column", *names]).astype(dict.fromkeys(names, "float64"))
+
+
+def _say(files: EvaluationFiles, block: Sensitive) -> str:
     """Say how much of the sensitive variable the features still hold."""
-    block = files.summary.sensitive
-    assert block is not None, "the section is built where there is one"
-    value, constant, low, high = block.mse.value, block.constant_mse, block.r2.low, block.r2.high
-    share = block.r2.value
+    value, constant, share = block.mse.value, block.constant_mse, block.r2.value
     if share is None:
         share = 1 - value / constant if value is not None and constant else 0
-    text = interval_text([end * 100 for end in (low, high) if end is not None], digits=0)
+    text = interval_text([end * 100 for end in (block.r2.low, block.r2.high) if end is not None], digits=0)
     between = "" if text == DASH else f" ({files.level:.0%} interval {text}%)"
-    names: dict[str, Any] = {"block": block, "columns": list(block.columns), "share": share, "low": low}
-    return write(_SENTENCES, files, between=between, **names)
+    return write(_SENTENCES, files, block=block, columns=list(block.columns), share=share, between=between)
 
 
 SENSITIVE = SectionBuilder("sensitive", "Sensitive variable", order=108, build=_build, methods=_METHODS)

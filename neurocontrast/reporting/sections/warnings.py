@@ -4,47 +4,32 @@ from __future__ import annotations
 
 import re
 
-from neurocontrast.evaluation.schema import Notice
-from neurocontrast.reporting.blocks import Items, Paragraph, Section
-from neurocontrast.reporting.folder import EvaluationFiles
-from neurocontrast.reporting.options import ReportOptions
-from neurocontrast.reporting.section import SectionBuilder
-from neurocontrast.reporting.words import IMAGES
+from neurocontrast.reporting.page import Items, Section, SectionBuilder, note
+from neurocontrast.reporting.read import EvaluationFiles
+from neurocontrast.reporting.wording import IMAGES
 
 __all__ = ["WARNINGS", "list_warnings"]
 
-_OVERLAP = (
-    "The encoder has already seen these {units}. Its features can fit them better than anybody new, so the figures "
-    "below may be too good."
-)
 _NOT_OF_IMAGES = ("site_missing", "single_site", "baseline_empty", "baseline_incomplete", "outside_distribution")
 """Warnings about what an evaluation of images does not have."""
 
 
-def _build(files: EvaluationFiles, options: ReportOptions) -> Section:
-    """Build the warnings, each with what it means; the reader is told too when there is none."""
-    warnings = list_warnings(files, show_ids=options.show_ids)
+def _build(files: EvaluationFiles) -> Section:
+    warnings = list_warnings(files)
     if not warnings:
         text = "The evaluation raised no warning about its data, the sizes of groups, or overlap with pretraining."
-        return Section("warnings", "Read this first", [Paragraph(text, role="note")])
+        return Section("warnings", "Read this first", [note(text)])
     count = "1 warning" if len(warnings) == 1 else f"{len(warnings)} warnings"
     return Section("warnings", f"Read this first: {count}", [Items(warnings, role="warnings")])
 
 
-def list_warnings(files: EvaluationFiles, *, show_ids: bool = False) -> list[tuple[str, str]]:
-    """Return each warning with its explanation, in the order of the evaluation.
-
-    An allowed overlap with pretraining is told even where the evaluation lists no warning of it.
-    """
+def list_warnings(files: EvaluationFiles) -> list[tuple[str, str]]:
+    """Return each warning with its explanation, in the order of the evaluation."""
     found = list(files.summary.warnings)
     if files.words is IMAGES:
         found = [each for each in found if each.code not in _NOT_OF_IMAGES]
-    n_overlap, units = files.summary.n_overlap, files.words.units
-    if n_overlap and not any("overlap" in each.code for each in found):
-        text = f"{n_overlap} of the {units} evaluated here were also in the pretraining cohort (overlap allowed)."
-        found.insert(0, Notice("pretraining_overlap", text, _OVERLAP.format(units=units)))
     messages = [each.message or each.code for each in found]
-    if not show_ids:
+    if not files.show_ids:
         messages = [_hide_ids(text, files, each.code) for text, each in zip(messages, found, strict=True)]
     return [(message, each.explanation) for message, each in zip(messages, found, strict=True)]
 

@@ -23,18 +23,6 @@ from torch.nn import functional
 
 from neurocontrast.transforms.natural.settings import ImageViewParameters
 
-__all__ = [
-    "COLOUR_OPERATIONS",
-    "adjust_brightness",
-    "adjust_contrast",
-    "adjust_saturation",
-    "blur",
-    "pad_crop",
-    "shift_hue",
-    "to_gray",
-    "warp",
-]
-
 _TRUNCATE = 4.0
 _FIXED_POINT = 2.0**24
 Outside = Literal["black", "edge"]

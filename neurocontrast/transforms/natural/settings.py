@@ -15,21 +15,6 @@ from neurocontrast.settings import Settings
 from neurocontrast.transforms.description import Replaceable
 from neurocontrast.transforms.operation import Pair, Probability, Span
 
-__all__ = [
-    "COLOUR_STEPS",
-    "NEUTRAL_FACTORS",
-    "ColourJitterSettings",
-    "GrayscaleSettings",
-    "ImageAffineSettings",
-    "ImageAugmentSettings",
-    "ImageBlurSettings",
-    "ImageFlipSettings",
-    "ImageViewParameters",
-    "PadCropSettings",
-    "ResizedCropSettings",
-    "draw_image_views",
-]
-
 COLOUR_STEPS = ("brightness", "contrast", "saturation", "hue")
 NEUTRAL_FACTORS = (1.0, 1.0, 1.0, 0.0)
 _ORDERS = np.array(list(itertools.permutations(range(len(COLOUR_STEPS)))))

@@ -20,8 +20,6 @@ from neurocontrast.transforms.natural.settings import (
     draw_image_views,
 )
 
-__all__ = ["RandImageViewd"]
-
 _VALUES_AT_ONCE = {"cpu": 2**19}  # what its cache holds
 _VALUES_AT_ONCE_ELSEWHERE = 2**27
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from neurocontrast.data import encode_metadata, read_cohort
+from neurocontrast.data import read_cohort
 from neurocontrast.data.batches import ImagesInPlace, read_batches
-from neurocontrast.data.metadata import read_vectors
+from neurocontrast.data.metadata import encode_metadata, read_vectors
 from neurocontrast.data.natural import ImageDataset
 from neurocontrast.data.store import write_store
 from neurocontrast.exceptions import DataError

@@ -31,13 +31,6 @@ def test_means_and_nearest_equal_a_naive_double_loop():
         assert noise[i] == pytest.approx((trained[~same] @ tested[i]).max(), abs=1e-6)
 
 
-def test_blocks_change_nothing(monkeypatch):
-    tested, trained = _rows(19, 4, 2), _rows(31, 4, 3)
-    whole = nearest_cosines(*tested, *trained, n_classes=4)
-    monkeypatch.setattr("neurocontrast.evaluation.panels.similarity.BLOCK", 4)
-    np.testing.assert_allclose(nearest_cosines(*tested, *trained, n_classes=4), whole, atol=1e-6)
-
-
 def test_a_class_without_training_rows_is_missing_and_no_warning_is_given(recwarn):
     tested, trained = unit_rows(np.eye(3)), unit_rows(np.eye(3)[:2])
     means, pairs = class_cosines(tested, np.array([0, 1, 2]), trained, np.array([0, 1]), n_classes=3)

@@ -1,0 +1,137 @@
+"""Which measures of a scan are beyond their bounds: absolute ones, and those of the other scans of its site."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+__all__ = ["N_DEVIATIONS", "N_SITE", "RULES", "Bound", "Flag", "Rule", "bounds_of", "flag_scans"]
+
+N_DEVIATIONS = 6.0
+"""Robust standard deviations (1.4826 median absolute deviations) from the median of a site."""
+N_SITE = 10
+"""Sites of fewer scans have no bounds of their own."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A measure and its absolute bounds; `worse` is the side on which a scan is also compared with its site.
+
+    `low` and `high` are bounds that hold for every scan. `worse` is "low", "high", "both" or "" for neither.
+    """
+
+    title: str
+    worse: str = ""
+    low: float = -np.inf
+    high: float = np.inf
+    about: str = ""
+
+
+RULES = {
+    "correlation": Rule("correlation with the template", "low", low=0.4, about="inside the template's brain, at 4 mm"),
+    "dice": Rule("Dice with the template's brain", "low", low=0.8, about="overlap of the two masks"),
+    "brain_ml": Rule("brain volume (mL)", "both", 1300.0, 2700.0, "in MNI space, so that it is no brain size"),
+    "shift_mm": Rule("shift (mm)", "high", high=5.0, about="translation by which the template fits best"),
+    "flip_gain": Rule("gain by a flip", high=0.0, about="how much better the template fits front-back or up-down"),
+    "site_correlation": Rule(
+        "correlation with the site", "low", low=0.5, about="with the mean of the other scans of the site"
+    ),
+    "asymmetry": Rule(
+        "left-right asymmetry", low=-0.05, about="correlation with that of the site's other scans: below 0 when swapped"
+    ),
+    "cjv": Rule("CJV", "high", about="coefficient of joint variation of grey and white matter, lower is better"),
+    "efc": Rule("EFC", "high", about="entropy focus criterion, lower is better"),
+    "scale_min": Rule("smallest affine scale", "low", low=0.6, about="from prepare's quality.tsv"),
+    "scale_max": Rule("largest affine scale", "high", high=1.5, about="from prepare's quality.tsv"),
+    "iqr": Rule("CAT12's IQR", "high", high=4.0, about="grade of the image, lower is better"),
+    "euler": Rule("Euler number", "low", low=-217.0, about="FreeSurfer's, the mean of both hemispheres; 2 is best"),
+}
+"""What is flagged, in the order of the report."""
+
+
+class Bound(NamedTuple):
+    """A bound, and where it is from."""
+
+    value: float
+    reason: str
+
+
+class Flag(NamedTuple):
+    """A measure of a scan that is beyond a bound."""
+
+    measure: str
+    text: str
+
+
+def bounds_of(name: str, values: npt.NDArray[np.float64], n_deviations: float = N_DEVIATIONS) -> tuple[Bound, Bound]:
+    """Return the lower and the upper bound of a measure for the scans of one site, whichever is stricter.
+
+    Parameters
+    ----------
+    name : str
+        A key of `RULES`.
+    values : ndarray (n,)
+        The measure of the site's scans, NaN where there is none.
+    n_deviations : float
+        Robust standard deviations from the median.
+    """
+    rule, known = RULES[name], values[np.isfinite(values)]
+    low, high = Bound(rule.low, "for every scan"), Bound(rule.high, "for every scan")
+    if len(known) < N_SITE:
+        return low, high
+    middle = float(np.median(known))
+    spread = 1.4826 * float(np.median(np.abs(known - middle)))
+    if spread == 0:
+        return low, high
+    reason = f"median {middle:.4g} of {len(known)} scans, {n_deviations:g} robust deviations of {spread:.2g}"
+    if rule.worse in ("low", "both") and middle - n_deviations * spread > low.value:
+        low = Bound(middle - n_deviations * spread, reason)
+    if rule.worse in ("high", "both") and middle + n_deviations * spread < high.value:
+        high = Bound(middle + n_deviations * spread, reason)
+    return low, high
+
+
+def flag_scans(table: pd.DataFrame, n_deviations: float = N_DEVIATIONS) -> tuple[list[list[Flag]], pd.Series]:
+    """Flag the scans whose measures are beyond a bound.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One row a scan: ``site``, and those of `RULES` that were measured.
+    n_deviations : float
+        Robust standard deviations from the median of the site.
+
+    Returns
+    -------
+    list of list of Flag
+        For each scan.
+    Series
+        How far each scan lies towards its nearest bound, for ordering: the largest share of the way from the median
+        of its site to a bound.
+    """
+    flags: list[list[Flag]] = [[] for _ in range(len(table))]
+    worst = np.zeros(len(table))
+    for name in [name for name in RULES if name in table]:
+        values = table[name].to_numpy(dtype=float)
+        for _, rows in table.reset_index(drop=True).groupby("site", sort=True).groups.items():
+            places = np.asarray(rows)
+            here = values[places]
+            if not np.isfinite(here).any():
+                continue
+            middle = float(np.nanmedian(here))
+            for bound, sign, side in zip(bounds_of(name, here, n_deviations), (-1, 1), ("below", "above"), strict=True):
+                if not np.isfinite(bound.value):
+                    continue
+                way = max(sign * (bound.value - middle), 1e-9)
+                worst[places] = np.fmax(worst[places], sign * (here - middle) / way)
+                for row in places[sign * (here - bound.value) > 0]:
+                    flags[row].append(Flag(name, _text(name, values[row], side, bound)))
+    return flags, pd.Series(worst, index=table.index)
+
+
+def _text(name: str, value: float, side: str, bound: Bound) -> str:
+    return f"{RULES[name].title} {value:.4g} is {side} {bound.value:.4g} ({bound.reason})"

@@ -1,0 +1,157 @@
+"""Curves over the number of training scans of the probe, and over the epochs of pretraining."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
+
+from neurocontrast.evaluation.schema import LearningCurve
+from neurocontrast.reporting import style
+from neurocontrast.reporting.page import Input, Section, SectionBuilder, note, pictures
+from neurocontrast.reporting.prose import objective_text
+from neurocontrast.reporting.read import EvaluationFiles, Results
+from neurocontrast.reporting.wording import IMAGES, Words, capitalise, leading_metrics, number_text
+
+__all__ = ["LEARNING", "TRAINING", "draw_learning"]
+
+_INPUT = Input(
+    "learning_curve.tsv",
+    "the learning curve",
+    "learning",
+    "Made with `neurocontrast evaluate … --train-sizes 100,200,…`.",
+    needed=True,
+)
+_NOT_SHOWN = {"epoch", "step", "lr", "learning_rate", "seconds", "gradient_norm"}
+_NO_TERMS = ("_seconds", "_per_second", "_bytes", "_gib", "_mib")
+_ORDER = ("loss", "term_", "alignment", "uniformity", "effective_rank", "probe_")
+_MAX_TERMS = 8
+
+
+def _build(files: EvaluationFiles) -> Section | None:
+    """Build the learning curves; None for images where none was asked for."""
+    curve, words = files.summary.learning_curve, files.words
+    if curve is None or not curve.metrics:
+        return None if words is IMAGES else Section("learning", "Learning curve", [_INPUT.missing()])
+    draws = f"{curve.n_draws} random draws" if curve.n_draws else "random draws"
+    how = f"{draws} of each size from every training fold"
+    shown = leading_metrics(files.kind, curve.metrics, words)[:2]
+    drawn = [draw_learning(files, words, _tabulate(curve, metric), metric, how=how) for metric in shown]
+    lead = (
+        f"A curve that still gets better at its right end would gain from more labelled {words.items}; a flat one "
+        "would not."
+    )
+    return Section("learning", "Learning curve", pictures(*drawn), lead=lead)
+
+
+def _tabulate(curve: LearningCurve, metric: str) -> pd.DataFrame:
+    """Return the means over draws and folds of embedding and baseline: ``model, metric, n_train, mean, sd, n``."""
+    parts = []
+    for model, metrics in (("Embedding", curve.metrics), ("Covariates only", curve.baseline)):
+        points = [vars(point) for point in metrics.get(metric, [])]
+        table = pd.DataFrame(points, columns=["n_train", "mean", "sd", "n"])
+        parts.append(table.astype(float).assign(model=model, metric=metric))
+    return pd.concat(parts, ignore_index=True)
+
+
+@style.styled
+def draw_learning(files: Results, words: Words, rows: pd.DataFrame, metric: str, *, how: str) -> style.Picture | None:
+    """Draw a metric of every model over the number of training scans; None where there is none.
+
+    `rows` holds ``model, metric, n_train, mean, sd``; `how` says over what means and spreads are taken.
+    """
+    rows = rows[(rows["metric"] == metric) & rows["mean"].notna() & rows["n_train"].notna()]
+    if rows.empty:
+        return None
+    figure, axes = style.new_figure(height=4.2)
+    about, parts, chance = files.describe(metric), [], files.chance(metric)
+    for place, (model, part) in enumerate(rows.groupby("model", sort=False)):
+        part, look = part.sort_values("n_train"), style.look_of(place)
+        low, high = (part["mean"] + sign * part["sd"].fillna(0.0) for sign in (-1, 1))
+        axes.fill_between(part["n_train"], low, high, color=look["color"], alpha=0.12, linewidth=0)
+        axes.plot(part["n_train"], part["mean"], linewidth=2, label=style.plain_label(model), **look)
+        points = zip(part["n_train"], part["mean"], strict=True)
+        parts.append(f"{model}: " + ", ".join(f"{n:.0f} {words.units} {number_text(m, digits=2)}" for n, m in points))
+    sizes = sorted(rows["n_train"].unique())
+    if sizes[-1] >= 5 * sizes[0] > 0:
+        axes.set_xscale("log")
+    axes.set_xticks(sizes if len(sizes) <= 8 else sizes[:: len(sizes) // 6], minor=False)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    if chance is not None:
+        axes.axhline(chance, color=style.CHANCE, linestyle=":", linewidth=1.3, label="Chance")
+    axes.set(xlabel=f"Training {words.units} of the probe", ylabel=about.label)
+    style.legend_below(figure, axes)
+    what = f"{about.label} over the number of training {words.units}"
+    return style.Picture(
+        f"learning_{metric}",
+        figure,
+        alt=f"Learning curves: {what}. {'; '.join(parts)}.",
+        caption=f"{what}: mean and one SD over {how} (a spread, not a confidence interval).",
+        numbers=rows.reset_index(drop=True),
+    )
+
+
+def _build_training(files: EvaluationFiles) -> Section:
+    table = pd.DataFrame() if files.training is None else files.training.dropna(axis="columns", how="all")
+    terms = _list_terms(table)
+    drawn = pictures(*(_draw_training(files, table, term) for term in terms))
+    why = "No training curves: training.tsv is absent, or the embeddings came without the record of a run."
+    lead = f"Objective: {objective_text(files.summary.objective)}." if drawn else ""
+    return Section("training", "Pretraining", drawn or [note(why)], lead=lead)
+
+
+def _list_terms(table: pd.DataFrame) -> list[str]:
+    """Return the logged quantities worth a curve: the loss first, then its terms and scores."""
+    names = list(dict.fromkeys(_bare(column) for column in table.select_dtypes("number").columns))
+    names = [name for name in names if name not in _NOT_SHOWN and not name.endswith(_NO_TERMS)]
+    terms = [name for name in names if name.startswith("term_")]
+    if len(terms) == 1:  # a loss of one term is that term
+        names.remove(terms[0])
+    names.sort(key=lambda name: next((rank for rank, start in enumerate(_ORDER) if name.startswith(start)), 9))
+    return names[:_MAX_TERMS]
+
+
+@style.styled
+def _draw_training(files: EvaluationFiles, table: pd.DataFrame, term: str) -> style.Picture:
+    """Draw one logged quantity over the epochs, with its validation where there is one."""
+    clock = next((name for name in ("epoch", "step") if name in table), None)
+    columns = [name for name in table.columns if _bare(name) == term]
+    # Several rows an epoch (one a step, one for validation) become one point.
+    means = table.groupby(clock)[columns].mean() if clock else table[columns]
+    figure, axes = style.new_figure(height=3.2)
+    title = capitalise(term.replace("_", " "))
+    parts, training = [], f"Probe on validation {files.words.items}" if term.startswith("probe") else "Training"
+    for column in columns:
+        values = means[column].dropna()
+        look: Any = {"color": style.MAIN, "marker": "o", "label": training}
+        if column != term and column.startswith("val"):
+            look = {"color": style.BASELINE, "marker": "s", "linestyle": "--", "label": "Validation"}
+        axes.plot(values.index, values, markersize=4 if len(values) < 40 else 0, linewidth=1.8, **look)
+        if len(values):
+            parts.append(f"{column} from {values.iloc[0]:.3g} to {values.iloc[-1]:.3g}")
+    axes.set(xlabel=(clock or "row").capitalize(), title=style.plain_label(title, length=60))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    style.legend_below(figure, axes)
+    alt = f"{title} during pretraining: {'; '.join(parts)}."
+    return style.Picture(f"training_{term}", figure, alt=alt, caption="", numbers=means.reset_index())
+
+
+def _bare(column: str) -> str:
+    for mark in ("train_", "val_", "validation_", "train/", "val/", "validation/"):
+        column = column.removeprefix(mark)
+    return column
+
+
+LEARNING = SectionBuilder(
+    "learning", "Learning curve", order=110, build=_build, inputs=(_INPUT,), covers="learning curve"
+)
+TRAINING = SectionBuilder(
+    "training",
+    "Pretraining",
+    order=200,
+    build=_build_training,
+    inputs=(Input("training.tsv", "the training curves", "training", "Comes with embeddings of a recorded run."),),
+    covers="pretraining",
+)

@@ -1,0 +1,212 @@
+"""Quality control of scans in MNI space: measures, flags and a page, the worst first."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from threadpoolctl import threadpool_limits
+
+from neurocontrast.data.cohort import Cohort, read_cohort
+from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
+from neurocontrast.data.problems import Problems, shown
+from neurocontrast.data.store import is_image_path
+from neurocontrast.exceptions import DataError
+from neurocontrast.files import atomic_path, check_writable, digest_of, write_json, write_table, write_text
+from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, flag_scans
+from neurocontrast.prepare.measures import compare_with_others, measure_scan, template_strip
+from neurocontrast.progress import SILENT, Progress
+from neurocontrast.provenance import describe_environment, version
+from neurocontrast.reporting.scan_quality import N_SHOWN, render_quality
+
+__all__ = ["Quality", "qc"]
+
+_RECIPE = 1
+"""Raised when the same scan gives other measures."""
+_IMPORTED = ("iqr", "euler")
+_NUMBER = re.compile(r"[0-9]+\.?[0-9]*")
+
+
+@dataclass(frozen=True, eq=False)
+class Quality:
+    """What `qc` found: a row a scan, the worst first, as in ``qc.tsv``, and the path of ``qc.html``."""
+
+    table: pd.DataFrame
+    page: Path
+
+
+def qc(
+    participants: str | Path,
+    out: str | os.PathLike[str],
+    *,
+    images_root: str | Path | None = None,
+    n_workers: int = 2,
+    progress: Progress = SILENT,
+) -> Quality:
+    """Measure skull-stripped scans in MNI space, and flag those that are unlike the template or their site.
+
+    No scan is dropped. A scan that was measured before is not measured again, so an interrupted call is continued by
+    the same call.
+
+    Parameters
+    ----------
+    participants : path
+        Table of scans. Columns ``mask_path``, ``gm`` and ``wm`` give brain masks and tissue maps; ``iqr`` (CAT12) and
+        ``euler`` (FreeSurfer) are taken over, and the affine scales of ``quality.tsv`` beside the table, if `prepare`
+        wrote one.
+    out : path
+        Folder of the results: ``qc.tsv`` and ``qc.html``; ``qc.json`` with the bounds; and ``scans/``, what is kept of
+        each scan.
+    images_root : path, optional
+        Folder that relative paths start from; by default the table's.
+    n_workers : int, default=2
+        Processes; the results do not depend on it.
+    progress : Progress
+        Receives progress messages.
+    """
+    cohort = read_cohort(participants, images_root=images_root)
+    _refuse_other_images(cohort)
+    imported = _imported(cohort)
+    target = Path(out).absolute()
+    check_writable(target / "qc.tsv", parameter="out")
+    kept = _measure(cohort, target / "scans", n_workers, progress)
+    table = _identity(cohort).join(_measured(cohort, kept)).join(imported)
+    flags, worst = flag_scans(table)
+    table.insert(3, "n_flags", [len(each) for each in flags])
+    table.insert(4, "flags", ["; ".join(flag.text for flag in each) for each in flags])
+    order = np.lexsort((table["name"], -worst, -table["n_flags"]))
+    table, flags = table.iloc[order].reset_index(drop=True), [flags[row] for row in order]
+    write_text(target / "qc.html", _page(cohort, table, flags, [kept[row] for row in order[:N_SHOWN]]))
+    bounds = {name: {"low": rule.low, "high": rule.high, "worse": rule.worse} for name, rule in RULES.items()}
+    finite = {name: {k: v for k, v in rule.items() if v not in (np.inf, -np.inf)} for name, rule in bounds.items()}
+    about = {"n_deviations": N_DEVIATIONS, "n_site": N_SITE, "rules": finite, "environment": describe_environment()}
+    write_json(target / "qc.json", {"n": len(table), "n_flagged": int((table["n_flags"] > 0).sum()), **about})
+    table = table.drop(columns="name")
+    write_table(target / "qc.tsv", table.astype(object).where(table.notna() & (table != ""), "n/a"))
+    return Quality(table, target / "qc.html")
+
+
+def _refuse_other_images(cohort: Cohort) -> None:
+    problems = Problems(cohort.source.name)
+    maps = cohort.table.get("gm", pd.Series("", index=cohort.table.index)).fillna("").astype(str)
+    for name, path, grey in zip(cohort.names(), cohort.table["path"].astype(str), maps, strict=True):
+        if is_image_path(path):
+            problems.add("qc measures scans of brains, and this is an image of a store", column="path", name=name)
+        elif grey and os.path.join(cohort.root, grey) == path:  # noqa: PTH118  may be absolute
+            problems.add("qc measures T1-weighted images, and this is a map of grey matter", column="path", name=name)
+    problems.raise_if_any()
+
+
+def _measure(cohort: Cohort, folder: Path, n_workers: int, progress: Progress) -> list[Path]:
+    """Measure every scan that was not measured before, and return the files with what is kept of each."""
+    others = [_paths(cohort, names) for names in (("mask_path",), ("gm", "gm_path"), ("wm", "wm_path"))]
+    kept, work = [], {}
+    problems, names = Problems(cohort.source.name), cohort.names()
+    for name, paths in zip(names, zip(cohort.table["path"].astype(str), *others, strict=True), strict=True):
+        try:
+            states = [(path, Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in filter(None, paths)]
+        except OSError as error:
+            problems.add(f"{error.filename}: {error.strerror}", name=name)
+            continue
+        kept.append(folder / f"{digest_of('neurocontrast-qc', _RECIPE, paths, states)}.npz")
+        if not kept[-1].is_file():
+            work[kept[-1]] = (name, paths, kept[-1])
+    with progress.task("Measuring scans", total=len(work), unit="scan") as task:
+        for name, problem in map_files(
+            _measure_one, list(work.values()), n_workers=n_workers, option="--n-workers", n_per_worker=N_SCANS_A_WORKER
+        ):
+            if problem:
+                problems.add(problem, name=name)
+            task.advance()
+    if problems.found:
+        raise DataError(f"{problems.to_text()}\nWhat was measured of the others is kept.")
+    return kept
+
+
+def _measure_one(name: str, paths: Sequence[str], file: Path) -> tuple[str, str]:
+    """Measure a scan into a file, or return why it cannot be."""
+    try:
+        with threadpool_limits(1):
+            found = measure_scan(*paths)
+    except DataError as error:
+        return name, str(error)
+    thumbnail = np.frombuffer(found.thumbnail, dtype=np.uint8)
+    with atomic_path(file) as temporary:
+        np.savez(temporary, measures=json.dumps(found.measures), vector=found.vector, thumbnail=thumbnail)
+    return name, ""
+
+
+def _paths(cohort: Cohort, names: Sequence[str]) -> list[str]:
+    name = next((name for name in names if name in cohort.table), None)
+    if name is None:
+        return [""] * len(cohort)
+    given = cohort.table[name].fillna("").astype(str)
+    return [os.path.join(cohort.root, path) if path else "" for path in given]  # noqa: PTH118  may be absolute
+
+
+def _identity(cohort: Cohort) -> pd.DataFrame:
+    table = cohort.table
+    site = table["site"].fillna("n/a").astype(str) if "site" in table else pd.Series("all", index=table.index)
+    return pd.DataFrame(
+        {"participant_id": table["participant_id"], "session": table["session"], "site": site, "name": cohort.names()}
+    )
+
+
+def _measured(cohort: Cohort, kept: Sequence[Path]) -> pd.DataFrame:
+    """Return the measures of every scan, compared with the others of its site where there are enough."""
+    table = pd.DataFrame([json.loads(str(_load(file)["measures"])) for file in kept])
+    table[["site_correlation", "asymmetry"]] = np.nan
+    for _, rows in _identity(cohort).groupby("site").groups.items():
+        if len(rows) >= N_SITE:
+            vectors = np.stack([_load(kept[row])["vector"] for row in rows])
+            with threadpool_limits(1):
+                alike = compare_with_others(vectors)
+            table.loc[rows, ["site_correlation", "asymmetry"]] = np.stack(alike, axis=1).round(4)
+    return table
+
+
+def _load(file: Path) -> dict[str, Any]:
+    with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as content:
+        return dict(content)
+
+
+def _imported(cohort: Cohort) -> pd.DataFrame:
+    """Return what others measured: columns of the table, and the scales of `prepare`'s quality.tsv beside it."""
+    found, problems = pd.DataFrame(index=cohort.table.index), Problems(cohort.source.name)
+    for column in [name for name in _IMPORTED if name in cohort.table]:
+        found[column] = pd.to_numeric(cohort.table[column], errors="coerce").astype(float)
+        for row in np.flatnonzero(found[column].isna() & cohort.table[column].notna()):
+            text = shown(cohort.table[column][row])
+            problems.add(f"found {text}; a number or n/a", column=column, name=cohort.names()[row])
+    problems.raise_if_any()
+    file = cohort.source.parent / "quality.tsv"
+    if not file.is_file():
+        return found
+    quality = pd.read_csv(file, sep="\t", dtype=str, keep_default_na=False).replace("n/a", "")
+    keys = [key for key in ("participant_id", "session") if key in quality]
+    if {"participant_id", "scales"} <= set(quality) and not quality.duplicated(keys).any():
+        texts = cohort.table[keys].merge(quality, on=keys, how="left")["scales"].fillna("").astype(str)
+        scales = [[float(number) for number in _NUMBER.findall(text)] for text in texts]
+        extremes = [(min(each, default=np.nan), max(each, default=np.nan)) for each in scales]
+        found[["scale_min", "scale_max"]] = np.array(extremes, dtype=float)
+    return found
+
+
+def _page(cohort: Cohort, table: pd.DataFrame, flags: Sequence[Sequence[Flag]], files: Sequence[Path]) -> str:
+    return render_quality(
+        table,
+        flags,
+        {row: _load(file)["thumbnail"].tobytes() for row, file in enumerate(files)},
+        template_strip(),
+        source=cohort.source.name,
+        simulated=cohort.simulated,
+        version=version(),
+    )

@@ -1,0 +1,154 @@
+"""The stage: a table of scans becomes qc.tsv and a page; nothing is dropped, and an interrupted call continues."""
+
+import re
+import shutil
+
+import nibabel as nib
+import numpy as np
+import pandas as pd
+import pytest
+
+import neurocontrast
+from neurocontrast.cli.app import run
+from neurocontrast.exceptions import DataError
+from neurocontrast.stages import qc as stage
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Twelve simulated brains; the second is moved by 12 mm and has an odd name."""
+    folder = tmp_path_factory.mktemp("study")
+    table = neurocontrast.simulate(folder / "scans", n_subjects=12, n_sites=1, spacing_mm=5.0, seed=0)
+    frame = pd.read_csv(table, sep="\t", dtype=str)
+    path = table.parent / frame["path"][1]
+    image = nib.load(path)
+    affine = image.affine.copy()
+    affine[0, 3] += 12
+    nib.save(nib.Nifti1Image(np.asarray(image.dataobj), affine), path)
+    frame["site"] = "<b>Site & Co</b>"
+    frame["iqr"] = ["4.5", *["2.1"] * 10, "n/a"]
+    frame.to_csv(table, sep="\t", index=False)
+    scales = pd.DataFrame({"participant_id": frame["participant_id"], "scales": "[1.02, 0.98, 0.9]"})
+    scales.loc[2, "scales"] = "[1.7, 1.0, 0.9]"
+    scales.to_csv(table.parent / "quality.tsv", sep="\t", index=False)
+    return table, stage(table, folder / "qc", n_workers=0), frame["participant_id"]
+
+
+def read(found):
+    return pd.read_csv(found.page.with_name("qc.tsv"), sep="\t", dtype={"flags": str}).set_index("participant_id")
+
+
+def test_every_scan_has_a_row_with_its_flags_and_the_worst_comes_first(study):
+    _, found, names = study
+    table = read(found)
+    assert sorted(table.index) == sorted(names)
+    assert (table["n_flags"].diff().dropna() <= 0).all()
+    assert re.search(r"shift \(mm\) 1[0-9.]+ is above 5 \(for every scan\)", table.loc[names[1], "flags"])
+    assert "CAT12's IQR 4.5 is above 4" in table.loc[names[0], "flags"]
+    assert "largest affine scale 1.7 is above 1.5" in table.loc[names[2], "flags"]
+    assert np.isnan(table.loc[names[11], "iqr"])
+    assert {"correlation", "dice", "brain_ml", "cjv", "efc", "site_correlation", "asymmetry"} <= set(table)
+
+
+def test_the_page_holds_everything_and_escapes_names(study):
+    _, found, _ = study
+    page = found.page.read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert not re.search(r'(?:src|href)="(?!data:|#)', page)
+    assert "<b>Site" not in page
+    assert "&lt;b&gt;Site &amp; Co&lt;/b&gt;" in page
+    assert page.count("<img") == page.count(' alt="')
+    assert page.count("data:image/jpeg;base64,") == 12
+    assert "SIMULATED" in page
+    order = re.findall(r"<h3>(\S+?),", page)
+    assert order == list(read(found).index)
+    assert "gallery:has(#flag-0:checked) .scan:not(.of-flag-0)" in page
+    assert len(re.findall(r'class="scan [^"]*of-flag-0', page)) == int((read(found)["n_flags"] > 0).sum())
+
+
+def test_the_same_call_measures_nothing_again_and_any_number_of_processes_gives_the_same_bits(study, tmp_path):
+    table, found, _ = study
+    kept = sorted((found.page.parent / "scans").iterdir())
+    times = [file.stat().st_mtime_ns for file in kept]
+    before = [found.page.with_name(name).read_bytes() for name in ("qc.tsv", "qc.html")]
+    kept[0].unlink()  # as if the call had been killed before the last scan
+    stage(table, found.page.parent, n_workers=0)
+    assert [found.page.with_name(name).read_bytes() for name in ("qc.tsv", "qc.html")] == before
+    assert [file.stat().st_mtime_ns for file in kept[1:]] == times[1:]
+    many = pd.concat([pd.read_csv(table, sep="\t", dtype=str)] * 5, ignore_index=True)
+    many["participant_id"] = [f"sub-{row}" for row in range(len(many))]
+    many["path"] = [f"copies/{row}.nii.gz" for row in range(len(many))]
+    (tmp_path / "copies").mkdir()
+    for row, path in enumerate(pd.read_csv(table, sep="\t")["path"].tolist() * 5):
+        shutil.copy(table.parent / path, tmp_path / "copies" / f"{row}.nii.gz")
+    many.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
+    results = [stage(tmp_path / "participants.tsv", tmp_path / f"qc-{n}", n_workers=n) for n in (0, 2)]
+    one, other = ([each.page.with_name(name).read_bytes() for name in ("qc.tsv", "qc.html")] for each in results)
+    assert one == other
+
+
+def test_images_that_cannot_be_read_are_named_together_and_nothing_is_written(study, tmp_path, capsys):
+    table, _, names = study
+    shutil.copytree(table.parent, tmp_path / "scans")
+    copy = tmp_path / "scans" / "participants.tsv"
+    frame = pd.read_csv(copy, sep="\t", dtype=str, keep_default_na=False)
+    (copy.parent / frame["path"][0]).write_bytes(b"no image")
+    (copy.parent / frame["path"][3]).write_bytes((copy.parent / frame["path"][3]).read_bytes()[:2000])
+    with pytest.raises(DataError, match=rf"2 problems(?s:.*){names[0]}(?s:.*){names[3]}(?s:.*)is kept"):
+        neurocontrast.qc(copy, tmp_path / "qc", n_workers=0)
+    assert [entry.name for entry in (tmp_path / "qc").iterdir()] == ["scans"]
+    assert len(list((tmp_path / "qc" / "scans").iterdir())) == 10
+    assert run(["qc", str(copy), "--out", str(tmp_path / "qc"), "-q"]) == 2
+    assert "is not a NIfTI image" in capsys.readouterr().err
+
+
+def test_wrong_columns_are_refused_before_a_scan_is_read(study, tmp_path, capsys):
+    table, _, names = study
+    frame = pd.read_csv(table, sep="\t", dtype=str, keep_default_na=False)
+    frame["path"] = [str(table.parent / path) for path in frame["path"]]
+    for column, value, said in (
+        ("iqr", "good", "column 'iqr': found 'good'; a number or n/a"),
+        ("gm", frame["path"][4], "this is a map of grey matter"),
+        ("path", "images.npy#3", "no image"),
+    ):
+        wrong = frame.copy()
+        wrong[column] = wrong.get(column, "")
+        wrong.loc[4, column] = value
+        wrong.to_csv(tmp_path / "participants.tsv", sep="\t", index=False)
+        assert run(["qc", str(tmp_path / "participants.tsv"), "--out", str(tmp_path / "qc")]) == 2
+        message = capsys.readouterr().err
+        assert said in message
+        assert names[4] in message
+        assert not (tmp_path / "qc").exists()
+
+
+def test_the_command_tells_who_is_flagged(study, capsys):
+    table, found, names = study
+    assert run(["qc", str(table), "--out", str(found.page.parent), "-q"]) == 0
+    shown = capsys.readouterr().out
+    assert f"{names[1]}: " in shown
+    assert shown.splitlines()[-1] == str(found.page)
+
+
+def test_planted_shifts_and_flips_of_real_brains_are_flagged_and_the_others_are_not(shared_folder, tmp_path):
+    brains = shared_folder / "data" / "brains"
+    people = pd.read_csv(brains / "participants.tsv", sep="\t", dtype=str).query("site == 'novosibirsk'")
+    neck = people[people["qc"].notna()]
+    chosen = pd.concat([people[people["qc"].isna()].iloc[::4], neck]).copy()
+    chosen["path"] = [str(brains / path) for path in chosen["path"]]
+    planted = {0: ("flip", 1), 1: ("flip", 2), 2: ("shift", 0), 3: ("shift", 1), 4: ("shift", 2), 5: ("flip", 0)}
+    for row, (kind, axis) in planted.items():
+        image = nib.load(chosen["path"].iloc[row])
+        voxels = np.asarray(image.dataobj)
+        voxels = np.flip(voxels, axis) if kind == "flip" else np.roll(voxels, 5, axis)
+        nib.save(nib.Nifti1Image(voxels, image.affine, image.header), tmp_path / f"{row}.nii.gz")
+        chosen.iloc[row, chosen.columns.get_loc("path")] = str(tmp_path / f"{row}.nii.gz")
+    chosen.to_csv(tmp_path / "participants.tsv", sep="\t", index=False, na_rep="n/a")
+    table = read(neurocontrast.qc(tmp_path / "participants.tsv", tmp_path / "qc", n_workers=0))
+    flagged = table[table["n_flags"] > 0]
+    names = chosen["participant_id"].tolist()
+    assert set(flagged.index) >= {*names[:6], *neck["participant_id"]}
+    assert len(set(flagged.index) - {*names[:6], *neck["participant_id"]}) <= 1
+    for row, said in enumerate(["gain by a flip", "gain by a flip", *["shift (mm)"] * 3, "left-right asymmetry"]):
+        assert said in flagged.loc[names[row], "flags"]
+    assert list(table.loc[names[:2], "flip"]) == ["front-back", "up-down"]

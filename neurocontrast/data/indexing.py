@@ -29,6 +29,8 @@ COLUMNS = (
     *("layout", "age", "age_source", "sex", "sex_recorded", "site", "scanner", "field_strength", "diagnosis", "tiv"),
 )
 """Columns of the table, in order; further ones that were asked for follow."""
+_QUALITY = ("iqr", "euler")
+"""Columns that are there where a layout has them: CAT12's grade, FreeSurfer's Euler number."""
 
 N_CANDIDATES_SHOWN = 4
 _DICOM = " Make a BIDS tree of DICOM files first: neurocontrast convert."
@@ -90,7 +92,8 @@ def index_scans(
     if not rows:
         what, reason = index.left_out[0]
         raise DataError(f"{root}: no scan is left; {len(index.left_out)} were left out, such as {what}: {reason}.")
-    index.table = pd.DataFrame(rows, columns=[*COLUMNS, *keep]).fillna("")
+    measured = [name for name in _QUALITY if name not in keep and any(row.get(name) for row in rows)]
+    index.table = pd.DataFrame(rows, columns=[*COLUMNS, *measured, *keep]).fillna("")
     return index
 
 
@@ -223,7 +226,7 @@ def _row(
         "field_strength": settings.get("MagneticFieldStrength", ""),
         "diagnosis": cells.get("diagnosis", ""),
         "tiv": cells.get("tiv", ""),
-        **{name: cells.get(name, "") for name in keep},
+        **{name: cells.get(name, "") for name in (*_QUALITY, *keep)},
     }
 
 

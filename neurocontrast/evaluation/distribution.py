@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
 from sklearn.covariance import ledoit_wolf_shrinkage
 
+from neurocontrast.evaluation.estimators import principal_axes
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
 from neurocontrast.seeds import derive_generator
 
@@ -132,14 +132,9 @@ def _fit_shape(x: Floats, groups: npt.NDArray[np.str_]) -> TrainingDistribution 
     if not p:
         return None
     z = residuals / scale
-    wide = z.shape[1] > len(z)
-    gram = z @ z.T if wide else z.T @ z
-    first = max(0, len(gram) - MAX_AXES)
-    lengths, axes = scipy.linalg.eigh(gram, subset_by_index=(first, len(gram) - 1), check_finite=False)
-    kept = lengths > 1e-10 * lengths[-1]
-    lengths, axes = lengths[kept], axes[:, kept]
-    axes = z.T @ (axes / np.sqrt(lengths)) if wide else axes
-    total = float(np.trace(gram)) / n_free
+    axes, along = principal_axes(z)
+    lengths, axes = np.einsum("ij,ij->j", along, along)[-MAX_AXES:], axes[:, -MAX_AXES:]
+    total = float(np.einsum("ij,ij->", z, z)) / n_free
     drawn = ledoit_wolf_shrinkage(z[:, np.isfinite(scale)], assume_centered=True)
     variances, target = lengths / n_free, total / p
     rest = max(0.0, total - float(variances.sum())) / max(1, p - len(lengths))

@@ -192,7 +192,10 @@ def fit_built_in(
                 tried.append(values_of(try_rows))
             slope = _temperature(np.concatenate(decisions), np.concatenate(tried))
         fitted = fit(strength, features(rows, test).train, values)
-    refit = lambda x, y, _: fit(strength, x, y)  # noqa: E731
+
+    def refit(x: Floats, y: Labels, _: Rows) -> Any:
+        return fit(strength, x, y)
+
     return FittedModel(fitted, features, refit, float(strength), len(failed), slope)
 
 

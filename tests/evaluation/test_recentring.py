@@ -67,7 +67,7 @@ def test_without_a_shift_recentring_costs_little():
     assert mae_of(result, "unseen", "recentred") < 1.2 * mae_of(result, "unseen")
 
 
-def test_a_true_difference_in_the_target_is_lost_and_the_notice_has_the_numbers():
+def test_a_true_difference_in_the_target_is_lost_and_the_notice_says_so():
     table, features = scans(shift=0.0, age_by_site=25.0)
     result = evaluate(table, features, recentre="site")
     last = result.tables["new_sites"].set_index(["site", "model"]).loc["s3"]
@@ -75,7 +75,7 @@ def test_a_true_difference_in_the_target_is_lost_and_the_notice_has_the_numbers(
     assert last.loc["recentred", "bias"] == pytest.approx(-25, abs=6)
     told = next(each["message"] for each in result.evaluation.content()["warnings"] if each["code"] == "recentred")
     assert "transductive" in told
-    assert f"{table.loc[table['site'] == 's3', 'age'].mean():.1f} at s3" in told
+    assert "A true difference of sites in age is taken out too" in told
 
 
 def test_what_is_known_of_a_site_is_not_taken_for_its_shift():

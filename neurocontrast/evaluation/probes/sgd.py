@@ -11,10 +11,11 @@ from numbers import Integral
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
+from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from neurocontrast.evaluation.probes import Probe
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -41,7 +42,7 @@ class Sgd(Probe):
         return settings.sgd.learning_rate
 
 
-class MomentumSGDClassifier(ClassifierMixin, BaseEstimator):
+class MomentumSGDClassifier(LinearClassifierMixin, BaseEstimator):
     """Classify by a linear softmax model fitted by minibatches, momentum and a cosine schedule.
 
     The mean log-loss of a batch, plus half the weight decay times the squared norm of the coefficients, is followed
@@ -85,23 +86,12 @@ class MomentumSGDClassifier(ClassifierMixin, BaseEstimator):
         self.coef_, self.intercept_ = weights.T.astype(np.float64), bias.astype(np.float64)
         return self
 
-    def decision_function(self, X: npt.ArrayLike) -> Floats:
-        """Return log-odds (n,) of the second of two classes, or unnormalised log-probabilities (n, k)."""
-        check_is_fitted(self)
-        margins = validate_data(self, X, dtype=np.float64, reset=False) @ self.coef_.T + self.intercept_
-        return margins[:, 0] if margins.shape[1] == 1 else margins
-
     def predict_proba(self, X: npt.ArrayLike) -> Floats:
         """Return probabilities (n, k)."""
         margins = self.decision_function(X)
         if margins.ndim == 2:
             return softmax(margins, axis=1)
         return np.column_stack([expit(-margins), expit(margins)])
-
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[np.generic]:
-        """Return the likeliest class (n,)."""
-        margins = self.decision_function(X)
-        return self.classes_[margins.argmax(axis=1) if margins.ndim == 2 else (margins > 0).astype(np.intp)]
 
     def _descend(self, x: Singles, codes: npt.NDArray[np.intp]) -> tuple[Singles, Singles]:
         n, n_classes = len(x), len(self.classes_)

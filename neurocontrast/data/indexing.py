@@ -64,7 +64,7 @@ def index_scans(
 
     `check_image`, given the path of each chosen image, returns what is wrong with it, or "".
     """
-    rules = _rules(choose)
+    rules, keep = _rules(choose), [name for name in dict.fromkeys(keep) if name not in COLUMNS]
     if not root.is_dir():
         raise DataError(f"{root}: there is no such folder.")
     tree = read_tree(root)

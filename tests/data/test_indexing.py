@@ -227,7 +227,9 @@ def test_an_excel_sheet_is_a_table_of_people(bids, tmp_path):
     sheet = pd.DataFrame({"Subject": ["01", "02"], "Age": [31, 52], "Gender": ["f", "m"], "Education": [12, 16]})
     sheet.to_excel(tmp_path / "people.xlsx", index=False)
     (bids / "participants.tsv").unlink()
-    found, record = made(bids, tmp_path, phenotypes=[tmp_path / "people.xlsx"], id_column="Subject", keep=["Education", "age"])
+    found, record = made(
+        bids, tmp_path, phenotypes=[tmp_path / "people.xlsx"], id_column="Subject", keep=["Education", "age"]
+    )
     assert (found["sub-02", ""]["age"], found["sub-02", ""]["sex"], found["sub-02", ""]["Education"]) == (52, "M", 16)
     assert record["tables"] == ["people.xlsx"]
     (tmp_path / "people.xlsx").write_text("no workbook")

@@ -177,12 +177,7 @@ def fit_built_in(
     with _counting() as failed:
         strength = sorted(grid)[len(grid) // 2]
         if pairs and len(grid) > 1:
-            losses: list[float] = []
-            for each in grid:
-                losses.append(float(np.mean([loss(each, pair) for pair in pairs])))
-                if probe.gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
-                    break
-            strength = grid[int(np.argmin(losses))]
+            strength = _best(grid, lambda each: np.mean([loss(each, pair) for pair in pairs]), probe.gives_up)
         slope = None
         if calibrated:
             decisions, tried = [], []
@@ -197,6 +192,16 @@ def fit_built_in(
         return fit(strength, x, y)
 
     return FittedModel(fitted, features, refit, float(strength), len(failed), slope)
+
+
+def _best(grid: list[float], loss: Callable[[float], np.floating], gives_up: bool) -> float:
+    """Return the strength of least loss, the first of equals; `gives_up` ends the search after `N_RISES` rises."""
+    losses: list[float] = []
+    for strength in grid:
+        losses.append(float(loss(strength)))
+        if gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
+            break
+    return grid[int(np.argmin(losses))]
 
 
 def _loss(model: Any, x: Floats, y: Labels, *, continuous: bool, calibrated: bool) -> float:

@@ -37,7 +37,7 @@ from neurocontrast.stages.run_folder import (
 )
 from neurocontrast.stages.sources import AnySource, source_of
 from neurocontrast.training import fit
-from neurocontrast.training.components import LINEAR_OBJECTIVE, fit_components
+from neurocontrast.training.components import LINEAR_OBJECTIVE, check_components, fit_components
 from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.launched import launched
 from neurocontrast.training.loop import suspending
@@ -315,12 +315,15 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     if objective is not None:
         objective.check(metadata, names=cohort.names())
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
-    check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
-    if objective is not None:  # fitted again in training; here, so that a rule that cannot be used is an error first
+    if objective is not None:
+        check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
+        # Fitted again in training; here, so that a rule that cannot be used is an error first.
         objective.fit({name: column[training_rows] for name, column in metadata.items()})
     source = source.prepared(cohort)
     model = build_model(settings.encoder, n_channels=source.n_channels, seed=settings.seed)
     check_shape(model.encoder, source.shape(cohort))
+    if objective is None:
+        check_components(model.encoder, len(training_rows))
     probed = settings.training.probe_columns if settings.training.probe_every and objective is not None else ()
     data = TrainingData(
         images=source.images(cohort),

@@ -16,7 +16,7 @@ from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["LINEAR_OBJECTIVE", "fit_components"]
+__all__ = ["LINEAR_OBJECTIVE", "check_components", "fit_components"]
 
 LINEAR_OBJECTIVE = {
     "loss": "none",
@@ -29,6 +29,14 @@ LINEAR_OBJECTIVE = {
 _BATCH = 16
 _STEADY = 1e-6
 """A voxel whose range is below this part of the largest one does not vary."""
+
+
+def check_components(encoder: Encoder, n_scans: int) -> None:
+    """Refuse a linear encoder of as many components as there are training scans, or more."""
+    if n_scans <= encoder.n_features:
+        raise ConfigError(
+            f"encoder.n_components: must be below the number of training scans, {n_scans}, found {encoder.n_features}."
+        )
 
 
 def fit_components(
@@ -46,7 +54,7 @@ def fit_components(
     Raises
     ------
     ConfigError
-        Where there are not more training scans than components, or where no voxel varies.
+        Where fewer voxels than components vary among the scans.
     """
     # Not at the top: scikit-learn's decomposition takes half a second to import, and training mostly does without.
     from sklearn.decomposition import PCA
@@ -54,10 +62,6 @@ def fit_components(
     layers = encoder.features.layers
     assert isinstance(layers, PrincipalComponents)
     n_components = encoder.n_features
-    if len(rows) <= n_components:
-        raise ConfigError(
-            f"encoder.n_components: must be below the number of training scans, {len(rows)}, found {n_components}."
-        )
     batches = [rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH)]
     parts = []
     with (

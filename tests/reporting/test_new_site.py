@@ -12,6 +12,7 @@ import pytest
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.reporting import SECTIONS, Citations, list_pictures, read_evaluation, render_page
+from neurocontrast.reporting.page import Table
 from neurocontrast.reporting.sections.methods import write_methods
 from neurocontrast.reporting.sections.new_site import (
     constant_estimate,
@@ -271,3 +272,16 @@ def test_a_table_that_holds_something_else(folder):
         change(folder, table)
     with pytest.raises(DataError, match=r"new_sites\.tsv: missing columns: 'model'"):
         change(folder, read(folder).drop(columns="model"))
+
+
+def test_the_table_tells_bias_and_spread_apart_and_what_ten_labelled_scans_leave(folder):
+    table = read(folder).drop(columns=["bias"], errors="ignore")
+    plain = build(change(folder, table))
+    assert "few-shot" not in str(plain)
+    known = table.assign(bias=5.0, spread=6.5, mae_10_shots=5.4)
+    shown = next(block for block in build(change(folder, known)).blocks if isinstance(block, Table))
+    assert {"Bias", "Spread", "Error with 10 labelled scans"} <= {str(name) for name in shown.header}
+    assert "few-shot" in shown.note
+    *sites, pooled = (" ".join(map(str, row)) for row in shown.rows)
+    assert all("5.40" in row for row in sites)
+    assert "5.40" not in pooled

@@ -36,6 +36,12 @@ _ORDERS = {"auc", "auc_within_fold", "average_precision", "pearson", "spearman",
 """Metrics of the order of scans, of which a guess that is the same for everybody has none."""
 _FEW_SITES = 10
 """With fewer sites left out, the text warns that they cannot speak for another site."""
+_BIAS_ASIDE = {"bias": "Bias", "spread": "Spread", "mae_10_shots": "Error with 10 labelled scans"}
+_FEW_SHOT = (
+    "Bias and spread are the mean and the standard deviation of a site's errors while it is unseen. The last is "
+    "few-shot: the error of the others once the mean error of ten of the site's subjects is taken out (predict "
+    "--calibrate)."
+)
 _INPUT = Input(
     "new_sites.tsv",
     "how the model does at sites that it has not seen",
@@ -258,10 +264,11 @@ def _table(files: EvaluationFiles, metric: str, rows: pd.DataFrame) -> Table:
     if grown is not None:
         ratio.iloc[-1] = grown.value
     trained = [f"trained on {n:,.0f}" if pd.notna(n) else "" for n in rows["n_train"]]
-    rows = rows.assign(ratio=ratio, n_detail=trained)
+    rows = _with_bias_aside(files, rows.assign(ratio=ratio, n_detail=trained))
     error, about = is_error(metric), files.describe(metric)
     short: Any = {"digits": 2, "reason": "not defined there: see the note of the row"}
     long: Any = {"interval": True, **short}
+    few: Any = {"digits": 2, "reason": "of single sites with enough subjects"}
     columns = (
         Column("Site", "site", "heading"),
         Column("n", "n", "count"),
@@ -271,10 +278,22 @@ def _table(files: EvaluationFiles, metric: str, rows: pd.DataFrame) -> Table:
         Column("Unseen, recentred (transductive)", "recentred_unseen", **long) if recentred(files) else None,
         Column("Covariates only, unseen", "baseline_unseen", **long),
         Column("Constant guess", "constant_unseen", **short) if error else None,
+        *(Column(title, name, **few) for name, title in _BIAS_ASIDE.items() if rows["spread"].notna().any()),
         Column("Note", "note", "text") if (rows["note"] != "").any() else None,
     )
     caption = f"{about.label} while a site is known, and while it is left out. Further metrics are in new_sites.tsv."
-    return make_table(caption, rows, columns, note=f"{about.short}: {about.meaning}", total_rows=1)
+    meanings = f"{about.short}: {about.meaning}"
+    if rows["spread"].notna().any():
+        meanings += f" {_FEW_SHOT}"
+    return make_table(caption, rows, columns, note=meanings, total_rows=1)
+
+
+def _with_bias_aside(files: EvaluationFiles, rows: pd.DataFrame) -> pd.DataFrame:
+    """Add what is left of each unseen site's error once its bias is aside; NaN where it is not known."""
+    table = pd.DataFrame({"site": [], "model": []}) if files.new_sites is None else files.new_sites
+    main = table[table["model"] == "embedding"].drop_duplicates("site").set_index("site")
+    found = main.reindex(index=rows["site"], columns=list(_BIAS_ASIDE)).astype(float)
+    return rows.assign(**{name: found[name].to_numpy() for name in _BIAS_ASIDE})
 
 
 NEW_SITE = SectionBuilder(

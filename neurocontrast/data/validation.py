@@ -62,9 +62,7 @@ def convert(
     if "path" not in rows.cells:
         rows.cells["path"] = [str(images_pattern)] * len(rows.lines) if "path" in channels else rows.cells[channels[0]]
     for column in dict.fromkeys(("path", *channels)):
-        values[column] = _paths(
-            rows, column, root, check=check_images and column in channels, is_used=column in channels
-        )
+        values[column] = _paths(rows, column, root, check=check_images, is_used=column in channels)
     for column, cells in rows.cells.items():
         if column not in values:
             values[column] = _column(rows, column, cells)
@@ -138,10 +136,10 @@ def _paths(rows: _Rows, column: str, root: Path, *, check: bool, is_used: bool) 
             continue
         filled = _filled(rows, position, pattern) if "{" in pattern else pattern
         paths.append(os.path.normpath(os.path.join(root, os.path.expanduser(filled))))  # noqa: PTH111, PTH118
-    if check:
-        _check_files(rows, column, paths, missing)
     if not is_used:
         return paths
+    if check:
+        _check_files(rows, column, paths, missing)
     first: dict[str, int] = {}
     for position, path in enumerate(paths):
         before = first.setdefault(path, position)

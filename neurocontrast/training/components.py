@@ -63,19 +63,23 @@ def fit_components(
     assert isinstance(layers, PrincipalComponents)
     n_components = encoder.n_features
     batches = [rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH)]
-    parts = []
+    values, n_read = np.empty((0, 0), dtype=np.float32), 0
     with (
         progress.task("Reading scans", len(rows), "scans") as task,
         closing(read_batches(images, batches, n_readers=n_readers)) as reading,
     ):
         for _, volumes in reading:
-            parts.append(volumes.flatten(1).float().numpy().copy())
-            task.advance(len(volumes))
-    values = np.concatenate(parts)
+            flat = volumes.flatten(1)
+            if not n_read:
+                values = np.empty((len(rows), flat.shape[1]), dtype=np.float32)
+            values[n_read : n_read + len(flat)] = flat.numpy()
+            n_read += len(flat)
+            task.advance(len(flat))
     ranges = values.max(axis=0) - values.min(axis=0)
     places = np.flatnonzero(ranges > _STEADY * ranges.max())
     if len(places) < n_components:
         raise ConfigError(f"encoder.n_components: {n_components}, and {len(places)} voxels vary among the scans.")
-    pca = PCA(n_components, random_state=derive_seed("components", seed) % 2**32).fit(values[:, places])
+    values = values[:, places]
+    pca = PCA(n_components, copy=False, random_state=derive_seed("components", seed) % 2**32).fit(values)
     layers.set_components(*map(torch.from_numpy, (places, pca.mean_, pca.components_)))
     return {"n_voxels": len(places), "explained_variance_ratio": pca.explained_variance_ratio_.tolist()}

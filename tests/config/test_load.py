@@ -295,4 +295,5 @@ def test_a_configuration_made_of_both_kinds_is_refused():
 
 def test_a_key_that_earlier_versions_had_is_no_error():
     assert load_config(None, ["training.strategy=auto"]) == load_config(None)
+    assert load_config(None, ["data.common_view=none", "data.common_fraction=0.9"]) == load_config(None)
     assert load_config(None, ["explanation.method=occlusion", "explanation.n_noisy=4"]) == load_config(None)

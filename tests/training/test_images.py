@@ -32,9 +32,7 @@ def pictures(rows):
 def trained(tmp_path_factory):
     """A run of one batch an epoch, so that re-estimated statistics are those of all training pictures."""
     folder = tmp_path_factory.mktemp("pictures")
-    model, result = run(
-        folder, given=given(), batch_size=10, probe_every=1, contract=CONTRACT, **OF_PICTURES
-    )
+    model, result = run(folder, given=given(), batch_size=10, probe_every=1, contract=CONTRACT, **OF_PICTURES)
     return folder, model, result
 
 

@@ -41,6 +41,9 @@ _PATHS = (
 _ANY = object()
 _RETIRED: dict[str, Any] = {
     "training.strategy": _ANY,
+    "training.loggers": _ANY,
+    "training.ema_decay": None,
+    "training.nesterov": False,
     "explanation.method": "occlusion",
     "explanation.n_noisy": _ANY,
     "explanation.noise": _ANY,

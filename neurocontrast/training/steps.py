@@ -153,8 +153,6 @@ def _finish(session: Session, rows: Tensor, position: Position, contrasted: Cont
     if not math.isfinite(figures["loss"]) or not (scaled or math.isfinite(figures["gradient_norm"])):
         _refuse(session, rows, torch.cat(given[:2], dim=1), position, figures)
     session.optimizer.step()
-    if session.average is not None:
-        session.average.update_parameters(session.model)
     return figures
 
 

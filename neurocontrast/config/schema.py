@@ -76,7 +76,7 @@ class DataSettings(ScanSettings, Replaceable):
         What kernels compare besides single columns, such as regional volumes: name → columns of the table (``vol_*``
         takes all that match), or a ``.tsv``, ``.csv`` or ``.parquet`` file with ``participant_id`` and numbers.
         Relative to the folder of the table.
-    spacing_mm, shape, normalise, percentiles, erode_mm, common_view, common_fraction, smooth_mm
+    spacing_mm, shape, normalise, percentiles, erode_mm, smooth_mm
         See `neurocontrast.transforms.Preprocessing`.
     transforms : list of mapping or None
         Transforms of MONAI or of this package that lead from the path of a scan to its image, each a mapping with a

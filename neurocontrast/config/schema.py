@@ -72,7 +72,7 @@ class DataSettings(ScanSettings, Replaceable):
         and `prepare` write; ``t1`` stands for the column ``path``. None for ``[t1]``.
     where : mapping
         Rows to keep: column → allowed values.
-    spacing_mm, shape, normalise, percentiles, erode_mm, common_view, common_fraction, smooth_mm
+    spacing_mm, shape, normalise, percentiles, erode_mm, smooth_mm
         See `neurocontrast.transforms.Preprocessing`.
     transforms : list of mapping or None
         Transforms of MONAI or of this package that lead from the path of a scan to its image, each a mapping with a

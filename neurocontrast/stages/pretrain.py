@@ -79,8 +79,8 @@ def pretrain(
         Random transforms of ``{"image": Tensor (C, D, H, W)}`` that make the views, in place of the operations in
         `config`. See `neurocontrast.transforms.TwoViews`.
     loggers : sequence of lightning.fabric.loggers.Logger
-        Loggers of your own for each epoch's figures, such as Lightning's ``MLFlowLogger`` or ``WandbLogger``, beside
-        those of ``training.loggers``.
+        Loggers of each epoch's figures beside ``metrics.csv``, such as Fabric's ``TensorBoardLogger`` or Lightning's
+        ``MLFlowLogger`` and ``WandbLogger``.
     progress : Progress
         Receives progress messages.
 

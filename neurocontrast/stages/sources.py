@@ -91,15 +91,13 @@ class BrainVolumes(ImageSource):
 
     def fitted(self, cohort: Cohort, training: Sequence[int], validation: Sequence[int], progress: Progress) -> Self:
         """Return the source fitted on the rows of training; all unusable scans, of either side, are one error."""
-        if not self.transforms.unfitted:
+        if self.transforms.is_fitted:
             return self
         assert isinstance(self.transforms, Preprocessing)  # a user's transforms are complete
-        of_training, of_validation = (cohort.subset(list(rows)) for rows in (training, validation))
         preprocessing = fit_preprocessing(
             self.transforms,
-            of_training.scans,
-            sites=list(of_training.table["site"]) if "site" in cohort.table else None,
-            others=of_validation.scans,
+            cohort.subset(list(training)).scans,
+            others=cohort.subset(list(validation)).scans,
             n_workers=self.data.n_workers,
             progress=progress,
         )

@@ -212,10 +212,8 @@ def _loss(model: Any, x: Floats, y: Labels, *, continuous: bool, calibrated: boo
     if calibrated:
         decisions = model.decision_function(x)
         return float(log_loss(y, _TemperatureScaling().fit(decisions, codes).predict(decisions), labels=model.classes_))
-    likely = model.predict_proba(x)
-    if not np.isfinite(likely).all():  # a descent at too high a rate
-        return float("inf")
-    return float(-np.log(np.clip(likely[np.arange(len(y)), codes], LOG_FLOOR, 1.0)).mean())
+    likely = model.predict_proba(x)[np.arange(len(y)), codes]
+    return float(-np.log(np.clip(likely, LOG_FLOOR, 1.0)).mean())
 
 
 def _temperature(decisions: Floats, values: Labels) -> float:

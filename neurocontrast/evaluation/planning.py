@@ -146,8 +146,8 @@ class Study:
         """Reason why the probe cannot be applied to other embeddings; None where it can."""
         if self.estimator is not None:
             return (
-                "an estimator of one's own is not written, since that needs pickle; the arrays of logistic, ridge, svm "
-                "and sgd are"
+                "an estimator of one's own is not written, since that needs pickle; the arrays of logistic, ridge and "
+                "svm are"
             )
         adjusted = self.settings.harmonise != "none" or self.settings.residualise
         why = "harmonised or residualised features need sites and covariates, and what was estimated of them"

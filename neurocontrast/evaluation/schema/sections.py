@@ -106,7 +106,6 @@ class Probe(Section):
     citation: str | None = None
     strength_name: str | None = None
     strength: StrictFloat | None = None
-    sgd: Document = None
     why_not_stored: str | None = None
     inner_splits: str | None = None
     clip: StrictBool = False

@@ -51,6 +51,7 @@ _RETIRED: dict[str, Any] = {
     "explanation.noise": _ANY,
     "explanation.devices": _ANY,
     "evaluation.sgd": _ANY,
+    "evaluation.similarity": False,
     "images.vectors": {},
     "images.unmatched": "error",
     "images.classes": None,

@@ -89,9 +89,9 @@ class EvaluationSettings(Settings):
         and the table of the same scans, where paths in the embeddings table do not lead to them.
     sensitive : tuple of str
         Columns of numbers that a fair embedding should not tell (``background_*`` names several).
-    confounds, new_site, outlyingness, similarity : bool
+    confounds, new_site, outlyingness : bool
         Whether to ask how well covariates can be read from the embedding; to leave every site out once besides; to say
-        how far each scan lies from the training scans; to compare classes by the cosine of their features.
+        how far each scan lies from the training scans.
     outside_percentile : float
         Percentile of the training scans' own distances beyond which a scan is called outside.
     recentre, harmonise : {"none", "site"}, {"none", "combat"}
@@ -157,7 +157,6 @@ class EvaluationSettings(Settings):
     confidence_level: float = Field(0.95, gt=0.0, lt=1.0)
     min_site_n: int = Field(10, ge=1)
     age_bands: tuple[float, ...] = (18.0, 30.0, 45.0, 60.0, 75.0)
-    similarity: bool = False
     umap: bool = True
     allow_overlap: bool = False
 

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
-from sklearn.preprocessing import StandardScaler
 
-from neurocontrast.evaluation.designs import Design
+from neurocontrast.evaluation.designs import Design, scaler_of
 from neurocontrast.evaluation.estimators import N_RISES, principal_axes
 from neurocontrast.evaluation.metrics import log_losses
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -97,7 +96,7 @@ def choose_strengths(
 def _along_axes(design: Design, train: Rows, test: Rows) -> tuple[Floats, Floats]:
     """Return standardised features along principal axes; what is orthogonal to these never enters a prediction."""
     x_train, x_test = design(train, test)
-    scaler = StandardScaler().fit(x_train)
+    scaler = scaler_of(design).fit(x_train)
     axes, along = principal_axes(scaler.transform(x_train))
     return along, scaler.transform(x_test) @ axes
 

@@ -21,6 +21,7 @@ TRANSFORM_VERSION = 1
 SPACING_LIMITS_MM = (0.1, 20.0)  # voxel sizes outside these are taken for a damaged header
 SAME_SPACING = 1e-3  # spacings that differ by less than this part are the same
 N_VOXELS_MIN = 8  # a scan with fewer voxels along an axis is a slice or a thumbnail, not a volume
+FWHM_PER_SIGMA = 2.3548200450309493
 N_LANDMARKS = 11  # of a histogram: the lower percentile, each tenth, the upper percentile
 
 _Length = Annotated[int, Field(ge=N_VOXELS_MIN, le=1024)]

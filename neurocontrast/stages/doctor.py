@@ -310,7 +310,7 @@ def _run_lines(run: dict[str, Any]) -> Iterator[str]:
     if run["is_linear"]:
         memory = f"For their memory {ask}" if n_training is None else f"They take up to {as_size(run['memory_bytes'])}."
         what = f"{samples} to learn from" if n_training is None else f"{n_training} {samples}"
-        yield f"encoder.name: pca: nothing is trained; all {what} are in memory at once, of {shape} {unit} each. {memory}"
+        yield f"encoder.name: pca: nothing is trained; all {what} are in memory at once, {shape} {unit} each. {memory}"
     else:
         speed = f"{run['samples_per_second']:.3g} samples/s; {as_size(run['memory_bytes'])} of memory"
         if n_training is None:

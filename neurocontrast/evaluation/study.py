@@ -338,7 +338,7 @@ def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
     settings, own = study.settings, study.estimator
     if own is None:
         probe, continuous = get_probe(study.probe), study.target.kind == "continuous"
-        text = describe_built_in(study.probe, continuous=continuous, settings=settings)
+        text = describe_built_in(study.probe, study.design(), continuous=continuous, settings=settings)
         about = {"estimator": text, "title": probe.title, "citation": probe.citation}
     else:
         about = {"estimator": describe_own(own)[1]}

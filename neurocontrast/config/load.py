@@ -53,6 +53,8 @@ _RETIRED: dict[str, Any] = {
     "explanation.n_noisy": _ANY,
     "explanation.noise": _ANY,
     "explanation.devices": _ANY,
+    "evaluation.sgd": _ANY,
+    "evaluation.similarity": False,
     "images.vectors": {},
     "images.unmatched": "error",
     "images.classes": None,

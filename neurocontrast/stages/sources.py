@@ -241,11 +241,7 @@ class NaturalImages(ImageSource):
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
         """Return the stores, and the files of vectors."""
         stores = sorted({split_image_path(str(path))[0] for path in cohort.table["path"]})
-        vectors = [(name, Path(what).expanduser()) for name, what in self.data.vectors.items() if isinstance(what, str)]
-        return {
-            "stores": [(store.name, store) for store in stores],
-            "vectors": [(name, cohort.source.parent / path) for name, path in vectors],
-        }
+        return {"stores": [(store.name, store) for store in stores], **super().files(cohort)}
 
     def built_in_views(self, settings: Config) -> Any:
         """Return the views of images."""

@@ -1,15 +1,15 @@
-"""The linear encoder: principal components of the training scans' voxels."""
+"""The linear encoders: principal components of voxels, or discriminants of subjects among them."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
-__all__ = ["PrincipalComponents"]
+__all__ = ["LinearComponents"]
 
 
-class PrincipalComponents(nn.Module):
-    """Project volumes onto principal components of their voxels.
+class LinearComponents(nn.Module):
+    """Project volumes onto linear components of their voxels.
 
     Parameters
     ----------

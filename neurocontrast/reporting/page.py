@@ -208,7 +208,7 @@ class SectionBuilder:
     name : str
         Anchor of the section in the page.
     title : str
-        Heading where an input that is needed is absent.
+        What it is called.
     order : int
         Place in the page: sections with smaller numbers come first.
     build : callable
@@ -224,7 +224,7 @@ class SectionBuilder:
     of : tuple of str
         Whether reports of ``scans``, of ``images`` or of both can have the section.
     explains_absence : bool
-        Whether `build` itself says why a needed input is absent.
+        Whether `build` is called where a needed input is absent, and says why.
     sees_all : bool
         Whether `build` takes all sections of the report as a second argument.
     """
@@ -242,12 +242,11 @@ class SectionBuilder:
     sees_all: bool = False
 
     def __call__(self, files: EvaluationFiles, sections: Sequence[SectionBuilder] = ()) -> Section | None:
-        """Return the section; a note where a needed file is absent; None where there is nothing to say."""
+        """Return the section; None where a needed file is absent, or where there is nothing to say."""
         if not self.fits(files):
             return None
-        absent = [need for need in self.inputs if need.needed and not need.is_there(files)]
-        if absent and not self.explains_absence:
-            return Section(self.name, self.title, [absent[0].missing()]) if files.words.kind == "scans" else None
+        if not (self.explains_absence or self.is_shown(files)):
+            return None
         return self.build(files, sections) if self.sees_all else self.build(files)
 
     def fits(self, files: EvaluationFiles) -> bool:

@@ -131,7 +131,7 @@ def test_what_is_missing_is_said(tmp_path, make, render, parse):
     folder = make.make_binary(tmp_path / "e", n_boot=5)
     says = {
         "map.tsv": "the map of the embedding no Written by `neurocontrast evaluate`",
-        "training.tsv": "No training curves",
+        "training.tsv": "the training curves no Comes with embeddings of a recorded run",
         "cohort.tsv": "cohort.tsv is absent",
         "config.yaml": "config.yaml is absent",
     }

@@ -18,7 +18,7 @@ from neurocontrast.reporting.read import external_part
 from neurocontrast.reporting.sections.brain import read_map, share_outside
 from neurocontrast.reporting.sections.cohort import list_steps
 from neurocontrast.reporting.sections.errors import count_confusion
-from neurocontrast.reporting.sections.guidelines import read_guidelines
+from neurocontrast.reporting.sections.methods import read_guidelines
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ def _table(confounds: pd.DataFrame) -> Table:
         Column("Chance", "chance", digits=2, reason="not defined"),
         Column("n", "n", "count"),
         Column("Levels", "n_levels", "count", reason="not a column of classes"),
-        Column("Note", "note", "text"),
+        Column("Note", "note", "text") if remark.any() else None,
     )
     return make_table("Columns predicted from the embedding.", rows, columns)
 

@@ -35,7 +35,7 @@ def tested_rows(files: EvaluationFiles) -> pd.DataFrame:
 
 
 def _is_score(column: object) -> bool:
-    return str(column) in ("y_score", "baseline_score", "voxels_score") or str(column).startswith("score_")
+    return str(column).endswith("_score") or str(column).startswith("score_")
 
 
 def _decisions(files: EvaluationFiles, tested: pd.DataFrame) -> npt.NDArray[np.object_]:

@@ -38,7 +38,7 @@ from neurocontrast.evaluation.notices import (
 )
 from neurocontrast.evaluation.panels import check_panels
 from neurocontrast.evaluation.probes import get_probe, probe_names
-from neurocontrast.evaluation.rows import check_rows, row_names, select_rows, tidy_table
+from neurocontrast.evaluation.rows import check_rows, choose_numbers, row_names, select_rows, tidy_table
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings, check_probe, probe_name
 from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out, stratified
@@ -80,8 +80,8 @@ class Study:
         Rows of each part of a fixed design that pretraining has seen, and of test that are fitted on by another name.
     estimator, baseline_fits : estimator or None, bool
         The user's own, and whether it can be fitted to the columns of the baseline, too.
-    voxels : Voxels or None
-        Voxels of the scans, where these are at hand.
+    voxels, regional : Voxels or None, tuple of str
+        Voxels of the scans, where these are at hand, and columns of regional measures: further baselines.
     """
 
     settings: EvaluationSettings
@@ -102,6 +102,7 @@ class Study:
     estimator: BaseEstimator | None = None
     baseline_fits: bool = True
     voxels: Voxels | None = None
+    regional: tuple[str, ...] = ()
 
     def design(self, *, recentre: bool = True, predicted: str = "") -> FeatureDesign:
         """Return the design of the embedding, adjusted as the settings say; nothing keeps the column `predicted`."""
@@ -115,7 +116,7 @@ class Study:
 
     def estimator_of(self, model: str) -> BaseEstimator | None:
         """Return the user's own estimator for a model; None for the built-in one."""
-        if model == "voxels" or (model == "baseline" and not self.baseline_fits):
+        if model in ("voxels", "regional") or (model == "baseline" and not self.baseline_fits):
             return None
         return self.estimator
 
@@ -344,6 +345,7 @@ def _plan(
         flow=_flow(scans, splits, info, why_untested=why_untested), n_overlap=n_overlap,
         how_split=how_split, splitter=None if cv is None else describe_splitter(cv),
         notices=[*notices, *found], seen=seen, n_twins=n_twins,
+        regional=choose_numbers(table, settings.regional, option="regional", target=target.name),
     )  # fmt: skip
 
 

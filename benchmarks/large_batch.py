@@ -60,7 +60,6 @@ def parts_of_run(n, point):
         accelerator=point["device"],
         precision=point["precision"],
         keep_checkpoints=1,
-        loggers=("csv",),
     )
     model = build_model(EncoderSettings(norm=point["norm"]))
     return model, YAwareInfoNCE(Gaussian("age", sigma=5.0)), TwoViews(brain_views(), seed=0), data, settings

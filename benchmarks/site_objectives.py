@@ -123,7 +123,6 @@ def train(name: str, seed: int, sizes: tuple[int, ...], epochs: int) -> tuple[np
         schedule="constant",
         sampling=sampling,
         accelerator="cpu",
-        loggers=(),
         checkpoint_minutes=0,
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""The commands that need no network: `evaluate`, `predict`, `report`, `compare`."""
+"""The commands that need no network: `join`, `evaluate`, `predict`, `report`, `compare`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,46 @@ if TYPE_CHECKING:
     from neurocontrast.evaluation import External, Study
     from neurocontrast.evaluation.schema import Estimate, Evaluation, NewSite
 
-__all__ = ["compare", "comparison_result", "evaluate", "evaluation_result", "new_site_lines", "predict", "report"]
+__all__ = [
+    "compare",
+    "comparison_result",
+    "evaluate",
+    "evaluation_result",
+    "join",
+    "new_site_lines",
+    "predict",
+    "report",
+]
 
 _PROBES = "auto|logistic|ridge|svm|knn|sgd|MODULE:OBJECT"
 _RULES = "half, prevalence, youden, sensitivity=0.9, specificity=0.9, or a probability"
 _CLOSE = {"auc": "log_loss", "balanced_accuracy": "log_loss"}
 """The error that stands for a metric of which more is better, where a ratio is shown."""
+
+
+def join(
+    given: Given,
+    embeddings: Annotated[list[Path], argument("A.parquet B.parquet ...", "Embeddings of the same scans.")],
+    out: Annotated[Path, option("Embeddings table to write.", metavar="AB.parquet")],
+    names: Annotated[str | None, option("What the blocks are called, with commas between (default: files).")] = None,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Join embeddings of the same scans by several encoders to one table, each encoder's features one block."""
+    from neurocontrast import stages
+    from neurocontrast.embedding.table import read_embeddings
+
+    path = stages.join(
+        embeddings,
+        out=out,
+        names=None if names is None else names.split(","),
+        overwrite=overwrite,
+        progress=given.progress,
+    )
+    read = read_embeddings(path)
+    blocks = {name: block["n_features"] for name, block in read.info["run"]["blocks"].items()}
+    listed = ", ".join(f"{name} {n:,}" for name, n in blocks.items())
+    title = f"{len(read.table):,} scans, {read.features.shape[1]:,} features each: {listed}"
+    return Result({"n_scans": len(read.table), "blocks": blocks}, title, path=path)
 
 
 def evaluate(

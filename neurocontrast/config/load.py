@@ -40,7 +40,12 @@ _PATHS = (
 
 _ANY = object()
 _RETIRED: dict[str, Any] = {
+    "data.common_view": "none",
+    "data.common_fraction": _ANY,
     "training.strategy": _ANY,
+    "training.loggers": _ANY,
+    "training.ema_decay": None,
+    "training.nesterov": False,
     "explanation.method": "occlusion",
     "explanation.n_noisy": _ANY,
     "explanation.noise": _ANY,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +22,11 @@ from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["Evaluated", "Sweep", "compare_models", "compare_sensitive", "find_sweep", "load_evaluated",
-           "tradeoff_table", "unseen_columns"]  # fmt: skip
+__all__ = ["Evaluated", "compare_models", "compare_sensitive", "load_evaluated", "tradeoff_table", "unseen_columns"]
 
 Texts = npt.NDArray[np.object_]
 _SCAN = ["participant_id", "session"]
 _KEYS = [*_SCAN, "repeat"]
-_SAME = ("encoder", "preprocessing", "epochs", "n_training_scans")
-"""What the record of two runs must share beside the objective to be points of one curve."""
 _SHARED = {"target": "target", "kind": "kind of target", "classes": "classes", "positive": "positive class"}
 
 
@@ -278,45 +275,11 @@ def _paired_test(target: Target, metric: str, model: OutOfFold, reference: OutOf
     return found | {"p_value": mcnemar_test(*hits), "test": "mcnemar"}
 
 
-class Sweep(NamedTuple):
-    """A dotted key of the objective (``weights.fair``), and its value in each model."""
-
-    name: str
-    weights: dict[str, float]
-
-
-def find_sweep(evaluations: Sequence[Evaluated]) -> Sweep | None:
-    """Return the one weight in which the objectives of the trained models differ; None where they differ otherwise."""
-    trained = {each.name: each.evaluation for each in evaluations if each.evaluation.objective}
-    leaves = {
-        name: _leaves({"objective": evaluation.objective, **{key: (evaluation.run or {}).get(key) for key in _SAME}})
-        for name, evaluation in trained.items()
-    }
-    first = next(iter(leaves.values()), {})
-    keys = dict.fromkeys(key for values in leaves.values() for key in values)
-    differing = [key for key in keys if any(values.get(key) != first.get(key) for values in leaves.values())]
-    path = differing[0].removeprefix("objective.") if len(differing) == 1 else ""
-    if not (path.startswith("weights.") or path.endswith("_weight")):
-        return None
-    # A part of a sum whose weight is not written has the weight 1.
-    return Sweep(path, {name: float(values.get(differing[0], 1.0)) for name, values in leaves.items()})
-
-
-def _leaves(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in content.items():
-        found |= _leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
-    return found
-
-
 def tradeoff_table(evaluations: Sequence[Evaluated], models: pd.DataFrame, *, metric: str) -> pd.DataFrame:
-    """Return one row a model: its weight, how well the site can be told, and the target at known and unseen sites."""
-    sweep = find_sweep(evaluations) or Sweep("", {})
-    rows = []
-    for each in evaluations:
-        weight = sweep.weights.get(each.name)
-        row = {"model": each.name, "weight_name": None if weight is None else sweep.name, "weight": weight}
-        rows.append(row | _site(each) | {"metric": metric} | _target(each, models, metric))
+    """Return one row a model: how well the site can be told, and the target at known and unseen sites."""
+    rows = [
+        {"model": each.name} | _site(each) | {"metric": metric} | _target(each, models, metric) for each in evaluations
+    ]
     table = pd.DataFrame(rows)
     measured = table[["site_balanced_accuracy", "unseen", "n_outside"]].notna().any(axis=None)
     return table if measured else table.iloc[:0]

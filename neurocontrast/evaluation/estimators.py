@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
 from neurocontrast.evaluation.designs import Design
-from neurocontrast.evaluation.metrics import log_losses
+from neurocontrast.evaluation.metrics import LOG_FLOOR
 from neurocontrast.evaluation.probes import Probe, get_probe
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import Pairs
@@ -215,7 +215,7 @@ def _loss(model: Any, x: Floats, y: Labels, *, continuous: bool, calibrated: boo
     likely = model.predict_proba(x)
     if not np.isfinite(likely).all():  # a descent at too high a rate
         return float("inf")
-    return float(log_losses(codes[:, None], likely[:, None])[0])
+    return float(-np.log(np.clip(likely[np.arange(len(y)), codes], LOG_FLOOR, 1.0)).mean())
 
 
 def _temperature(decisions: Floats, values: Labels) -> float:

@@ -297,14 +297,19 @@ def check_overlap(
 ) -> tuple[int, list[Notice]]:
     """Return how many subjects were in the pretraining cohort, and a warning; refuse them unless they are allowed."""
     digests = info.get("pretraining_subjects")
-    if digests is None:
+    unknown = []
+    if digests is None or info.get("pretraining_unknown"):
         text = "The embeddings do not say who was in pretraining: whether a subject was in both could not be checked."
+        if digests is not None:
+            text = (
+                f"Of the joined embeddings, {one_of(info['pretraining_unknown'])} does not say who was in pretraining."
+            )
         explanation = "If some of them were in pretraining, the figures below may be too good."
-        return 0, [Notice("overlap_unknown", text, explanation)]
-    seen, subjects = set(digests), sorted(set(table["subject_id"]))
+        unknown = [Notice("overlap_unknown", text, explanation)]
+    seen, subjects = set(digests or ()), sorted(set(table["subject_id"]))
     both = [subject for subject in subjects if subject_digest(subject) in seen]
     if not both:
-        return 0, []
+        return 0, unknown
     if not allow_overlap:
         shown = ", ".join(both[:5]) + (" …" if len(both) > 5 else "")
         raise LeakageError(
@@ -321,7 +326,7 @@ def check_overlap(
         "The encoder has already seen these people. Its features can fit them better than anybody new, so the "
         "figures below may be too good."
     )
-    return len(both), [Notice("pretraining_overlap", text, explanation)]
+    return len(both), [*unknown, Notice("pretraining_overlap", text, explanation)]
 
 
 def check_duplicates(

@@ -1,11 +1,10 @@
 """The report: one HTML page made from the files of an evaluation folder, and from nothing else."""
 
-from neurocontrast.reporting.comparison import ComparisonFiles, read_comparison, render_comparison
+from neurocontrast.reporting.comparison import ComparisonFiles, build_comparison, render_comparison
 from neurocontrast.reporting.page import Citations, Input, Section, SectionBuilder
 from neurocontrast.reporting.read import EvaluationFiles, ReportOptions, read_evaluation
 from neurocontrast.reporting.render import list_pictures, render_page
 from neurocontrast.reporting.sections import SECTIONS, build_sections
-from neurocontrast.reporting.sections.comparison import build_comparison
 from neurocontrast.reporting.style import Picture
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "build_comparison",
     "build_sections",
     "list_pictures",
-    "read_comparison",
     "read_evaluation",
     "render_comparison",
     "render_page",

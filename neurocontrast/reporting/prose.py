@@ -109,7 +109,8 @@ def kernel_text(kernel: Any) -> str:
         about += [
             f"{key} {value_text(value)}"
             for key, value in factor.items()
-            if key not in ("type", "column") and value is not None and (key, value) != ("missing", "error")
+            if key not in ("type", "column") and (key, value) != ("missing", "error")
+            if value is not None and value is not False
         ]
         factors.append(f"{factor.get('column', '?')} ({', '.join(about)})")
     return " × ".join(factors)

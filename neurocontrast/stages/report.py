@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from neurocontrast.evaluation.comparison import (
@@ -32,10 +33,10 @@ from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.reporting import (
     SECTIONS,
+    ComparisonFiles,
     Picture,
     build_comparison,
     list_pictures,
-    read_comparison,
     read_evaluation,
     render_comparison,
     render_page,
@@ -174,8 +175,9 @@ def compare(
         for name, table in tables.items():
             if len(table):
                 write_table(new / f"{name}.tsv", table)
-        write_json(new / "comparison.json", {**_describe(loaded), **about})
-        files = read_comparison(new)
+        summary = {**_describe(loaded), **about}
+        write_json(new / "comparison.json", summary)
+        files = ComparisonFiles(summary, **{name: table.fillna(np.nan) for name, table in tables.items()})
         sections = build_comparison(files)
         write_text(new / "comparison.html", render_comparison(files, sections))
         _write_figures(new / "figures", list_pictures(sections), progress=progress)

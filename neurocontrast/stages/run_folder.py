@@ -54,7 +54,6 @@ _FREE_TO_DIFFER = (
     "training.num_nodes",
     "training.keep_checkpoints",
     "training.checkpoint_minutes",
-    "training.loggers",
     "simulation",
     "images",
     "embedding",

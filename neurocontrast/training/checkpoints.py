@@ -192,9 +192,8 @@ class Checkpoints:
 
     def _save_encoder(self, position: Position, contract: Mapping[str, Any]) -> None:
         facts = {**contract, "epochs": position.epoch, "batchnorm": {"statistics": "running averages of training"}}
-        with self._session.averaged():
-            model = self._session.model
-            save_encoder(self.folder / f"epoch-{position.epoch:04d}", model.encoder, facts, head=model.head)
+        model = self._session.model
+        save_encoder(self.folder / f"epoch-{position.epoch:04d}", model.encoder, facts, head=model.head)
         there = sorted(filter(Path.is_dir, self.folder.glob("epoch-*")), key=epochs_of)
         for old in there[: -self._session.settings.keep_checkpoints]:
             shutil.rmtree(old, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import signal
 import threading
 import time
@@ -18,10 +19,10 @@ from lightning_fabric.loggers import Logger
 from neurocontrast.collectives import Processes
 from neurocontrast.encoders.encoder import ContrastiveModel
 from neurocontrast.exceptions import TrainingInterrupted, TrainingSuspended
+from neurocontrast.files import atomic_path
 from neurocontrast.machine import keeping_freed_memory
 from neurocontrast.progress import SILENT, Progress, Task
 from neurocontrast.training.checkpoints import Checkpoints
-from neurocontrast.training.loggers import open_loggers
 from neurocontrast.training.optimizers import learning_rate_of
 from neurocontrast.training.session import (
     AnyObjective,
@@ -35,7 +36,9 @@ from neurocontrast.training.settings import TrainingSettings
 from neurocontrast.training.steps import inexactness_of, train_batches
 from neurocontrast.training.validation import collapse_warning, measure_contrast, measure_probe, reestimate_model
 
-__all__ = ["FitResult", "fit", "suspending"]
+__all__ = ["FitResult", "fit", "open_loggers", "suspending", "write_metrics"]
+
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def fit(
     Parameters
     ----------
     model : ContrastiveModel
-        Ends with BatchNorm re-estimated on un-augmented samples; with `ema_decay`, as its weights' average.
+        Ends with BatchNorm re-estimated on un-augmented samples.
     objective : Objective or SumOfObjectives
         Loss of `neurocontrast.losses`, whose kernel is fitted on the training rows here.
     views : callable
@@ -77,7 +80,7 @@ def fit(
     settings, seed : TrainingSettings, int
         How to train; seed of the order of scans.
     folder : Path
-        Run directory, for ``metrics.csv``, ``checkpoints/`` and ``tensorboard/``.
+        Run directory, for ``metrics.csv`` and ``checkpoints/``.
     resume : bool
         Whether to continue from the newest checkpoint; on a CPU the weights are then bit for bit those of a run that
         was never stopped, given the same number of threads and version of PyTorch.
@@ -97,13 +100,12 @@ def fit(
         progress.message(inexactness)
     done = sum(len(rows) for rows in session.sampler.batches(position.epoch)[: position.batch])
     n_left = (settings.epochs - position.epoch) * len(data.training_rows) - done
-    names, own = (settings.loggers, loggers) if is_first else ((), ())
     with (
         stop_requests(session.processes.largest) as check_stop,
         _saved_when_stopped(session, position, checkpoints),
         deterministic(),
         keeping_freed_memory(),
-        open_loggers(names, folder, history=position.metrics, own=own, facts=facts) as log,
+        open_loggers(folder if is_first else None, loggers, history=position.metrics, facts=facts) as log,
         progress.task("Pretraining", n_left, "samples") as task,
     ):
         while position.epoch < settings.epochs:
@@ -113,9 +115,7 @@ def fit(
             log(row)
             _report(position.metrics, progress, settings)
             check_stop()
-        with session.averaged():  # a stop in here saves the trained weights
-            batchnorm = reestimate_model(session, after_batch=check_stop)
-        session.exchange_average()
+        batchnorm = reestimate_model(session, after_batch=check_stop)
     return FitResult(position.metrics, batchnorm)
 
 
@@ -176,12 +176,56 @@ def _report(metrics: Sequence[dict[str, Any]], progress: Progress, settings: Tra
     shown = [
         f"{name.replace('_', ' ')} {value:{'.3f' if name.startswith('probe_') else '.4g'}}"
         for name, value in row.items()
-        if value is not None and not name.startswith(("epoch", "seconds", "train_term_", "train_bound_"))
+        if value is not None and not name.startswith(("epoch", "seconds", "train_term_"))
     ]
     progress.message(f"epoch {row['epoch']}/{settings.epochs}: {', '.join(shown)}")
     warning = collapse_warning(row, previous)
     if warning is not None:
         progress.warning(warning)
+
+
+@contextlib.contextmanager
+def open_loggers(
+    folder: Path | None, loggers: Sequence[Logger] = (), *, history: Sequence[Row] = (), facts: Row | None = None
+) -> Iterator[Callable[[Row], None]]:
+    """Give the function that writes an epoch's figures to ``metrics.csv``, and passes them to a user's loggers.
+
+    `history` are the epochs of a run that is continued: what was written after them is taken back. The loggers are
+    given the `facts` of the run, and the epochs of this process. Without a `folder` nothing is written.
+    """
+    rows, loggers = list(history), loggers if folder else ()
+    for logger in loggers:
+        logger.log_hyperparams(dict(facts or {}))
+    if folder is not None:
+        write_metrics(folder / "metrics.csv", rows)
+
+    def log(row: Row) -> None:
+        rows.append(row)
+        if folder is not None:
+            write_metrics(folder / "metrics.csv", rows)
+        for logger in loggers:
+            figures = {name: float(value) for name, value in row.items() if name != "epoch" and value is not None}
+            logger.log_metrics(figures, int(row["epoch"]))
+
+    status = "failed"
+    try:
+        yield log
+        status = "success"
+    finally:
+        for logger in loggers:
+            logger.finalize(status)
+
+
+def write_metrics(path: Path, rows: Sequence[Row]) -> None:
+    """Write one row an epoch as CSV, atomically; a value that was not measured is an empty cell.
+
+    Floats are written with all their digits, so that equal runs give equal files.
+    """
+    columns = list(dict.fromkeys(name for row in rows for name in row)) or ["epoch"]
+    with atomic_path(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 class Stopped(Exception):

@@ -69,7 +69,7 @@ def build_optimizer(parameters: Iterable[torch.nn.Parameter], settings: Training
     # One pass over the weights, a third of the time; it would hide float16's gradients while they are scaled.
     common["fused"] = settings.precision != "16-mixed"
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(parameters, momentum=momentum, nesterov=settings.nesterov, **common)
+        return torch.optim.SGD(parameters, momentum=momentum, **common)
     kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
     return kind(parameters, **common)
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from lightning_fabric import Fabric
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from neurocontrast.collectives import Processes
 from neurocontrast.data.batches import Batches, Images, even_batches, read_batches
@@ -133,10 +132,6 @@ class Session:
         if processes.size > 1 and settings.sync_batchnorm:
             whole = model if settings.micro_batch_size is None else model.head
             synchronise(whole, on_gpu=fabric.device.type == "cuda")
-        self.average: AveragedModel | None = None
-        if settings.ema_decay is not None:
-            ema = get_ema_multi_avg_fn(settings.ema_decay)
-            self.average = AveragedModel(fabric.to_device(model), multi_avg_fn=ema)
         # A head without weights has no gradients to average.
         self.encoder, self.head = (
             fabric.setup_module(part) if any(True for _ in part.parameters()) else fabric.to_device(part)
@@ -197,25 +192,6 @@ class Session:
         here = rows.to(self.fabric.device)
         return {name: column[here] for name, column in self.metadata.items()} or None
 
-    @contextlib.contextmanager
-    def averaged(self) -> Iterator[None]:
-        """Put the weights' moving average into the model, and the trained weights back at the end."""
-        self.exchange_average()
-        try:
-            yield
-        finally:
-            self.exchange_average()
-
-    @torch.no_grad()
-    def exchange_average(self) -> None:
-        """Exchange the model's weights and their moving average, where there is one."""
-        if self.average is not None:
-            # Copied, not swapped by reference: optimiser and distribution hold on to the model's own tensors.
-            for weight, averaged in zip(self.model.parameters(), self.average.module.parameters(), strict=True):
-                held = weight.clone()
-                weight.copy_(averaged)
-                averaged.copy_(held)
-
     def tensors(self) -> dict[str, Any]:
         """Return everything that training changes, for a checkpoint."""
         return {**{name: part.state_dict() for name, part in self._parts().items()}, "software": self.software()}
@@ -227,8 +203,7 @@ class Session:
 
     def _parts(self) -> dict[str, Any]:
         parts = {"model": self.model, "optimizer": self.optimizer, "objective": self.objective}
-        averages = {} if self.average is None else {"average": self.average}
-        return {**parts, "precision": self.fabric.strategy.precision, **averages}
+        return {**parts, "precision": self.fabric.strategy.precision}
 
     def software(self) -> dict[str, Any]:
         """Return versions and counts that the bits of a result depend on."""

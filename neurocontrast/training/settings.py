@@ -15,7 +15,7 @@ PositiveInt = Annotated[int, Field(ge=1)]
 
 # Not the keys of `schedule: step`: recipes give them, and another schedule may be tried on top.
 _OWNERS = {
-    "optimizer": {"momentum": ("sgd", "lars"), "nesterov": ("sgd",), "trust_coefficient": ("lars",)},
+    "optimizer": {"momentum": ("sgd", "lars"), "trust_coefficient": ("lars",)},
     "sampling": {
         "sampling_columns": ("metadata-balanced",),
         "sampling_bins": ("metadata-balanced",),
@@ -58,8 +58,6 @@ class TrainingSettings(Settings):
         Decay of every parameter; with ``lars`` not of biases and normalisation.
     momentum : float or None
         Momentum of ``sgd`` and ``lars``; None: 0.9.
-    nesterov : bool
-        Whether the momentum of ``sgd`` is Nesterov's.
     trust_coefficient : float or None
         In ``lars``, the ratio of a weight's change to the weight at a rate of 1; None: 0.001.
     schedule : {'step', 'cosine', 'constant'}
@@ -71,9 +69,6 @@ class TrainingSettings(Settings):
         Epochs over which the rate rises linearly to the schedule's.
     clip_norm : float or None
         Norm over all weights above which gradients are scaled down to it.
-    ema_decay : float or None
-        Factor a step of an exponential moving average of the weights, which is then measured on validation scans,
-        probed, and saved as the encoder. None: no average.
     precision : {'32-true', 'bf16-mixed', '16-mixed'}
         Precision of the network's passes; the loss is always float32. Mixed precisions need a GPU.
     accelerator : {'auto', 'cpu', 'cuda'}
@@ -96,8 +91,6 @@ class TrainingSettings(Settings):
         none.
     probe_columns : tuple of str
         Columns that the probe predicts: ridge for numbers, logistic regression for classes.
-    loggers : tuple of {'csv', 'tensorboard'}
-        Where the figures of each epoch are kept, below the run directory.
     """
 
     epochs: NonNegativeInt = 50
@@ -111,14 +104,12 @@ class TrainingSettings(Settings):
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0e-4
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5.0e-5
     momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
-    nesterov: bool = False
     trust_coefficient: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     schedule: Literal["step", "cosine", "constant"] = "step"
     step_epochs: PositiveInt = 10
     step_factor: Annotated[float, Field(gt=0, le=1)] = 0.9
     warmup_epochs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
     precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
     devices: PositiveInt = 1
@@ -128,7 +119,6 @@ class TrainingSettings(Settings):
     keep_checkpoints: PositiveInt = 2
     probe_every: NonNegativeInt = 0
     probe_columns: tuple[str, ...] = ("age", "sex")
-    loggers: tuple[Literal["csv", "tensorboard"], ...] = ("csv", "tensorboard")
 
     @model_validator(mode="after")
     def _check_keys(self) -> TrainingSettings:
@@ -137,12 +127,10 @@ class TrainingSettings(Settings):
             unread = [
                 f"{name} belongs to {' and '.join(owners)}"
                 for name, owners in names.items()
-                if getattr(self, name) is not None and getattr(self, name) is not False and chosen not in owners
+                if getattr(self, name) is not None and chosen not in owners
             ]
             if unread:
                 raise ValueError(f"{'; '.join(unread)}, and nothing reads it with {key}: {chosen}; remove it")
-        if self.nesterov and self.momentum == 0:
-            raise ValueError("nesterov needs a momentum above 0, got 0; raise it, or set nesterov to false")
         if self.epochs and self.warmup_epochs >= self.epochs:
             raise ValueError(
                 f"warmup_epochs must be less than epochs, got {self.warmup_epochs:g} of {self.epochs}; "

@@ -76,7 +76,7 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
         rows_of_all, prefix = _some_training_rows(session, "measured", session.settings.batch_size), "train"
     total, seen = 0.0, []
     batches = even_batches(rows_of_all, session.settings.batch_size)
-    with session.averaged(), batch_statistics(session.model), session.divided(batches) as shares:
+    with batch_statistics(session.model), session.divided(batches) as shares:
         encoded = _encoded(session, shares, after_batch=after_batch)
         for batch, (rows, features) in zip(batches, encoded, strict=True):
             z1, z2 = session.project(features)
@@ -166,14 +166,13 @@ def _n_together(session: Session) -> int:
 def measure_probe(session: Session, *, after_batch: Callable[[], None]) -> dict[str, float | None]:
     """Fit linear models on the training scans' features and score them on the validation scans'.
 
-    Features are those that would be saved now: averaged weights, statistics re-estimated, no augmentation.
+    Features are those that would be saved now: statistics re-estimated, no augmentation.
     """
     data, figures = session.data, dict[str, float | None]()
-    with session.averaged():
-        _reestimate(session, session.model.encoder, after_batch=after_batch)
-        session.model.eval()
-        features = [_features_of(session, rows, after_batch) for rows in (data.training_rows, data.validation_rows)]
-        session.model.train()
+    _reestimate(session, session.model.encoder, after_batch=after_batch)
+    session.model.eval()
+    features = [_features_of(session, rows, after_batch) for rows in (data.training_rows, data.validation_rows)]
+    session.model.train()
     for name, values in data.targets.items() if session.processes.is_first else ():
         known = [pd.notna(values[list(rows)]) for rows in (data.training_rows, data.validation_rows)]
         x_train, x_val = (x[here] for x, here in zip(features, known, strict=True))

@@ -101,7 +101,7 @@ def draw_experiment(
 def read_metrics(path: Path) -> pd.DataFrame:
     """Return ``metrics.csv`` of a run, checked."""
     if not path.is_file():
-        raise DataError(f"{path}: missing; the run has no csv logger. Give training.loggers: [csv] and run it again.")
+        raise DataError(f"{path}: missing. Copy the run again.")
     metrics = pd.read_csv(path)
     if metrics.empty or not {"epoch", "train_loss", "seconds"} <= set(metrics.columns):
         raise DataError(

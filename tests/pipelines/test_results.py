@@ -152,7 +152,7 @@ def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(DataError, match=r"cosines\.tsv.*evaluation\.similarity"):
         summarise_experiment(tmp_path / "out", experiment=experiment)
     (tmp_path / "out" / "fair" / "seed-1" / "run" / "metrics.csv").unlink()
-    with pytest.raises(DataError, match=r"seed-1.*loggers"):
+    with pytest.raises(DataError, match=r"seed-1.*metrics\.csv: missing"):
         summarise_experiment(tmp_path / "out", experiment=experiment)
     (tmp_path / "out" / "fair" / "seed-0" / "run" / "metrics.csv").write_text("epoch,train_loss,seconds\n")
     with pytest.raises(DataError, match="nothing was trained"):

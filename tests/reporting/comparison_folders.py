@@ -1,17 +1,20 @@
-"""Folders of comparisons as `compare` writes them, without an evaluation."""
+"""Comparisons as `compare` makes them, without an evaluation."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
+from neurocontrast.reporting import ComparisonFiles
+
 NAMES = ("ntxent", "<b>yaware", "untrained")
+NO_SITES = pd.DataFrame({"metric": [], "unseen": []})
 
 
-def write(folder: Path, **changes: object) -> Path:
-    folder.mkdir()
+def make(**changes: object) -> ComparisonFiles:
+    """Return a comparison; `changes` are keys of its summary, or its tables."""
     models = [
         {
             "model": name,
@@ -29,14 +32,11 @@ def write(folder: Path, **changes: object) -> Path:
         for metric in ("auc", "balanced_accuracy", "brier")
         for name, gain, p in ((NAMES[1], 0.1, 0.004), (NAMES[2], -0.02, 0.5))
     ]  # fmt: skip
-    pd.DataFrame(models).to_csv(folder / "models.tsv", sep="\t", index=False)
-    pd.DataFrame(differences).to_csv(folder / "differences.tsv", sep="\t", index=False)
     curves = [
         {"model": name, "metric": "auc", "n_train": size, "mean": 0.5 + size / 1000, "sd": 0.03, "n": 25}
         for name in (*NAMES, "covariates only")
         for size in (50, 100, 200)
     ]
-    pd.DataFrame(curves).to_csv(folder / "learning_curves.tsv", sep="\t", index=False)
     summary = {
         "format": 1, "target": "diagnosis", "kind": "binary", "classes": ["control", "patient"], "splits": "stratified",
         "n_folds": 5, "n_repeats": 2, "reference": "ntxent", "n_bootstraps": 100, "confidence_level": 0.95, "seed": 0,
@@ -44,5 +44,7 @@ def write(folder: Path, **changes: object) -> Path:
                     "warnings": [{"code": "few_subjects", "message": "x"}]} for name in NAMES],
         "environment": {"neurocontrast": "0.1.0", "command": ["/home/someone/x"]},
     }  # fmt: skip
-    (folder / "comparison.json").write_text(json.dumps(summary | changes))
-    return folder
+    tables = {name: changes.pop(name) for name in list(changes) if isinstance(changes[name], pd.DataFrame)}
+    empty = pd.DataFrame()
+    made = ComparisonFiles(summary | changes, *map(pd.DataFrame, (models, differences, curves)), NO_SITES, empty)
+    return replace(made, **{name: table.fillna(np.nan) for name, table in tables.items()})

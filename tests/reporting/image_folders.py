@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from neurocontrast.reporting import ComparisonFiles
+
 CLASSES = ("airplane", "bird", "cat", "deer", "dog", "frog", "ship")
 RUN = {
     "format": 1,
@@ -138,9 +140,8 @@ def _training() -> pd.DataFrame:
                          "probe_label_balanced_accuracy": epoch / 10})  # fmt: skip
 
 
-def make_comparison(folder: Path, **changes: object) -> Path:
-    """Write a comparison of two models of images."""
-    folder.mkdir()
+def make_comparison() -> ComparisonFiles:
+    """Return a comparison of two models of images."""
     values = {"accuracy": (0.90, 0.93), "top5_accuracy": (0.99, 0.995), "auc": (0.95, 0.96)}
     models = [
         {"model": name, "metric": metric, "value": value, "low": value - 0.01, "high": value + 0.01}
@@ -160,12 +161,10 @@ def make_comparison(folder: Path, **changes: object) -> Path:
         for name, mse in (("simclr", 0.06), ("supcon", 0.07))
         for column in ("background_red", "all")
     ]  # fmt: skip
-    for name, rows in (("models", models), ("differences", differences), ("sensitive", sensitive)):
-        pd.DataFrame(rows).to_csv(folder / f"{name}.tsv", sep="\t", index=False)
     summary = {
         "format": 1, "target": "label", "kind": "multiclass", "classes": list(CLASSES), "splits": "fixed", "n_folds": 1,
         "n_repeats": 1, "reference": "simclr", "n_bootstraps": 100, "confidence_level": 0.95,
         "models": [{"name": name, "run": RUN, "warnings": []} for name in ("simclr", "supcon")], "environment": {},
     }  # fmt: skip
-    (folder / "comparison.json").write_text(json.dumps(summary | changes))
-    return folder
+    tables = map(pd.DataFrame, (models, differences, {"model": [], "metric": []}, {"unseen": []}, sensitive))
+    return ComparisonFiles(summary, *tables)

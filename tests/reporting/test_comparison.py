@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 
-from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.reporting import build_comparison, list_pictures, read_comparison, render_comparison
+from neurocontrast.reporting import build_comparison, list_pictures, render_comparison
 
 
 @pytest.fixture(scope="module")
-def files(comparisons, tmp_path_factory):
-    return read_comparison(comparisons.write(tmp_path_factory.mktemp("comparisons") / "c"))
+def files(comparisons):
+    return comparisons.make()
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +34,8 @@ def test_the_page(files, sections, parse):
         assert "0." in image["alt"]
 
 
-def test_a_verdict_needs_the_test_too(comparisons, tmp_path, parse):
-    folder = comparisons.write(tmp_path / "c")
-    table = pd.read_csv(folder / "differences.tsv", sep="\t").assign(p_adjusted=0.2)
-    table.to_csv(folder / "differences.tsv", sep="\t", index=False)
-    files = read_comparison(folder)
+def test_a_verdict_needs_the_test_too(comparisons, files, parse):
+    files = comparisons.make(differences=files.differences.assign(p_adjusted=0.2))
     text = parse.Page(render_comparison(files, build_comparison(files))).text
     assert "yaware is better" not in text
     assert "looks better, but only the interval says so, not the corrected test over folds" in text
@@ -58,38 +56,61 @@ def test_one_table_holds_all_models(sections):
     assert of_auc[0][4].reason == "the reference itself"
 
 
-def test_errors_that_grow_are_worse(comparisons, tmp_path, parse):
-    folder = comparisons.write(tmp_path / "c", kind="continuous", classes=[])
-    for name in ("models", "differences"):
-        table = pd.read_csv(folder / f"{name}.tsv", sep="\t")
-        table[table["metric"] == "auc"].assign(metric="mae").to_csv(folder / f"{name}.tsv", sep="\t", index=False)
-    files = read_comparison(folder)
+def test_errors_that_grow_are_worse(comparisons, files, parse):
+    tables = {
+        name: (table := getattr(files, name))[table["metric"] == "auc"].assign(metric="mae")
+        for name in ("models", "differences")
+    }
+    files = comparisons.make(kind="continuous", classes=[], **tables)
     assert "<b>yaware is worse: MAE +0.100" in parse.Page(render_comparison(files, build_comparison(files))).text
 
 
-def test_without_learning_curves_and_tests(comparisons, tmp_path, parse):
-    folder = comparisons.write(tmp_path / "c")
-    (folder / "learning_curves.tsv").unlink()
-    table = pd.read_csv(folder / "differences.tsv", sep="\t").assign(p_value=None, p_adjusted=None)
-    table.to_csv(folder / "differences.tsv", sep="\t", index=False)
-    files = read_comparison(folder)
-    text = parse.Page(render_comparison(files, build_comparison(files))).text
-    assert "fewer than two of the evaluations hold a learning curve" in text
-    assert "not tested over folds" in text
+def test_without_learning_curves_and_tests(comparisons, files, parse):
+    untested = files.differences.assign(p_value=None, p_adjusted=None)
+    files = comparisons.make(learning_curves=files.learning_curves.iloc[:0], differences=untested)
+    page = parse.Page(render_comparison(files, build_comparison(files)))
+    assert "learning" not in page.headings()
+    assert "not tested over folds" in page.text
 
 
-def test_what_is_no_comparison_is_named(comparisons, tmp_path):
-    with pytest.raises(ConfigError, match=r"it has no comparison\.json"):
-        read_comparison(tmp_path)
-    with pytest.raises(DataError, match=r"comparison\.json: must have format 1"):
-        read_comparison(comparisons.write(tmp_path / "a", format=9))
-    folder = comparisons.write(tmp_path / "b")
-    (folder / "models.tsv").unlink()
-    with pytest.raises(DataError, match=r"models\.tsv: absent or empty"):
-        read_comparison(folder)
+def test_a_warning_names_each_model_once(comparisons, parse):
+    twice = [{"code": "few_subjects", "explanation": "x"}] * 2
+    models = [{"name": name, "warnings": twice if name == "ntxent" else []} for name in comparisons.NAMES]
+    files = comparisons.make(models=models)
+    assert "Few subjects (ntxent)." in parse.Page(render_comparison(files, build_comparison(files))).text
 
 
-def test_simulated_data_are_marked(comparisons, tmp_path, parse):
-    folder = comparisons.write(tmp_path / "c", models=[{"name": "ntxent", "simulated": True}])
-    files = read_comparison(folder)
+def test_simulated_data_are_marked(comparisons, parse):
+    files = comparisons.make(models=[{"name": "ntxent", "simulated": True}])
     assert "SIMULATED DATA." in parse.Page(render_comparison(files, build_comparison(files))).text
+
+
+NEW_SITES = {
+    "site_balanced_accuracy": [0.95, 0.85], "site_low": [0.9, 0.8], "site_high": [0.99, 0.89], "site_chance": 0.25,
+    "metric": "mae", "known": [5.0, 6.0], "known_low": [4.5, 5.5], "known_high": [5.5, 6.5], "unseen": [12.0, 11.0],
+    "unseen_low": [11.0, 10.0], "unseen_high": [13.0, 12.0], "ratio": 2.0, "ratio_low": 1.5, "ratio_high": 2.5,
+    "constant": 10.0, "n": 80, "n_outside": [8, 7], "n_unseen": 80, "n_unseen_outside": 60,
+}  # fmt: skip
+
+
+def test_models_at_new_sites_stand_in_a_table(comparisons, parse):
+    files = comparisons.make(
+        kind="continuous", classes=[], tradeoff=pd.DataFrame({"model": ["a", "<i>b"], **NEW_SITES})
+    )
+    page = parse.Page(render_comparison(files, build_comparison(files)))
+    assert re.search(r"sites left out in turn \[\d\]", page.text)
+    rows = {row[0]: row[1:] for row in page.rows if row}
+    assert rows["a"] == ["0.950.90 to 0.99", "0.25", "5.004.50 to 5.50", "12.0011.00 to 13.00", "2.001.50 to 2.50",
+                         "10.00", "10.0%8 of 80", "75.0%60 of 80"]  # fmt: skip
+    assert "<i>b" in rows
+
+
+@pytest.mark.parametrize("names", [("unseen", "ratio", "constant"), ("site", "n", "n_outside", "n_unseen")])
+def test_what_is_not_known_of_new_sites_has_a_dash(comparisons, parse, names):
+    gone = {name: None for name in NEW_SITES if name.startswith(names) and name != "site_balanced_accuracy"}
+    files = comparisons.make(
+        kind="continuous", classes=[], tradeoff=pd.DataFrame({"model": ["a", "b"]} | NEW_SITES | gone)
+    )
+    page = parse.Page(render_comparison(files, build_comparison(files)))
+    assert not re.search(r"\b(nan|NaN|None|inf)\b", page.text)
+    assert any(row[0] == "a" and "–" in row for row in page.rows if row)

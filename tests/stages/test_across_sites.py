@@ -23,7 +23,6 @@ SMALL = (
     "encoder={name: lenet, projection: []}",
     "training.batch_size=4",
     "training.accelerator=cpu",
-    "training.loggers=[csv]",
 )
 
 

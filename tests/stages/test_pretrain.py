@@ -22,7 +22,6 @@ def test_run_directory_holds_what_the_design_says(whole, cohort, settings):
         "provenance.json",
         "metrics.csv",
         "checkpoints",
-        "tensorboard",
         "encoder.safetensors",
         "head.safetensors",
         "encoder.json",

@@ -81,11 +81,11 @@ def test_checkpoints_fall_due_by_the_clock(tmp_path, monkeypatch):
 
 
 def test_a_checkpoint_holds_all_that_training_changes(tmp_path):
-    run(tmp_path, epochs=1, ema_decay=0.9, checkpoint_minutes=AT_ONCE, keep_checkpoints=2)
+    run(tmp_path, epochs=1, checkpoint_minutes=AT_ONCE, keep_checkpoints=2)
     position, tensors = load_checkpoint(tmp_path / "checkpoints/epoch-0000-batch-000003.pt")
     assert (position.epoch, position.batch) == (0, 3)
     assert position.sums["loss"] > 0
-    assert {"model", "optimizer", "objective", "precision", "average", "software"} <= tensors.keys()
+    assert {"model", "optimizer", "objective", "precision", "software"} <= tensors.keys()
 
 
 def test_weights_alone_lie_beside_for_the_last_epochs(tmp_path):

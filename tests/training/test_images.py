@@ -32,9 +32,7 @@ def pictures(rows):
 def trained(tmp_path_factory):
     """A run of one batch an epoch, so that re-estimated statistics are those of all training pictures."""
     folder = tmp_path_factory.mktemp("pictures")
-    model, result = run(
-        folder, given=given(), batch_size=10, ema_decay=0.5, probe_every=1, contract=CONTRACT, **OF_PICTURES
-    )
+    model, result = run(folder, given=given(), batch_size=10, probe_every=1, contract=CONTRACT, **OF_PICTURES)
     return folder, model, result
 
 
@@ -82,7 +80,7 @@ def test_a_resumed_run_of_pictures_is_the_uninterrupted_one(tmp_path):
             os.kill(os.getpid(), signal.SIGINT)
         return views_of_pictures(images, rows, epoch=epoch)
 
-    how = {"given": given(), "encoder": ENCODER, "ema_decay": 0.5, "epochs": 2}
+    how = {"given": given(), "encoder": ENCODER, "epochs": 2}
     run(tmp_path / "whole", made_views=views_of_pictures, **how)
     with pytest.raises(TrainingInterrupted):
         run(tmp_path / "cut", made_views=interrupted, **how)

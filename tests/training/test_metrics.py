@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from neurocontrast.training import alignment, effective_rank, uniformity
-from neurocontrast.training.loggers import write_metrics
+from neurocontrast.training.loop import write_metrics
 
 
 def test_alignment_is_the_mean_squared_distance_on_the_sphere():

@@ -56,8 +56,8 @@ def test_rates_of_a_run_are_those_of_the_schedule(tmp_path, monkeypatch):
     [
         ({"optimizer": "adam"}, torch.optim.Adam, {"weight_decay": 5e-5}),
         ({"optimizer": "adamw", "weight_decay": 0.1}, torch.optim.AdamW, {"weight_decay": 0.1}),
-        ({"optimizer": "sgd"}, torch.optim.SGD, {"momentum": 0.9, "nesterov": False}),
-        ({"optimizer": "sgd", "momentum": 0.5, "nesterov": True}, torch.optim.SGD, {"momentum": 0.5, "nesterov": True}),
+        ({"optimizer": "sgd"}, torch.optim.SGD, {"momentum": 0.9}),
+        ({"optimizer": "sgd", "momentum": 0.5}, torch.optim.SGD, {"momentum": 0.5}),
         ({"optimizer": "lars"}, LARS, {"momentum": 0.9, "trust_coefficient": 0.001, "weight_decay": 5e-5}),
         ({"optimizer": "lars", "trust_coefficient": 0.02}, LARS, {"trust_coefficient": 0.02}),
     ],
@@ -74,12 +74,10 @@ def test_optimisers_get_what_the_settings_say(given, kind, expected):
     ("given", "message"),
     [
         ({"momentum": 0.9}, "momentum belongs to sgd and lars, and nothing reads it with optimizer: adam; remove it"),
-        ({"optimizer": "lars", "nesterov": True}, "nesterov belongs to sgd, and nothing reads it with optimizer: lars"),
         (
             {"optimizer": "adamw", "momentum": 0.0, "trust_coefficient": 0.1},
             "momentum belongs to sgd and lars; trust_coefficient belongs to lars, and nothing reads",
         ),
-        ({"optimizer": "sgd", "momentum": 0.0, "nesterov": True}, "nesterov needs a momentum above 0"),
         ({"epochs": 5, "warmup_epochs": 5}, "warmup_epochs must be less than epochs, got 5 of 5"),
     ],
 )
@@ -146,9 +144,9 @@ def test_lars_step_does_not_depend_on_the_gradients_scale_and_survives_zeros():
 @pytest.mark.parametrize(
     "recipe",
     [
-        {"optimizer": "sgd", "nesterov": True, "schedule": "cosine", "warmup_epochs": 0.5},
+        {"optimizer": "sgd", "schedule": "cosine", "warmup_epochs": 0.5},
         {"optimizer": "lars", "learning_rate": 5.0, "schedule": "cosine", "clip_norm": 0.5},
-        {"optimizer": "adamw", "ema_decay": 0.8, "micro_batch_size": 2},
+        {"optimizer": "adamw", "micro_batch_size": 2},
     ],
     ids=["sgd", "lars", "averaged"],
 )

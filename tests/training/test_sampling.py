@@ -169,7 +169,7 @@ def test_bins_leave_room_for_sites_to_meet():
     assert len(strata_of(ages, n_bins=4)) == 4
 
 
-BALANCED = {"sampling": "site-balanced", "epochs": 2, "loggers": ("csv",)}
+BALANCED = {"sampling": "site-balanced", "epochs": 2}
 
 
 class TestRuns:

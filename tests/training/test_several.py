@@ -54,7 +54,7 @@ DESCENT = {"optimizer": "sgd", "learning_rate": 1e-3}
         (3, {"data": {"validation_rows": [10, 11]}}),  # fewer validation scans than processes
         # Each micro-batch adds its rounding; faster, the gradients of the third epoch part by a thousandth.
         (2, {"micro_batch_size": 1, "encoder": GROUP, **DESCENT, "learning_rate": 3e-4}),
-        (2, {"ema_decay": 0.5, "clip_norm": 0.1, "data": {"validation_rows": []}, **DESCENT}),
+        (2, {"clip_norm": 0.1, "data": {"validation_rows": []}, **DESCENT}),
         (
             2,
             {
@@ -67,7 +67,7 @@ DESCENT = {"optimizer": "sgd", "learning_rate": 1e-3}
             },
         ),
         # Its steep loss makes rounding a hundred times larger in the gradient; faster, the two runs part from there.
-        (2, {"encoder": SMALL_RESNET, "ema_decay": 0.5, "optimizer": "sgd", "learning_rate": 1e-6}),
+        (2, {"encoder": SMALL_RESNET, "optimizer": "sgd", "learning_rate": 1e-6}),
     ],
     ids=["three", "micro-batches", "averaged", "densenet", "images"],
 )

@@ -55,7 +55,7 @@ def site_and_age(folder, objective, sampling, seed, sizes=()):
     )
     model = build_model(EncoderSettings(name="lenet", projection=sizes), seed=seed)
     chosen = {"epochs": 40, "batch_size": 32, "learning_rate": 1e-3, "schedule": "constant", "accelerator": "cpu"}
-    settings = TrainingSettings(**chosen, sampling=sampling, checkpoint_minutes=0, loggers=())
+    settings = TrainingSettings(**chosen, sampling=sampling, checkpoint_minutes=0)
     fit(model, objective, views, data, settings=settings, seed=seed, folder=folder)
     with torch.no_grad():
         features = model.eval().encoder(volumes).numpy()

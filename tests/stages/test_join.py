@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import neurocontrast as nc
+from neurocontrast.cli.app import run
+from neurocontrast.embedding.table import read_embeddings, write_embeddings
+from neurocontrast.evaluation.rows import encoder_digest
+from neurocontrast.exceptions import ConfigError, DataError, LeakageError
+from neurocontrast.provenance import subject_digest
+
+N = 40
+
+
+def write(path: Path, *, p: int, encoder: str, order=None, seen=("somebody",), change=None) -> Path:
+    """Write features whose first column is the number of the scan, times the number of columns."""
+    names = [f"sub-{row:03d}" for row in range(N)]
+    table = pd.DataFrame({"participant_id": names, "subject_id": names, "session": "1", "site": ["a", "b"] * (N // 2)})
+    table["age"] = np.linspace(20, 70, N)
+    table["path"] = [str(path.with_name(f"{path.stem}-{name}.nii.gz")) for name in names]
+    features = np.random.default_rng(p).normal(size=(N, p)).astype(np.float32)
+    features[:, 0] = p * np.arange(N)
+    if change is not None:
+        table = change(table)
+    rows = np.arange(len(table)) if order is None else order
+    info = {"run": {"name": path.stem, "weights": {"sha256": encoder * 64}, "encoder": {"name": encoder}}}
+    info["run"] |= {"preprocessing": {"kind": "volumes", "smooth_mm": p}}
+    info["pretraining_subjects"] = None if seen is None else [subject_digest(subject) for subject in seen]
+    write_embeddings(path, table.iloc[rows], features[: len(table)][rows], info)
+    return path
+
+
+def test_the_rows_of_the_first_table_get_the_features_of_all(tmp_path):
+    one = write(tmp_path / "net.parquet", p=3, encoder="a")
+    other = write(tmp_path / "linear.parquet", p=2, encoder="b", order=np.arange(N)[::-1])
+    read = read_embeddings(nc.join([one, other], out=tmp_path / "both.parquet"))
+    assert read.table["participant_id"].tolist() == [f"sub-{row:03d}" for row in range(N)]
+    np.testing.assert_array_equal(read.features[:, 0], 3 * np.arange(N))
+    np.testing.assert_array_equal(read.features[:, 3], 2 * np.arange(N))
+    assert read.table["path"].str.contains("net-").all()  # where a scan lies may differ, and the first table's stays
+    blocks = read.info["run"]["blocks"]
+    assert {name: (block["n_features"], block["columns"]) for name, block in blocks.items()} == {
+        "net": (3, ["feature_0000", "feature_0002"]),
+        "linear": (2, ["feature_0003", "feature_0004"]),
+    }
+    assert read.info["run"]["preprocessing"] == {"kind": "volumes"}  # what both runs did alike
+
+
+def test_a_joined_table_says_of_which_encoders_it_is_and_in_which_order(tmp_path):
+    one, other = (write(tmp_path / f"{name}.parquet", p=3, encoder=name) for name in "ab")
+    infos = [read_embeddings(nc.join(pair, out=tmp_path / f"{place}.parquet")).info
+             for place, pair in enumerate([(one, other), (one, other), (other, one)])]  # fmt: skip
+    digests = [encoder_digest(info) for info in infos]
+    assert digests[0] == digests[1] != digests[2]
+    table = read_embeddings(other)
+    write_embeddings(tmp_path / "unknown.parquet", table.table, table.features, {})
+    info = read_embeddings(nc.join([one, tmp_path / "unknown.parquet"], out=tmp_path / "c.parquet")).info
+    assert encoder_digest(info) is None
+
+
+def test_columns_that_one_table_alone_has_are_kept(tmp_path):
+    one = write(tmp_path / "a.parquet", p=3, encoder="a")
+    other = write(tmp_path / "b.parquet", p=2, encoder="b", order=np.arange(N)[::-1],
+                  change=lambda table: table.assign(score=np.arange(N)))  # fmt: skip
+    read = read_embeddings(nc.join([one, other], out=tmp_path / "both.parquet"))
+    assert read.table["score"].tolist() == list(range(N))
+
+
+def test_people_of_any_pretraining_are_refused_in_the_evaluation(tmp_path):
+    one = write(tmp_path / "a.parquet", p=3, encoder="a", seen=None)
+    other = write(tmp_path / "b.parquet", p=2, encoder="b", seen=("sub-001",))
+    joined = nc.join([one, other], out=tmp_path / "both.parquet")
+    with pytest.raises(LeakageError, match="sub-001"):
+        nc.evaluate(joined, target="age", out=tmp_path / "e")
+    clean = nc.join([one, write(tmp_path / "c.parquet", p=2, encoder="c")], out=tmp_path / "clean.parquet")
+    from neurocontrast.evaluation import EvaluationSettings, plan_study
+
+    read = read_embeddings(clean)
+    study = plan_study(read.table, read.features, settings=EvaluationSettings(target="age"), info=read.info)
+    assert [each.message for each in study.notices if each.code == "overlap_unknown"] == [
+        "Of the joined embeddings, 'a' does not say who was in pretraining."
+    ]
+
+
+def test_all_scans_that_do_not_match_are_named_at_once(tmp_path):
+    one = write(tmp_path / "a.parquet", p=3, encoder="a", change=lambda table: table.iloc[:-2])
+    other = write(tmp_path / "b.parquet", p=2, encoder="b", change=lambda table: table.iloc[1:])
+    with pytest.raises(DataError) as caught:
+        nc.join([one, other], out=tmp_path / "both.parquet")
+    message = str(caught.value)
+    assert "3 problems" in message
+    assert all(text in message for text in ("sub-000 session 1: is not in b", "sub-038 session 1: is not in a"))
+    assert not (tmp_path / "both.parquet").exists()
+
+
+def test_metadata_that_differ_are_named_at_once_with_both_values(tmp_path):
+    def older(table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(age=table["age"] + [1.0, 2.0, *[0.0] * (N - 2)], site=["c", *table["site"][1:]])
+
+    one = write(tmp_path / "a.parquet", p=3, encoder="a")
+    other = write(tmp_path / "b.parquet", p=2, encoder="b", change=older)
+    with pytest.raises(DataError) as caught:
+        nc.join([one, other], out=tmp_path / "both.parquet")
+    message = str(caught.value)
+    assert "3 problems" in message
+    assert "sub-000 session 1, column 'age': '20' in a and '21' in b" in message
+    assert "sub-000 session 1, column 'site': 'a' in a and 'c' in b" in message
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"paths": 1}, "two tables or more"),
+        ({"names": ["x"]}, "2 tables need 2 names, got 1"),
+        ({"names": ["x", "x"]}, "several blocks would be called 'x'"),
+        ({"names": ["x", " "]}, "a name is empty"),
+        ({"out": "a.parquet", "overwrite": True}, "is one of the tables to join"),
+        ({"out": "both.tsv"}, "ends in .parquet"),
+        ({"out": "there.parquet"}, "exists"),
+    ],
+)
+def test_choices_that_cannot_be_are_refused(tmp_path, change, message):
+    paths = [write(tmp_path / f"{name}.parquet", p=3, encoder=name) for name in "ab"][: change.get("paths", 2)]
+    (tmp_path / "there.parquet").write_text("")
+    options = {key: change[key] for key in ("names", "overwrite") if key in change}
+    with pytest.raises(ConfigError, match=message):
+        nc.join(paths, out=tmp_path / change.get("out", "both.parquet"), **options)
+
+
+def test_a_joined_table_and_an_encoder_that_is_there_already_are_refused(tmp_path):
+    one, other = (write(tmp_path / f"{name}.parquet", p=3, encoder=name) for name in "ab")
+    both = nc.join([one, other], out=tmp_path / "both.parquet")
+    with pytest.raises(DataError, match=r"both: is joined already, of a, b"):
+        nc.join([both, write(tmp_path / "c.parquet", p=3, encoder="c")], out=tmp_path / "d.parquet")
+    again = write(tmp_path / "again.parquet", p=3, encoder="a")
+    with pytest.raises(DataError, match=r"same encoder.*a = again"):
+        nc.join([one, again], out=tmp_path / "d.parquet")
+
+
+def test_the_command_joins_and_says_which_blocks(tmp_path, capsys):
+    one, other = (write(tmp_path / f"{name}.parquet", p=3, encoder=name) for name in "ab")
+    arguments = ["join", str(one), str(other), "--out", str(tmp_path / "both.parquet"), "--names", "net, linear"]
+    assert run(arguments) == 0
+    assert "40 scans, 6 features each: net 3, linear 3" in capsys.readouterr().out

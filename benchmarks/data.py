@@ -224,7 +224,7 @@ def _monai_chain(preprocessing: Preprocessing) -> Callable[[str], object]:
 # --- what is done inside the brain ----------------------------------------------------------------------------------
 def inside_the_brain(paths: list[str], preprocessing: Preprocessing, repeats: int) -> None:
     spacing = preprocessing.spacing_mm or 1.0
-    erode, view = {"erode_mm": 2 * spacing}, {"common_view": "cohort"}
+    erode = {"erode_mm": 2 * spacing}
     asked: dict[str, dict[str, object]] = {
         "`zscore`, the whole box": {"normalise": "zscore"},
         "`zscore-brain`": {"normalise": "zscore-brain"},
@@ -232,9 +232,8 @@ def inside_the_brain(paths: list[str], preprocessing: Preprocessing, repeats: in
         "`white-matter`": {"normalise": "white-matter"},
         "`histogram`": {"normalise": "histogram"},
         f"`zscore`, `erode_mm: {2 * spacing:g}`": erode,
-        "`zscore`, `common_view: cohort`": view,
-        "`white-matter`, eroded, common view": {"normalise": "white-matter", **erode, **view},
-        "`histogram`, eroded, common view": {"normalise": "histogram", **erode, **view},
+        "`white-matter`, eroded": {"normalise": "white-matter", **erode},
+        "`histogram`, eroded": {"normalise": "histogram", **erode},
     }
     box = {"spacing_mm": preprocessing.spacing_mm, "shape": preprocessing.shape}
     fitted = {name: fit_preprocessing(Preprocessing(**box, **keys), paths) for name, keys in asked.items()}

@@ -1,14 +1,12 @@
 """How long an evaluation takes: permutations beside scikit-learn's own test, and the whole beside an earlier state.
 
-    python benchmarks/evaluation.py [--n-scans 662] [--n-features 1024] [--n-permutations 1000] [--jobs 2]
+    python benchmarks/evaluation.py [--n-scans 662] [--n-features 1024] [--n-permutations 50] [--jobs 2]
     python benchmarks/evaluation.py --before FOLDER [--n-scans 600]
 
 Simulated features of 8 sites with a weak signal. In full: five folds, ten times, C chosen among ten values on five
-inner folds (subjects together), by scikit-learn; 2,000 bootstraps; 1,000 permutations of the whole nested procedure,
-label vectors side by side. The plain script (`GridSearchCV` in `permutation_test_score`, a loop of bootstraps) is run
-on a share of that, which is printed, and multiplied; as it is usually written (scikit-learn's default tolerance), and
-with a tolerance at which its predictions can be compared. One thread each. Then other kinds of targets, and the
-peak memory of 10,000 scans in a process of its own.
+inner folds (subjects together), by scikit-learn; 2,000 bootstraps; permutations of the whole nested procedure. The
+plain script (`GridSearchCV` in `permutation_test_score`, a loop of bootstraps) is run on a share of that, which is
+printed, and multiplied. One thread each. Then the peak memory of 10,000 scans in a process of its own.
 
 With `--before`, the folder of a checkout of an earlier commit, the whole evaluation of a diagnosis, an age and a site
 is run by both, in turn, and CPU seconds are compared; nothing else.
@@ -31,15 +29,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, balanced_accuracy_score, brier_score_loss, log_loss, roc_auc_score
 from sklearn.model_selection import GridSearchCV, permutation_test_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from neurocontrast.evaluation.label_vectors import fit_label_vectors
-from neurocontrast.evaluation.permutation import permuted_labels
 from neurocontrast.evaluation.planning import Study, plan_study
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
@@ -102,43 +98,16 @@ def run_ours(arguments: argparse.Namespace, n_jobs: int) -> dict[str, float]:
     return {"nested": nested, "bootstrap": bootstrap, "permutation": permutation}
 
 
-def inner_pairs(study: Study, split: Split) -> list[tuple[np.ndarray, np.ndarray]]:
-    n_folds = study.settings.n_inner_folds
-    return inner_folds(study.target, split.train, study.subjects, n_folds=n_folds, seed=0)
-
-
-def plain_search(study: Study, split: Split, tolerance: float) -> GridSearchCV:
+def plain_scores(study: Study, split: Split) -> np.ndarray:
+    """Return probabilities of the test rows, by a grid search over the inner folds."""
     place = {row: position for position, row in enumerate(split.train)}
-    pairs = [tuple(np.array([place[row] for row in rows]) for rows in pair) for pair in inner_pairs(study, split)]
-    if study.target.kind == "continuous":
-        model, grid, scoring = Ridge(), {"ridge__alpha": list(study.settings.alpha)}, "neg_mean_squared_error"
-    else:
-        model = LogisticRegression(max_iter=100_000, tol=tolerance)
-        grid, scoring = {"logisticregression__C": list(study.settings.C)}, "neg_log_loss"
-    return GridSearchCV(make_pipeline(StandardScaler(), model), grid, cv=pairs, scoring=scoring)
-
-
-def plain_scores(study: Study, split: Split, labels: np.ndarray, tolerance: float) -> np.ndarray:
-    search = plain_search(study, split, tolerance).fit(study.features[split.train].astype(float), labels[split.train])
-    features = study.features[split.test].astype(float)
-    if study.target.kind == "continuous":
-        return search.predict(features)
-    scores = search.predict_proba(features)
-    return scores[:, 1] if study.target.kind == "binary" else scores
-
-
-def our_scores(study: Study, split: Split, labels: np.ndarray) -> np.ndarray:
-    """Return the scores with each column of labels, fitted side by side: (n test, columns, …)."""
-    design, pairs = study.design(), inner_pairs(study, split)
-    found = fit_label_vectors(
-        design, study.target, labels, split.train, split.test, pairs=pairs, settings=study.settings
-    )
-    return found[0]
-
-
-def permuted(study: Study, n: int) -> np.ndarray:
-    sites = [None] * len(study.table) if study.target.name == "site" else list(study.table["site"])
-    return permuted_labels(study.target, sites, study.subjects, n_permutations=n, seed=0)
+    inner = inner_folds(study.target, split.train, study.subjects, n_folds=study.settings.n_inner_folds, seed=0)
+    pairs = [tuple(np.array([place[row] for row in rows]) for rows in pair) for pair in inner]
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=100_000))
+    search = GridSearchCV(
+        model, {"logisticregression__C": list(study.settings.C)}, cv=pairs, scoring="neg_log_loss"
+    ).fit(study.features[split.train].astype(float), study.target.values[split.train])
+    return search.predict_proba(study.features[split.test].astype(float))[:, 1]
 
 
 def plain_permutations(study: Study, n_permutations: int) -> float:
@@ -174,7 +143,7 @@ def compare_in_full(arguments: argparse.Namespace) -> None:
     ours = {jobs: run_ours(arguments, jobs) for jobs in sorted({1, arguments.jobs})}
     study = make_study(arguments)
     split, truth = study.splits[0], study.target.values
-    fold, scores = timed(lambda: plain_scores(study, split, truth, 1e-4))
+    fold, scores = timed(lambda: plain_scores(study, split))
     round_ = plain_permutations(study, arguments.plain_permutations)
     resample = plain_bootstrap(truth[split.test], scores, 50) * len(truth) / len(split.test)
     n_repeats, n_permutations = arguments.n_repeats, arguments.n_permutations
@@ -200,30 +169,6 @@ def compare_in_full(arguments: argparse.Namespace) -> None:
     for key in [*names, None]:
         p, *o = (part[key] if key else sum(part.values()) for part in (plain, *ours.values()))
         print(f"| {names.get(key, '**all**')} | {p:,.0f} | {' | '.join(f'{x:.1f}' for x in o)} | {p / o[0]:.0f} |")
-
-
-def compare_kinds(arguments: argparse.Namespace) -> None:
-    n_permutations = arguments.kind_permutations
-    print(f"\nOne outer fold (of 5), true labels and {n_permutations} permutations; plain: true labels and one "
-          "permutation; its default tolerance for the time, 1e-9 for the predictions.\n")  # fmt: skip
-    print("| target | ours, s a permutation | plain, s | ratio | largest difference of a prediction |")
-    print("|---|---|---|---|---|")
-    for target, options in (("diagnosis", {}), ("site", {}), ("age", {})):
-        study = make_study(arguments, target, **options)
-        split = study.splits[0]
-        labels = np.column_stack([study.target.values, permuted(study, n_permutations)])
-        ours, scores = timed(lambda study=study, split=split, labels=labels: our_scores(study, split, labels))
-        plain, differences = 0.0, []
-        for column in range(2):
-            taken, exact = timed(
-                lambda study=study, split=split, y=labels[:, column]: plain_scores(study, split, y, 1e-4)
-            )
-            plain += taken / 2
-            if study.target.kind != "continuous":
-                exact = plain_scores(study, split, labels[:, column], 1e-9)
-            differences.append(np.abs(scores[:, column] - exact).max())
-        each, name = ours / labels.shape[1], f"{target} ({study.target.kind})"
-        print(f"| {name} | {each:.4f} | {plain:.2f} | {plain / each:.0f} | {max(differences):.0e} |")
 
 
 def measure_memory(arguments: argparse.Namespace) -> None:
@@ -280,9 +225,8 @@ def main() -> None:
     parser.add_argument("--n-scans", type=int, default=662)
     parser.add_argument("--n-features", type=int, default=1024)
     parser.add_argument("--n-repeats", type=int, default=10)
-    parser.add_argument("--n-permutations", type=int, default=1000)
+    parser.add_argument("--n-permutations", type=int, default=50)
     parser.add_argument("--plain-permutations", type=int, default=1, help="permutations that the plain script runs")
-    parser.add_argument("--kind-permutations", type=int, default=100, help="permutations of each kind of target")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--large", type=int, default=10_000, help="scans of the memory measurement; 0 for none")
     parser.add_argument("--memory", action="store_true", help="measure memory in this process, and print JSON")
@@ -297,7 +241,6 @@ def main() -> None:
             measure_memory(arguments)
             return
         compare_in_full(arguments)
-        compare_kinds(arguments)
         if arguments.large:
             report_memory(arguments)
 

@@ -40,7 +40,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "zscore": {"data": {"normalise": "zscore"}, "augment": NO_VIEWS},
     "eroded": {"data": {"normalise": "zscore-brain", "erode_mm": 6.0}, "augment": NO_VIEWS},
     "histogram": {
-        "data": {"normalise": "histogram", "erode_mm": 6.0, "common_view": "cohort"},
+        "data": {"normalise": "histogram", "erode_mm": 6.0},
         "augment": NO_VIEWS,
         "training": TRAINING | {"epochs": 0},
     },

@@ -174,8 +174,8 @@ def _config(options: argparse.Namespace, job: Job, participants: Path, n_pretrai
 def _components(config: neurocontrast.Config, table: pd.DataFrame) -> np.ndarray:
     """Return 60 principal components of the pretraining scans' voxels, for all scans."""
     is_known = (table["use"] == "pretrain").to_numpy()
-    paths, sites = table["path"].to_numpy(dtype=object), table["site"].to_numpy(dtype=object)
-    preprocessing = fit_preprocessing(config.data.preprocessing, list(paths[is_known]), sites=list(sites[is_known]))
+    paths = table["path"].to_numpy(dtype=object)
+    preprocessing = fit_preprocessing(config.data.preprocessing, list(paths[is_known]))
     voxels = np.stack([load_volume(path, preprocessing).ravel() for path in paths])
     return PCA(60, random_state=0).fit(voxels[is_known]).transform(voxels)
 

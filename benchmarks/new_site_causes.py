@@ -44,9 +44,6 @@ def conditions() -> list[Condition]:
         ):
             found.append(Condition(f"intensity, {name}", label, {**settings, **more}, (change,)))
     found += [Condition("rim", f"eroded {mm:g} mm", {**BRAIN, "erode_mm": mm}) for mm in (4.0, 6.0, 8.0, 10.0, 12.0)]
-    for view in ("template", "cohort"):
-        found.append(Condition("rim", f"common view: {view}", {**BRAIN, "common_view": view}))
-        found.append(Condition("rim", f"common view: {view}, eroded 6 mm", {**ERODED, "common_view": view}))
     for label, change in (
         ("dark rim stripped", "without-dark-rim"),
         ("cut by a mask of novosibirsk", "cut-by-novosibirsk"),

@@ -10,23 +10,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from monai.data import MetaTensor
+from nilearn.datasets import load_mni152_brain_mask
+from nilearn.image import resample_img
 from scipy import ndimage
 from scipy.stats import rankdata
 
-from neurocontrast.data.fitting import fit_scan, template_on_grid
+from neurocontrast.data.fitting import landmarks_of
 from neurocontrast.transforms import LoadScand, ResampleByAread
 from neurocontrast.transforms.brain import deep_part, erode, fill_largest
 from neurocontrast.transforms.compose import boxing
 from neurocontrast.transforms.images import affine_of, spacing_of, to_image, voxels_of
 from neurocontrast.transforms.intensity import standard_landmarks, white_matter_peak
-from neurocontrast.transforms.preprocessing import Preprocessing, pack
+from neurocontrast.transforms.preprocessing import Preprocessing
 
 __all__ = ["CHANGES", "Cohort", "Condition", "describe", "gram", "images", "read_cohort", "without_bias", "zones_of"]
 
 SHAPE = (46, 55, 46)
 LEAST = 1e-3
 """What is brain is not 0, so that it is known as brain."""
-COMMON_FRACTION = 0.95
 FLUID_PERCENTILE = 0.5
 DARK = 0.5
 """Below this part of white matter a voxel at the brain's surface is fluid or meninges."""
@@ -96,9 +97,16 @@ def read_cohort(folder: Path, known_sites: Sequence[str], spacing_mm: float = 4.
         spacing_mm=spacing_of(affine),
         white=np.array(white),
         fluid=np.array(fluid),
-        template=template_on_grid(paths, grid.model_copy(update={"common_view": "template"})),
+        template=template_on_grid(affine, SHAPE),
         known=table["site"].isin(known_sites).to_numpy(),
     )
+
+
+def template_on_grid(affine: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """Return which voxels of a grid of MNI152 are of the template's brain."""
+    brain = load_mni152_brain_mask(resolution=1)
+    placed = resample_img(brain, affine, tuple(shape), interpolation="nearest", copy_header=True, force_resample=True)
+    return placed.get_fdata() != 0
 
 
 def images(cohort: Cohort, condition: Condition) -> np.ndarray:
@@ -118,21 +126,11 @@ def _changed(cohort: Cohort, i: int, condition: Condition) -> np.ndarray:
 
 
 def _fitted(cohort: Cohort, condition: Condition, scans: Sequence[MetaTensor]) -> Preprocessing:
-    """Fit on the sites that are known, as `pretrain` does; a view is that of the scans without their changes."""
+    """Fit on the sites that are known, as `pretrain` does."""
     settings = {"spacing_mm": None, "shape": SHAPE, **condition.settings}
-    known = np.flatnonzero(cohort.known)
-    if settings.get("common_view") == "template":
-        settings["view"] = pack(cohort.template)
-    elif settings.get("common_view") == "cohort":
-        shared = np.ones(SHAPE, dtype=bool)
-        for site in set(cohort.site[known]):
-            masks = [cohort.masks[i] for i in known if cohort.site[i] == site]
-            eroded = [erode(mask, settings.get("erode_mm", 0.0), cohort.spacing_mm) for mask in masks]
-            shared &= np.mean(eroded, axis=0) >= COMMON_FRACTION
-        settings["view"] = pack(shared)
     preprocessing = Preprocessing(**settings)
-    if preprocessing.unfitted:
-        found = [fit_scan(scans[i], preprocessing, "landmarks") for i in known]
+    if not preprocessing.is_fitted:
+        found = [landmarks_of(scans[i], preprocessing) for i in np.flatnonzero(cohort.known)]
         preprocessing = preprocessing.model_copy(update={"landmarks": standard_landmarks(found)})
     return preprocessing
 
@@ -294,8 +292,7 @@ def describe(paths: Sequence[str]) -> pd.DataFrame:
         stored = voxels_of(image)[0]
         spacing, mask = spacing_of(affine_of(image)), fill_largest(stored != 0)
         if template is None:
-            grid = Preprocessing(shape=mask.shape, spacing_mm=None, common_view="template")
-            template = template_on_grid([path], grid)
+            template = template_on_grid(affine_of(image), mask.shape)
             around = ndimage.binary_dilation(template, iterations=3)
             centre_to, spread_to = _moments(template)
         deep = deep_part(mask, spacing)

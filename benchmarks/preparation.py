@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.prepare.extraction import extract_brain, is_stripped
-from neurocontrast.prepare.head_template import extract_brain_by_template
+from neurocontrast.prepare.extraction import extract_brain, extract_brain_by_template, is_stripped
 from neurocontrast.prepare.registration import (
     correct_bias,
     mni_grid,

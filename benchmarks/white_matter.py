@@ -1,4 +1,4 @@
-"""Where the peak of white matter is found, and how much of the MNI152 template registered brains fill, site by site.
+"""Where the peak of white matter is found in registered brains, site by site.
 
 For each scan the intensity that counts is the median where the template's map of white matter is above 0.95. Over it:
 the brightest peak of the whole brain's histogram, and that deep in the brain, which `data.normalise: white-matter`
@@ -19,7 +19,6 @@ import scipy.ndimage
 from nilearn.datasets import load_mni152_wm_template
 
 from neurocontrast.data.cohort import read_cohort
-from neurocontrast.data.fitting import template_on_grid
 from neurocontrast.transforms.brain import deep_part
 from neurocontrast.transforms.compose import boxing
 from neurocontrast.transforms.grids import preprocessed_grid
@@ -40,7 +39,7 @@ def main() -> None:
     preprocessing = Preprocessing(spacing_mm=side, shape=shape, normalise="white-matter")
     table = read_cohort(options.participants).table
     first = str(table["path"][0])
-    white, template = _white_matter(first, preprocessing), template_on_grid([first], preprocessing)
+    white = _white_matter(first, preprocessing)
     rows = []
     for scan in table.itertuples():
         item = boxing(preprocessing)({"image": str(scan.path)})
@@ -54,7 +53,6 @@ def main() -> None:
                 "whole brain": np.nan if whole is None else whole / middle,
                 "deep in it": np.nan if deep is None else deep / middle,
                 "over the median": np.nan if deep is None else deep / np.median(voxels[brain]),
-                "template filled": np.count_nonzero(brain & template) / np.count_nonzero(template),
             }
         )
     _show(pd.DataFrame(rows), side)

@@ -74,14 +74,11 @@ def write_cat12(root: Path, people: list[Person]) -> None:
 
 
 def write_freesurfer(root: Path, people: list[Person]) -> None:
-    """Write a SUBJECTS_DIR: three images in mri/, talairach.xfm, the statistics, and fsaverage."""
+    """Write a SUBJECTS_DIR: three images in mri/, the statistics, and fsaverage."""
     for label, _, _, image in [*people, people[0]._replace(label="fsaverage")]:
         subject = root / (label if label == "fsaverage" else f"sub-{label}")
         for name in ("T1", "norm", "brainmask"):
             _save(subject / "mri" / f"{name}.mgz", image)
-        (subject / "mri" / "transforms").mkdir()
-        xfm = "MNI Transform File\n\nTransform_Type = Linear;\nLinear_Transform =\n1 0 0 0\n0 1 0 0\n0 0 1 0;\n"
-        (subject / "mri" / "transforms" / "talairach.xfm").write_text(xfm)
         (subject / "stats").mkdir()
         name = "EstimatedTotalIntraCranialVol, eTIV, Estimated Total Intracranial Volume"
         (subject / "stats" / "aseg.stats").write_text(f"# Measure {name}, {TIV_ML * 1000:.6f}, mm^3\n")

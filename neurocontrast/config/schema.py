@@ -48,7 +48,7 @@ _Vector = Annotated[
     Discriminator(
         _columns_or_file,
         custom_error_type="vector",
-        custom_error_message="must be a list of columns, or the path of a .parquet file",
+        custom_error_message="must be a list of columns, or the path of a file (.tsv, .csv, .parquet)",
     ),
 ]
 
@@ -72,7 +72,11 @@ class DataSettings(ScanSettings, Replaceable):
         and `prepare` write; ``t1`` stands for the column ``path``. None for ``[t1]``.
     where : mapping
         Rows to keep: column → allowed values.
-    spacing_mm, shape, normalise, percentiles, erode_mm, common_view, common_fraction, smooth_mm
+    vectors : mapping
+        What kernels compare besides single columns, such as regional volumes: name → columns of the table (``vol_*``
+        takes all that match), or a ``.tsv``, ``.csv`` or ``.parquet`` file with ``participant_id`` and numbers.
+        Relative to the folder of the table.
+    spacing_mm, shape, normalise, percentiles, erode_mm, smooth_mm
         See `neurocontrast.transforms.Preprocessing`.
     transforms : list of mapping or None
         Transforms of MONAI or of this package that lead from the path of a scan to its image, each a mapping with a
@@ -95,6 +99,7 @@ class DataSettings(ScanSettings, Replaceable):
     images_pattern: str | None = None
     channels: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    vectors: dict[_Name, _Vector] = Field(default_factory=dict)
     cache_dir: Path | None = None
     cache_dtype: Literal["float16", "float32"] = "float16"
     n_workers: Annotated[int, Field(ge=1)] = 2
@@ -133,7 +138,7 @@ class ImageDataSettings(Settings):
         Rows to keep: column → allowed values.
     vectors : mapping
         What kernels compare besides single columns: name → columns of the table (``attr_*`` takes all that match), or
-        a ``.parquet`` file with ``participant_id`` and numbers. Relative to the folder of the table.
+        a ``.parquet``, ``.tsv`` or ``.csv`` file with ``participant_id`` and numbers. Relative to the table's folder.
     n_workers : int
         Threads that read batches.
     val_fraction : float

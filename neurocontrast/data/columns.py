@@ -97,12 +97,16 @@ def no_column(where: str, column: str, columns: Iterable[object]) -> str:
     return f"{where} has no column '{column}'.{suggestion(column, others)} It has: {one_of(others[:30])}{more}."
 
 
-def matching_columns(patterns: Sequence[str], columns: Sequence[str], *, key: str) -> list[str]:
-    """Return the columns that patterns such as ``attr_*`` name, each once; `key` is where an error says they stand."""
+def matching_columns(patterns: Sequence[str], columns: Sequence[str], *, where: str = "the table") -> list[str]:
+    """Return the columns that patterns such as ``attr_*`` name, each once; those that match nothing are one error."""
     chosen: dict[str, None] = {}
+    lacking: list[str] = []
     for pattern in patterns:
         names = [pattern] if pattern in columns else [name for name in columns if fnmatch.fnmatchcase(name, pattern)]
-        if not names:
-            raise DataError(f"{key}: {no_column('the table', pattern, columns)}")
         chosen |= dict.fromkeys(names)
+        lacking += [] if names else [pattern]
+    if len(lacking) == 1:
+        raise DataError(no_column(where, lacking[0], columns))
+    if lacking:
+        raise DataError(f"{where} has no columns {one_of(lacking)}. It has: {one_of(columns[:30])}.")
     return list(chosen)

@@ -9,11 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+from torch import nn
 
 from neurocontrast.data.cohort import Cohort, Kind
-from neurocontrast.data.columns import matching_columns, no_column, text_of
+from neurocontrast.data.columns import is_missing, is_numeric, matching_columns, no_column, number_of, text_of
+from neurocontrast.data.layouts.table import read_text_table
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError, one_of, suggestion
+from neurocontrast.kernels import ColumnKernel
+
+Vectors = Mapping[str, pd.DataFrame]
+"""What kernels compare besides single columns, by name: tables (n, p) of float32 with NaN where missing."""
 
 _NOT_VALUES = ("participant_id", "subject_id", "session", "path")
 
@@ -23,7 +29,7 @@ def encode_metadata(
     columns: Mapping[str, Kind],
     *,
     categories: Mapping[str, list[str]] | None = None,
-    vectors: Mapping[str, npt.NDArray[np.float32]] | None = None,
+    vectors: Vectors | None = None,
 ) -> tuple[dict[str, torch.Tensor], dict[str, list[str]]]:
     """Return the columns a loss needs as tensors, and the categories behind the codes, sorted where none are given.
 
@@ -43,9 +49,7 @@ def encode_metadata(
     return metadata, found
 
 
-def _vector(
-    table: pd.DataFrame, column: str, kind: Kind, vectors: Mapping[str, npt.NDArray[np.float32]]
-) -> torch.Tensor:
+def _vector(table: pd.DataFrame, column: str, kind: Kind, vectors: Vectors) -> torch.Tensor:
     if column not in vectors:
         others = [*vectors, *(str(name) for name in table.columns if name != "path")]
         raise DataError(
@@ -54,7 +58,7 @@ def _vector(
         )
     if kind == "categorical":
         raise DataError(f"'{column}' is a vector and is used as categorical; use it as continuous.")
-    return torch.from_numpy(np.ascontiguousarray(vectors[column], dtype=np.float32))
+    return torch.from_numpy(np.ascontiguousarray(vectors[column].to_numpy()))
 
 
 def _numbers_of(table: pd.DataFrame, column: str) -> npt.NDArray[np.float64]:
@@ -93,57 +97,98 @@ def _column_of(table: pd.DataFrame, column: str) -> pd.Series:
     return table[column]
 
 
-def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort) -> dict[str, npt.NDArray[np.float32]]:
-    """Return each named vector (n, p) for every row of a cohort; NaN where missing.
+def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort) -> Vectors:
+    """Return each named vector for every row of a cohort, a table (n, p) of float32 with NaN where missing.
 
-    `spec` names columns of the table (``attr_*`` takes all that match), or a ``.parquet`` file with ``participant_id``
-    and columns of numbers, whose relative path starts from the folder of the table.
+    `spec` names columns of the table (``attr_*`` takes all that match), or a ``.parquet``, ``.tsv`` or ``.csv`` file
+    with ``participant_id`` and columns of numbers, whose relative path starts from the folder of the table. A scan
+    without a row in the file is missing. What is wrong with any of the vectors is one error.
     """
-    found: dict[str, npt.NDArray[np.float32]] = {}
+    found: dict[str, pd.DataFrame] = {}
+    problems = Problems("data.vectors")
     for name, what in spec.items():
-        if name in cohort.table:
-            raise DataError(f"vectors.{name}: the table has a column of that name; give the vector another.")
         try:
-            values = _of_file(what, cohort) if isinstance(what, str | Path) else _of_columns(what, cohort, name)
+            found[name] = _vector_of(name, what, cohort)
         except DataError as error:
-            raise DataError(f"vectors.{name}: {str(error).removeprefix(f'vectors.{name}: ')}") from None
-        n_infinite = int(np.isinf(values).any(axis=1).sum())
-        if n_infinite:
-            raise DataError(f"vectors.{name}: {n_infinite} rows hold numbers that are infinite or beyond float32.")
-        found[name] = values
+            problems.add(str(error), name=name)
+    problems.raise_if_any()
     return found
 
 
-def _of_columns(patterns: Sequence[str], cohort: Cohort, name: str) -> npt.NDArray[np.float32]:
-    if not patterns:
-        raise DataError("name at least one column.")
+def _vector_of(name: str, what: Sequence[str] | str | Path, cohort: Cohort) -> pd.DataFrame:
+    if name in cohort.table:
+        raise DataError("the table has a column of that name; give the vector another.")
+    values = _of_file(what, cohort) if isinstance(what, str | Path) else _of_columns(what, cohort)
+    known = values.dropna(axis="columns", how="all")
+    texts = [str(column) for column in known if not pd.api.types.is_numeric_dtype(known[column])]
+    if texts or not len(values.columns):
+        raise DataError(f"must hold columns of numbers. Found {f'text in {one_of(texts[:30])}' if texts else 'none'}.")
+    with np.errstate(over="ignore"):
+        numbers = values.astype(np.float32)
+    n_infinite = int(np.isinf(numbers).any(axis=1).sum())
+    if n_infinite:
+        raise DataError(f"{n_infinite} rows hold numbers that are infinite or beyond float32.")
+    return numbers
+
+
+def _of_columns(patterns: Sequence[str], cohort: Cohort) -> pd.DataFrame:
     known = [str(column) for column in cohort.table.columns if column not in _NOT_VALUES]
-    columns = matching_columns(patterns, known, key=f"vectors.{name}")
-    return np.stack([_numbers_of(cohort.table, column) for column in columns], axis=1).astype(np.float32)
+    return cohort.table[matching_columns(patterns, known)]
 
 
-def _of_file(file: str | Path, cohort: Cohort) -> npt.NDArray[np.float32]:
+def _of_file(file: str | Path, cohort: Cohort) -> pd.DataFrame:
     path = cohort.source.parent / Path(file).expanduser()
     if not path.is_file():
         raise DataError(f"there is no file {shown(path, 200)} (a relative path starts from the table's folder).")
-    try:
-        table = pd.read_parquet(path)
-    except Exception as error:
-        raise DataError(f"{path.name} cannot be read as a parquet table ({error}).") from None
+    table = _read_table(path)
     if "participant_id" not in table:
         near = suggestion("participant_id", table.columns)
         raise DataError(f"{path.name} needs a column 'participant_id'.{near}")
-    ids = pd.Index(table.pop("participant_id").astype(str))
-    texts = [str(column) for column in table.columns if not pd.api.types.is_numeric_dtype(table[column])]
-    if texts or not len(table.columns):
-        found = f"text in {one_of(texts[:10])}" if texts else "no further column"
-        raise DataError(f"{path.name} holds a participant_id and numbers. Found {found}.")
-    if not ids.is_unique:
-        raise DataError(f"{path.name} has {one_of(ids[ids.duplicated()].unique()[:N_SHOWN])} more than once.")
-    wanted = cohort.table["participant_id"].astype(str)
-    rows = ids.get_indexer(pd.Index(wanted))
-    lacking = wanted[rows < 0].unique()
-    if len(lacking):
-        more = f" … and {len(lacking) - N_SHOWN} more" if len(lacking) > N_SHOWN else ""
-        raise DataError(f"{path.name} has no row for {one_of(lacking[:N_SHOWN])}{more}.")
-    return table.to_numpy(dtype=np.float32, na_value=np.nan)[rows]
+    table.index = pd.Index(table.pop("participant_id").astype(str))
+    if not table.index.is_unique:
+        twice = table.index[table.index.duplicated()].unique()
+        raise DataError(f"{path.name} has {one_of(twice[:N_SHOWN])} more than once.")
+    ids = cohort.table["participant_id"].astype(str)
+    if not ids.isin(table.index).any():
+        raise DataError(
+            f"{path.name} has no row for any scan: {one_of(table.index[:3])} there, {one_of(ids[:3])} here."
+        )
+    return table.reindex(ids).reset_index(drop=True)
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    """Return a file of vectors; a column of a text file is numeric by the rule of ``participants.tsv``."""
+    if path.suffix != ".parquet":
+        cells = read_text_table(path).columns
+        ids = {"participant_id": cells.pop("participant_id")} if "participant_id" in cells else {}
+        values = {name: [None if is_missing(cell) else cell for cell in column] for name, column in cells.items()}
+        numeric = {name: [number_of(cell) for cell in cells[name]] for name in cells if is_numeric(cells[name])}
+        return pd.DataFrame({**ids, **values, **numeric})
+    try:
+        return pd.read_parquet(path)
+    except Exception as error:
+        raise DataError(f"{path.name} cannot be read as a parquet table ({error}).") from None
+
+
+def check_vectors(vectors: Vectors, objective: nn.Module, cohort: Cohort, training_rows: Sequence[int]) -> None:
+    """Refuse vectors that a kernel of the objective cannot compare: all rows with missing values, all constant columns.
+
+    `training_rows` are those that a kernel with ``standardise`` is fitted on.
+    """
+    problems, names = Problems("data.vectors"), cohort.names()
+    for kernel in objective.modules():
+        if not isinstance(kernel, ColumnKernel) or kernel.column not in vectors:
+            continue
+        values = vectors[kernel.column]
+        missing = values.isna()
+        for row in np.flatnonzero(missing.any(axis=1)) if kernel.missing == "error" else ():
+            columns = one_of(values.columns[missing.iloc[row]][:N_SHOWN])
+            what = f"any of its {len(values.columns)} columns" if missing.iloc[row].all() else columns
+            problems.add(f"{names[row]} has no value in {what}", name=kernel.column)
+            problems.hint(
+                "Fill it in, leave the scans out, or use missing: marginal, which keeps them (docs/losses.md)."
+            )
+        known = values.iloc[list(training_rows)]
+        for column in known.columns[known.nunique() < 2] if getattr(kernel, "standardise", False) else ():
+            problems.add("does not vary over the training scans; leave it out", name=kernel.column, column=column)
+    problems.raise_if_any()

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit
 
-__all__ = ["DESCRIPTIVE", "LOWER_IS_BETTER", "METRICS", "OF_PROBABILITIES", "ON_REQUEST", "POOLED_ONLY", "RANKED",
-           "Kind", "compute_metrics", "decide", "explain_undefined", "explain_value", "finite_or_none", "log_losses",
+__all__ = ["DESCRIPTIVE", "LOG_FLOOR", "LOWER_IS_BETTER", "METRICS", "OF_PROBABILITIES", "ON_REQUEST", "POOLED_ONLY",
+           "RANKED", "Kind", "compute_metrics", "decide", "explain_undefined", "explain_value", "finite_or_none",
            "metric_names", "recalibration_intercept", "recalibration_slope", "top_hits"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -24,7 +24,8 @@ Kind = Literal["binary", "multiclass", "continuous"]
 
 TOP = 5
 """``top5_accuracy`` counts the true class as found among so many likeliest; it is for more classes only."""
-_LOG_FLOOR = float(np.finfo(float).eps)
+LOG_FLOOR = float(np.finfo(float).eps)
+"""A log-loss takes smaller probabilities for this one."""
 PROBABILITY_FLOOR = 1e-9
 """Probabilities are kept this far from 0 and 1, so that their logits are finite."""
 MAX_STEPS = 100
@@ -193,12 +194,6 @@ def decide(kind: Kind, scores: Floats, *, shares: Floats | None = None) -> npt.N
     return ratios.argmax(axis=1).astype(np.int64)
 
 
-def log_losses(truth: npt.NDArray[np.integer], probabilities: Floats) -> Floats:
-    """Return the mean log-loss of class codes (n, b) by probabilities (n, b, classes), for each column."""
-    likely = np.take_along_axis(probabilities, truth[:, :, None].astype(np.intp), axis=2)[:, :, 0]
-    return -np.log(np.clip(likely, _LOG_FLOOR, 1.0)).mean(axis=0)
-
-
 def explain_undefined(kind: Kind, truth: npt.NDArray[np.generic], classes: tuple[str, ...]) -> str | None:
     """Return why metrics of these scans are not defined, or None where all of them can be."""
     if kind == "continuous":
@@ -302,7 +297,7 @@ def _mean_of_present(values: list[Floats]) -> Floats:
 
 
 def _log(probabilities: Floats) -> Floats:
-    return np.log(np.clip(probabilities, _LOG_FLOOR, 1.0))
+    return np.log(np.clip(probabilities, LOG_FLOOR, 1.0))
 
 
 def recalibration_slope(truth: Floats, scores: Floats, weights: Floats) -> Floats:

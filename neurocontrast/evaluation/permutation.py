@@ -2,36 +2,30 @@
 
 Labels are exchanged between subjects of the same site *and fold*, and the folds stay: an exact test of "given the site,
 labels say nothing of the features", conditional on the folds, which are as probable for the exchanged labels as for the
-true ones. All permutations then share their training sets, standardisation and axes, and are fitted side by side. Where
-sites are too small, folds are dealt anew for labels exchanged within site: exact too, and slow.
+true ones. All permutations then share training sets, standardisation and principal axes. Where sites are too small,
+folds are dealt anew for labels exchanged within site: exact too, and slower.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from neurocontrast.data.parallel import map_files
-from neurocontrast.evaluation.designs import Design, one_thread
-from neurocontrast.evaluation.fitting import (
-    OutOfFold,
-    Prediction,
-    cross_validate,
-    decide_scores,
-    gather,
-    needs_inner_predictions,
-    split_seed,
-)
-from neurocontrast.evaluation.label_vectors import fit_label_vectors
+from neurocontrast.evaluation.designs import Design
+from neurocontrast.evaluation.estimators import built_in_features
+from neurocontrast.evaluation.fitting import OutOfFold, Prediction, fit_probe, gather, split_seed
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER
+from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.splits.inner import classes_decide_inner_folds, inner_folds
+from neurocontrast.evaluation.splits.inner import classes_decide_inner_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import pooled_metrics
 from neurocontrast.seeds import derive_generator
@@ -45,9 +39,8 @@ Strata = list[list[list[int]]]
 
 ENOUGH_MOVED = 0.75
 """Folds stay where at least this share of the labels that move within site also move within site and fold."""
-_BLOCK_VALUES = 2_000_000
-_BLOCK = (16, 250)
-"""Permutations fitted together: as many as keep scans × permutations × classes below a bound, within these limits."""
+_BLOCK = 50
+"""Permutations that share one computation of the features of a fold."""
 
 
 class PermutationTest(NamedTuple):
@@ -80,16 +73,13 @@ def permutation_test(
     labels = permuted_labels(
         target, places if within_fold else sites, subjects, n_permutations=settings.n_permutations, seed=settings.seed
     )
-    if within_fold and estimator is None and _can_share(target, first, subjects, settings):
-        figures = _together(design, target, first, labels, subjects, settings, advance)
+    groups: list[tuple[Labels, Sequence[Split]]]
+    if within_fold or redeal is None:
+        groups = [(labels[:, start : start + _BLOCK], first) for start in range(0, labels.shape[1], _BLOCK)]
     else:
-        alone = settings.model_copy(update={"n_jobs": 1})
-        given = {"subjects": subjects, "settings": alone, "sites": np.array(sites, dtype=object)}
-        targets = [replace(target, values=values) for values in labels.T]
-        dealt = [first if within_fold or redeal is None else redeal(one, n) for n, one in enumerate(targets)]
-        tasks = [(design, one, folds, {**given, "estimator": estimator})
-                 for one, folds in zip(targets, dealt, strict=True)]  # fmt: skip
-        figures = _one_by_one(tasks, settings, advance)
+        groups = [(one[:, None], redeal(replace(target, values=one), n)) for n, one in enumerate(labels.T)]
+    given = {"subjects": subjects, "settings": settings, "sites": np.array(sites, dtype=object), "estimator": estimator}
+    figures = _permuted_figures(design, target, groups, given, advance)
     once = OutOfFold(model.scores[:1], model.decisions[:1], model.folds[:1], model.strengths, model.n_not_converged)
     observed = _figures(target, once)
     as_good = dict.fromkeys(observed, 0)
@@ -146,60 +136,52 @@ def _expected_moves(target: Target, places: Sequence[str | None], subjects: Subj
     return moved
 
 
-def _can_share(target: Target, splits: Sequence[Split], subjects: Subjects, settings: EvaluationSettings) -> bool:
-    """Say whether all permutations have the same inner folds, and need nothing that depends on their labels besides."""
-    if probe_name(settings, target.kind) not in ("logistic", "ridge") or needs_inner_predictions(settings.threshold):
-        return False
-    if settings.inner_splits != "stratified" or settings.recentre != "none" or settings.clip:
-        return False
-    n_folds = settings.n_inner_folds
-    return not any(classes_decide_inner_folds(target, split.train, subjects, n_folds=n_folds) for split in splits)
-
-
-def _together(
+def _permuted_figures(
     design: Design,
     target: Target,
-    splits: Sequence[Split],
-    labels: Labels,
-    subjects: Subjects,
-    settings: EvaluationSettings,
+    groups: Sequence[tuple[Labels, Sequence[Split]]],
+    given: dict[str, Any],
     advance: Callable[[int], None],
 ) -> Iterator[dict[str, float]]:
-    """Yield the metrics of permutations that are fitted side by side, block after block."""
-    n, n_permutations = labels.shape
-    size = int(np.clip(_BLOCK_VALUES // (n * max(1, len(target.classes) - 1)), *_BLOCK))
-    for start in range(0, n_permutations, size):
-        block, parts = labels[:, start : start + size], []
-        for split in splits:
-            seed = split_seed(settings.seed, split)
-            pairs = inner_folds(target, split.train, subjects, n_folds=settings.n_inner_folds, seed=seed)
-            with one_thread():
-                found = fit_label_vectors(
-                    design, target, block, split.train, split.test, pairs=pairs, settings=settings
-                )
-            parts.append(found[0])
-            advance(block.shape[1])
-        for row, values in enumerate(block.T):
-            predictions = [
-                Prediction(part[:, row], decide_scores(part[:, row], target, split.train, settings)[1])
-                for split, part in zip(splits, parts, strict=True)
-            ]
-            yield _figures(replace(target, values=values), gather(target, splits, predictions))
+    """Yield the metrics of each label vector of groups: label vectors (n, b), and the splits that these share."""
+    tasks = [
+        (number, place, design, target, split, labels, given)
+        for number, (labels, splits) in enumerate(groups)
+        for place, split in enumerate(splits)
+    ]
+    parts = defaultdict[int, dict[int, list[Prediction]]](dict)
+    n_jobs = given["settings"].n_jobs
+    for number, place, predicted in map_files(_fit_split, tasks, n_workers=n_jobs, option="evaluation.n_jobs"):
+        advance(len(predicted))
+        parts[number][place] = predicted
+        labels, splits = groups[number]
+        if len(parts[number]) == len(splits):
+            found = parts.pop(number)
+            for column, values in enumerate(labels.T):
+                predictions = [found[place][column] for place in range(len(splits))]
+                yield _figures(replace(target, values=values), gather(target, splits, predictions))
 
 
-def _one_by_one(
-    tasks: Sequence[tuple[object, ...]], settings: EvaluationSettings, advance: Callable[[int], None]
-) -> Iterator[dict[str, float]]:
-    """Yield the metrics of permutations that are each fitted as the study is."""
-    for n_folds, found in map_files(_fit_one, tasks, n_workers=settings.n_jobs, option="evaluation.n_jobs"):
-        advance(n_folds)
-        yield found
-
-
-def _fit_one(
-    design: Design, target: Target, splits: Sequence[Split], given: dict[str, object]
-) -> tuple[int, dict[str, float]]:
-    return len(splits), _figures(target, cross_validate(design, target, splits, **given))  # type: ignore[arg-type]
+def _fit_split(
+    number: int, place: int, design: Design, target: Target, split: Split, labels: Labels, given: dict[str, Any]
+) -> tuple[int, int, list[Prediction]]:
+    """Fit the probe of a split to each column of labels; features are computed once where all have the inner folds."""
+    settings, n_folds = given["settings"], given["settings"].n_inner_folds
+    features = None
+    if given["estimator"] is None and not classes_decide_inner_folds(
+        target, split.train, given["subjects"], n_folds=n_folds
+    ):
+        features = built_in_features(get_probe(probe_name(settings, target.kind)), design)
+    seed = split_seed(settings.seed, split)
+    targets = [replace(target, values=values) for values in labels.T]
+    return (
+        number,
+        place,
+        [
+            fit_probe(design, each, split.train, split.test, seed=seed, features=features, **given)[0]
+            for each in targets
+        ],
+    )
 
 
 def _figures(target: Target, model: OutOfFold) -> dict[str, float]:

@@ -6,7 +6,7 @@ import math
 from typing import Annotated, Any
 
 import torch
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 from torch import Tensor
 
 from neurocontrast.exceptions import ConfigError, DataError
@@ -28,42 +28,60 @@ def _bandwidth(sigma: Any) -> float | tuple[float, ...] | str:
     return tuple(float(x) for x in numbers) if numbers is sigma else float(numbers[0])
 
 
+def _without_rule(standardise: bool, info: ValidationInfo) -> bool:
+    if standardise and isinstance(info.data.get("sigma"), str):
+        raise ValueError("is for a sigma that is a number: 'scott' and 'silverman' measure the spread themselves")
+    return standardise
+
+
 class _Bandwidth(ColumnKernel):
     """A kernel of (y − y')/σ."""
 
     sigma: Tensor
+    norm: float
+    """Order of the norm that the dimensions of y are added by."""
 
     class Settings(FactorSettings):
         sigma: Annotated[Any, AfterValidator(_bandwidth)]
+        standardise: Annotated[bool, AfterValidator(_without_rule)] = False
 
     def accept(self, name: str, value: Any) -> None:
         if name != "sigma":
             super().accept(name, value)
             return
-        # σ is stored with the checkpoint, NaN while its rule is not fitted.
-        self.rule: str | None = value if isinstance(value, str) else None
-        self.fitted = self.rule is None
-        self.register_buffer("sigma", torch.as_tensor(value if self.fitted else math.nan, dtype=torch.float64))
+        self.given = value
+        self.register_buffer("sigma", torch.tensor(math.nan, dtype=torch.float64))
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        # σ is stored with the checkpoint, NaN while it is not fitted.
+        self.fitted = not (self.standardise or isinstance(self.given, str))
+        if self.fitted:
+            self.sigma = torch.as_tensor(self.given, dtype=torch.float64)
 
     def fit(self, metadata: Metadata) -> Kernel:
-        """Set σ by the rule on the training cohort, per dimension; a given number stays.
+        """Set σ by the rule, or by `standardise`, on the training cohort, per dimension; else it stays.
 
         Scott: σ = s·n^(−1/(p+4)); Silverman: σ = s·(n(p+2)/4)^(−1/(p+4)), with s the standard deviation
         (n − 1 in its denominator) of a dimension, n the number of observed scans, p of dimensions.
         """
-        if self.rule is None:
+        if not (self.standardise or isinstance(self.given, str)):
             return self
         values = self.values(metadata, dtype=torch.float64)
         values = values[self.observed(values)]
         n, p = values.shape
         spread = values.std(dim=0) if n > 1 else values.new_zeros(p)
-        if not (spread > 0).all():
+        constant = (~(spread > 0)).nonzero()[:, 0].tolist()
+        if constant:
+            which = f"dimensions {constant} of '{self.column}' have" if p > 1 else f"'{self.column}' has"
             raise DataError(
-                f"sigma='{self.rule}' needs a column that varies, but '{self.column}' has the same value in all "
-                f"{n} scans that have one. Give sigma as a number."
+                f"{self._rule()} needs a column that varies, but {which} the same value in all {n} scans that have "
+                "one. Give sigma as a number, or leave the column out."
             )
-        count = n if self.rule == "scott" else n * (p + 2) / 4
-        sigma = spread * count ** (-1 / (p + 4))
+        if self.standardise:
+            sigma = self._per_dimension(torch.as_tensor(self.given).to(spread), p) * spread * p ** (1 / self.norm)
+        else:
+            sigma = spread * (n if self.given == "scott" else n * (p + 2) / 4) ** (-1 / (p + 4))
         self.sigma = (sigma[0] if p == 1 else sigma).to(self.sigma.device)
         self.fitted = True
         return self
@@ -71,20 +89,24 @@ class _Bandwidth(ColumnKernel):
     def scaled(self, values: Tensor) -> Tensor:
         if not self.fitted:
             raise ConfigError(
-                f"sigma='{self.rule}' of the kernel on '{self.column}' is not fitted yet: "
+                f"{self._rule()} of the kernel on '{self.column}' is not fitted yet: "
                 "call kernel.fit(metadata) with the training cohort first."
             )
-        if self.sigma.ndim == 1 and self.sigma.shape[0] != values.shape[1]:
-            raise DataError(
-                f"sigma has {self.sigma.shape[0]} numbers, but column '{self.column}' has {values.shape[1]} dimensions."
-            )
-        return values / self.sigma.to(values)
+        return values / self._per_dimension(self.sigma, values.shape[1]).to(values)
+
+    def _rule(self) -> str:
+        return "standardise=True" if self.standardise else f"sigma='{self.given}'"
+
+    def _per_dimension(self, sigma: Tensor, p: int) -> Tensor:
+        if sigma.ndim == 1 and sigma.shape[0] != p:
+            raise DataError(f"sigma has {sigma.shape[0]} numbers, but column '{self.column}' has {p} dimensions.")
+        return sigma
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         stored = state_dict.get(f"{prefix}sigma")
         if stored is not None:
             self.sigma = torch.empty_like(stored, device=self.sigma.device)
-            self.fitted = self.rule is None or not bool(stored.isnan().any())
+            self.fitted = not bool(stored.isnan().any())
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
@@ -99,6 +121,11 @@ class Gaussian(_Bandwidth):
         Standard deviation in the column's own unit (years for an age), never a variance; one, or one a
         dimension. A rule is fitted on the training cohort by ``fit``. Scans within about σ of each other
         attract; σ → 0 leaves only the two views of one scan, a large σ makes everyone alike.
+    standardise : bool
+        Measures each dimension in its standard deviation over the cohort given to ``fit``, times √p, so that ``sigma``
+        has no unit and does not depend on how many dimensions there are: w = exp(−d²/2σ²), with d² the mean squared
+        difference of the standardised values. Two people drawn at random have d² = 2 on average. For a vector of
+        regional volumes, as in AnatCL (Barbano et al. 2024).
     missing : {"error", "marginal"}
         See `ColumnKernel`.
 
@@ -109,6 +136,8 @@ class Gaussian(_Bandwidth):
     tensor([[1.0000, 0.6065],
             [0.6065, 1.0000]])
     """
+
+    norm = 2.0
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
         if rows.shape[1] == 1:
@@ -129,6 +158,8 @@ class Laplacian(_Bandwidth):
         A continuous metadata column, (n,) or (n, p).
     sigma : float, sequence of float, "scott" or "silverman"
         Scale in the column's own unit; see `Gaussian`.
+    standardise : bool
+        As for `Gaussian`; dimensions count by their mean absolute difference, in standard deviations.
     missing : {"error", "marginal"}
         See `ColumnKernel`.
 
@@ -138,6 +169,8 @@ class Laplacian(_Bandwidth):
     >>> Laplacian("age", sigma=5.0)({"age": torch.tensor([20.0, 25.0])})[0]
     tensor([1.0000, 0.3679])
     """
+
+    norm = 1.0
 
     def weights(self, rows: Tensor, cols: Tensor, dtype: torch.dtype) -> Tensor:
         distances = torch.sub(rows, cols.T).abs_() if rows.shape[1] == 1 else torch.cdist(rows, cols, p=1.0)

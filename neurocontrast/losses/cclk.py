@@ -38,7 +38,6 @@ class _Anchors(NamedTuple):
     own: Tensor  # s_ii
     mean: Tensor  # log M_i, from below at the logarithm of the dtype's tiny
     rest: Tensor  # log Σ_{j≠i} K_ij; the dtype's lowest number where there is no other sample
-    clamped: Tensor  # 1 where M_i was below the dtype's tiny, else 0
 
 
 class _CCLK(Objective):
@@ -76,13 +75,6 @@ class _CCLK(Objective):
         """Return W for the condition of the anchors of a view."""
         return conditional_operator(self.kernel, pool.col_metadata, ridge=self.ridge, dtype=pool.cols.dtype)
 
-    def pool_bounds(self, pool: Pool) -> dict[str, Tensor]:
-        """Return the share of anchors whose M_i was clamped, and so has no gradient.
-
-        Where the share is not near 0 the operator is too wild for the batch: give a larger ridge or bandwidth.
-        """
-        return {"clamped_fraction": pool.mean(torch.stack([each.clamped for each in self._directions(pool)]))}
-
     def _directions(self, pool: Pool) -> list[_Anchors]:
         """Return the anchors of view 1 against view 2, and if symmetric the other way as well."""
         if len(pool.cols) != 2:
@@ -108,10 +100,9 @@ def _read_anchors(pool: Pool, operator: Tensor, scale: float) -> _Anchors:
         largest = weighed.detach().amax(1)
         summed = ((weighed - largest.unsqueeze(1)).exp() * weights.sign()).sum(1)
         mean = torch.where(summed > tiny, largest + summed.clamp_min(tiny).log(), lowest)
-        floor = math.log(tiny)
         own = scores.diagonal(first).clone()
         scores.diagonal(first).fill_(lowest)
-        found = own, mean.clamp_min(floor), scores.logsumexp(1), (mean < floor).to(mean.dtype)
+        found = own, mean.clamp_min(math.log(tiny)), scores.logsumexp(1)
         return tuple(each.unsqueeze(0) for each in found)
 
     return _Anchors(*by_anchors(pool, of_block))
@@ -125,7 +116,8 @@ class WeaklySupervisedCCLK(_CCLK):
 
     M_i stands for the similarity to a sample drawn under the condition of i, so the loss works where no two samples
     share a condition. Choose it over `YAwareInfoNCE` when the condition is noisy or of many dimensions. W can be
-    negative, so M_i can fall to 0 or below: M_i is clamped at the dtype's tiny, and ``bounds`` reports how often.
+    negative, so M_i can fall to 0 or below: it is clamped at the dtype's tiny, and the anchor has no gradient. Where
+    that is frequent, give a larger ridge or bandwidth.
 
     Parameters
     ----------

@@ -21,9 +21,9 @@ class InfoNCE(Objective):
 
     L = mean_i [ −s(z1_i, z2_i) + log Σ_j exp s(z1_i, z2_j) ], s = <·, ·>/τ, averaged over both directions (van den Oord
     et al. 2018, eq. 4; Radford et al. 2021). Two encoders may make the two views: nothing within one view is compared.
-    With more than two views, the mean over all pairs of views (Tian et al. 2020). ``bounds`` reports the lower bound of
-    mutual information, I(X; X⁺) ≥ log n − L. Choose it when views come from different modalities or encoders; for two
-    augmentations of one image `NTXent` uses each batch more fully.
+    With more than two views, the mean over all pairs of views (Tian et al. 2020). The mutual information of the views
+    is at least log n − L. Choose it when views come from different modalities or encoders; for two augmentations of one
+    image `NTXent` uses each batch more fully.
 
     Parameters
     ----------
@@ -72,17 +72,14 @@ class InfoNCE(Objective):
         directions = [(a, b), (b, a)] if self.symmetric else [(a, b)]
         return tuple(log_sum_exp(pool.between(x, y), scale, excluded=None)[0] for x, y in directions)
 
-    def pool_bounds(self, pool: Pool) -> dict[str, Tensor]:
-        parts = self.parts(pool)
-        return {"mutual_information": math.log(pool.n_samples) - parts["alignment"] - parts["uniformity"]}
-
 
 class NTXent(Objective):
     r"""NT-Xent, the loss of SimCLR: find the twin among all 2n − 1 other embeddings of the batch.
 
     L = mean_i [ −s_{i,twin(i)} + log Σ_{j≠i} exp s_ij ] over the pool of 2n embeddings (Chen et al. 2020,
     eq. 1). Pulls the two views of a scan together and pushes all other scans away, whatever their
-    metadata. Choose it as the baseline that knows nothing of the subjects.
+    metadata. Choose it as the baseline that knows nothing of the subjects. The mutual information of the views is at
+    least log n − L.
 
     Parameters
     ----------
@@ -114,7 +111,3 @@ class NTXent(Objective):
             "uniformity": pool.mean(log_sum_exp(pool, scale)[0]) - log_candidates,
             "log_candidates": pool.rows.new_full((), log_candidates),
         }
-
-    def pool_bounds(self, pool: Pool) -> dict[str, Tensor]:
-        parts = self.parts(pool)
-        return {"mutual_information": -parts["alignment"] - parts["uniformity"]}

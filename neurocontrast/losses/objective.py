@@ -91,11 +91,6 @@ class Objective(Configurable, nn.Module):
         """Return the named parts that sum to the loss."""
         return self._with_pool(self.parts, z1, z2, metadata)
 
-    def bounds(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> dict[str, Tensor]:
-        """Return the bounds that the loss implies, without gradient; empty where there is none."""
-        with torch.no_grad():
-            return self._with_pool(self.pool_bounds, z1, z2, metadata)
-
     def value(self, pool: Pool) -> Tensor:
         """Return the loss of a pool of unit embeddings."""
         first, *others = self.parts(pool).values()
@@ -104,9 +99,6 @@ class Objective(Configurable, nn.Module):
     @abstractmethod
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """Return the parts of the loss of a pool of unit embeddings."""
-
-    def pool_bounds(self, pool: Pool) -> dict[str, Tensor]:  # noqa: ARG002
-        return {}
 
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
         """Check a whole cohort's metadata before training; see ``Kernel.check``."""

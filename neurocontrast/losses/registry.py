@@ -7,6 +7,7 @@ import PyTorch. So nothing here is imported until a configuration is read for tr
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -69,11 +70,17 @@ def build_objective(settings: Any) -> Any:
     return loss_class(settings.loss)(**keys)
 
 
-def describe_objective(settings: Any) -> dict[str, Any]:
-    """Return the section ``objective`` with the title and the citation of each loss, for who reads the encoder."""
-    described = settings.model_dump(mode="json")
+def describe_objective(settings: Any, vectors: Mapping[str, Sequence[str]] | None = None) -> dict[str, Any]:
+    """Return the section ``objective`` with the title and the citation of each loss, for who reads the encoder.
+
+    A kernel on one of the `vectors` says the columns it compares.
+    """
+    described: dict[str, Any] = settings.model_dump(mode="json")
     if "objectives" in described:
-        described["objectives"] = {name: describe_objective(each) for name, each in settings.objectives.items()}
-        return described
+        parts = {name: describe_objective(each, vectors) for name, each in settings.objectives.items()}
+        return {**described, "objectives": parts}
+    for factor in [*(described.get("kernel") or ()), *(described.get("negatives") or ())]:
+        if factor["column"] in (vectors or {}):
+            factor["columns"] = list((vectors or {})[factor["column"]])
     found = loss_class(settings.loss)
     return {**described, "title": found.title, "citation": found.citation}

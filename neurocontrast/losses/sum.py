@@ -120,14 +120,6 @@ class SumOfObjectives(nn.Module):
             for part, value in objective.terms(z1, z2, metadata).items()
         }
 
-    def bounds(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> dict[str, Tensor]:
-        """Return the bounds that any of them implies, as ``name/bound``; weights do not enter."""
-        return {
-            f"{name}/{bound}": value
-            for name, objective in self._parts()
-            for bound, value in objective.bounds(z1, z2, metadata).items()
-        }
-
     def check(self, metadata: Metadata, *, names: Sequence[str] | None = None) -> None:
         for _, objective in self._parts():
             objective.check(metadata, names=names)

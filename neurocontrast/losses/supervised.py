@@ -80,13 +80,10 @@ class EpsilonSupInfoNCE(Objective):
         epsilon: NonNegative = 0.25
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
-        value, _ = self._value_and_negatives(pool)
+        sums, n_negatives = positives_against_negatives(pool, 1 / self.temperature, self.kernel, self.epsilon)
+        value = pool.mean(sums / (pool.n_candidates - n_negatives))
         parts = {"contrast": value}
         return {**parts, "margin": value.new_full((), -self.epsilon)} if self.epsilon else parts
-
-    def _value_and_negatives(self, pool: Pool) -> tuple[Tensor, Tensor]:
-        sums, n_negatives = positives_against_negatives(pool, 1 / self.temperature, self.kernel, self.epsilon)
-        return pool.mean(sums / (pool.n_candidates - n_negatives)), n_negatives
 
 
 class SINCERE(EpsilonSupInfoNCE):
@@ -94,7 +91,8 @@ class SINCERE(EpsilonSupInfoNCE):
 
     mean_i (1/|P_i|) Σ_{p∈P_i} [ −s_ip + log( exp s_ip + Σ_{j∈N_i} exp s_ij ) ] (Feeney and Hughes 2023), P_i and
     N_i as in `EpsilonSupInfoNCE`. The gradient on a pair of one label is never positive, so that, unlike with
-    `SupCon`, classes are not pushed apart from within. ``bounds`` reports KL ≥ mean_i log|N_i| − L (theorem 3).
+    `SupCon`, classes are not pushed apart from within. The KL divergence of positives from negatives is at least
+    mean_i log|N_i| − L (theorem 3).
 
     Parameters
     ----------
@@ -119,12 +117,6 @@ class SINCERE(EpsilonSupInfoNCE):
     class Settings(LossSettings):
         label: Column
         temperature: Positive = 0.1
-
-    def pool_bounds(self, pool: Pool) -> dict[str, Tensor]:
-        value, n_negatives = self._value_and_negatives(pool)
-        has_negatives = n_negatives > 0
-        logs = torch.where(has_negatives, n_negatives.clamp_min(1).log(), 0.0)
-        return {"kl_divergence": pool.mean(logs) - value}
 
 
 class Triplet(Objective):

@@ -14,9 +14,7 @@ import numpy.typing as npt
 
 from neurocontrast.exceptions import DataError, NeurocontrastError
 from neurocontrast.files import atomic_path, digest_of, write_json
-from neurocontrast.prepare.extraction import extract_brain, is_stripped
-from neurocontrast.prepare.freesurfer import find_talairach, read_talairach
-from neurocontrast.prepare.head_template import extract_brain_by_template
+from neurocontrast.prepare.extraction import extract_brain, extract_brain_by_template, is_stripped
 from neurocontrast.prepare.registration import (
     Registration,
     correct_bias,
@@ -139,7 +137,7 @@ def prepare_scan(source: str, mask_path: str, stem: str, folder: str, options: P
 def _key(source: str, mask_path: str, options: PrepareOptions) -> str:
     if mask_path and not Path(mask_path).is_file():
         raise DataError(f"{mask_path}: there is no such file; the column 'mask_path' names it.")
-    files = [Path(path) for path in (source, mask_path, find_talairach(source)) if path]
+    files = [Path(path) for path in (source, mask_path) if path]
     states = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return digest_of("neurocontrast-prepare", _RECIPE, states, asdict(options))
 
@@ -155,7 +153,7 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
         raise DataError(f"{source}: no voxel is of the brain ({how}).")
     brain = correct_bias(voxels, mask, affine) if options.bias else voxels
     brain = np.where(mask, brain, 0).astype(np.float32)
-    registration, found_by = _register(brain, mask, affine, source, options)
+    registration, found_by = _register(brain, mask, affine, options)
     template = _template(options.spacing_mm, options.quasiraw)
     grid, shape = template.affine, template.brain.shape
     inside = resample_to_grid(mask, affine, registration, grid, shape) > 0.5
@@ -178,14 +176,11 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
 
 
 def _register(
-    brain: Floats, mask: npt.NDArray[np.bool_], affine: npt.NDArray[np.float64], source: str, options: PrepareOptions
+    brain: Floats, mask: npt.NDArray[np.bool_], affine: npt.NDArray[np.float64], options: PrepareOptions
 ) -> tuple[Registration, str]:
     """Return the map from the template to a scan, and where it is from."""
     if not options.registration:
         return Registration(np.eye(4), float("nan")), "the header's"
-    talairach = "" if options.quasiraw else find_talairach(source)
-    if talairach:
-        return read_talairach(talairach), "talairach.xfm"
     registration = register_to_mni(brain, mask, affine, shears=not options.quasiraw)
     return registration, "9 degrees of freedom" if options.quasiraw else "12 degrees of freedom"
 

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import gaussian_filter
 
+from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
+
 __all__ = ["TissueMaps", "segment_tissue", "tissue_priors"]
 
 Floats = npt.NDArray[np.float32]
@@ -21,7 +23,6 @@ PRIOR_FWHM_MM = 6.0
 PRIOR_FLOOR = 0.2
 BIAS_ORDER = 3
 """Order of the polynomial of the bias field, in each direction."""
-_FWHM = 2.3548
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +54,7 @@ def tissue_priors(affine: Doubles, shape: Sequence[int]) -> Floats:
         image = resample_img(
             load(resolution=2), target_affine=affine, target_shape=tuple(shape), copy_header=True, force_resample=True
         )
-        maps.append(gaussian_filter(image.get_fdata(dtype=np.float32), PRIOR_FWHM_MM / _FWHM / spacing))
+        maps.append(gaussian_filter(image.get_fdata(dtype=np.float32), PRIOR_FWHM_MM / FWHM_PER_SIGMA / spacing))
     grey, white = maps
     fluid = np.clip(1 - grey - white, 0, 1)
     priors = np.stack([fluid, grey, white]) + PRIOR_FLOOR

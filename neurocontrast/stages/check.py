@@ -11,15 +11,13 @@ from typing import Any, Literal
 import pandas as pd
 
 from neurocontrast.data.cohort import Cohort, inspect_cohort
-from neurocontrast.data.fitting import fit_preprocessing
 from neurocontrast.data.natural.checking import inspect_images
 from neurocontrast.data.natural.images_settings import SPLITS
 from neurocontrast.data.privacy import look_for_identities
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.quality import doubts_about, doubts_about_images, inspect_scans
 from neurocontrast.data.store import is_image_path
-from neurocontrast.exceptions import DataError
-from neurocontrast.files import ScanFiles, files_of
+from neurocontrast.files import files_of
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.stages.image_source import check_kind
 from neurocontrast.transforms.preprocessing import Preprocessing
@@ -119,8 +117,6 @@ def check(
         warnings = inspect_images(usable, problems, deep=deep, progress=progress) if rows else cohort.warnings
     else:
         scans = cohort.subset(rows).scans
-        if deep and preprocessing is not None:
-            preprocessing = _with_template(preprocessing, scans, problems)
         findings = inspect_scans(scans, deep=deep, preprocessing=preprocessing, n_workers=n_workers, progress=progress)
         for row, finding in zip(rows, findings, strict=True):
             if finding.problem:
@@ -148,18 +144,6 @@ def check(
 
 def _holds_images(cohort: Cohort) -> bool:
     return any(is_image_path(str(path)) for path in cohort.table["path"])
-
-
-def _with_template(preprocessing: Preprocessing, scans: list[ScanFiles], problems: Problems) -> Preprocessing:
-    """Return a preprocessing with the template's view, which headers alone give, or note why there is none."""
-    if preprocessing.common_view != "template" or "view" not in preprocessing.unfitted or not scans:
-        return preprocessing
-    try:
-        fitted = fit_preprocessing(preprocessing.model_copy(update={"normalise": "none"}), scans)
-    except DataError as error:
-        problems.add(str(error))
-        return preprocessing
-    return fitted.model_copy(update={"normalise": preprocessing.normalise})
 
 
 def summarise(cohort: Cohort) -> pd.DataFrame:

@@ -81,8 +81,8 @@ class ImageSource:
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
         """Return names and paths of files that a run depends on, by kind of content; scans are left to the cache."""
-        del cohort
-        return {}
+        vectors = [(name, Path(what).expanduser()) for name, what in self.data.vectors.items() if isinstance(what, str)]
+        return {"vectors": [(name, cohort.source.parent / path) for name, path in vectors]}
 
     def record(self, cohort: Cohort) -> dict[str, Any]:
         """Return the part of ``provenance.json`` by which `check_unchanged` knows a run's images and views again."""

@@ -61,8 +61,7 @@ def prepare(
     """Extract brains, correct their bias field, register them to MNI152, make tissue maps; return the new table's path.
 
     A scan that was prepared before with the same options is not prepared again, so an interrupted call is continued by
-    the same call. Volumes with more than half of their voxels 0 are taken to be stripped already. FreeSurfer's
-    ``talairach.xfm`` beside an ``.mgz`` image takes the place of the registration.
+    the same call. Volumes with more than half of their voxels 0 are taken to be stripped already.
 
     Parameters
     ----------

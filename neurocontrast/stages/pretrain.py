@@ -18,7 +18,7 @@ from monai.transforms import Compose, Transform
 from neurocontrast.collectives import Processes
 from neurocontrast.config import Config, as_config, build_objective
 from neurocontrast.data.cohort import Cohort, split_by_subject
-from neurocontrast.data.metadata import encode_metadata, read_vectors
+from neurocontrast.data.metadata import check_vectors, encode_metadata, read_vectors
 from neurocontrast.encoders import ContrastiveModel, build_model, check_shape, save_encoder
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import digest_of_file
@@ -199,7 +199,9 @@ def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
     return {
         **parts.source.contract(),
         "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
-        "objective": LINEAR_OBJECTIVE if parts.objective is None else describe_objective(settings.objective),
+        "objective": LINEAR_OBJECTIVE
+        if parts.objective is None
+        else describe_objective(settings.objective, parts.vectors),
         "seed": settings.seed,
         "epochs": settings.training.epochs,
         "n_training_scans": len(parts.data.training_rows),
@@ -295,6 +297,7 @@ class Parts:
     data: TrainingData
     categories: dict[str, list[str]]
     source: AnySource
+    vectors: dict[str, list[str]]  # columns of each vector that kernels may compare
 
     def with_source(self, source: AnySource) -> Parts:
         """Return the same parts with images of another preprocessing."""
@@ -309,13 +312,13 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     """
     source = source or source_of(settings.data)
     objective = None if settings.encoder.is_linear else build_objective(settings.objective)
-    vectors = read_vectors(getattr(settings.data, "vectors", {}), cohort)
+    vectors = read_vectors(settings.data.vectors, cohort)
     columns = {} if objective is None else objective.columns
     metadata, categories = encode_metadata(cohort.table, columns, vectors=vectors)
-    if objective is not None:
-        objective.check(metadata, names=cohort.names())
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
     if objective is not None:
+        check_vectors(vectors, objective, cohort, training_rows.tolist())
+        objective.check(metadata, names=cohort.names())
         check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
         # Fitted again in training; here, so that a rule that cannot be used is an error first.
         objective.fit({name: column[training_rows] for name, column in metadata.items()})
@@ -337,7 +340,8 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     )
     if objective is not None:
         _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
-    return Parts(cohort, model, objective, data, categories, source)
+    columns_of = {name: list(map(str, values.columns)) for name, values in vectors.items()}
+    return Parts(cohort, model, objective, data, categories, source, columns_of)
 
 
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:

@@ -91,15 +91,13 @@ class BrainVolumes(ImageSource):
 
     def fitted(self, cohort: Cohort, training: Sequence[int], validation: Sequence[int], progress: Progress) -> Self:
         """Return the source fitted on the rows of training; all unusable scans, of either side, are one error."""
-        if not self.transforms.unfitted:
+        if self.transforms.is_fitted:
             return self
         assert isinstance(self.transforms, Preprocessing)  # a user's transforms are complete
-        of_training, of_validation = (cohort.subset(list(rows)) for rows in (training, validation))
         preprocessing = fit_preprocessing(
             self.transforms,
-            of_training.scans,
-            sites=list(of_training.table["site"]) if "site" in cohort.table else None,
-            others=of_validation.scans,
+            cohort.subset(list(training)).scans,
+            others=cohort.subset(list(validation)).scans,
             n_workers=self.data.n_workers,
             progress=progress,
         )
@@ -243,11 +241,7 @@ class NaturalImages(ImageSource):
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
         """Return the stores, and the files of vectors."""
         stores = sorted({split_image_path(str(path))[0] for path in cohort.table["path"]})
-        vectors = [(name, Path(what).expanduser()) for name, what in self.data.vectors.items() if isinstance(what, str)]
-        return {
-            "stores": [(store.name, store) for store in stores],
-            "vectors": [(name, cohort.source.parent / path) for name, path in vectors],
-        }
+        return {"stores": [(store.name, store) for store in stores], **super().files(cohort)}
 
     def built_in_views(self, settings: Config) -> Any:
         """Return the views of images."""

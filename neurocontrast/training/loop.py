@@ -176,7 +176,7 @@ def _report(metrics: Sequence[dict[str, Any]], progress: Progress, settings: Tra
     shown = [
         f"{name.replace('_', ' ')} {value:{'.3f' if name.startswith('probe_') else '.4g'}}"
         for name, value in row.items()
-        if value is not None and not name.startswith(("epoch", "seconds", "train_term_", "train_bound_"))
+        if value is not None and not name.startswith(("epoch", "seconds", "train_term_"))
     ]
     progress.message(f"epoch {row['epoch']}/{settings.epochs}: {', '.join(shown)}")
     warning = collapse_warning(row, previous)

@@ -145,7 +145,6 @@ def _finish(session: Session, rows: Tensor, position: Position, contrasted: Cont
     with torch.no_grad():
         tensors = {"loss": loss, "gradient_norm": norm}
         tensors |= {f"term_{name}": value for name, value in session.objective.terms(*given).items()}
-        tensors |= {f"bound_{name}": value for name, value in session.objective.bounds(*given).items()}
     # One transfer from the device for all figures of the step.
     values = torch.stack([value.detach().float() for value in tensors.values()]).tolist()
     figures = dict(zip(tensors, values, strict=True))

@@ -13,14 +13,13 @@ from monai.transforms import MapTransform
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.transforms.images import affine_of, image_like, name_of, spacing_of, times, voxels_of
-from neurocontrast.transforms.preprocessing import check_erosion, unpack
+from neurocontrast.transforms.preprocessing import check_erosion
 
 N_BRAIN_VOXELS_MIN = 500  # a scan with fewer is refused by what is computed inside the brain
 _HALF_COVERED = 0.499  # of a voxel of a new grid that is brain; a little less, since sums of weights are rounded
 _DEEP_PART = 0.2
 _ROUNDING = 1e-6
 _BRAIN_LITRES_MAX = 3.0
-_VIEW_FILLED_MIN = 0.9
 
 Mask = npt.NDArray[np.bool_]
 
@@ -63,19 +62,19 @@ class MarkBraind(MapTransform):
                 raise DataError(
                     f"{name_of(item[key])}: {litres:.1f} litres of it are not 0, and a brain has less than "
                     f"{_BRAIN_LITRES_MAX:g}: this is a whole head, or its background is not 0. What was chosen in "
-                    "data.normalise, data.erode_mm or data.common_view works inside the brain: strip the skulls first "
-                    "(SynthStrip, HD-BET), or use zscore, no erosion and no common view."
+                    "data.normalise or data.erode_mm works inside the brain: strip the skulls first (SynthStrip, "
+                    "HD-BET), or use zscore and no erosion."
                 )
             item[self.mask_key] = image_like(item[key], present.astype(np.float32), affine)
         return item
 
 
 class KeepBraind(MapTransform):
-    """Keep the brain, less its edge and what is outside a common view; all else becomes 0.
+    """Keep the brain, less its edge; all else becomes 0.
 
     The brain is the largest piece of the mask, its holes filled. After resampling a voxel is brain when half of it is,
-    so that the edge does not depend on how far interpolation smears it. Where the brain fills less than 90 % of the
-    view, or fewer than 500 voxels are left, a DataError names the image.
+    so that the edge does not depend on how far interpolation smears it. A DataError names an image of which fewer than
+    500 voxels are left.
 
     Parameters
     ----------
@@ -85,8 +84,6 @@ class KeepBraind(MapTransform):
         Item that is its mask (`MarkBraind`), resampled with it; becomes the mask of what is kept, of 0 and 1.
     erode_mm : float
         How much of the brain's edge is taken away, from 0 to 30; 0 for none.
-    view : str or None
-        The common view: a mask of the image's shape as `neurocontrast.transforms.preprocessing.pack` writes it.
 
     Examples
     --------
@@ -105,14 +102,13 @@ class KeepBraind(MapTransform):
         *,
         mask_key: str = "brain",
         erode_mm: float = 0.0,
-        view: str | None = None,
         allow_missing_keys: bool = False,
     ) -> None:
         super().__init__(keys, allow_missing_keys)
         _check_one(self, mask_key)
         if not 0 <= erode_mm <= 30:
             raise ConfigError(f"KeepBraind: erode_mm must be between 0 and 30, got {erode_mm!r}.")
-        self.mask_key, self.erode_mm, self.view = mask_key, erode_mm, view
+        self.mask_key, self.erode_mm = mask_key, erode_mm
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         """Return the item with the image and the mask of what is kept."""
@@ -133,16 +129,6 @@ class KeepBraind(MapTransform):
             except ValueError as error:  # of a scan that keeps its own spacing
                 raise DataError(f"{name}: {error}.") from error
             inside = erode(brain, self.erode_mm, spacing)
-        if self.view is not None:
-            view = unpack(self.view, (brain.shape[0], brain.shape[1], brain.shape[2]))
-            filled = np.count_nonzero(brain & view) / np.count_nonzero(view)
-            if filled < _VIEW_FILLED_MIN:
-                raise DataError(
-                    f"{name}: its brain fills {filled:.0%} of the common view (data.common_view), at least "
-                    f"{_VIEW_FILLED_MIN:.0%} is needed: it is not registered as the others are. Register it to MNI152, "
-                    "leave it out, or take data.common_view: none."
-                )
-            inside = inside & view
         if np.count_nonzero(inside) < N_BRAIN_VOXELS_MIN:
             lost = f" {np.count_nonzero(brain)} before data.erode_mm: {self.erode_mm:g}," if self.erode_mm else ""
             raise DataError(

@@ -56,10 +56,10 @@ def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "
         preprocessing = Preprocessing.from_settings(settings, "brain_transforms")
     elif settings:
         raise DataError(f"brain_transforms: give a preprocessing or settings, not both; got {', '.join(settings)} too.")
-    if preprocessing.unfitted:
+    if not preprocessing.is_fitted:
         raise DataError(
-            f"the preprocessing has no {' and no '.join(preprocessing.unfitted)} yet, which `pretrain` fits on its "
-            "scans. Fit it first (neurocontrast.data.fit_preprocessing), or take that of an encoder."
+            "the preprocessing has no landmarks yet, which `pretrain` fits on its scans. Fit it first "
+            "(neurocontrast.data.fit_preprocessing), or take that of an encoder."
         )
     steps = [*_to_box(preprocessing, key), *_to_intensities(preprocessing, key)]
     if preprocessing.smooth_mm:
@@ -68,7 +68,7 @@ def brain_transforms(preprocessing: Preprocessing | None = None, *, key: str = "
 
 
 def boxing(preprocessing: Preprocessing) -> Compose:
-    """Return all that `brain_transforms` does before intensities; a view that is not fitted is left out.
+    """Return all that `brain_transforms` does before intensities.
 
     The item also has the mask ``"image_brain"`` where the preprocessing asks for the brain.
     """
@@ -117,7 +117,7 @@ def _to_box(preprocessing: Preprocessing, key: str) -> list[Transform]:
         *steps,
         MarkBraind(key, mask_key=mask),
         ResampleByAread((key, mask), **grid),
-        KeepBraind(key, mask_key=mask, erode_mm=preprocessing.erode_mm, view=preprocessing.view),
+        KeepBraind(key, mask_key=mask, erode_mm=preprocessing.erode_mm),
     ]
 
 

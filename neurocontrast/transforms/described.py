@@ -123,7 +123,7 @@ class DescribedTransforms:
     transforms: Compose  # from {"image": path} to {"image": MetaTensor (C, D, H, W)}; none of them random
     image_shape: tuple[int, ...]  # of every image they make, (C, D, H, W)
     targets: Description | None = None
-    unfitted: ClassVar[tuple[str, ...]] = ()
+    is_fitted: ClassVar[bool] = True
 
     def contract(self) -> dict[str, Any]:
         """Return the transforms, one description each, with the versions of what they are made of."""
@@ -170,7 +170,9 @@ def _as_described(described: Any, given: Compose | None) -> Compose:
             "Give the same ones again: embed(..., transforms=...)."
         )
     found = [describe(each) for each in given.flatten().transforms]
-    differing = [name for name, one, other in zip(names, described, found, strict=False) if one != other]
+    differing = [
+        name for name, one, other in zip(names, described, found, strict=False) if _in_use(one) != _in_use(other)
+    ]
     if differing or len(found) != len(described):
         what = f"{differing[0]} has other settings, or is another" if differing else f"{len(found)} transforms"
         raise DataError(
@@ -178,6 +180,11 @@ def _as_described(described: Any, given: Compose | None) -> Compose:
             "order."
         )
     return given
+
+
+def _in_use(described: Any) -> Any:
+    """Return a description without attributes that are None, which an earlier version may have had."""
+    return {k: v for k, v in described.items() if v is not None} if isinstance(described, dict) else described
 
 
 def describe(what: Any, _around: tuple[int, ...] = ()) -> Any:

@@ -20,9 +20,8 @@ from neurocontrast.transforms.intensity import (
     white_matter_scale,
     zscore,
 )
-from neurocontrast.transforms.preprocessing import N_LANDMARKS
+from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA, N_LANDMARKS
 
-FWHM_PER_SIGMA = 2.3548200450309493
 _LITTLE = 0.02  # of brain about a place; where there is less, smoothed values fade to 0
 
 Values = npt.NDArray[np.float32]

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import functools
-import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, ValidationError, model_validator
 
 from neurocontrast.exceptions import DataError
@@ -26,6 +21,7 @@ TRANSFORM_VERSION = 1
 SPACING_LIMITS_MM = (0.1, 20.0)  # voxel sizes outside these are taken for a damaged header
 SAME_SPACING = 1e-3  # spacings that differ by less than this part are the same
 N_VOXELS_MIN = 8  # a scan with fewer voxels along an axis is a slice or a thumbnail, not a volume
+FWHM_PER_SIGMA = 2.3548200450309493
 N_LANDMARKS = 11  # of a histogram: the lower percentile, each tenth, the upper percentile
 
 _Length = Annotated[int, Field(ge=N_VOXELS_MIN, le=1024)]
@@ -50,26 +46,6 @@ def check_version(contract: Mapping[str, Any]) -> None:
         )
 
 
-def pack(mask: npt.NDArray[np.bool_]) -> str:
-    """Return a mask as text: its bits, compressed."""
-    return base64.b64encode(zlib.compress(np.packbits(mask).tobytes(), 9)).decode("ascii")
-
-
-@functools.lru_cache(maxsize=4)
-def unpack(text: str, shape: tuple[int, int, int]) -> npt.NDArray[np.bool_]:
-    """Return the mask that `pack` wrote, read-only; a ValueError refuses damaged text and another shape."""
-    n_voxels = int(np.prod(shape))
-    try:
-        bits = zlib.decompress(base64.b64decode(text, validate=True))
-    except (binascii.Error, zlib.error, ValueError) as error:
-        raise ValueError(f"must hold a mask of {n_voxels} voxels, and is damaged ({error})") from error
-    if len(bits) != -(-n_voxels // 8):
-        raise ValueError(f"must hold a mask of {n_voxels} voxels, and holds {len(bits)} bytes")
-    mask = np.unpackbits(np.frombuffer(bits, dtype=np.uint8), count=n_voxels).astype(bool).reshape(shape)
-    mask.flags.writeable = False
-    return mask
-
-
 class ScanSettings(Settings):
     """The part of the preprocessing that a user chooses; see `Preprocessing`."""
 
@@ -78,8 +54,6 @@ class ScanSettings(Settings):
     normalise: Literal["zscore", "zscore-brain", "percentile", "white-matter", "histogram", "none"] = "zscore"
     percentiles: tuple[Annotated[float, Field(ge=0, lt=10)], Annotated[float, Field(gt=90, le=100)]] = (1.0, 99.0)
     erode_mm: Annotated[float, Field(ge=0, le=30)] = 0.0
-    common_view: Literal["none", "template", "cohort"] = "none"
-    common_fraction: Annotated[float, Field(gt=0, le=1)] = 0.95
     smooth_mm: Annotated[float, Field(ge=0, le=60)] = 0.0
 
     @model_validator(mode="after")
@@ -110,19 +84,12 @@ class Preprocessing(ScanSettings):
         The outer two of "percentile" and "histogram".
     erode_mm : float
         How much of the brain's edge is taken away; 0 for none.
-    common_view : {"none", "template", "cohort"}
-        Keep what is brain in the MNI152 template, or in `common_fraction` of a cohort's scans at each of
-        its sites.
-    common_fraction : float
-        Of the scans of each site.
     smooth_mm : float
         Full width at half maximum of the Gaussian that smooths each channel, in millimetres; 0 for none.
     n_channels : int
         Files of a scan, each a channel, for instance maps of grey and white matter.
     landmarks : tuple of float or None
         Fitted for "histogram" (`neurocontrast.data.fit_preprocessing`).
-    view : str or None
-        Fitted for `common_view`: the mask, as `neurocontrast.transforms.preprocessing.pack` writes it.
 
     Examples
     --------
@@ -134,7 +101,6 @@ class Preprocessing(ScanSettings):
     orientation: Literal["RAS"] = "RAS"
     n_channels: Annotated[int, Field(ge=1)] = 1
     landmarks: tuple[float, ...] | None = None
-    view: str | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -144,13 +110,6 @@ class Preprocessing(ScanSettings):
                 raise ValueError(
                     f"landmarks are {N_LANDMARKS} numbers that do not fall, and belong to normalise 'histogram'"
                 )
-        if self.view is not None:
-            if self.common_view == "none":
-                raise ValueError("view belongs to common_view 'template' or 'cohort', and common_view is 'none'")
-            try:
-                unpack(self.view, self.shape)
-            except ValueError as error:
-                raise ValueError(f"view {error}") from error
         return self
 
     @property
@@ -162,13 +121,12 @@ class Preprocessing(ScanSettings):
     def inside_brain(self) -> bool:
         """Whether anything asks where the brain is; what is not brain then becomes 0."""
         of_intensity = self.normalise in ("percentile", "white-matter", "histogram")
-        return of_intensity or self.erode_mm > 0 or self.common_view != "none"
+        return of_intensity or self.erode_mm > 0
 
     @property
-    def unfitted(self) -> tuple[str, ...]:
-        """What must be fitted on a cohort before a scan can be preprocessed: of "view" and "landmarks"."""
-        view = ("view",) if self.common_view != "none" and self.view is None else ()
-        return view + (("landmarks",) if self.normalise == "histogram" and self.landmarks is None else ())
+    def is_fitted(self) -> bool:
+        """Whether a scan can be preprocessed; otherwise `landmarks` are to be fitted on a cohort before."""
+        return self.normalise != "histogram" or self.landmarks is not None
 
     def contract(self) -> dict[str, Any]:
         """Return what an encoder's JSON holds: the settings in use, what was fitted, and the transform's version.
@@ -178,12 +136,9 @@ class Preprocessing(ScanSettings):
         used = {
             "percentiles": self.normalise in ("percentile", "histogram"),
             "erode_mm": self.erode_mm > 0,
-            "common_view": self.common_view != "none",
-            "common_fraction": self.common_view == "cohort",
             "smooth_mm": self.smooth_mm > 0,
             "n_channels": self.n_channels > 1,
             "landmarks": self.landmarks is not None,
-            "view": self.view is not None,
         }
         settings = self.model_dump(mode="json", exclude={key for key, is_used in used.items() if not is_used})
         return {"transform_version": TRANSFORM_VERSION, **settings}
@@ -192,6 +147,11 @@ class Preprocessing(ScanSettings):
     def from_contract(cls, contract: Mapping[str, Any]) -> Preprocessing:
         """Return the settings of a contract; a DataError names what this installation does not know."""
         check_version(contract)
+        if "common_view" in contract:
+            raise DataError(
+                f"preprocessing contract: common_view is {contract['common_view']!r}, which neurocontrast has no more "
+                "from version 0.3 on; install the version the encoder was trained with."
+            )
         settings = {key: value for key, value in contract.items() if key != "transform_version"}
         return cls.from_settings(settings, "preprocessing contract")
 

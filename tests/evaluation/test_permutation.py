@@ -104,23 +104,33 @@ def run(features, target, sites, subjects, *, n_repeats=1, redeal=False, **optio
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
-def test_permutations_fitted_together_are_those_fitted_one_by_one(kind, monkeypatch):
+def test_permutations_that_share_features_are_those_fitted_alone(kind, monkeypatch):
     cohort = arrays(kind)
     together, _ = run(*cohort, n_permutations=12, threshold="prevalence")
-    monkeypatch.setattr(permutation, "_can_share", lambda *_: False)
+    monkeypatch.setattr(permutation, "_BLOCK", 1)
     alone, _ = run(*cohort, n_permutations=12, threshold="prevalence")
     assert together == alone
     assert any(0.1 < value < 1 for value in together.p_values.values())
 
 
-def test_permutations_share_their_fits_where_they_can(monkeypatch):
-    """The test above could compare one way with itself."""
-    monkeypatch.setattr(permutation, "_one_by_one", lambda *_: pytest.fail("was fitted one by one"))
-    run(*arrays("binary"), n_permutations=2)
-    with pytest.raises(BaseException, match="one by one"):
-        run(*arrays("binary"), n_permutations=2, threshold="youden")
-    with pytest.raises(BaseException, match="one by one"):
-        run(*arrays("binary", n=40), n_permutations=2)  # classes so small that inner folds look at them
+@pytest.mark.parametrize(("n", "shared"), [(120, True), (40, False)])
+def test_features_are_computed_once_a_fold_where_inner_folds_do_not_look_at_labels(n, shared, monkeypatch):
+    """Of 40 subjects, classes are so small that inner folds spread them."""
+    calls = []
+    monkeypatch.setattr(FeatureDesign, "__call__", counted(FeatureDesign.__call__, calls))
+    run(*arrays("binary", n=n), n_permutations=1)
+    once = len(calls)
+    calls.clear()
+    run(*arrays("binary", n=n), n_permutations=6)
+    assert (len(calls) == once) == shared
+
+
+def counted(function, calls):
+    def call(*given):
+        calls.append(given)
+        return function(*given)
+
+    return call
 
 
 def test_labels_stay_in_their_site_and_fold(monkeypatch):
@@ -198,7 +208,7 @@ def test_progress_counts_every_fold_of_every_permutation():
 @pytest.mark.slow
 def test_the_number_of_processes_changes_nothing():
     cohort = arrays("binary", n=150)
-    (alone, model), (shared, same) = (run(*cohort, n_repeats=3, n_permutations=700, n_jobs=jobs) for jobs in (1, 2))
+    (alone, model), (shared, same) = (run(*cohort, n_repeats=3, n_permutations=150, n_jobs=jobs) for jobs in (1, 2))
     assert alone == shared
     np.testing.assert_array_equal(model.scores, same.scores)
     assert model.strengths == same.strengths

@@ -115,6 +115,48 @@ class TestBandwidth:
         loaded.load_state_dict(kernel.state_dict())
         assert torch.equal(loaded(metadata), expected)
 
+    @pytest.mark.parametrize(("kind", "power"), [(Gaussian, 2.0), (Laplacian, 1.0)])
+    def test_standardised_dimensions_count_by_their_mean_difference(self, kind, power):
+        values = torch.randn(40, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 7 + 100
+        kernel = kind("y", sigma=0.8, standardise=True).fit({"y": values})
+        z = (values - values.mean(0)) / values.std(0)
+        difference = ((z[0] - z[1]).abs() / (0.8 if power == 1 else 1)).pow(power).mean()
+        expected = (-difference if power == 1 else -difference / (2 * 0.8**2)).exp()
+        assert kernel({"y": values})[0, 1].item() == pytest.approx(expected.item())
+        loaded = kind("y", sigma=0.8, standardise=True)
+        loaded.load_state_dict(kernel.state_dict())
+        assert torch.equal(loaded({"y": values}), kernel({"y": values}))
+
+    def test_standardised_weights_depend_neither_on_units_nor_on_copies_of_dimensions(self):
+        values = torch.randn(30, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        first = Gaussian("y", sigma=1.0, standardise=True).fit({"y": values})({"y": values})
+        for other in (values * torch.tensor([1e6, 1e-3]) + 5, torch.cat([values, values], dim=1)):
+            kernel = Gaussian("y", sigma=1.0, standardise=True).fit({"y": other})
+            torch.testing.assert_close(kernel({"y": other}), first)
+
+    def test_standardising_twice_measures_the_last_cohort(self):
+        kernel = Gaussian("y", sigma=2.0, standardise=True)
+        for factor in (1.0, 3.0):
+            kernel.fit({"y": AGES * factor})
+            assert kernel.sigma.item() == pytest.approx(2.0 * factor * AGES.std().item())
+
+    @pytest.mark.parametrize(
+        ("options", "values", "error", "message"),
+        [
+            ({"sigma": "scott"}, None, ConfigError, "standardise is for a sigma that is a number"),
+            ({"sigma": 1.0}, None, ConfigError, "standardise=True of the kernel on 'y' is not fitted yet"),
+            ({"sigma": 1.0}, [[1.0, 2, 3], [1, 4, 3]], DataError, r"dimensions \[0, 2\] of 'y' have the same value"),
+            ({"sigma": [1.0, 2.0]}, [[1.0, 2, 3], [2, 4, 4]], DataError, "sigma has 2 numbers, but column 'y' has 3"),
+        ],
+    )
+    def test_what_cannot_be_standardised_is_refused(self, options, values, error, message):
+        def use():
+            kernel = Gaussian("y", **options, standardise=True)
+            return kernel({"y": VECTORS}) if values is None else kernel.fit({"y": torch.tensor(values)})
+
+        with pytest.raises(error, match=message):
+            use()
+
     def test_a_number_is_not_fitted(self):
         assert Gaussian("age", sigma=5.0).fit({"age": AGES}).sigma.item() == 5
 

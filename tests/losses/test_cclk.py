@@ -23,7 +23,7 @@ def clamped_batch():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_clamp_is_the_formula_and_is_reported(clamped_batch, naive, kind):
+def test_clamp_is_the_formula(clamped_batch, naive, kind):
     z1, z2, metadata = clamped_batch
     loss = kind(Gaussian("age", sigma=3.0), temperature=0.1, ridge=0.01)
     reference = naive.weakly_supervised_cclk if kind is losses.WeaklySupervisedCCLK else naive.fair_cclk
@@ -32,9 +32,6 @@ def test_clamp_is_the_formula_and_is_reported(clamped_batch, naive, kind):
     torch.testing.assert_close(value, expected, rtol=1e-10, atol=1e-10)
     for got, wanted in zip(torch.autograd.grad(value, (z1, z2)), torch.autograd.grad(expected, (z1, z2)), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-9)
-    fraction = loss.bounds(z1, z2, metadata)["clamped_fraction"]
-    assert 0 < fraction.item() < 1
-    assert not fraction.requires_grad
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -54,7 +51,6 @@ def test_a_condition_far_from_its_anchor_keeps_its_gradient():
     loss = losses.WeaklySupervisedCCLK(Categorical("site"), temperature=0.01, ridge=1e-3)
     value = loss(z1, z2, {"site": torch.tensor([0, 1])})
     (gradient,) = torch.autograd.grad(value, z1)
-    assert loss.bounds(z1, z2, {"site": torch.tensor([0, 1])})["clamped_fraction"] == 0
     assert value.item() == pytest.approx((150 + 100 * 0.75**0.5) / 2, abs=0.01)
     assert gradient[0].norm() > 10
 

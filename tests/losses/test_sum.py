@@ -46,14 +46,6 @@ def test_columns_are_merged_and_must_agree(learn_and_forget):
         losses.SumOfObjectives({"a": losses.FairCCLK(Linear("age")), "b": losses.FairCCLK(Categorical("age"))})
 
 
-def test_bounds_are_prefixed(random_batch):
-    both = losses.SumOfObjectives({"a": losses.InfoNCE(), "b": losses.SINCERE("label")}, weights={"a": 2.0})
-    z1, z2, metadata = random_batch(6, 4, seed=2)
-    bounds = both.bounds(z1, z2, metadata)
-    assert set(bounds) == {"a/mutual_information", "b/kl_divergence"}
-    torch.testing.assert_close(bounds["a/mutual_information"], losses.InfoNCE().bounds(z1, z2)["mutual_information"])
-
-
 def test_kernels_are_fitted_and_stored(random_batch):
     _, _, metadata = random_batch(30, 4, seed=3)
 

@@ -88,24 +88,6 @@ def test_quasiraw_is_on_the_grid_of_openbhb(study, tmp_path):
     assert list(pd.read_csv(out.parent / "quality.tsv", sep="\t")["registration"]) == ["9 degrees of freedom"]
 
 
-def test_freesurfer_brings_its_registration(study, tmp_path):
-    table, _ = study
-    image = nib.load(table.parent / pd.read_csv(table, sep="\t", dtype=str)["path"][0])
-    folder = tmp_path / "bert" / "mri"
-    (folder / "transforms").mkdir(parents=True)
-    nib.save(nib.MGHImage(image.get_fdata(dtype=np.float32), image.affine), folder / "brainmask.mgz")
-    xfm = folder / "transforms" / "talairach.xfm"
-    xfm.write_text("MNI Transform File\nLinear_Transform =\n1 0 0 0\n0 1 0 0\n0 0 1 0;\n")
-    (tmp_path / "participants.tsv").write_text("participant_id\tpath\nsub-bert\tbert/mri/brainmask.mgz\n")
-    out = prepare(tmp_path / "participants.tsv", tmp_path / "out", spacing_mm=6, bias=False, tissue=False, n_workers=0)
-    quality = pd.read_csv(out.parent / "quality.tsv", sep="\t")
-    assert list(quality["registration"]) == ["talairach.xfm"]
-    assert quality["dice_template"][0] > 0.85
-    xfm.write_text("nothing")
-    with pytest.raises(DataError, match=r"sub-bert: .*talairach.xfm: no 'Linear_Transform ="):
-        prepare(tmp_path / "participants.tsv", tmp_path / "out", spacing_mm=6, bias=False, tissue=False, n_workers=0)
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [

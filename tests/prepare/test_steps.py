@@ -10,9 +10,7 @@ from nilearn.datasets import load_mni152_brain_mask, load_mni152_template
 
 from neurocontrast.exceptions import DataError, MissingDependencyError
 from neurocontrast.prepare import extraction
-from neurocontrast.prepare.extraction import extract_brain, is_stripped
-from neurocontrast.prepare.freesurfer import MNI305_TO_MNI152, find_talairach, read_talairach
-from neurocontrast.prepare.head_template import extract_brain_by_template
+from neurocontrast.prepare.extraction import extract_brain, extract_brain_by_template, is_stripped
 from neurocontrast.prepare.registration import correct_bias, mni_grid, register_to_mni, resample_to_grid, template_mask
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 
@@ -131,26 +129,6 @@ def test_without_shears_a_map_scales_and_turns_alone(template):
     points = np.argwhere(mask) @ affine[:3, :3].T + affine[:3, 3]
     distance = points @ (found - disturbance)[:3, :3].T + (found - disturbance)[:3, 3]
     assert np.linalg.norm(distance, axis=1).mean() < 1
-
-
-def test_talairach_of_freesurfer_is_the_registration(tmp_path):
-    scan_to_mni305 = rotation(10) @ np.diag([1.1, 1.05, 1.0, 1])
-    scan_to_mni305[:3, 3] = (3, -20, 15)
-    lines = "\n".join(" ".join(f"{number:.8f}" for number in row) for row in scan_to_mni305[:3])
-    path = tmp_path / "mri" / "transforms" / "talairach.xfm"
-    path.parent.mkdir(parents=True)
-    path.write_text(f"MNI Transform File\n% avi2talxfm\n\nTransform_Type = Linear;\nLinear_Transform = \n{lines};\n")
-    assert find_talairach(str(tmp_path / "mri" / "brainmask.mgz")) == str(path)
-    assert find_talairach(str(tmp_path / "mri" / "brainmask.nii.gz")) == ""
-    point = np.array([10.0, -20.0, 30.0, 1.0])
-    in_mni152 = MNI305_TO_MNI152 @ scan_to_mni305 @ point
-    assert np.allclose(read_talairach(str(path)).matrix @ in_mni152, point, atol=1e-4)
-    path.write_text("Linear_Transform = 1 2 3;")
-    with pytest.raises(DataError, match=r"talairach.xfm: no 'Linear_Transform =' of twelve numbers"):
-        read_talairach(str(path))
-    path.write_text("Linear_Transform = 9 0 0 0 0 9 0 0 0 0 9 0;")
-    with pytest.raises(DataError, match=r"scales a brain by \[9"):
-        read_talairach(str(path))
 
 
 def test_a_head_without_content_is_refused():

@@ -139,6 +139,11 @@ def test_silences_follow_the_splits(changed):
 def test_objective_and_kernel():
     kernel = [{"column": "age", "type": "gaussian", "sigma": 5.0}, {"column": "sex", "type": "categorical"}]
     assert kernel_text(kernel) == "age (gaussian, sigma 5) × sex (categorical)"
+    vector = {"column": "anatomy", "type": "gaussian", "sigma": 1.0, "standardise": True, "columns": ["gm_ml", "wm_ml"]}
+    text = "anatomy (gaussian, sigma 1, standardise yes, columns gm_ml, wm_ml)"
+    assert kernel_text([vector]) == text
+    assert kernel_text([vector | {"standardise": False}]) == text.replace("standardise yes, ", "")
+    assert kernel_text([{"column": "site", "type": "different", "within": 0.0}]) == "site (different, within 0)"
     simclr = {"loss": "ntxent", "title": "NT-Xent (SimCLR)", "citation": "Chen T. SimCLR. ICML 2020."}
     assert objective_text({**simclr, "kernel": None}) == "NT-Xent (SimCLR), no metadata"
     assert objective_text({"loss": "supcon", "label": "diagnosis"}) == "supcon, groups of diagnosis", "an older run"

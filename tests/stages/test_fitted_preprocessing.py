@@ -18,7 +18,7 @@ from neurocontrast.exceptions import CheckpointError, DataError
 from neurocontrast.stages import check, sources
 from neurocontrast.transforms import Preprocessing, load_volume
 
-ASKED = ("data.normalise=histogram", "data.common_view=cohort", "data.erode_mm=10", "data.cache_dtype=float32")
+ASKED = ("data.normalise=histogram", "data.erode_mm=10", "data.cache_dtype=float32")
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_it_is_fitted_on_the_scans_of_training_alone_and_applied_to_others(fitte
     training, validation = split_by_subject(table, asked.data.val_fraction, asked.seed)
     assert len(validation)
     rows = table.table.iloc[training]
-    expected = fit_preprocessing(asked.data.preprocessing, list(rows["path"]), sites=list(rows["site"]))
+    expected = fit_preprocessing(asked.data.preprocessing, list(rows["path"]))
     found = preprocessing_of(fitted)
     assert found == expected
     assert found != fit_preprocessing(asked.data.preprocessing, list(table.table["path"]))
@@ -76,8 +76,8 @@ def test_a_run_from_before_there_was_anything_to_fit_continues(whole, settings, 
     path.write_text(json.dumps(provenance))
     neurocontrast.pretrain(settings("training.epochs=3"), out=run, resume=True)
     assert len(metrics(run)) == 3
-    path.write_text(json.dumps(provenance | {"preprocessing": {"transform_version": 1, "view": "x"}}))
-    with pytest.raises(CheckpointError, match=r"provenance\.json: preprocessing contract: .*view belongs to"):
+    path.write_text(json.dumps(provenance | {"preprocessing": {"transform_version": 1, "landmarks": [0]}}))
+    with pytest.raises(CheckpointError, match=r"provenance\.json: preprocessing contract: .*landmarks are 11"):
         neurocontrast.pretrain(settings("training.epochs=4"), out=run, resume=True)
 
 

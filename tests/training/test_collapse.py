@@ -29,9 +29,6 @@ class AlignmentAlone(Contrast):
     def terms(self, z1, z2, metadata=None):
         return {"alignment": -torch.nn.functional.cosine_similarity(z1, z2).mean()}
 
-    def bounds(self, z1, z2, metadata=None):
-        return {}
-
 
 @pytest.mark.parametrize("validation_rows", [range(10, 14), ()], ids=["validation", "training scans alone"])
 def test_planted_collapse_is_told_once(tmp_path, validation_rows):

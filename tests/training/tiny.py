@@ -75,9 +75,6 @@ class Contrast(torch.nn.Module):
         alignment = -scores.diagonal().mean()
         return {"alignment": alignment, "uniformity": loss - alignment}
 
-    def bounds(self, z1, z2, metadata=None):
-        return {"mutual_information": np.log(len(z1)) - self(z1, z2, metadata)}
-
 
 def views(volumes, names, *, epoch):
     made = []

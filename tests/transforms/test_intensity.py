@@ -201,7 +201,7 @@ def test_heads_of_real_scans_are_refused_and_brains_are_not(shared_folder):
 
 
 def test_nothing_is_done_with_what_is_not_fitted():
-    with pytest.raises(DataError, match="no view and no landmarks yet, which `pretrain` fits"):
-        done(head(), settings(normalise="histogram", common_view="cohort"))
+    with pytest.raises(DataError, match="no landmarks yet, which `pretrain` fits"):
+        done(head(), settings(normalise="histogram"))
     fitted = settings(normalise="histogram", landmarks=STANDARD)
     assert fit_preprocessing(fitted, []) is fitted

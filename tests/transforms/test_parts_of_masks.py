@@ -9,7 +9,6 @@ import scipy.ndimage
 from neurocontrast.transforms import KeepBraind, MarkBraind, ResampleByAread
 from neurocontrast.transforms.brain import deep_part, erode, fill_largest
 from neurocontrast.transforms.images import to_image
-from neurocontrast.transforms.preprocessing import pack, unpack
 
 
 @pytest.fixture
@@ -88,14 +87,3 @@ def test_deep_is_what_a_cube_around_it_says(lumps):
     assert expected.any()
     np.testing.assert_array_equal(deep_part(filled, (2.0, 2.0, 2.0)), expected)
     assert not deep_part(np.zeros((9, 9, 9), bool), (1.0, 1.0, 1.0)).any()
-
-
-def test_a_mask_goes_through_text(lumps):
-    text = pack(lumps)
-    assert text.isascii()
-    np.testing.assert_array_equal(unpack(text, lumps.shape), lumps)
-    with pytest.raises(ValueError, match="holds"):
-        unpack(text, (9, 9, 9))
-    for damaged in (text[:-8], "?" + text, text[:20] + "AAAA" + text[24:], ""):
-        with pytest.raises(ValueError, match="damaged"):
-            unpack(damaged, lumps.shape)

@@ -86,7 +86,7 @@ def _add_clusters(table: pd.DataFrame, settings: ImagesSettings) -> None:
     if chosen is None:
         return
     known = [name for name in table.columns if name not in ("participant_id", "path", "split", "file")]
-    columns = matching_columns(chosen.columns, known, key="clusters.columns")
+    columns = matching_columns(chosen.columns, known, where="clusters.columns: the table")
     numbers = table[columns].apply(pd.to_numeric, errors="coerce")
     texts = [name for name in columns if numbers[name].isna().all()]
     if texts:

@@ -27,6 +27,7 @@ from neurocontrast.files import write_json, write_table
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.seeds import derive_generator
+from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
 
 __all__ = ["describe_simulation", "render_scan", "write_cohort"]
 
@@ -35,7 +36,6 @@ Array = NDArray[np.float32]
 _LARGEST_STORED = 32_000.0
 _BORDER, _GREY, _MENINGES = 0.12, 0.651 / 0.864, 0.35
 """Intensities over white matter's: of the brain's border, grey matter, and what a loose skull-stripping leaves."""
-_FWHM = float(np.sqrt(8.0 * np.log(2.0)))
 
 
 def render_scan(settings: SimulationSettings, person: Person, *, session: int = 0) -> NDArray[np.int16]:
@@ -116,7 +116,7 @@ def _acquire(brain: Array, scanner: Scanner, anatomy: Anatomy, generator: np.ran
     inside = np.flatnonzero(kept)
     signal = np.maximum(brain, 0.0) ** np.float32(scanner.gamma)
     if scanner.slice_mm > 0.0:
-        signal = ndimage.gaussian_filter1d(signal, scanner.slice_mm / _FWHM / anatomy.spacing_mm, axis=2)
+        signal = ndimage.gaussian_filter1d(signal, scanner.slice_mm / FWHM_PER_SIGMA / anatomy.spacing_mm, axis=2)
     if scanner.blur_mm > 0.0:
         signal = ndimage.gaussian_filter(signal, scanner.blur_mm / anatomy.spacing_mm, truncate=3.0)
     seen = signal.ravel()[anatomy.brain[inside]]

@@ -78,9 +78,11 @@ def test_columns_and_files_become_vectors(make_table, tmp_path):
     cohort = read_cohort(make_table("a/images.npy#0", "a/images.npy#1", red=[0.5, 0.25], blue=[1, 0], name=["x", "y"]))
     features = pd.DataFrame({"participant_id": ["i1", "other", "i0"], "f1": [1.0, 9.0, 2.0], "f2": [3, 9, 4]})
     features.to_parquet(tmp_path / "clip.parquet")
-    vectors = read_vectors({"rgb": ["red", "bl*"], "clip": "clip.parquet"}, cohort)
+    (tmp_path / "volumes.tsv").write_text("participant_id\tgm_ml\twm_ml\ni1\t610.5\tn/a\n")
+    vectors = read_vectors({"rgb": ["red", "bl*"], "clip": "clip.parquet", "anatomy": "volumes.tsv"}, cohort)
     np.testing.assert_array_equal(vectors["rgb"], [[0.5, 1], [0.25, 0]])
     np.testing.assert_array_equal(vectors["clip"], [[2, 4], [1, 3]])
+    np.testing.assert_array_equal(vectors["anatomy"], [[np.nan, np.nan], [610.5, np.nan]])
     metadata, categories = encode_metadata(
         cohort.table, {"rgb": "continuous", "name": "categorical", "red": "continuous"}, vectors=vectors
     )
@@ -97,12 +99,15 @@ def test_columns_and_files_become_vectors(make_table, tmp_path):
     [
         ({"v": ["redd"]}, "no column 'redd'. Did you mean 'red'"),
         ({"v": ["attr_*"]}, r"no column 'attr_\*'"),
-        ({"v": ["name"]}, "vectors.v: column 'name' holds text"),
-        ({"v": []}, "at least one column"),
+        ({"v": ["name"]}, "data.vectors: v: must hold columns of numbers. Found text in 'name'"),
+        ({"v": []}, "Found none"),
+        ({"v": ["redd", "nam", "red"]}, "no columns 'redd', 'nam'"),
+        ({"v": ["redd"], "w": ["name"], "red": ["red"]}, "3 problems"),
         ({"red": ["red"]}, "has a column of that name"),
         ({"v": "absent.parquet"}, "no file"),
-        ({"v": "participants.tsv"}, "cannot be read as a parquet"),
-        ({"v": "few.parquet"}, "no row for 'i0'"),
+        ({"v": "participants.tsv"}, "Found text in 'path', 'name'"),
+        ({"v": "broken.parquet"}, "cannot be read as a parquet"),
+        ({"v": "others.parquet"}, "no row for any scan: 'sub-1' there, 'i0', 'i1' here"),
         ({"v": "twice.parquet"}, "'i0' more than once"),
         ({"v": "text.parquet"}, "Found text in 'f'"),
         ({"v": "infinite.parquet"}, "1 rows hold numbers that are infinite"),
@@ -113,13 +118,14 @@ def test_vectors_that_cannot_be_are_refused(make_table, tmp_path, spec, told):
 
     ids = ["i0", "i1"]
     files = {
-        "few": {"participant_id": ["i1"], "f": [1.0]},
+        "others": {"participant_id": ["sub-1"], "f": [1.0]},
         "twice": {"participant_id": ["i0", "i0", "i1"], "f": [1.0, 2.0, 3.0]},
         "text": {"participant_id": ids, "f": ["a", "b"]},
         "infinite": {"participant_id": ids, "f": [1.0, np.inf]},
     }
     for name, columns in files.items():
         pd.DataFrame(columns).to_parquet(tmp_path / f"{name}.parquet")
+    (tmp_path / "broken.parquet").write_text("no parquet")
     cohort = read_cohort(make_table("a/images.npy#0", "a/images.npy#1", red=[0.5, 0.25], name=["x", "y"]))
     with pytest.raises(DataError, match=told):
         read_vectors(spec, cohort)

@@ -9,7 +9,6 @@ from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation.estimators import principal_axes
 from neurocontrast.evaluation.fitting import fit_probe
-from neurocontrast.evaluation.label_vectors import LogisticPath, choose_strengths, fit_label_vectors
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target
@@ -51,7 +50,7 @@ def grid_search(kind, features, target, subjects, train, test, seed):
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
 @pytest.mark.parametrize("p", [12, 120])
-def test_probe_and_batched_solver_are_the_plain_pipeline(kind, p):
+def test_a_probe_is_the_plain_pipeline(kind, p):
     features, target, subjects, train, test = make(kind, p=p)
     pairs = inner_folds(target, train, subjects, n_folds=SETTINGS.n_inner_folds, seed=3)
     strength, expected = grid_search(kind, features, target, subjects, train, test, 3)
@@ -64,10 +63,6 @@ def test_probe_and_batched_solver_are_the_plain_pipeline(kind, p):
     assert fit.strength == strength
     np.testing.assert_allclose(fit.scores, expected, atol=1e-6)
     assert fit.n_not_converged == 0
-    labels = target.values[:, None]
-    scores, strengths = fit_label_vectors(design, target, labels, train, test, pairs=pairs, settings=SETTINGS)
-    assert strengths.tolist() == [strength]
-    np.testing.assert_allclose(scores[:, 0], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(30, 100), (100, 30)])
@@ -81,18 +76,6 @@ def test_rotation_keeps_all_inner_products(shape):
     np.testing.assert_allclose(rotated_test @ rotated_train.T, test @ train.T, atol=1e-9)
     products = rotated_train.T @ rotated_train
     np.testing.assert_allclose(products, np.diag(np.diag(products)), atol=1e-8)
-
-
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_separable_and_lopsided_classes_converge(n_classes):
-    generator = np.random.default_rng(1)
-    y = np.repeat(np.arange(n_classes), [60, 10, 5, 5][:n_classes])
-    x = 5 * np.eye(n_classes)[y] @ generator.normal(size=(n_classes, 6)) + generator.normal(size=(len(y), 6))
-    path = LogisticPath(x, y[:, None], n_classes=n_classes)
-    for strength in (1e-6, 1.0, 1e3):
-        likely = path.predict(x, strength, np.zeros(1, dtype=int))[:, 0]
-        plain = LogisticRegression(C=strength, solver="newton-cholesky", tol=1e-12, max_iter=1000).fit(x, y)
-        np.testing.assert_allclose(likely, plain.predict_proba(x), atol=1e-6)
 
 
 def test_constant_features_do_not_matter():
@@ -127,25 +110,6 @@ def test_a_class_that_is_not_in_training_gets_probability_zero():
     np.testing.assert_allclose(fit.scores.sum(axis=1), 1)
 
 
-@pytest.mark.parametrize("kind", ["binary", "multiclass", "continuous"])
-def test_label_vectors_side_by_side_are_fitted_as_if_alone(kind):
-    features, target, subjects, train, test = make(kind, n=200, p=40)
-    generator = np.random.default_rng(0)
-    labels = np.stack([target.values, *(generator.permutation(target.values) for _ in range(4))], axis=1)
-    pairs = inner_folds(target, train, subjects, n_folds=5, seed=0)
-    given = {"pairs": pairs, "settings": SETTINGS}
-
-    def design(a, b):
-        return features[a], features[b]
-
-    scores, strengths = fit_label_vectors(design, target, labels, train, test, **given)
-    assert len(set(strengths)) > 1  # they part ways on the path of penalties
-    for column in range(labels.shape[1]):
-        alone, strength = fit_label_vectors(design, target, labels[:, [column]], train, test, **given)
-        np.testing.assert_allclose(scores[:, column], alone[:, 0], atol=1e-9)
-        assert strengths[column] == strength[0]
-
-
 def test_inner_folds_look_at_classes_only_where_one_is_small():
     subjects = np.array([f"s{row}" for row in range(200)], dtype=object)
     large = np.arange(200) % 2
@@ -157,29 +121,3 @@ def test_inner_folds_look_at_classes_only_where_one_is_small():
     for one, other in zip(folds["large"], folds["moved"], strict=True):
         np.testing.assert_array_equal(one, other)
     assert [small[test].sum() for test in folds["small"]] == [3] * 5
-
-
-def test_the_walk_along_c_stops_after_three_rises_of_each_label_vector_alone():
-    """Pure noise: the loss rises from the first C on, while the other column goes on falling."""
-    generator = np.random.default_rng(0)
-    x = generator.normal(size=(120, 60))
-    codes = np.stack([generator.integers(2, size=120), (x[:, 0] > 0).astype(int)], axis=1)
-    grid, tried = (1e-6, 1e-4, 1e-2, 1e-1, 1.0, 10.0), []
-    original = LogisticPath.predict
-
-    def predict(self, x, strength, columns):
-        tried.append((strength, list(columns)))
-        return original(self, x, strength, columns)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LogisticPath, "predict", predict)
-        fits = [(LogisticPath(x[:80], codes[:80], n_classes=2), x[80:], codes[80:])]
-        strengths = choose_strengths(fits, grid, n_columns=2)
-    assert tried[-1] == (10.0, [1])
-    assert [columns for _, columns in tried].count([0, 1]) >= 4
-    losses = []
-    path = LogisticPath(x[:80], codes[:80, 1:], n_classes=2)
-    for strength in grid:
-        likely = path.predict(x[80:], strength, np.zeros(1, dtype=int))[np.arange(40), 0, codes[80:, 1]]
-        losses.append(-np.log(likely).mean())
-    assert strengths[1] == grid[int(np.argmin(losses))]

@@ -65,7 +65,7 @@ def show_result(result: Result, *, as_json: bool = False) -> None:
 
     Of several processes of a run the first prints.
     """
-    from neurocontrast.training.launched import launched
+    from neurocontrast.machine import launched
 
     if launched().rank:
         return

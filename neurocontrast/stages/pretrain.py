@@ -23,6 +23,7 @@ from neurocontrast.encoders import ContrastiveModel, build_model, check_shape, s
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import digest_of_file
 from neurocontrast.losses.registry import describe_objective
+from neurocontrast.machine import launched
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.stages.processes import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.stages.run_folder import (
@@ -39,7 +40,6 @@ from neurocontrast.stages.sources import AnySource, source_of
 from neurocontrast.training import fit
 from neurocontrast.training.components import LINEAR_OBJECTIVE, check_components, fit_components
 from neurocontrast.training.distributed import accelerator_of, launch, leave
-from neurocontrast.training.launched import launched
 from neurocontrast.training.loop import suspending
 from neurocontrast.training.sampling import cross_site_shares
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split

@@ -1,4 +1,4 @@
-"""The networks that make feature maps: MONAI's DenseNets and ResNets, small LeNets, and principal components."""
+"""The networks that make feature maps: MONAI's DenseNets of volumes and ResNets of images, and small LeNets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from neurocontrast.encoders.encoder import FeatureMaps
+from neurocontrast.encoders.encoder import FeatureMaps, PrincipalComponents
 from neurocontrast.encoders.settings import EncoderSettings
 
-__all__ = ["PrincipalComponents", "build_network"]
+__all__ = ["build_network"]
 
 # First features, growth (also the groups of a group normalisation) and layers of each block.
 _DENSENETS = {"densenet121": (64, 32, (6, 12, 24, 16)), "densenet_small": (32, 16, (4, 5, 8, 6))}
@@ -40,38 +40,6 @@ def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> 
     if settings.name in _RESNETS:
         return _resnet(settings)
     return _lenet(settings, n_channels) if settings.name == "lenet" else _lenet5(settings)
-
-
-class PrincipalComponents(nn.Module):
-    """Project volumes onto principal components of their voxels.
-
-    Parameters
-    ----------
-    n_components : int
-        Size of the representation.
-    n_voxels : int
-        Voxels, over all channels, that varied among the training scans; the others are not looked at.
-    """
-
-    places: torch.Tensor
-
-    def __init__(self, n_components: int, n_voxels: int) -> None:
-        super().__init__()
-        self.register_buffer("places", torch.zeros(n_voxels, dtype=torch.int32))
-        self.mean = nn.Parameter(torch.zeros(n_voxels), requires_grad=False)
-        self.components = nn.Parameter(torch.zeros(n_components, n_voxels), requires_grad=False)
-
-    def forward(self, volumes: torch.Tensor) -> torch.Tensor:
-        """Map volumes (n, C, D, H, W) to scores (n, n_components, 1, 1, 1)."""
-        chosen = volumes.flatten(1).index_select(1, self.places)
-        scores = (chosen - self.mean) @ self.components.T
-        return scores[..., None, None, None]
-
-    def set_components(self, places: torch.Tensor, mean: torch.Tensor, components: torch.Tensor) -> None:
-        """Take over what was fitted: places of voxels, and over these the mean and the components."""
-        self.places = places.to(torch.int32)
-        self.mean = nn.Parameter(mean.float(), requires_grad=False)
-        self.components = nn.Parameter(components.float(), requires_grad=False)
 
 
 def _densenet(settings: EncoderSettings, n_channels: int) -> FeatureMaps:

@@ -118,8 +118,8 @@ def draw_confusion(files: EvaluationFiles) -> style.Picture:
         what += ", darker by the square root"
         alt = f"Right most often: {'; '.join(right[:3])}. Least often: {'; '.join(right[-3:])}"
     else:
-        for place, text in np.ndenumerate(shown.text_):
-            text.set_text(f"{_count_text(numbers[place])}\n{text.get_text()}")
+        for text, n in zip(shown.text_.flat, numbers.flat, strict=True):
+            text.set_text(f"{_count_text(n)}\n{text.get_text()}")
         what += ", under their number"
     counts = pd.DataFrame(numbers, index=files.classes, columns=files.classes).rename_axis("true").reset_index()
     return style.Picture(

@@ -96,7 +96,7 @@ def _build_training(files: EvaluationFiles) -> Section | None:
 def _draw_training(table: pd.DataFrame, ending: str) -> style.Picture | None:
     """Draw the logged quantities whose names end so over the epochs; None where there is none."""
     table = table.dropna(axis="columns", how="all")
-    columns = [name for name in table.select_dtypes("number") if name.endswith(ending)]
+    columns = [name for name in map(str, table.select_dtypes("number").columns) if name.endswith(ending)]
     if not columns:
         return None
     # Several rows an epoch (one a step, one for validation) become one point.

@@ -60,8 +60,8 @@ def _build(files: EvaluationFiles) -> Section | None:
         "little of it: its error is then as high as that of a constant."
     )
     table = make_table("The sensitive variable, predicted from the frozen features.", rows, columns)
-    blocks = [Paragraph(_say(files, block), role="quote"), table]
-    return Section("sensitive", "Sensitive variable", blocks, lead=lead)
+    said = Paragraph(_say(files, block), role="quote")
+    return Section("sensitive", "Sensitive variable", [said, table], lead=lead)
 
 
 def _tabulate(block: Sensitive) -> pd.DataFrame:

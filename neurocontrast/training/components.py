@@ -12,8 +12,7 @@ import numpy.typing as npt
 import torch
 
 from neurocontrast.data.batches import Images, read_batches
-from neurocontrast.encoders.components import LinearComponents
-from neurocontrast.encoders.encoder import Encoder
+from neurocontrast.encoders.encoder import Encoder, LinearComponents
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed

@@ -1,4 +1,4 @@
-"""Processor, memory, disks and GPUs of this machine, and how the C library keeps memory that a network frees."""
+"""Processor, memory and GPUs of this machine, and how the C library keeps memory that a network frees."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import ctypes
 import os
 import platform
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +16,6 @@ from neurocontrast.exceptions import ConfigError
 __all__ = [
     "as_duration",
     "as_size",
-    "describe_disk",
     "describe_gpus",
     "describe_memory",
     "describe_processor",
@@ -88,13 +86,6 @@ def describe_gpus() -> list[dict[str, Any]]:
         free, total = torch.cuda.mem_get_info(number)
         found.append({"name": torch.cuda.get_device_name(number), "total_bytes": total, "available_bytes": free})
     return found
-
-
-def describe_disk(folder: Path) -> dict[str, Any]:
-    """Return free and total bytes of the disk of a folder, which need not exist yet."""
-    there = folder.expanduser().absolute()
-    usage = shutil.disk_usage(next(place for place in (there, *there.parents) if place.exists()))
-    return {"folder": str(folder), "free_bytes": usage.free, "total_bytes": usage.total}
 
 
 def as_size(n_bytes: float) -> str:

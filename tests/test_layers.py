@@ -70,7 +70,7 @@ PLANTED = {
         "neurocontrast.data.natural.dataset",
     ),
     "evaluation/metrics.py": ("from neurocontrast.data import CohortDataset", "neurocontrast.data"),
-    "training/estimate.py": ("from neurocontrast.encoders import build_model", "neurocontrast.encoders"),
+    "training/steps.py": ("from neurocontrast.encoders import build_model", "neurocontrast.encoders"),
     # By way of something that is allowed.
     "data/batches.py": ("from neurocontrast.data.cache import VolumeCache", "neurocontrast.data.cache"),
 }

@@ -105,12 +105,11 @@ def doctor(
     given: Configured,
     participants: _RunTable = None,
     n_scans: Annotated[int | None, option("Number of scans, where there is no table of them yet.", "--scans")] = None,
-    out: Annotated[Path, option("Where the run directory would be.")] = Path(),
     seconds: Annotated[float, option("How long training steps are timed; 0 to only look at the machine.")] = 10.0,
 ) -> Result:
-    """Show versions, devices, memory and disks, and estimate time and memory of a run (writes nothing)."""
+    """Show versions, devices and memory, and estimate time and memory of a run (writes nothing)."""
     from neurocontrast import stages
 
     settings = given.resolve("data", {"participants": participants}, check_objective=True)
-    found = stages.doctor(settings, out=out, n_scans=n_scans, seconds=seconds, progress=given.progress)
+    found = stages.doctor(settings, n_scans=n_scans, seconds=seconds, progress=given.progress)
     return Result(asdict(found), notes=[found.to_text()], has_failed=bool(found.problems))

@@ -40,6 +40,9 @@ _PATHS = (
 
 _ANY = object()
 _RETIRED: dict[str, Any] = {
+    "augment.pad_crop": None,
+    "augment.affine.shear_degrees": 0.0,
+    "augment.affine.outside": "edge",
     "data.common_view": "none",
     "data.common_fraction": _ANY,
     "training.strategy": _ANY,
@@ -50,6 +53,8 @@ _RETIRED: dict[str, Any] = {
     "explanation.n_noisy": _ANY,
     "explanation.noise": _ANY,
     "explanation.devices": _ANY,
+    "evaluation.sgd": _ANY,
+    "evaluation.similarity": False,
     "images.vectors": {},
     "images.unmatched": "error",
     "images.classes": None,

@@ -12,9 +12,10 @@ from neurocontrast.evaluation.splits import LeaveSiteOut, SiteStratifiedGroupKFo
 from neurocontrast.evaluation.splits.given import read_split_file
 from neurocontrast.evaluation.stored_probe import FittedProbe, load_probe, save_probe
 from neurocontrast.evaluation.study import Study, StudyResult, plan_study, run_study
-from neurocontrast.evaluation.transformers import ComBat, CovariateEncoder, Residualiser, SiteRecentring
+from neurocontrast.evaluation.transformers import BlockScaler, ComBat, CovariateEncoder, Residualiser, SiteRecentring
 
 __all__ = [
+    "BlockScaler",
     "ComBat",
     "CovariateEncoder",
     "Evaluation",

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import clone
 from sklearn.decomposition import KernelPCA
+from sklearn.preprocessing import StandardScaler
 from threadpoolctl import ThreadpoolController
 
 from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number
@@ -22,6 +23,7 @@ from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import MIN_INNER_SITES, site_inner_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.transformers import (
+    BlockScaler,
     ComBat,
     CovariateEncoder,
     Residualiser,
@@ -33,7 +35,7 @@ from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
 __all__ = ["FEW_SUBJECTS", "N_COMPONENTS", "ComponentsDesign", "CovariateDesign", "Design", "FeatureDesign", "Voxels",
            "adjustments", "check_adjustment", "choose_covariates", "kept_columns", "look_at_adjustment", "one_thread",
-           "voxel_products"]  # fmt: skip
+           "scaler_of", "voxel_products"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -68,11 +70,15 @@ class CovariateDesign:
 
 @dataclass(frozen=True, eq=False)
 class FeatureDesign:
-    """The embedding; `steps` are fitted on the training rows alone, in inner folds too, and see no label."""
+    """The embedding; `steps` are fitted on the training rows alone, in inner folds too, and see no label.
+
+    `blocks` are the numbers of columns of each encoder in joined features, and empty for features of one.
+    """
 
     features: npt.NDArray[np.floating]
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
     steps: tuple[SideColumnTransformer, ...] = ()
+    blocks: tuple[int, ...] = ()
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
         """Return the matrices of training and test rows."""
@@ -121,6 +127,12 @@ class ComponentsDesign:
             pca = KernelPCA(n_components, kernel="precomputed", eigen_solver=solver, random_state=0)
             fitted = pca.fit_transform(self.products[np.ix_(train, train)])
             return fitted, pca.transform(self.products[np.ix_(test, train)])
+
+
+def scaler_of(design: Design) -> StandardScaler:
+    """Return what standardises the features of a design; blocks of joined ones get the same total variance."""
+    blocks = design.blocks if isinstance(design, FeatureDesign) else ()
+    return BlockScaler(blocks) if len(blocks) > 1 else StandardScaler()
 
 
 def voxel_products(values: npt.NDArray[np.float32]) -> Floats:

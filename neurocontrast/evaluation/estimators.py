@@ -24,7 +24,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
-from neurocontrast.evaluation.designs import Design
+from neurocontrast.evaluation.designs import Design, scaler_of
 from neurocontrast.evaluation.metrics import LOG_FLOOR
 from neurocontrast.evaluation.probes import Probe, get_probe
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -74,7 +74,7 @@ class FoldFeatures:
             return self._seen[key]
         (x_train, x_test), scaler, axes = self._design(train, test), None, None
         if self._standardise:
-            scaler = StandardScaler(copy=False)
+            scaler = scaler_of(self._design).set_params(copy=False)
             x_train, x_test = scaler.fit_transform(x_train), scaler.transform(x_test)
         if self._rotate and x_train.shape[1] > x_train.shape[0]:
             axes, x_train = principal_axes(x_train)
@@ -132,12 +132,12 @@ def built_in_features(probe: Probe, design: Design) -> FoldFeatures:
     return FoldFeatures(design, standardise=True, rotate=probe.rotates)
 
 
-def describe_built_in(name: str, *, continuous: bool, settings: EvaluationSettings) -> str:
+def describe_built_in(name: str, design: Design, *, continuous: bool, settings: EvaluationSettings) -> str:
     """Return a built-in probe as the scikit-learn expression it amounts to."""
     probe = get_probe(name)
     model = probe.estimator(settings, continuous=continuous, seed=settings.seed)
     grid = {probe.parameter(continuous=continuous): list(probe.grid(settings))}
-    text = f"GridSearchCV(make_pipeline(StandardScaler(), {model!r}), {grid})"
+    text = f"GridSearchCV(make_pipeline({scaler_of(design)!r}, {model!r}), {grid})"
     if probe.calibrated and not continuous:
         text = f"CalibratedClassifierCV({text}, method='temperature', ensemble=False)"
     return " ".join(text.split())
@@ -212,10 +212,8 @@ def _loss(model: Any, x: Floats, y: Labels, *, continuous: bool, calibrated: boo
     if calibrated:
         decisions = model.decision_function(x)
         return float(log_loss(y, _TemperatureScaling().fit(decisions, codes).predict(decisions), labels=model.classes_))
-    likely = model.predict_proba(x)
-    if not np.isfinite(likely).all():  # a descent at too high a rate
-        return float("inf")
-    return float(-np.log(np.clip(likely[np.arange(len(y)), codes], LOG_FLOOR, 1.0)).mean())
+    likely = model.predict_proba(x)[np.arange(len(y)), codes]
+    return float(-np.log(np.clip(likely, LOG_FLOOR, 1.0)).mean())
 
 
 def _temperature(decisions: Floats, values: Labels) -> float:

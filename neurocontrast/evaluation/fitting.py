@@ -28,7 +28,6 @@ from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import Pairs, inner_folds, penalty_folds
 from neurocontrast.evaluation.target import Target
-from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["OutOfFold", "Prediction", "choose_threshold", "constant_predictions", "cross_validate", "decide_scores",
@@ -192,8 +191,6 @@ def _scores(model: FittedModel, target: Target, x: Floats, *, own: str) -> Float
         raise EstimatorError(f"probe: {own} could not predict: {error}") from error
     wrong = ~np.isfinite(found).reshape(len(x), -1).all(axis=1)
     if wrong.any():
-        if not own:
-            raise ConfigError(f"sgd.learning_rate: the loss is no number at {model.strength:g}. Give lower rates.")
         raise EstimatorError(f"probe: {own} predicts no finite number for {wrong.sum()} of {len(x)} test rows.")
     if target.kind == "continuous":
         return found.reshape(len(x), -1)[:, 0]

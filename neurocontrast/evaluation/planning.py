@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.base import BaseEstimator
 
+from neurocontrast.evaluation.blocks import Block, blocks_of
 from neurocontrast.evaluation.designs import (
     CovariateDesign,
     Design,
@@ -80,8 +81,9 @@ class Study:
         Rows of each part of a fixed design that pretraining has seen, and of test that are fitted on by another name.
     estimator, baseline_fits : estimator or None, bool
         The user's own, and whether it can be fitted to the columns of the baseline, too.
-    voxels, regional : Voxels or None, tuple of str
-        Voxels of the scans, where these are at hand, and columns of regional measures: further baselines.
+    voxels, regional, blocks : Voxels or None, tuple of str, tuple of Block
+        Voxels of the scans, where these are at hand, and columns of regional measures: further baselines; blocks of
+        joined features.
     """
 
     settings: EvaluationSettings
@@ -103,12 +105,13 @@ class Study:
     baseline_fits: bool = True
     voxels: Voxels | None = None
     regional: tuple[str, ...] = ()
+    blocks: tuple[Block, ...] = ()
 
     def design(self, *, recentre: bool = True, predicted: str = "") -> FeatureDesign:
         """Return the design of the embedding, adjusted as the settings say; nothing keeps the column `predicted`."""
         name = self.target.name
         steps = adjustments(self.table, self.settings, target=name, recentre=recentre, predicted=predicted)
-        return FeatureDesign(self.features, self.table, steps)
+        return FeatureDesign(self.features, self.table, steps, tuple(block.n_features for block in self.blocks))
 
     def designs(self) -> dict[str, Design]:
         """Return the design of each model by name: the embedding, and the baseline beside it."""
@@ -147,8 +150,8 @@ class Study:
         """Reason why the probe cannot be applied to other embeddings; None where it can."""
         if self.estimator is not None:
             return (
-                "an estimator of one's own is not written, since that needs pickle; the arrays of logistic, ridge, svm "
-                "and sgd are"
+                "an estimator of one's own is not written, since that needs pickle; the arrays of logistic, ridge and "
+                "svm are"
             )
         adjusted = self.settings.harmonise != "none" or self.settings.residualise
         why = "harmonised or residualised features need sites and covariates, and what was estimated of them"
@@ -344,8 +347,8 @@ def _plan(
         settings, table, scans.features, target, splits, names, units, excluded,
         flow=_flow(scans, splits, info, why_untested=why_untested), n_overlap=n_overlap,
         how_split=how_split, splitter=None if cv is None else describe_splitter(cv),
-        notices=[*notices, *found], seen=seen, n_twins=n_twins,
         regional=choose_numbers(table, settings.regional, option="regional", target=target.name),
+        notices=[*notices, *found], seen=seen, n_twins=n_twins, blocks=blocks_of(info, scans.features.shape[1]),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings
 
-__all__ = ["EvaluationSettings", "SgdSettings", "check_probe", "probe_name"]
+__all__ = ["EvaluationSettings", "check_probe", "probe_name"]
 
 _RULES = ("half", "prevalence", "youden", "sensitivity=0.9", "specificity=0.9")
 _AIM = re.compile(r"(sensitivity|specificity)\s*=\s*(\S+)")
@@ -44,31 +44,6 @@ def _check_grid(grid: tuple[float, ...]) -> tuple[float, ...]:
 Grid = Annotated[tuple[float, ...], AfterValidator(_check_grid)]
 
 
-class SgdSettings(Settings):
-    """A linear softmax classifier fitted by stochastic gradient descent with momentum.
-
-    Attributes
-    ----------
-    epochs, batch_size : int
-        Passes over the training rows, each in a new order, and rows a step.
-    learning_rate : tuple of float
-        Initial rates, of which the one of least validation log-loss is taken; it falls to zero along half a cosine
-        (Loshchilov and Hutter, 2017).
-    momentum, nesterov : float, bool
-        Momentum of the gradient, and whether it is Nesterov's.
-    weight_decay : float
-        Half of it times the squared norm of the coefficients is added to the mean log-loss: 1 / (C · n) of logistic
-        regression on n rows.
-    """
-
-    epochs: int = Field(100, ge=1)
-    batch_size: int = Field(256, ge=1)
-    learning_rate: Grid = (0.003, 0.03, 0.3)
-    momentum: float = Field(0.9, ge=0.0, lt=1.0)
-    nesterov: bool = False
-    weight_decay: float = Field(0.0, ge=0.0, lt=1.0)
-
-
 class EvaluationSettings(Settings):
     """Target, folds, probes and uncertainty of an evaluation.
 
@@ -95,12 +70,11 @@ class EvaluationSettings(Settings):
         for unseen sites (dealt where a training fold has too few).
     seed : int
         Seed of folds and bootstrap.
-    probe : {"auto", "logistic", "ridge", "svm", "knn", "sgd"} or "package.module:Object"
+    probe : {"auto", "logistic", "ridge", "svm", "knn"} or "package.module:Object"
         Model of the features. ``auto``: ``logistic`` for classes, ``ridge`` for numbers. An import path names an
         estimator of one's own, which `neurocontrast.evaluate` imports, and nothing else does.
-    sgd, C, alpha, k : SgdSettings, tuple
-        How ``sgd`` is fitted, and grids: inverse penalty of logistic regression and the SVM, penalty of ridge, number
-        of neighbours.
+    C, alpha, k : tuple
+        Grids: inverse penalty of logistic regression and the SVM, penalty of ridge, number of neighbours.
     clip : bool
         Whether predicted numbers are kept within the range of the training scans' own.
     threshold : {"half", "prevalence", "youden", "sensitivity=…", "specificity=…"} or float
@@ -118,9 +92,9 @@ class EvaluationSettings(Settings):
         Columns of regional volumes, thicknesses or other measures, by name or pattern (``vol_*``): one more baseline.
     sensitive : tuple of str
         Columns of numbers that a fair embedding should not tell (``background_*`` names several).
-    confounds, new_site, outlyingness, similarity : bool
+    confounds, new_site, outlyingness : bool
         Whether to ask how well covariates can be read from the embedding; to leave every site out once besides; to say
-        how far each scan lies from the training scans; to compare classes by the cosine of their features.
+        how far each scan lies from the training scans.
     outside_percentile : float
         Percentile of the training scans' own distances beyond which a scan is called outside.
     recentre, harmonise : {"none", "site"}, {"none", "combat"}
@@ -159,7 +133,6 @@ class EvaluationSettings(Settings):
     inner_splits: Literal["stratified", "leave-site-out"] = "stratified"
     seed: int = Field(0, ge=0)
     probe: str = "auto"
-    sgd: SgdSettings = Field(default_factory=SgdSettings)
     C: Grid = tuple(10.0**power for power in range(-6, 4))
     alpha: Grid = tuple(10.0 ** (power / 2) for power in range(-2, 13))
     k: tuple[int, ...] = (3, 5, 10, 20, 50)
@@ -188,7 +161,6 @@ class EvaluationSettings(Settings):
     confidence_level: float = Field(0.95, gt=0.0, lt=1.0)
     min_site_n: int = Field(10, ge=1)
     age_bands: tuple[float, ...] = (18.0, 30.0, 45.0, 60.0, 75.0)
-    similarity: bool = False
     umap: bool = True
     allow_overlap: bool = False
 

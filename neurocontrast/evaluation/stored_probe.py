@@ -15,6 +15,7 @@ from pydantic import BaseModel, StrictFloat, StrictInt, ValidationError, model_v
 from scipy.special import expit, softmax
 from sklearn.compose import TransformedTargetRegressor
 
+from neurocontrast.evaluation.blocks import Block
 from neurocontrast.evaluation.distribution import TrainingDistribution
 from neurocontrast.evaluation.estimators import FittedModel
 from neurocontrast.evaluation.fitting import Prediction, fit_probe, value_range
@@ -72,6 +73,8 @@ class FittedProbe:
         Range in which predicted numbers are kept.
     recentring, distribution : SiteRecentring, TrainingDistribution, or None
         Step that features need first; distribution of the training scans after it.
+    blocks : tuple of Block
+        Blocks of joined features; empty for features of one encoder.
     """
 
     name: str
@@ -92,6 +95,7 @@ class FittedProbe:
     limits: tuple[float, float] | None = None
     recentring: SiteRecentring | None = None
     distribution: TrainingDistribution | None = None
+    blocks: tuple[Block, ...] = ()
 
     @property
     def n_features(self) -> int:
@@ -147,6 +151,7 @@ def fit_on_all(
         limits=value_range(target, rows) if settings.clip else None,
         recentring=_recentring(study),
         distribution=None if isinstance(distribution, str) else distribution,
+        blocks=study.blocks,
         **_arrays(model, rows),
     )
     return predicted, probe
@@ -181,6 +186,7 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
         **{name: getattr(probe, name) for name in ("strength", "threshold", "n_features", "n_scans")},
         "n_subjects": len(probe.trained_on),
         "encoder": probe.encoder,
+        **({"blocks": [block._asdict() for block in probe.blocks]} if probe.blocks else {}),
         "limits": probe.limits,
         **parts,
         "trained_on": sorted(probe.trained_on),
@@ -205,6 +211,7 @@ class _Description(BaseModel):
     strength: StrictFloat
     threshold: StrictFloat | Literal["half", "prevalence"]
     encoder: str | None
+    blocks: tuple[Block, ...] = ()
     trained_on: frozenset[str]
     n_scans: StrictInt
     limits: tuple[StrictFloat, StrictFloat] | None = None
@@ -233,7 +240,8 @@ def load_probe(path: str | os.PathLike[str]) -> FittedProbe:
     folder = _find(Path(path))
     about = _read_description(folder / _DESCRIPTION)
     arrays = _read_arrays(folder / _ARRAYS, about)
-    stored: dict[str, Any] = about.model_dump(exclude={"format", "arrays", "distribution", "recentring"})
+    stored: dict[str, Any] = about.model_dump(exclude={"format", "arrays", "blocks", "distribution", "recentring"})
+    stored["blocks"] = about.blocks
     stored |= {name: arrays[name] for name in _LINEAR}
     if "platt_slope" in arrays:
         stored["platt"] = float(arrays["platt_slope"]), arrays["platt_biases"]

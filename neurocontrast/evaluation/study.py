@@ -345,7 +345,7 @@ def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
     settings, own = study.settings, study.estimator
     if own is None:
         probe, continuous = get_probe(study.probe), study.target.kind == "continuous"
-        text = describe_built_in(study.probe, continuous=continuous, settings=settings)
+        text = describe_built_in(study.probe, study.design(), continuous=continuous, settings=settings)
         about = {"estimator": text, "title": probe.title, "citation": probe.citation}
     else:
         about = {"estimator": describe_own(own)[1]}
@@ -355,7 +355,6 @@ def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
         **about,
         "strength_name": study.strength_name,
         "strength": finite_or_none(float(np.median(model.strengths))),
-        "sgd": {**settings.sgd.model_dump(mode="json"), "schedule": "cosine"} if study.probe == "sgd" else None,
         "why_not_stored": study.why_not_stored,
         "inner_splits": settings.inner_splits,
         "clip": settings.clip,
@@ -366,6 +365,5 @@ def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
 
 def _keep_strength(study: Study, strength: float) -> Study:
     """Return a study whose grids hold what was chosen, so that the probe of the fixed design is stored as it was."""
-    sgd = study.settings.sgd.model_copy(update={"learning_rate": (strength,)})
-    chosen = {"C": (strength,), "alpha": (strength,), "sgd": sgd}
+    chosen = {"C": (strength,), "alpha": (strength,)}
     return replace(study, settings=study.settings.model_copy(update=chosen))

@@ -13,8 +13,8 @@ import pandas as pd
 from scipy.stats import norm
 from sklearn.decomposition import PCA
 from sklearn.metrics import confusion_matrix
-from sklearn.preprocessing import StandardScaler
 
+from neurocontrast.evaluation.designs import scaler_of
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import POOLED_ONLY, compute_metrics, finite_or_none
 from neurocontrast.evaluation.planning import Study
@@ -149,7 +149,7 @@ def _map_rows(rows: Rows, *, seed: int) -> Rows:
 
 def _map_table(study: Study, rows: Rows) -> pd.DataFrame:
     """Return two principal components of the standardised features, and UMAP where it is installed."""
-    standard = StandardScaler().fit_transform(study.features[rows].astype(float))
+    standard = scaler_of(study.design()).fit_transform(study.features[rows].astype(float))
     n_components = min(2, *standard.shape)
     points = np.zeros((len(standard), 2))
     points[:, :n_components] = PCA(n_components, svd_solver="full").fit_transform(standard)

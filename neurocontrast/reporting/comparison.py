@@ -22,7 +22,7 @@ from neurocontrast.reporting.page import (
     pictures,
 )
 from neurocontrast.reporting.plots import Series, draw_intervals
-from neurocontrast.reporting.prose import SPLITS, flatten, objective_text, shorten_paths, write_paragraphs
+from neurocontrast.reporting.prose import SPLITS, flatten, pretraining_text, shorten_paths, write_paragraphs
 from neurocontrast.reporting.read import Results
 from neurocontrast.reporting.render import render_sections
 from neurocontrast.reporting.sections.learning import draw_learning
@@ -291,7 +291,7 @@ def _build_provenance(files: ComparisonFiles) -> Section:
     for model in files.summary.get("models") or []:
         embeddings = model.get("embeddings") or {}
         facts = [
-            ("Objective", objective_text(model.get("objective"))),
+            ("Objective", pretraining_text(model.get("run") or {}, model.get("objective"))),
             ("Embeddings", shorten_paths(str(embeddings.get("file") or "not recorded"))),
             ("Digest", str(embeddings.get("digest") or "not recorded")),
             (f"{files.words.units.capitalize()} also in pretraining", str(model.get("n_overlap"))),

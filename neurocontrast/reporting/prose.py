@@ -43,7 +43,7 @@ _PROBES = {
     "ridge": "ridge regression",
     "svm": "linear support vector machine",
     "knn": "k-nearest-neighbour classifier",
-    "sgd": "linear softmax classifier",
+    "sgd": "linear softmax classifier by stochastic gradient descent",
 }
 _RULES = {
     "prevalence": "to the share of positives in the training fold",
@@ -73,7 +73,7 @@ def head_facts(files: EvaluationFiles) -> list[tuple[str, str]]:
         sizes = [part for part in (dataset_name(files), classes, image_size(files)) if part]
     return [
         (labels[0], encoder_text(files)),
-        ("Pretraining", objective_text(files.summary.objective)),
+        ("Pretraining", pretraining_text(files.run, files.summary.objective)),
         (labels[1], splits_text(files)),
         (labels[2], ", ".join(sizes) or "not recorded"),
     ]
@@ -136,6 +136,15 @@ def objective_text(objective: Any) -> str:
     return f"{text}, groups of {column}" if column else f"{text}, no metadata"
 
 
+def pretraining_text(run: Mapping[str, Any], objective: Any) -> str:
+    """Name the loss of a run, or of each encoder whose features were joined."""
+    blocks = run.get("blocks") or {}
+    texts = {name: objective_text(block.get("objective")) for name, block in blocks.items()}
+    if len(set(texts.values())) > 1:
+        return join_words([f"“{name}”: {text}" for name, text in texts.items()])
+    return next(iter(texts.values()), objective_text(objective))
+
+
 def loss_citations(objective: Mapping[str, Any]) -> list[str]:
     """Return the references of an objective and its parts, each once."""
     parts = [objective, *(objective.get("objectives") or {}).values()]
@@ -143,8 +152,20 @@ def loss_citations(objective: Mapping[str, Any]) -> list[str]:
 
 
 def encoder_text(files: EvaluationFiles) -> str:
-    """Name the encoder and its number of features."""
-    encoder = files.run.get("encoder")
+    """Name the encoder and its number of features, or each encoder whose features were joined."""
+    blocks = files.run.get("blocks")
+    if blocks:
+        return join_words(
+            [
+                f"“{name}” ({_encoder_name(files, block['run'].get('encoder'))}, {block['n_features']} features)"
+                for name, block in blocks.items()
+            ]
+        )
+    text = _encoder_name(files, files.run.get("encoder"))
+    return f"{text}, {files.summary.n.features} features" if files.summary.n.features else text
+
+
+def _encoder_name(files: EvaluationFiles, encoder: Any) -> str:
     about = encoder if isinstance(encoder, Mapping) else {"name": encoder}
     name = str(about.get("name") or "")
     text = _ENCODERS.get(name, name) or "encoder not recorded"
@@ -152,7 +173,7 @@ def encoder_text(files: EvaluationFiles) -> str:
         text += " (3D)"
     if about.get("stem") and "ResNet" in text:
         text += f", stem {about['stem']}"
-    return f"{text}, {files.summary.n.features} features" if files.summary.n.features else text
+    return text
 
 
 def splits_text(files: EvaluationFiles) -> str:
@@ -179,9 +200,6 @@ def probe_details(files: EvaluationFiles, by: str = "") -> str:
     """Name the probe, `by` what it is fitted, on which images, and how its strength was chosen."""
     probe, split = files.summary.probe, files.summary.split
     name = probe_text(files) + by
-    if probe.sgd:
-        settings = [f"{key.replace('_', ' ')} {value}" for key, value in probe.sgd.items() if value is not None]
-        name += f", by stochastic gradient descent ({', '.join(settings)})"
     strength = ""
     if probe.strength is not None and probe.strength_name:
         strength = f"{probe.strength_name.replace('_', ' ')} = {value_text(probe.strength)}"

@@ -118,7 +118,6 @@ class EvaluationFiles(Results):
     new_sites: pd.DataFrame | None = _table("new_sites.tsv", "site", "model", "n")
     outlyingness: pd.DataFrame | None = _table("outlyingness.tsv", "site", "outside")
     external_outlyingness: pd.DataFrame | None = _table("external_outlyingness.tsv", "site", "outside")
-    similarity: pd.DataFrame | None = _table("similarity.tsv", "class", "reference", "cosine")
     probe: Mapping[str, Any] | None = None
     explanation: Explanation | None = None
     config_text: str | None = None

@@ -1,27 +1,27 @@
-"""Describe the machine, and estimate the cost of a configured run."""
+"""Describe the machine, and estimate time and memory of a configured run from a timed training step."""
 
 from __future__ import annotations
 
+import math
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from time import perf_counter
 from typing import Any
+
+import torch
 
 from neurocontrast.config import Config, as_config, build_objective
 from neurocontrast.data import Cohort
-from neurocontrast.data.cache import default_cache_folder
-from neurocontrast.encoders import build_model
+from neurocontrast.encoders import build_model, check_shape
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.lazy import is_installed
 from neurocontrast.machine import (
     as_duration,
     as_size,
-    describe_disk,
     describe_gpus,
     describe_memory,
     describe_processor,
+    keeping_freed_memory,
 )
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
@@ -29,13 +29,17 @@ from neurocontrast.stages.pretrain import build_parts
 from neurocontrast.stages.sources import source_of
 from neurocontrast.training import TrainingSettings
 from neurocontrast.training.distributed import accelerator_of
-from neurocontrast.training.estimate import MeasuredStep, measure_step
-from neurocontrast.training.session import check_split
-from neurocontrast.training.validation import MOST_SCANS_OF_STATISTICS
+from neurocontrast.training.session import Position, Session, TrainingData, Views, check_split, deterministic
+from neurocontrast.training.steps import train_batches
 
 __all__ = ["Diagnosis", "doctor"]
 
-_EXTRAS = {"images": "kornia", "umap": "umap", "workflow": "snakemake"}
+_BESIDE_GRAPH = 1.3
+"""Peak memory over the memory of the graph: gradients of activations, and workspaces of convolutions."""
+_READ_AHEAD = 3
+"""Batches of images in memory beside the batch under way, at most."""
+_MANY_SCANS = 1000
+_WHY_SMALL = "(benchmarks/README.md, Tissue maps at home and at new scanners; Dufumier et al. 2021, arXiv:2106.01132)"
 
 
 @dataclass(frozen=True)
@@ -52,19 +56,16 @@ class Diagnosis:
         machine, software = self.machine, self.machine["software"]
         git, processor = software["git"], machine["processor"]
         revision = "" if git is None else f" (commit {git['commit'][:8]}{', modified' if git['modified'] else ''})"
-        gpus = "; ".join(f"{each['name']}, {_free(each, 'available_bytes')}" for each in machine["gpus"])
+        gpus = "; ".join(f"{each['name']}, {_free(each)}" for each in machine["gpus"])
         facts = {
             "neurocontrast": f"{software['neurocontrast']}{revision}, Python {software['python']}, "
             + software["platform"],
             "packages": ", ".join(f"{name} {version}" for name, version in software["packages"].items() if version),
-            "optional": ", ".join(f"{name} {'yes' if there else 'no'}" for name, there in machine["extras"].items()),
             "processor": f"{processor['name']}, {processor['n_usable']} of {processor['n_cores']} cores usable",
             "threads": f"PyTorch computes with {machine['threads']}",
             "GPU": gpus or "none that PyTorch sees",
-            "memory": _free(machine["memory"], "available_bytes"),
-            **{f"{name} disk": f"{_free(machine[name], 'free_bytes')} at {machine[name]['folder']}"
-               for name in ("cache", "out")},
-        }  # fmt: skip
+            "memory": _free(machine["memory"]),
+        }
         lines = [f"{name:<15}{text}" for name, text in facts.items()]
         lines += [] if self.run is None else ["", *_run_lines(self.run)]
         lines += [""] if self.problems or self.warnings else []
@@ -75,10 +76,8 @@ class Diagnosis:
 def doctor(
     config: Config | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     *,
-    out: str | os.PathLike[str] = ".",
     n_scans: int | None = None,
     seconds: float = 10.0,
-    clock: Callable[[], float] = time.perf_counter,
     progress: Progress = SILENT,
 ) -> Diagnosis:
     """Describe this machine, and estimate time and memory of a configured run; write nothing.
@@ -89,14 +88,10 @@ def doctor(
     ----------
     config : Config, mapping, path of a YAML file, or None
         Configuration of `pretrain`; the table of ``data.participants`` is read where it is given.
-    out : path
-        Folder of the run.
     n_scans : int, optional
         Scans of the cohort, where there is no table yet.
     seconds : float
         About how long the measurement may take; 0 measures nothing.
-    clock : callable
-        Returns the time in seconds.
     progress : Progress
         Receives progress messages.
     """
@@ -106,48 +101,43 @@ def doctor(
     if n_scans is not None and n_scans < 2:
         raise ConfigError(f"n_scans: must be at least 2, got {n_scans}.")
     data, source = settings.data, source_of(settings.data)
-    machine = _describe_machine(getattr(data, "cache_dir", None) or default_cache_folder(), Path(out))
+    machine = _describe_machine()
     problems = []
     try:
         accelerator = accelerator_of(settings.training)
     except ConfigError as error:
         problems = [str(error)]
-    if problems or not seconds or settings.encoder.is_linear:  # which is fitted in one pass: there is no step to time
+    if problems or not seconds:
         return Diagnosis(machine, None, problems, list(_doubts(machine, None)))
     cohort = None if data.participants is None else source.read_cohort(data.participants)
     cohort = cohort.select(data.where) if cohort is not None and data.where else cohort
-    counts = _count_scans(settings, cohort, n_scans)
+    run = {"kind": data.kind, "is_linear": settings.encoder.is_linear, **_count_scans(settings, cohort, n_scans)}
     prepared = source.prepared(cohort)
-    shape = prepared.shape(cohort)
-    memory = machine["gpus"][0] if accelerator == "cuda" else machine["memory"]
-    with progress.task("Timing training steps", None, "steps"):
-        step = measure_step(
-            lambda: build_model(settings.encoder, n_channels=prepared.n_channels, seed=settings.seed),
-            build_objective(settings.objective),
-            views=source.views(settings),
-            settings=settings.training,
-            shape=shape,
-            seconds=seconds,
-            memory_limit=memory["available_bytes"],
-            clock=clock,
-        )
-    run = {"kind": data.kind, "shape": list(shape), **_estimate(settings.training, counts, step, memory), **counts}
+    shape, n_channels = prepared.shape(cohort), prepared.n_channels
+    run |= {"shape": list(shape), "network": _network_for(run.get("n_training_scans"), data.kind)}
+    run["device"] = "cpu" if run["is_linear"] else accelerator
+    memory = machine["gpus"][0] if run["device"] == "cuda" else machine["memory"]
+    # This process's memory is not among what is available.
+    run["memory_available_bytes"] = memory["available_bytes"] + memory.get("own_bytes", 0)
+    if run["is_linear"]:  # all scans are in memory, and their varying voxels a second time
+        n_values = run.get("n_training_scans", 0) * n_channels * math.prod(shape)
+        run["memory_bytes"] = 2 * torch.float32.itemsize * n_values
+    else:
+        with progress.task("Timing training steps", None, "steps"):
+            views, free = source.views(settings), memory["available_bytes"]
+            measured = _measure(settings, views, n_channels, shape, seconds=seconds, free=free)
+        run |= _estimate(settings.training, run, *measured)
     return Diagnosis(machine, run, problems, list(_doubts(machine, run)))
 
 
-def _describe_machine(cache: Path, out: Path) -> dict[str, Any]:
-    import torch
-
+def _describe_machine() -> dict[str, Any]:
     software = describe_environment()
     return {
         "software": {name: software[name] for name in ("neurocontrast", "git", "python", "packages", "platform")},
-        "extras": {extra: is_installed(module) for extra, module in _EXTRAS.items()},
         "processor": describe_processor(),
         "threads": torch.get_num_threads(),
         "gpus": describe_gpus(),
         "memory": describe_memory(),
-        "cache": describe_disk(cache),
-        "out": describe_disk(out),
     }
 
 
@@ -159,39 +149,134 @@ def _count_scans(settings: Config, cohort: Cohort | None, n_scans: int | None) -
     elif n_scans is not None:
         n_validation = round(n_scans * settings.data.val_fraction)
         n_training = n_scans - n_validation
-        check_split(range(n_training), range(n_validation), settings.training)
+        if not settings.encoder.is_linear:
+            check_split(range(n_training), range(n_validation), settings.training)
     else:
         return {"n_scans": None}
     counts = {"n_training_scans": n_training, "n_validation_scans": n_validation}
     return {"n_scans": n_training + n_validation, **counts}
 
 
+def _network_for(n_scans: int | None, kind: str) -> str | None:
+    """Return which network suits so many scans of brains, in words."""
+    if n_scans is None or kind != "volumes":
+        return None
+    known = f"With {n_scans:,} scans to learn from"
+    if n_scans < _MANY_SCANS:
+        return f"{known}, begin with encoder.name: pca or densenet_small; densenet121 wants thousands {_WHY_SMALL}."
+    return f"{known}, densenet121 suits; on tissue maps pca does about as well, so compare the two {_WHY_SMALL}."
+
+
+def _measure(
+    settings: Config, views: Views, n_channels: int, shape: tuple[int, ...], *, seconds: float, free: int
+) -> tuple[tuple[int, ...], float, int]:
+    """Time a small training step on synthetic images, and the configured one where time and memory allow it.
+
+    Returns samples and shape of the step, its seconds for a sample of the configured shape, and the memory that the
+    configured step needs. Time and memory are taken to be in proportion to samples × voxels.
+    """
+    training, end = settings.training, perf_counter() + seconds
+    encoder = build_model(settings.encoder, n_channels=n_channels).encoder
+    check_shape(encoder, shape)
+    n_samples = _samples_of_a_step(training)
+    n_in_graph = min(training.micro_batch_size or n_samples, n_samples)
+    small = tuple(min(n, max(encoder.smallest_shape, n // 4)) for n in shape)
+
+    def rate_of(n: int, *size: int) -> float:
+        session = _open(settings, views, n_channels, size, n)
+        _train(session)  # warms up
+        start = perf_counter()
+        _train(session)
+        return (perf_counter() - start) / (n * math.prod(size))
+
+    with deterministic(), keeping_freed_memory():
+        in_one_pass = settings.model_copy(update={"training": training.model_copy(update={"micro_batch_size": None})})
+        fixed, per_voxel = _memory_of(_open(in_one_pass, views, n_channels, small, 2), 2 * math.prod(small))
+        n_bytes = int(fixed + per_voxel * n_in_graph * math.prod(shape))
+        timed = (2, *small)
+        rate = rate_of(*timed)
+        # Each step is taken twice, and 80 % of the free memory may be used.
+        if perf_counter() + 2 * rate * n_samples * math.prod(shape) < end and n_bytes < 0.8 * free:
+            timed = (n_samples, *shape)
+            rate = rate_of(*timed)
+    return timed, rate * math.prod(shape), n_bytes
+
+
+def _samples_of_a_step(training: TrainingSettings) -> int:
+    """Return the samples of a step that one of several devices has."""
+    return max(2, math.ceil(training.batch_size / (training.devices * training.num_nodes)))
+
+
+def _open(settings: Config, views: Views, n_channels: int, shape: tuple[int, ...], n_samples: int) -> Session:
+    """Start a session of synthetic images, with as many passes over the network as in the run."""
+    model = build_model(settings.encoder, n_channels=n_channels, seed=settings.seed)
+    objective = build_objective(settings.objective)
+    noise = torch.rand((model.encoder.n_channels, *shape), generator=torch.Generator().manual_seed(0))
+    kinds = {"continuous": torch.linspace(20, 80, n_samples)}
+    data = TrainingData(
+        images=[{"image": noise, "index": row} for row in range(n_samples)],
+        names=[f"synthetic {row}" for row in range(n_samples)],
+        metadata={name: kinds.get(kind, torch.arange(n_samples) % 2) for name, kind in objective.columns.items()},
+        training_rows=range(n_samples),
+    )
+    training, micro = settings.training, settings.training.micro_batch_size
+    micro = min(micro, n_samples // 2) if micro is not None and micro < training.batch_size else None
+    changes = {"devices": 1, "num_nodes": 1, "sampling": "shuffle", "micro_batch_size": micro}
+    session = Session(model, objective, views, data, settings=training.model_copy(update=changes), seed=0)
+    session.model.train()
+    return session
+
+
+def _memory_of(session: Session, n_voxels: int) -> tuple[int, float]:
+    """Return the bytes held after a step, and the bytes of its graph and images for each voxel."""
+    weights = {each.untyped_storage().data_ptr() for each in session.model.parameters()}
+    graph: dict[int, int] = {}
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        graph[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        _train(session)
+    n_bytes = _BESIDE_GRAPH * sum(size for place, size in graph.items() if place not in weights) / n_voxels
+    if session.fabric.device.type == "cuda":
+        return torch.cuda.memory_allocated(), n_bytes
+    read_ahead = _READ_AHEAD * torch.float32.itemsize * session.model.encoder.n_channels
+    return describe_memory()["own_bytes"], n_bytes + read_ahead
+
+
+def _train(session: Session) -> None:
+    for _ in train_batches(session, [session.data.training_rows], Position()):
+        pass
+    if session.fabric.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
 def _estimate(
-    training: TrainingSettings, counts: Mapping[str, Any], step: MeasuredStep, memory: Mapping[str, int]
+    training: TrainingSettings, run: Mapping[str, Any], timed: tuple[int, ...], seconds: float, n_bytes: int
 ) -> dict[str, Any]:
-    # Processes on one CPU share its cores and its memory; this process's memory is not among what is available.
-    on_gpu = step.device == "cuda"
+    """Return time and memory of a run from `seconds` of a sample in training; all devices are as fast as one."""
+    # Processes on one CPU share its cores and its memory.
+    on_gpu, n_samples = run["device"] == "cuda", _samples_of_a_step(training)
     n_devices, n_here = (training.devices if on_gpu else 1) * training.num_nodes, 1 if on_gpu else training.devices
-    seconds = None
-    if counts["n_scans"] is not None:
-        n_training, n_validation = counts["n_training_scans"], counts["n_validation_scans"]
-        n_measured = n_validation or min(training.batch_size, n_training)
-        epoch = n_training * step.training_seconds + n_measured * step.encoding_seconds
-        statistics = min(n_training, MOST_SCANS_OF_STATISTICS) * step.encoding_seconds / 2
-        n_probes = training.epochs // training.probe_every if training.probe_every and n_validation else 0
-        probe = statistics + counts["n_scans"] * step.encoding_seconds / 2
-        seconds = (training.epochs * epoch + n_probes * probe + statistics) / n_devices
+    total = None
+    if run["n_scans"] is not None:
+        n_training = run["n_training_scans"]
+        n_measured = run["n_validation_scans"] or min(training.batch_size, n_training)
+        # A backward pass takes about as long as two forward passes; micro-batches pass forward once more.
+        n_passes = 3 if (training.micro_batch_size or n_samples) >= n_samples else 4
+        total = training.epochs * (n_training + n_measured / n_passes) * seconds / n_devices
     return {
-        "epochs": training.epochs,
-        "batch_size": training.batch_size,
-        "micro_batch_size": training.micro_batch_size,
+        **{key: getattr(training, key) for key in ("epochs", "batch_size", "micro_batch_size")},
         "n_devices": n_devices,
-        "device": step.device,
-        "seconds": seconds,
-        "samples_per_second": n_devices / step.training_seconds,
-        "memory_bytes": step.memory_bytes * n_here,
-        "memory_available_bytes": memory["available_bytes"] + memory.get("own_bytes", 0),
-        "timed": {"shape": list(step.shape), "n_scans": step.n_samples, "as_configured": step.is_as_configured},
+        "seconds": total,
+        "samples_per_second": n_devices / seconds,
+        "memory_bytes": n_bytes * n_here,
+        "timed": {
+            "shape": list(timed[1:]),
+            "n_scans": timed[0],
+            "as_configured": timed == (n_samples, *run["shape"]),
+        },
     }
 
 
@@ -205,30 +290,38 @@ def _doubts(machine: Mapping[str, Any], run: Mapping[str, Any] | None) -> Iterat
     needed, there = run["memory_bytes"], run["memory_available_bytes"]
     if needed > there:
         advice = "Set training.micro_batch_size lower: the loss stays that of the whole batch."
-        if (run["micro_batch_size"] or run["batch_size"]) == 1:
+        if run["is_linear"] or (run["micro_batch_size"] or run["batch_size"]) == 1:
             advice = "Make the images smaller (data.shape with a larger data.spacing_mm, or images.size)."
         where = "GPU" if run["device"] == "cuda" else "machine"
         yield f"about {as_size(needed)} of memory are needed, and this {where} has {as_size(there)} free. {advice}"
-    n_training = run.get("n_training_scans")
-    if n_training is not None and n_training < run["batch_size"]:
-        n_batch, one = run["batch_size"], "an epoch is a single step"
-        yield f"training.batch_size is {n_batch}, and there are {n_training} training scans: {one}."
+    n_training, n_batch = run.get("n_training_scans"), run.get("batch_size", 0)
+    if n_training is not None and n_training < n_batch:
+        yield f"training.batch_size is {n_batch}, and there are {n_training} training scans: an epoch is a single step."
 
 
-def _free(place: dict[str, Any], key: str) -> str:
-    return f"{as_size(place[key])} of {as_size(place['total_bytes'])} free"
+def _free(memory: dict[str, int]) -> str:
+    return f"{as_size(memory['available_bytes'])} of {as_size(memory['total_bytes'])} free"
 
 
 def _run_lines(run: dict[str, Any]) -> Iterator[str]:
     samples, unit = ("images", "pixels") if run["kind"] == "images" else ("scans", "voxels")
-    speed = f"{run['samples_per_second']:.3g} samples/s; {as_size(run['memory_bytes'])} of memory"
-    if run["n_scans"] is None:
-        yield f"This configuration: {speed}. For the time of a run give --participants PARTICIPANTS.tsv, or --scans N."
+    shape, n_training = "×".join(map(str, run["shape"])), run.get("n_training_scans")
+    ask = "give --participants PARTICIPANTS.tsv, or --scans N."
+    if run["is_linear"]:
+        memory = f"For their memory {ask}" if n_training is None else f"They take up to {as_size(run['memory_bytes'])}."
+        what = f"{samples} to learn from" if n_training is None else f"{n_training} {samples}"
+        yield f"encoder.name: pca: nothing is trained; all {what} are in memory at once, {shape} {unit} each. {memory}"
     else:
-        yield f"This run: {run['epochs']} epochs ≈ {as_duration(run['seconds'])} on this machine; {speed}"
-        yield f"  {run['n_training_scans']} {samples} to learn from, {run['n_validation_scans']} to measure on"
-    shape, timed = "×".join(map(str, run["shape"])), run["timed"]
-    yield f"  {run['batch_size']} {samples} of {shape} {unit} a step"
-    if not timed["as_configured"]:
-        shape = "×".join(map(str, timed["shape"]))
-        yield f"  Extrapolated from steps of {timed['n_scans']} {samples} of {shape} {unit}: give more --seconds."
+        speed = f"{run['samples_per_second']:.3g} samples/s; {as_size(run['memory_bytes'])} of memory"
+        if n_training is None:
+            yield f"This configuration: {speed}. For the time of a run {ask}"
+        else:
+            yield f"This run: {run['epochs']} epochs ≈ {as_duration(run['seconds'])} on this machine; {speed}"
+            yield f"  {n_training} {samples} to learn from, {run['n_validation_scans']} to measure on"
+        timed = run["timed"]
+        yield f"  {run['batch_size']} {samples} of {shape} {unit} a step"
+        if not timed["as_configured"]:
+            shape = "×".join(map(str, timed["shape"]))
+            yield f"  Extrapolated from steps of {timed['n_scans']} {samples} of {shape} {unit}: give more --seconds."
+    if run["network"] is not None:
+        yield run["network"]

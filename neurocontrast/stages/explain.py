@@ -140,6 +140,11 @@ def _readout(probe: FittedProbe, positive: str | None) -> _Readout:
             "explanation: the probe was fitted on recentred features, which one scan alone does not have. Explain an "
             "evaluation with recentre=none."
         )
+    if probe.blocks:
+        raise ConfigError(
+            f"explanation: the probe was fitted on joined features ({one_of(each.name for each in probe.blocks)}), and "
+            "a map is of one encoder. Explain an evaluation of one of them."
+        )
     weights = probe.coefficients / probe.scale[:, None]
     intercepts = probe.intercept - (probe.mean / probe.scale) @ probe.coefficients
     if probe.kind != "multiclass":

@@ -17,6 +17,7 @@ from neurocontrast.data.layouts.table import read_text_table
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.evaluation import FittedProbe, load_probe
+from neurocontrast.evaluation.blocks import blocks_of, check_same_blocks
 from neurocontrast.evaluation.designs import FEW_SUBJECTS
 from neurocontrast.evaluation.few_shot import MIN_SHOTS, fit_shifts, shift_scores
 from neurocontrast.evaluation.panels.outlyingness import count_outside, outside_message
@@ -73,6 +74,8 @@ def predict(
     check_output_file(target, ".tsv", overwrite=overwrite)
     check_output_file(target.with_suffix(".json"), ".json", overwrite=overwrite)
     fitted, read = load_probe(probe), read_embeddings(embeddings)
+    blocks = blocks_of(read.info, read.features.shape[1])
+    check_same_blocks(fitted.blocks, blocks, parameter=Path(embeddings).name)
     doubt = check_same_encoder(
         fitted.encoder,
         encoder_digest(read.info),

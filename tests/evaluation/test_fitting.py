@@ -170,7 +170,7 @@ def test_inner_scores_are_of_probes_that_have_not_seen_the_subject(probe):
     ("options", "message"),
     [
         ({"probe": "logistic", "target": "age"}, "'logistic' is not for a continuous target.*knn, ridge or svm"),
-        ({"probe": "ridge"}, "'ridge' is not for a categorical target.*knn, logistic, sgd or svm"),
+        ({"probe": "ridge"}, "'ridge' is not for a categorical target.*knn, logistic or svm"),
         ({"threshold": "youden", "target": "age"}, "threshold: 'youden' is for two classes, and 'age' is continuous"),
         ({"threshold": 0.3, "target": "site"}, "'0.3' is for two classes, and 'site' is of 3 classes"),
     ],

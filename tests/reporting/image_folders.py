@@ -110,7 +110,7 @@ def _summary(names: np.ndarray, n: int, *, accuracy: float) -> dict:
         "split": {"column": "split", "n": {"train": 400, "validation": 100, "test": n}, "chosen_on": "validation",
                   "refit_on": ["train", "validation"], "n_fitted": 500,
                   "n_pretrained": {"train": 400, "validation": 0, "test": 0}, "n_duplicates": {"test": 0}},
-        "probe": {"name": "logistic", "strength_name": "C", "strength": 0.01, "sgd": None},
+        "probe": {"name": "logistic", "strength_name": "C", "strength": 0.01},
         "baseline": {"accuracy": {"pooled": 1 / len(names), "interval": None}}, "baseline_covariates": [],
         "bootstrap": {"n": 2000, "method": "BCa", "unit": "subject", "level": 0.95}, "sensitive": SENSITIVE,
         "warnings": WARNINGS, "run": RUN, "objective": {"loss": "supcon", "label": "label", "temperature": 0.1},

@@ -13,6 +13,8 @@ from neurocontrast.encoders import Encoder
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.machine import as_duration
 
+# The function has its module's name, so the module is found among those imported.
+MODULE = importlib.import_module("neurocontrast.stages.doctor")
 TINY = {
     "data": {"spacing_mm": 8, "shape": [24, 28, 24], "n_workers": 1, "val_fraction": 0.25},
     "encoder": {"name": "lenet"},
@@ -51,12 +53,13 @@ class Work:
 
 @pytest.mark.parametrize(
     ("changes", "time"),
-    [({}, 1e9), ({"micro_batch_size": 3}, 1e9), ({"probe_every": 1}, 1e9), ({}, 4e5)],
+    [({}, 1e9), ({"micro_batch_size": 3}, 1e9), ({}, 4e5)],
 )
 def test_the_estimate_is_within_a_factor_of_two_of_a_run_s_work(tmp_path, cohort, monkeypatch, changes, time):
     clock = Work(monkeypatch)
+    monkeypatch.setattr(MODULE, "perf_counter", clock)
     config = _config(tmp_path, cohort, **changes)
-    run = nc.doctor(config, seconds=time, clock=clock).run
+    run = nc.doctor(config, seconds=time).run
     assert run["timed"]["as_configured"] is (time == 1e9)
     before = clock()
     nc.pretrain(config, out=tmp_path / "run")
@@ -115,12 +118,30 @@ def test_what_pretrain_refuses_here_is_a_problem_and_not_measured(tmp_path, monk
     ],
 )
 def test_what_does_not_fit_is_warned_about(tmp_path, monkeypatch, facts, said):
-    # The function has its module's name, so the module is found among those imported.
-    module = importlib.import_module("neurocontrast.stages.doctor")
-    here = module._describe_machine(tmp_path, tmp_path)
-    monkeypatch.setattr(module, "_describe_machine", lambda cache, out: here | facts)
+    here = MODULE._describe_machine()
+    monkeypatch.setattr(MODULE, "_describe_machine", lambda: here | facts)
     warnings = nc.doctor(_config(tmp_path), n_scans=50, seconds=0.1).warnings
     assert any(said in warning for warning in warnings), warnings
+
+
+def test_a_linear_encoder_is_not_timed_and_its_scans_are_counted_in_memory(tmp_path, cohort, monkeypatch):
+    config = {**_config(tmp_path, cohort), "encoder": {"name": "pca", "n_components": 5}}
+    found = nc.doctor(config, seconds=0.1)
+    assert found.run["memory_bytes"] == 2 * 20 * 24 * 28 * 24 * 4
+    assert "nothing is trained; all 20 scans are in memory at once" in found.to_text()
+    assert "samples/s" not in found.to_text()
+    del config["data"]["participants"]
+    assert "For their memory give --participants" in nc.doctor(config, seconds=0.1).to_text()
+    few = {"total_bytes": 1 << 20, "available_bytes": 1 << 20, "own_bytes": 0}
+    monkeypatch.setattr(MODULE, "describe_memory", lambda: few)
+    assert "data.spacing_mm" in nc.doctor(config, n_scans=100, seconds=0.1).warnings[0]
+
+
+def test_it_says_which_network_suits_so_many_scans(tmp_path):
+    small, large = (nc.doctor(_config(tmp_path), n_scans=n, seconds=0.1).to_text() for n in (400, 4000))
+    assert "With 300 scans to learn from, begin with encoder.name: pca or densenet_small" in small
+    assert "With 3,000 scans to learn from, densenet121 suits" in large
+    assert "With" not in nc.doctor(_config(tmp_path), seconds=0.1).to_text()
 
 
 def test_too_few_scans_are_warned_about(tmp_path):
@@ -164,7 +185,7 @@ ARGUMENTS = [
 
 def test_the_command_tells_the_facts(tmp_path, cohort, capsys):
     cache = ["--set", f"data.cache_dir={tmp_path}"]
-    assert run_cli(["doctor", *ARGUMENTS, *cache, "--participants", str(cohort), "--out", str(tmp_path)]) == 0
+    assert run_cli(["doctor", *ARGUMENTS, *cache, "--participants", str(cohort)]) == 0
     shown = capsys.readouterr().out
     for fact in (
         "neurocontrast ",
@@ -174,7 +195,6 @@ def test_the_command_tells_the_facts(tmp_path, cohort, capsys):
         "PyTorch computes with",
         "GPU ",
         "memory ",
-        f"free at {tmp_path}",
         "This run: 50 epochs ≈ ",
         "samples/s",
         "GiB",

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 from test_largebatch import METADATA, relative, step
-from tiny import Contrast, Pictures, data, rows_of, run, settings, views_of_pictures, weights
+from tiny import Pictures, data, rows_of, run, views_of_pictures, weights
 
 from neurocontrast.encoders import EncoderSettings, build_model, load_encoder, load_model
 from neurocontrast.exceptions import TrainingInterrupted
 from neurocontrast.training.batchnorm import SynchronisedBatchNorm, synchronise
-from neurocontrast.training.estimate import measure_step
 
 ENCODER = EncoderSettings(name="resnet_small", projection=(16, 8), projection_norm="layers")
 CONTRACT = {"preprocessing": {}}
@@ -107,30 +106,3 @@ def test_synchronised_normalisation_takes_the_place_of_every_layer_and_its_weigh
     assert torch.equal(model(pictures(range(4))), same(pictures(range(4))))  # in one process it is PyTorch's own
     for name, tensor in same.state_dict().items():
         assert torch.equal(model.state_dict()[name], tensor)
-
-
-def test_steps_on_pictures_are_timed_as_those_on_volumes():
-    ticks = count()
-    found = measure_step(
-        lambda: build_model(ENCODER),
-        Timed(),
-        views=views_of_floats,
-        settings=settings(batch_size=6),
-        shape=(24, 16),
-        seconds=1e9,
-        memory_limit=10**12,
-        clock=lambda: float(next(ticks)),
-    )
-    assert (found.shape, found.n_samples, found.is_as_configured) == ((24, 16), 6, True)
-    assert found.memory_bytes > 6 * 2 * 3 * 24 * 16 * 4  # at least the views themselves
-
-
-class Timed(Contrast):
-    columns = {}  # noqa: RUF012
-
-
-def views_of_floats(images, rows, *, epoch):
-    assert images.shape[1] == 3
-    assert images.min() >= 0
-    assert images.max() <= 1
-    return images, images.flip(3)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
+from neurocontrast.evaluation.blocks import blocks_of, check_same_blocks
 from neurocontrast.evaluation.fitting import OutOfFold, fit_probe, gather
 from neurocontrast.evaluation.metrics import POOLED_ONLY, explain_undefined, explain_value, finite_or_none
 from neurocontrast.evaluation.notices import NO_BASELINE, check_duplicates, check_overlap
@@ -89,6 +90,7 @@ def plan_external(
         Metadata of the external embeddings, and of those of the study.
     """
     info, training_info = info or {}, training_info or {}
+    check_same_blocks(study.blocks, blocks_of(info, features.shape[1] if features.ndim == 2 else 0), parameter="test")
     doubt = check_same_encoder(
         encoder_digest(training_info),
         encoder_digest(info),

@@ -32,7 +32,6 @@ from neurocontrast.evaluation.schema.sections import (
     Probe,
     Section,
     Sensitive,
-    Similarity,
     Threshold,
     VoxelsAbout,
 )  # fmt: skip
@@ -79,7 +78,6 @@ class Evaluation(Section):
     new_site: NewSite | None = None
     new_site_note: str | None = None
     outlyingness: Outlyingness | None = None
-    similarity: Similarity | None = None
     learning_curve: LearningCurve | None = None
     external: External | None = None
     panels: dict[str, Any] = {}

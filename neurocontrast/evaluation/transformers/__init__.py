@@ -1,6 +1,7 @@
-"""Scikit-learn transformers that take sites and covariates out of features, estimated on training rows alone."""
+"""Scikit-learn transformers that take sites and covariates out of features, or balance blocks of them."""
 
+from neurocontrast.evaluation.transformers.blocks import BlockScaler
 from neurocontrast.evaluation.transformers.covariates import CovariateEncoder, Residualiser, SideColumnTransformer
 from neurocontrast.evaluation.transformers.sites import ComBat, SiteRecentring
 
-__all__ = ["ComBat", "CovariateEncoder", "Residualiser", "SideColumnTransformer", "SiteRecentring"]
+__all__ = ["BlockScaler", "ComBat", "CovariateEncoder", "Residualiser", "SideColumnTransformer", "SiteRecentring"]

@@ -48,6 +48,7 @@ from neurocontrast.files import (
     write_table,
     write_text,
 )
+from neurocontrast.lazy import load
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.settings import settings_from
@@ -213,9 +214,8 @@ def _with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> S
 
 
 def _read_input(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], progress: Progress) -> Voxels:
-    # Not at the top: what preprocesses scans needs torch, and an evaluation mostly does without.
-    from neurocontrast.stages.encoder_input import read_encoder_input
-
+    # By its path: what preprocesses scans needs torch, and every other evaluation does without.
+    read_encoder_input = load("neurocontrast.stages.encoder_input:read_encoder_input")
     if "preprocessing" not in run:
         raise DataError("voxels=input: the embeddings do not say how their run preprocessed its scans. Use voxels=on.")
     files = [each[0] if len(each) == 1 else each for each in scans]

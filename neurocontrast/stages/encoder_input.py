@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from neurocontrast.config import DataSettings
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.files import ScanFiles
 from neurocontrast.progress import Progress
 from neurocontrast.stages.sources import BrainVolumes
 
@@ -18,14 +17,14 @@ __all__ = ["read_encoder_input"]
 
 
 def read_encoder_input(
-    scans: Sequence[ScanFiles], run: Mapping[str, Any], *, max_bytes: int, n_workers: int, progress: Progress
+    scans: Sequence[tuple[str, ...]], run: Mapping[str, Any], *, max_bytes: int, n_workers: int, progress: Progress
 ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
     """Preprocess scans as a run does, or read them from the user's cache.
 
     Parameters
     ----------
-    scans : sequence of path or of tuple of paths
-        Files of each scan, one a channel.
+    scans : sequence of tuple of str
+        Paths of each scan, one a channel.
     run : mapping
         What ``encoder.json`` of the run says.
     max_bytes : int
@@ -53,9 +52,10 @@ def read_encoder_input(
             f"voxels=input: {len(scans)} scans of {n_voxels} voxels take {n_bytes / 1024**3:.1f} GiB of memory, more "
             f"than {max_bytes / 1024**3:g}. Evaluate fewer scans (where), or set voxels=on, which reads them at 4 mm."
         )
-    cache.prepare(scans, n_workers=n_workers, progress=progress)
+    files = [scan[0] if len(scan) == 1 else scan for scan in scans]
+    cache.prepare(files, n_workers=n_workers, progress=progress)
     values = np.empty((len(scans), n_voxels), dtype=np.float32)
-    for row, scan in zip(values, scans, strict=True):
+    for row, scan in zip(values, files, strict=True):
         row[:] = cache.read(scan).ravel()
     made = run["preprocessing"]
     spacing = made.get("spacing_mm")

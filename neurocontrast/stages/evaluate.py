@@ -214,13 +214,11 @@ def _with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> S
 
 
 def _read_input(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], progress: Progress) -> Voxels:
-    # By its path: what preprocesses scans needs torch, and every other evaluation does without.
-    read_encoder_input = load("neurocontrast.stages.encoder_input:read_encoder_input")
     if "preprocessing" not in run:
         raise DataError("voxels=input: the embeddings do not say how their run preprocessed its scans. Use voxels=on.")
-    files = [each[0] if len(each) == 1 else each for each in scans]
-    n_workers = study.settings.n_jobs
-    values, about = read_encoder_input(files, run, max_bytes=MAX_BYTES, n_workers=n_workers, progress=progress)
+    # By its path: what preprocesses scans needs torch, and every other evaluation does without.
+    read = load("neurocontrast.stages.encoder_input:read_encoder_input")
+    values, about = read(scans, run, max_bytes=MAX_BYTES, n_workers=study.settings.n_jobs, progress=progress)
     return Voxels(voxel_products(values), about)
 
 

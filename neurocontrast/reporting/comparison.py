@@ -20,11 +20,11 @@ from neurocontrast.reporting.page import (
     Table,
     note,
     pictures,
+    render_sections,
 )
 from neurocontrast.reporting.plots import Series, draw_intervals
 from neurocontrast.reporting.prose import SPLITS, flatten, pretraining_text, shorten_paths, write_paragraphs
 from neurocontrast.reporting.read import Results
-from neurocontrast.reporting.render import render_sections
 from neurocontrast.reporting.sections.learning import draw_learning
 from neurocontrast.reporting.style import Picture, distinct_labels, plain_label
 from neurocontrast.reporting.tables import Column, make_table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -73,7 +73,6 @@ def evaluate(
     estimator: BaseEstimator | None = None,
     cv: Any = None,
     overwrite: bool = False,
-    on_plan: Callable[[Study, External | None], None] = lambda _study, _external: None,
     progress: Progress = SILENT,
     **options: Any,
 ) -> Path:
@@ -96,8 +95,6 @@ def evaluate(
         Splitter in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
-    on_plan : callable
-        Called with the plan, and that of the external test set, before anything is computed.
     progress : Progress
         Receives progress messages.
     **options
@@ -112,7 +109,7 @@ def evaluate(
     if estimator is None and chosen.probe not in ("auto", *probe_names()):
         estimator = import_estimator(chosen.probe)
     study, external = _plan(read, chosen, estimator, cv)
-    on_plan(study, external)
+    progress.message(_plan_line(study))
     study = _with_voxels(study, read.info, progress)
     for notice in [*study.notices, *(external.notices if external else ())]:
         progress.warning(notice.message)
@@ -132,6 +129,17 @@ def _plan(
         return study, None
     other = read_embeddings(settings.test)
     return study, plan_external(study, other.table, other.features, info=other.info, training_info=read.info)
+
+
+def _plan_line(study: Study) -> str:
+    """Return who is evaluated, and in which folds."""
+    n, n_subjects = len(study.table), study.table["subject_id"].nunique()
+    how = f"parts as column '{study.settings.split_column}' says"
+    if not study.fixed:
+        n_folds, n_repeats = (1 + max(getattr(each, name) for each in study.splits) for name in ("fold", "repeat"))
+        how = f"{n_folds} {'folds' if study.splits[0].held_out_site is None else 'sites held out'}"
+        how += f", {n_repeats} times" if n_repeats > 1 else ""
+    return f"{study.target.name}: {n} scans of {n_subjects} subjects, {how}, {study.probe} probe"
 
 
 def _write(folder: Path, result: StudyResult, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:

@@ -23,7 +23,6 @@ from neurocontrast.reporting import (
     render_comparison,
     render_page,
 )
-from neurocontrast.reporting.sections.classes import confused_pairs
 from neurocontrast.reporting.sections.methods import write_methods
 
 BRAIN = re.compile(
@@ -135,25 +134,6 @@ def test_views_are_described_where_the_run_records_them(image_folder: Path, tmp_
 def test_methods_say_so_where_the_store_is_gone(tmp_path, make_images):
     folder = make_images(tmp_path / "gone", store=False)
     assert "The data set is not recorded" in _methods(folder)[0]
-
-
-def test_pairs_are_counted_by_true_and_given_class(tmp_path, make_images):
-    folder = make_images(tmp_path / "pairs", classes=("a", "b", "c"), n=30)
-    table = pd.read_csv(folder / "predictions.tsv", sep="\t")
-    table["y_pred"] = table["y_true"]
-    table.loc[table.index[table["y_true"] == "a"][:4], "y_pred"] = "b"
-    table.loc[table.index[table["y_true"] == "b"][:1], "y_pred"] = "a"
-    table.to_csv(folder / "predictions.tsv", sep="\t", index=False)
-    pairs = confused_pairs(read_evaluation(folder))
-    assert pairs[["true", "given", "n", "n_back"]].to_numpy().tolist() == [["a", "b", 4, 1], ["b", "a", 1, 4]]
-    assert pairs["share"].tolist() == [0.4, 0.1]
-
-
-def test_where_nothing_is_wrong_that_is_said(tmp_path, make_images, parse):
-    folder = make_images(tmp_path / "right", classes=("a", "b", "c"), n=30)
-    table = pd.read_csv(folder / "predictions.tsv", sep="\t")
-    table.assign(y_pred=table["y_true"]).to_csv(folder / "predictions.tsv", sep="\t", index=False)
-    assert "No image was given a wrong class." in _section(folder, "classes", parse)
 
 
 def test_many_classes_become_a_heat_map(tmp_path, make_images):

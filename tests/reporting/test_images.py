@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -207,7 +206,7 @@ def test_a_binary_and_a_continuous_target_have_pages_too(image_folder: Path, tmp
             "prediction in patients and for medical images; reports of scans have their tables", "")) == []  # fmt: skip
 
 
-def test_models_of_images_are_compared_by_accuracy_and_fairness(image_maker, parse):
+def test_models_of_images_are_compared_by_accuracy(image_maker, parse):
     files = image_maker.make_comparison()
     sections = build_comparison(files)
     page = parse.Page(render_comparison(files, sections))
@@ -216,19 +215,7 @@ def test_models_of_images_are_compared_by_accuracy_and_fairness(image_maker, par
     assert "the same training, validation and test images for every model" in page.text
     assert "McNemar" in page.text
     assert "Nadeau" not in page.text
-    assert [
-        "supcon",
-        "mean of the columns",
-        "0.07000.0680 to 0.0720",
-        "0.0800",
-        "+0.0100+0.0080 to +0.0120",
-    ] in page.rows
     assert "learning" not in page.headings()
-
-
-def test_without_a_sensitive_variable_a_comparison_has_no_fairness(image_maker, parse):
-    files = replace(image_maker.make_comparison(), sensitive=pd.DataFrame())
-    assert "fairness" not in parse.Page(render_comparison(files, build_comparison(files))).headings()
 
 
 @pytest.mark.slow

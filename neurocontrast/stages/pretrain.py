@@ -318,7 +318,7 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     model = build_model(settings.encoder, n_channels=source.n_channels, seed=settings.seed)
     check_shape(model.encoder, source.shape(cohort))
     if objective is None:
-        check_components(model.encoder, _subjects(cohort, training_rows))
+        check_components(model.encoder, _subjects(cohort, training_rows.tolist()))
     probed = settings.training.probe_columns if settings.training.probe_every and objective is not None else ()
     data = TrainingData(
         images=source.images(cohort),

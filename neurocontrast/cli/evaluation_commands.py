@@ -177,12 +177,13 @@ def compare(
 
 
 def evaluation_result(folder: Path) -> Result:
-    """Return an evaluation's first metric, beside those of the covariates and of the voxels, and the warnings."""
+    """Return an evaluation's first metric, beside those of the other models, and the warnings."""
     from neurocontrast.evaluation.schema import read_evaluation
 
     read = read_evaluation(folder)
     metric = next(iter(read.metrics), "")
-    sources = {"embedding": read.metrics, "covariates only": read.baseline, "voxels": read.voxels}
+    sources = {"embedding": read.metrics, "covariates only": read.baseline, "voxels": read.voxels,
+               "regional measures": read.regional}  # fmt: skip
     found: dict[str, dict[str, Any]] = {
         name: {"value": each.mean if each.pooled is None else each.pooled, "interval": each.interval}
         for name, section in sources.items()

@@ -40,6 +40,9 @@ _PATHS = (
 
 _ANY = object()
 _RETIRED: dict[str, Any] = {
+    "augment.pad_crop": None,
+    "augment.affine.shear_degrees": 0.0,
+    "augment.affine.outside": "edge",
     "data.common_view": "none",
     "data.common_fraction": _ANY,
     "training.strategy": _ANY,

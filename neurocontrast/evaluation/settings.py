@@ -87,6 +87,8 @@ class EvaluationSettings(Settings):
     voxels, scans : {"auto", "on", "off"}, str or None
         Whether principal components of the scans' voxels are a second baseline (``auto``: where the scans are at hand),
         and the table of the same scans, where paths in the embeddings table do not lead to them.
+    regional : tuple of str
+        Columns of regional volumes, thicknesses or other measures, by name or pattern (``vol_*``): one more baseline.
     sensitive : tuple of str
         Columns of numbers that a fair embedding should not tell (``background_*`` names several).
     confounds, new_site, outlyingness : bool
@@ -140,6 +142,7 @@ class EvaluationSettings(Settings):
     covariates: tuple[str, ...] = ("age", "sex", "site", "tiv")
     voxels: Literal["auto", "on", "off"] = "auto"
     scans: str | None = None
+    regional: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
     confounds: bool = True
     new_site: bool = True
@@ -202,6 +205,7 @@ class EvaluationSettings(Settings):
             "inner_splits=leave-site-out": self.inner_splits == "leave-site-out",
             "n_repeats": self.n_repeats > 1,
             "n_permutations": self.n_permutations > 0,
+            "regional": bool(self.regional),
         }
         found = [name for name, given in others.items() if given]
         if found:

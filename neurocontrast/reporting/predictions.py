@@ -18,7 +18,9 @@ _THRESHOLD = 0.5
 
 
 def _is_score(column: object) -> bool:
-    return str(column) in ("y_score", "baseline_score", "voxels_score") or str(column).startswith("score_")
+    return str(column) in ("y_score", "baseline_score", "voxels_score", "regional_score") or str(column).startswith(
+        "score_"
+    )
 
 
 def _scan_keys(table: pd.DataFrame) -> list[str]:

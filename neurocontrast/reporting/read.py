@@ -343,8 +343,8 @@ def external_part(files: EvaluationFiles) -> EvaluationFiles | None:
     )
     threshold = files.summary.threshold.model_copy(update={"rule": external.threshold, "values": []})
     changes = {"n": external.n, "metrics": metrics, "baseline": baseline, "increment": external.increment, "voxels": {},
-               "voxels_increment": {}, "outlyingness": external.outlyingness, "threshold": threshold,
-               "permutation": None}  # fmt: skip
+               "voxels_increment": {}, "regional": {}, "regional_increment": {}, "threshold": threshold,
+               "outlyingness": external.outlyingness, "permutation": None}  # fmt: skip
     tested = files.predictions.iloc[:0] if files.external_predictions is None else files.external_predictions
     return replace(
         files,

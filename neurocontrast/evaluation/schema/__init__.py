@@ -85,6 +85,9 @@ class Evaluation(Section):
     voxels: dict[str, Metric] = {}
     voxels_increment: dict[str, Increment] = {}
     voxels_about: VoxelsAbout = VoxelsAbout()
+    regional: dict[str, Metric] = {}
+    regional_increment: dict[str, Increment] = {}
+    regional_columns: list[str] = []
     threshold: Threshold = Threshold()
     baseline_covariates: list[str] = []
     warnings: list[Caution] = []

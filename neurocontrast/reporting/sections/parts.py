@@ -10,6 +10,7 @@ import pandas as pd
 from neurocontrast.reporting.page import Block, Input, Section, SectionBuilder, Table, note, pictures
 from neurocontrast.reporting.plots import Series, draw_intervals, tabulate_estimates
 from neurocontrast.reporting.read import EvaluationFiles
+from neurocontrast.reporting.sections.result import besides
 from neurocontrast.reporting.style import BASELINE, INK, Picture, distinct_labels
 from neurocontrast.reporting.tables import Column, make_table
 from neurocontrast.reporting.wording import capitalise, leading_metrics, point_estimate
@@ -134,7 +135,8 @@ def table_folds(files: EvaluationFiles) -> Table:
     left_out = "held_out_site" in folds and folds["held_out_site"].notna().any()
     positive = "n_positive_test" in folds and files.kind == "binary"
     metrics = leading_metrics(files.kind, [key for key in files.metrics if key in folds])
-    models = {"": "", "baseline_": "Cov. only", **({"voxels_": "Voxels"} if files.summary.voxels else {})}
+    models = {"": "", "baseline_": "Cov. only"}
+    models |= {f"{each.key}_": each.name.capitalize() for each in besides(files.summary)}
     columns = (
         Column("Repeat", "repeat", "count") if folds["repeat"].nunique() > 1 else None,
         Column("Fold", "fold", "count"),

@@ -15,23 +15,20 @@ from neurocontrast.settings import Settings
 
 __all__ = ["EvaluationSettings", "check_probe", "probe_name"]
 
-_RULES = ("half", "prevalence", "youden", "sensitivity=0.9", "specificity=0.9")
-_AIM = re.compile(r"(sensitivity|specificity)\s*=\s*(\S+)")
+_RULES = ("half", "prevalence")
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def _parse_threshold(given: float | str) -> float | str:
     """Return a threshold in one form: a probability as a number, a rule as text."""
     text = str(given).strip()
-    aim = _AIM.fullmatch(text)
-    with suppress(ValueError):
-        if 0 < (number := float(aim[2] if aim else text)) < 1:
-            return f"{aim[1]}={number:g}" if aim else number
-    if text in ("half", "prevalence", "youden"):
+    if text in _RULES:
         return text
+    with suppress(ValueError):
+        if 0 < (number := float(text)) < 1:
+            return number
     raise ValueError(
-        "must be half, prevalence, youden, sensitivity=… or specificity=… (a share between 0 and 1, for instance "
-        f"sensitivity=0.9), or a probability between 0 and 1; got '{text}'.{suggestion(text, _RULES)}"
+        f"must be half, prevalence, or a probability between 0 and 1; got '{text}'.{suggestion(text, _RULES)}"
     )
 
 
@@ -77,16 +74,17 @@ class EvaluationSettings(Settings):
         Grids: inverse penalty of logistic regression and the SVM, penalty of ridge, number of neighbours.
     clip : bool
         Whether predicted numbers are kept within the range of the training scans' own.
-    threshold : {"half", "prevalence", "youden", "sensitivity=…", "specificity=…"} or float
-        Probability from which a scan is called positive: 0.5, the share of positives in training, or chosen on inner
-        folds. Of several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest against its share.
+    threshold : {"half", "prevalence"} or float
+        Probability from which a scan is called positive: 0.5, the share of positives in training, or a number. Of
+        several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest against its share.
     train_sizes, n_draws : tuple of int, int
         Numbers of training subjects of a learning curve, and how often the subjects of each size are drawn in a fold.
     covariates : tuple of str
         Columns of the baseline; those that are absent, the target, and the site where sites are left out, are dropped.
-    voxels, scans : {"auto", "on", "off"}, str or None
-        Whether principal components of the scans' voxels are a second baseline (``auto``: where the scans are at hand),
-        and the table of the same scans, where paths in the embeddings table do not lead to them.
+    voxels, scans : {"auto", "on", "input", "off"}, str or None
+        Whether principal components of the scans' voxels are a second baseline (``auto``: where the scans are at hand;
+        ``input``: of what the encoder is given, as ``encoder.name: pca`` would fit), and the table of the same scans,
+        where paths in the embeddings table do not lead to them.
     regional : tuple of str
         Columns of regional volumes, thicknesses or other measures, by name or pattern (``vol_*``): one more baseline.
     sensitive : tuple of str
@@ -140,7 +138,7 @@ class EvaluationSettings(Settings):
     train_sizes: tuple[int, ...] = ()
     n_draws: int = Field(5, ge=1)
     covariates: tuple[str, ...] = ("age", "sex", "site", "tiv")
-    voxels: Literal["auto", "on", "off"] = "auto"
+    voxels: Literal["auto", "on", "input", "off"] = "auto"
     scans: str | None = None
     regional: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
@@ -245,7 +243,7 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
         )
     if settings.clip and not continuous:
         raise ConfigError(f"clip: is for numbers, and '{target.name}' has classes. Leave clip out.")
-    if target.kind != "binary" and settings.threshold not in ("half", "prevalence"):
+    if target.kind != "binary" and settings.threshold not in _RULES:
         what, hint = f"of {len(target.classes)} classes", "Use half or prevalence, or keep two classes with where."
         if continuous:
             what, hint = "continuous", "Leave threshold out."

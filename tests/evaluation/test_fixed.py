@@ -193,7 +193,7 @@ def test_a_number_is_predicted_in_the_fixed_design_too():
 
 def test_two_classes_have_a_positive_one():
     table, features = images(n_classes=2, signal=0.4)
-    result = run_study(plan(table, features, threshold="youden", n_bootstraps=50))
+    result = run_study(plan(table, features, threshold="prevalence", n_bootstraps=50))
     assert result.evaluation.content()["positive"] == "class 1"
     assert 0.55 < result.evaluation.content()["metrics"]["auc"]["pooled"] < 1
     assert "top5_accuracy" not in result.evaluation.content()["metrics"]

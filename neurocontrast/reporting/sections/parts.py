@@ -108,8 +108,8 @@ def _table(files: EvaluationFiles, strata: _Strata) -> Table:
     for key in metrics:
         columns.append(Column(files.describe(key).short, key, digits=2, interval=True))
         columns.append(Column("Cov. only", f"baseline_{key}", digits=2))
-    columns.append(Column("Note", "note", "text"))
     notes = table["note"].fillna("") if "note" in table else pd.Series("", table.index)
+    columns += [Column("Note", "note", "text")] if notes.any() else []
     why = notes.map(lambda remark: "see the note of the row" if remark else "not defined there")
     table = table.assign(note=notes, **{f"{name}{key}_reason": why for key in metrics for name in ("", "baseline_")})
     caption = f"Metrics {strata.where}, with their {files.level:.0%} intervals. Cov. only: the baseline of covariates."

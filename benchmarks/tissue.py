@@ -38,9 +38,9 @@ LINEAR: dict[str, tuple[str, dict[str, Any]]] = {
     "pca, intensities, eroded 6 mm": ("pca", {"normalise": "zscore-brain", "erode_mm": 6.0}),
     "pca, grey + white": ("pca", {**MAPS, "channels": ["gm", "wm"], "smooth_mm": 0.0}),
     "pca, grey + white, 14 mm": ("pca", {**MAPS, "channels": ["gm", "wm"]}),
-    "pca, grey + white, eroded 4 mm, 18 mm": (
+    "pca, grey + white, eroded 6 mm, 18 mm": (
         "pca",
-        {**MAPS, "channels": ["gm", "wm"], "erode_mm": 4.0, "smooth_mm": 18.0},
+        {**MAPS, "channels": ["gm", "wm"], "erode_mm": 6.0, "smooth_mm": 18.0},
     ),
     "pca, grey + white + fluid, 14 mm": ("pca", MAPS),
     "lda, intensities": ("lda", {"normalise": "zscore-brain"}),

@@ -148,7 +148,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     everybody = options.prepared / "participants.tsv"
     table = read_cohort(everybody).table
-    imitated = pd.read_csv(options.prepared / "imitations.tsv", sep="\t", dtype=str)
+    imitated = pd.read_csv(options.prepared / "imitations.tsv", sep="\t", dtype=str, keep_default_na=False)
     for column in ("path", "gm", "wm", "csf"):
         imitated[column] = [str((options.prepared / path).resolve()) for path in imitated[column]]
     site, rows = table["site"].to_numpy(), []
@@ -164,10 +164,12 @@ def main() -> None:
         of_learned.to_csv(options.out / f"imitations-{seed}.tsv", sep="\t", index=False)
         real = ~of_learned["session"].str.contains("imitated")
         of_learned[real].to_csv(options.out / f"real-{seed}.tsv", sep="\t", index=False)
+        # Kernels over age need it.
+        of_learned[of_learned["age"] != "n/a"].to_csv(options.out / f"aged-{seed}.tsv", sep="\t", index=False)
         features, predicted = {}, {}
         for number, (name, config) in enumerate(systems.items()):
-            learned = options.out / ("real" if name.startswith("pca") else "imitations")
-            paths = learned.with_name(f"{learned.name}-{seed}.tsv"), everybody, options.out / f"run-{number}-{seed}"
+            learned = {"pca": "real", "lda": "imitations"}.get(name[:3], "aged")
+            paths = options.out / f"{learned}-{seed}.tsv", everybody, options.out / f"run-{number}-{seed}"
             features[name] = features_of({"seed": seed, **config}, *paths, options.out / "cache")
             predicted[name] = predictions(features[name], table, probed)
         best = "lda, grey + white + fluid, 14 mm"

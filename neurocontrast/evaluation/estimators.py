@@ -8,11 +8,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
 from scipy.special import expit, softmax
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
@@ -21,10 +21,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
-from neurocontrast.evaluation.designs import Design, scaler_of
+from neurocontrast.evaluation.designs import BlockDesign, Design, probed_designs, scaler_of
+from neurocontrast.evaluation.fold_features import FoldFeatures
 from neurocontrast.evaluation.metrics import LOG_FLOOR
 from neurocontrast.evaluation.probes import Probe, get_probe
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -33,9 +33,8 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["EstimatorError", "FittedModel", "FoldFeatures", "as_estimator", "built_in_features", "check_own",
-           "describe_built_in", "describe_own", "fit_built_in", "fit_own", "gives_probabilities", "import_estimator",
-           "principal_axes", "shorten"]  # fmt: skip
+__all__ = ["EstimatorError", "FittedModel", "as_estimator", "check_own", "describe_built_in", "describe_own",
+           "fit_built_in", "fit_own", "gives_probabilities", "import_estimator", "shorten"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -43,57 +42,10 @@ Labels = npt.NDArray[np.generic]
 
 N_RISES = 3
 """Grids are given up after the inner loss has risen this often in a row, by probes that say so."""
-RANK_TOLERANCE = 1e-13
-"""Axes with a smaller share of the largest one's variance are rounding."""
 
 
 class EstimatorError(ConfigError):
     """An estimator of the user's own that cannot be imported, fitted, or asked for predictions."""
-
-
-class Matrices(NamedTuple):
-    """Features of training and test rows, and the scaling and axes that the training rows gave."""
-
-    train: Floats
-    test: Floats
-    scaler: StandardScaler | None = None
-    axes: Floats | None = None
-
-
-class FoldFeatures:
-    """Features of training and test rows by a design, computed once for each pair; on request standardised."""
-
-    def __init__(self, design: Design, *, standardise: bool = False, rotate: bool = False) -> None:
-        self._design, self._standardise, self._rotate = design, standardise, rotate
-        self._seen: dict[tuple[bytes, bytes], Matrices] = {}
-
-    def __call__(self, train: Rows, test: Rows) -> Matrices:
-        """Return the features, with everything estimated on the training rows."""
-        key = train.tobytes(), test.tobytes()
-        if key in self._seen:
-            return self._seen[key]
-        (x_train, x_test), scaler, axes = self._design(train, test), None, None
-        if self._standardise:
-            scaler = scaler_of(self._design).set_params(copy=False)
-            x_train, x_test = scaler.fit_transform(x_train), scaler.transform(x_test)
-        if self._rotate and x_train.shape[1] > x_train.shape[0]:
-            axes, x_train = principal_axes(x_train)
-            x_test = x_test @ axes
-        self._seen[key] = Matrices(x_train, x_test, scaler, axes)
-        return self._seen[key]
-
-
-def principal_axes(x: Floats) -> tuple[Floats, Floats]:
-    """Return the directions (p, k) along which rows (n, p) extend, as columns, and the rows along these: (n, k)."""
-    n, p = x.shape
-    wide = p > n  # then the n × n matrix of inner products holds all there is to know
-    variances, axes = scipy.linalg.eigh(x @ x.T if wide else x.T @ x, check_finite=False, driver="evd")
-    kept = variances > variances[-1] * RANK_TOLERANCE
-    axes = np.ascontiguousarray(axes[:, kept])
-    if not wide:
-        return axes, x @ axes
-    lengths = np.sqrt(variances[kept])
-    return x.T @ (axes / lengths), axes * lengths
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,19 +79,27 @@ class FittedModel:
         return np.concatenate(tried), np.concatenate(scores)
 
 
-def built_in_features(probe: Probe, design: Design) -> FoldFeatures:
-    """Return features as a built-in probe takes them."""
-    return FoldFeatures(design, standardise=True, rotate=probe.rotates)
-
-
 def describe_built_in(name: str, design: Design, *, continuous: bool, settings: EvaluationSettings) -> str:
     """Return a built-in probe as the scikit-learn expression it amounts to."""
     probe = get_probe(name)
     model = probe.estimator(settings, continuous=continuous, seed=settings.seed)
-    grid = {probe.parameter(continuous=continuous): list(probe.grid(settings))}
-    text = f"GridSearchCV(make_pipeline({scaler_of(design)!r}, {model!r}), {grid})"
-    if probe.calibrated and not continuous:
-        text = f"CalibratedClassifierCV({text}, method='temperature', ensemble=False)"
+    grid: dict[str, Any] = {probe.parameter(continuous=continuous): list(probe.grid(settings))}
+    steps = "{}, "
+    if settings.n_components:
+        grid, steps = {"pca__n_components": list(settings.n_components)} | grid, "{}, PCA(), "
+
+    def text_of(scaler: str) -> str:
+        text = f"GridSearchCV(make_pipeline({steps.format(scaler)}{model!r}), {grid})"
+        if probe.calibrated and not continuous:
+            return f"CalibratedClassifierCV({text}, method='temperature', ensemble=False)"
+        return text
+
+    members = [each for each in probed_designs(design, settings) if isinstance(each, BlockDesign)]
+    text = text_of(repr(scaler_of(design)))
+    if members:
+        selected = [f"ColumnTransformer([('scaler', StandardScaler(), {each.columns})])" for each in members]
+        listed = ", ".join(f"('{place}', {text_of(scaler)})" for place, scaler in enumerate(selected))
+        text = f"VotingRegressor([{listed}])" if continuous else f"VotingClassifier([{listed}], voting='soft')"
     return " ".join(text.split())
 
 
@@ -170,14 +130,21 @@ def fit_built_in(
     def fit(strength: float, x: Floats, y: Labels) -> Any:
         return clone(model).set_params(**{parameter: strength}).fit(x, y)
 
-    def loss(strength: float, pair: tuple[Rows, Rows]) -> float:
-        x, (y, y_tried) = features(*pair), map(values_of, pair)
-        return _loss(fit(strength, x.train, y), x.test, y_tried, continuous=continuous, calibrated=calibrated)
+    def loss(strength: float, view: FoldFeatures) -> float:
+        found = []
+        for pair in pairs:
+            x, (y, y_tried) = view(*pair), map(values_of, pair)
+            fitted = fit(strength, x.train, y)
+            found.append(_loss(fitted, x.test, y_tried, continuous=continuous, calibrated=calibrated))
+        return float(np.mean(found))
 
     with _counting() as failed:
-        strength = sorted(grid)[len(grid) // 2]
-        if pairs and len(grid) > 1:
-            strength = _best(grid, lambda each: np.mean([loss(each, pair) for pair in pairs]), probe.gives_up)
+        views = features.views()
+        strength, features = sorted(grid)[len(grid) // 2], views[len(views) // 2]
+        if pairs and len(grid) * len(views) > 1:
+            found = [_best(grid, partial(loss, view=view), probe.gives_up) for view in views]
+            place = int(np.argmin([least for _, least in found]))  # of equals the fewest components
+            strength, features = found[place][0], views[place]
         slope = None
         if calibrated:
             decisions, tried = [], []
@@ -194,14 +161,14 @@ def fit_built_in(
     return FittedModel(fitted, features, refit, float(strength), len(failed), slope)
 
 
-def _best(grid: list[float], loss: Callable[[float], np.floating], gives_up: bool) -> float:
-    """Return the strength of least loss, the first of equals; `gives_up` ends the search after `N_RISES` rises."""
+def _best(grid: list[float], loss: Callable[[float], float], gives_up: bool) -> tuple[float, float]:
+    """Return the strength of least loss, the first of equals, and its loss; `gives_up` ends it after three rises."""
     losses: list[float] = []
     for strength in grid:
-        losses.append(float(loss(strength)))
+        losses.append(loss(strength))
         if gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
             break
-    return grid[int(np.argmin(losses))]
+    return grid[int(np.argmin(losses))], min(losses)
 
 
 def _loss(model: Any, x: Floats, y: Labels, *, continuous: bool, calibrated: bool) -> float:
@@ -284,7 +251,7 @@ def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
         ) from error
 
 
-def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str) -> None:
+def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str, averaged: bool = False) -> None:
     """Refuse a regressor for classes, a classifier for numbers, and a classifier that gives nothing to rank by."""
     name = describe_own(estimator)[0]
     try:
@@ -306,6 +273,11 @@ def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | st
         raise EstimatorError(
             f"probe: {name} has neither predict_proba nor decision_function, and an AUC needs scores to rank by. Wrap "
             "it in sklearn.calibration.CalibratedClassifierCV, or choose another classifier."
+        )
+    if not gives_probabilities(estimator) and averaged:
+        raise EstimatorError(
+            f"blocks: 'averaged' takes the mean of probabilities, and {name} has decision values only. Wrap it in "
+            "sklearn.calibration.CalibratedClassifierCV, or leave blocks out."
         )
     if not gives_probabilities(estimator) and threshold != "half":
         raise EstimatorError(

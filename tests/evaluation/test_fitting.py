@@ -49,7 +49,7 @@ def test_neighbours_are_those_of_scikit_learn(kind, k):
     features, target, subjects = make(kind)
     train, test = np.arange(90), np.arange(90, 120)
     settings = EvaluationSettings(probe="knn", **{**FAST, "k": (k,)})
-    decided, model = fit_probe(
+    decided, (model,) = fit_probe(
         design_of(features), target, train, test, subjects=subjects, settings=settings, seed=0, pairs=[]
     )
     found, k = decided.scores, min(k, 90)
@@ -116,7 +116,7 @@ def test_probabilities_of_a_machine_never_turn_its_order_round():
         features, target, subjects = make("binary", n=60, p=200, signal=0.0, seed=seed)
         settings = EvaluationSettings(probe="svm", **{**FAST, "C": (1.0,)})
         rows = np.arange(60)
-        model = fit_probe(design_of(features), target, rows, rows, subjects=subjects, settings=settings, seed=0)[1]
+        (model,) = fit_probe(design_of(features), target, rows, rows, subjects=subjects, settings=settings, seed=0)[1]
         x = model.features(rows, rows).test
         order = np.argsort(model.estimator.decision_function(x))
         assert (np.diff(model.predict_proba(x)[order, 1]) >= 0).all()
@@ -159,7 +159,7 @@ def test_inner_scores_are_of_probes_that_have_not_seen_the_subject(probe):
     settings = EvaluationSettings(probe=probe, **{**FAST, "C": (1.0,), "k": (1,)})
     pairs = inner_folds(target, rows, subjects, n_folds=3, seed=0)
     given = {"subjects": subjects, "settings": settings, "seed": 0, "pairs": pairs}
-    model = fit_probe(design_of(features), target, rows, rows, **given)[1]
+    (model,) = fit_probe(design_of(features), target, rows, rows, **given)[1]
     tried, scores = model.inner_scores(rows, codes, pairs=pairs)
     assert sorted(tried) == list(range(120))
     assert abs(roc_auc_score(codes[tried], scores) - 0.5) < 0.3

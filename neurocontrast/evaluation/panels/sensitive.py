@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from neurocontrast.evaluation.estimators import built_in_features
 from neurocontrast.evaluation.fitting import fit_probe
+from neurocontrast.evaluation.fold_features import built_in_features
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probes import get_probe
@@ -95,7 +95,7 @@ def measure_sensitive(inputs: PanelInputs) -> Findings:
             for place, column in enumerate(values.T):
                 fitted = fit_probe(
                     design, Target("sensitive", "continuous", column), split.train, split.test, pairs=pairs, seed=seed,
-                    subjects=study.subjects, settings=settings, features=features,
+                    subjects=study.subjects, settings=settings, features=[features],
                 )[0]  # fmt: skip
                 predicted[split.test, place], alphas[number, place] = fitted.scores, fitted.strength
             folds[split.test], constant[split.test] = split.fold, values[split.train].mean(axis=0)

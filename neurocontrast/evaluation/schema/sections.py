@@ -109,6 +109,8 @@ class Probe(Section):
     sgd: Document = None
     why_not_stored: str | None = None
     inner_splits: str | None = None
+    blocks: str | None = None
+    n_components: StrictFloat | None = None
     clip: StrictBool = False
     recentre: str = "none"
     recentre_preserve: list[str] = []

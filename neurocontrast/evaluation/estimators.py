@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -130,21 +129,15 @@ def fit_built_in(
     def fit(strength: float, x: Floats, y: Labels) -> Any:
         return clone(model).set_params(**{parameter: strength}).fit(x, y)
 
-    def loss(strength: float, view: FoldFeatures) -> float:
-        found = []
-        for pair in pairs:
-            x, (y, y_tried) = view(*pair), map(values_of, pair)
-            fitted = fit(strength, x.train, y)
-            found.append(_loss(fitted, x.test, y_tried, continuous=continuous, calibrated=calibrated))
-        return float(np.mean(found))
+    def loss(strength: float, view: FoldFeatures, pair: tuple[Rows, Rows]) -> float:
+        x, (y, y_tried) = view(*pair), map(values_of, pair)
+        return _loss(fit(strength, x.train, y), x.test, y_tried, continuous=continuous, calibrated=calibrated)
 
     with _counting() as failed:
         views = features.views()
         strength, features = sorted(grid)[len(grid) // 2], views[len(views) // 2]
         if pairs and len(grid) * len(views) > 1:
-            found = [_best(grid, partial(loss, view=view), probe.gives_up) for view in views]
-            place = int(np.argmin([least for _, least in found]))  # of equals the fewest components
-            strength, features = found[place][0], views[place]
+            strength, features = _best(grid, views, pairs, loss, probe.gives_up)
         slope = None
         if calibrated:
             decisions, tried = [], []
@@ -161,14 +154,24 @@ def fit_built_in(
     return FittedModel(fitted, features, refit, float(strength), len(failed), slope)
 
 
-def _best(grid: list[float], loss: Callable[[float], float], gives_up: bool) -> tuple[float, float]:
-    """Return the strength of least loss, the first of equals, and its loss; `gives_up` ends it after three rises."""
-    losses: list[float] = []
-    for strength in grid:
-        losses.append(loss(strength))
-        if gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
-            break
-    return grid[int(np.argmin(losses))], min(losses)
+def _best(
+    grid: Sequence[float], views: Sequence[FoldFeatures], pairs: Pairs, loss: Callable[..., float], gives_up: bool
+) -> tuple[float, FoldFeatures]:
+    """Return the strength and features of least mean loss, the first of equals.
+
+    `gives_up` ends the search of a strength after `N_RISES` rises.
+    """
+    found: list[tuple[float, float, FoldFeatures]] = []
+    for view in views:
+        losses: list[float] = []
+        for strength in grid:
+            losses.append(float(np.mean([loss(strength, view, pair) for pair in pairs])))
+            if gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
+                break
+        best = int(np.argmin(losses))
+        found.append((losses[best], grid[best], view))
+    _, strength, view = min(found, key=lambda each: each[0])
+    return strength, view
 
 
 def _loss(model: Any, x: Floats, y: Labels, *, continuous: bool, calibrated: bool) -> float:

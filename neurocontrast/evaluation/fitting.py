@@ -120,12 +120,15 @@ def fit_probe(
             decisions, threshold = models[0].estimator.predict(x_test[0]).astype(np.int64), None
         else:
             scores, decisions, threshold = decide_scores(scores, truth, train, settings, models, pairs)
-    strength, n_components = (
-        found[0] if len(models) == 1 else float(np.exp(np.mean(np.log(found))))
-        for found in ([model.strength for model in models], [model.features.n_components for model in models])
-    )
+    strength = _middle([model.strength for model in models])
+    n_components = _middle([model.features.n_components for model in models])
     failed = sum(model.n_not_converged for model in models)
     return Prediction(scores, decisions, threshold, strength, failed, n_components), models
+
+
+def _middle(values: Sequence[float]) -> float:
+    """Return the geometric mean; of one value that itself, to the last bit."""
+    return values[0] if len(values) == 1 else float(np.exp(np.mean(np.log(values))))
 
 
 def needs_inner_predictions(rule: float | str) -> bool:

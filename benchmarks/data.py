@@ -281,7 +281,7 @@ def epoch_from_cache(
     paths: list[str], preprocessing: Preprocessing, options: argparse.Namespace, scratch: Path
 ) -> None:
     dataset = _cached(paths, preprocessing, options.scans, scratch)
-    files = sorted(Path(dataset.cache.folder).rglob("*.npy"))
+    files = sorted(Path(dataset.cache.folder).rglob("*.safetensors"))
     batches = [range(start, start + options.batch_size) for start in range(0, len(files), options.batch_size)]
     batches = [[row for row in batch if row < len(files)] for batch in batches]
     widened = torch.zeros(options.batch_size, *dataset.cache.shape)

@@ -43,7 +43,6 @@ from neurocontrast.transforms.natural.settings import (
     ImageAffineSettings,
     ImageBlurSettings,
     ImageFlipSettings,
-    PadCropSettings,
     ResizedCropSettings,
 )
 
@@ -56,7 +55,6 @@ def our_views() -> dict[str, ImageAugmentSettings]:
     off = ImageAugmentSettings.off()
     always = {
         "resized crop": {"crop": ResizedCropSettings()},
-        "padded crop": {"pad_crop": PadCropSettings()},
         "affine": {"affine": ImageAffineSettings()},
         "flip": {"flip": ImageFlipSettings(probability=1.0)},
         "colour jitter": {"colour_jitter": ColourJitterSettings(probability=1.0)},
@@ -330,8 +328,6 @@ def picture_rows(store: Path | None) -> list[tuple[str, ImageAugmentSettings, Te
     photographs = np.load(store, mmap_mode="r") if store else np.empty((0, 3, 32, 32), dtype=np.uint8)
     photographs = [torch.from_numpy(np.array(image)) for image in photographs[:: max(1, len(photographs) // 3)][:3]]
     presets = {"SupCon": ImageAugmentSettings.supcon(), "SimCLR": ImageAugmentSettings.simclr()}
-    padded = ImageAugmentSettings(crop=None, pad_crop=PadCropSettings(), colour_jitter=None, grayscale=None)
-    presets["padded crop"] = padded
     rows = [(name, preset, image) for (name, preset), image in zip(presets.items(), photographs, strict=False)]
     for index, colour in ((3, (214, 39, 40)), (14, (31, 119, 180))):
         ink = torch.from_numpy(load_digits().images[index] / 16.0).float()[None, None]

@@ -1,6 +1,6 @@
 """How long linear evaluation of natural images takes, beside scikit-learn's L-BFGS, and whether both agree.
 
-    python benchmarks/linear_evaluation.py [--n-features 512] [--n-classes 10] [--share 1.0] [--only plain,sgd]
+    python benchmarks/linear_evaluation.py [--n-features 512] [--n-classes 10] [--share 1.0] [--only plain]
 
 Simulated features of 40,000 training, 10,000 validation and 10,000 test images (`--share` of each): a decaying
 spectrum cut at zero, as those of a network that ends in a ReLU. Processor seconds of one thread, and the peak memory of
@@ -8,7 +8,6 @@ each way in a process of its own:
 
 whole      everything that `evaluate` does by default
 logistic   the probe alone: 10 values of C tried on validation, the final fit on train and validation
-sgd        the same by stochastic gradient descent: three rates, 100 epochs
 plain      the plain script: scikit-learn's StandardScaler and LogisticRegression (L-BFGS), at its default tolerance
 tight      the same at a tolerance of 1e-8 and the C that `logistic` chose: how far both are from one another
 """
@@ -38,7 +37,7 @@ from neurocontrast.evaluation.fitting import cross_validate
 from neurocontrast.evaluation.planning import Study
 
 SIZES = {"train": 40_000, "validation": 10_000, "test": 10_000}
-WAYS = ("whole", "logistic", "sgd", "plain", "tight")
+WAYS = ("whole", "logistic", "plain", "tight")
 
 
 def simulate(n_features: int, n_classes: int, share: float) -> tuple[pd.DataFrame, np.ndarray]:
@@ -65,8 +64,8 @@ def run_whole(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"accuracy": found.metrics["accuracy"].pooled, "chosen": found.probe.strength}
 
 
-def run_probe(arguments: argparse.Namespace, probe: str) -> dict[str, Any]:
-    study = make_study(arguments, probe=probe)
+def run_probe(arguments: argparse.Namespace) -> dict[str, Any]:
+    study = make_study(arguments)
     model = cross_validate(study.design(), study.target, study.splits, subjects=study.subjects, settings=study.settings)
     rows = study.splits[0].test
     right = model.decisions[0, rows] == study.target.values[rows]
@@ -113,8 +112,7 @@ def run_tight(arguments: argparse.Namespace) -> dict[str, Any]:
 def measure(arguments: argparse.Namespace) -> None:
     ways: dict[str, Callable[[], dict[str, Any]]] = {
         "whole": lambda: run_whole(arguments),
-        "logistic": lambda: run_probe(arguments, "logistic"),
-        "sgd": lambda: run_probe(arguments, "sgd"),
+        "logistic": lambda: run_probe(arguments),
         "plain": lambda: run_plain(arguments),
         "tight": lambda: run_tight(arguments),
     }

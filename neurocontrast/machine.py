@@ -1,4 +1,4 @@
-"""Processor, memory and GPUs of this machine, and how the C library keeps memory that a network frees."""
+"""Processor, memory and GPUs of this machine, a process's place among others, and how freed memory is kept."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import ctypes
 import os
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from neurocontrast.exceptions import ConfigError
 
 __all__ = [
+    "Launched",
     "as_duration",
     "as_size",
     "describe_gpus",
     "describe_memory",
     "describe_processor",
     "keeping_freed_memory",
+    "launched",
     "usable_accelerator",
 ]
 
@@ -100,6 +102,26 @@ def as_duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+class Launched(NamedTuple):
+    """A process among others: what started it (None: it stands alone), its number among all and on its machine."""
+
+    by: Literal["torchrun", "srun"] | None = None
+    rank: int = 0
+    local_rank: int = 0
+    n_processes: int = 1
+
+
+def launched(environment: Mapping[str, str] | None = None) -> Launched:
+    """Return this process's place; `srun` is known by its step, since a batch script itself is one process only."""
+    given = os.environ if environment is None else environment
+    if "TORCHELASTIC_RUN_ID" in given:
+        return Launched("torchrun", int(given["RANK"]), int(given["LOCAL_RANK"]), int(given["WORLD_SIZE"]))
+    n_tasks = int(given.get("SLURM_STEP_NUM_TASKS") or 1)
+    if n_tasks > 1:
+        return Launched("srun", int(given["SLURM_PROCID"]), int(given["SLURM_LOCALID"]), n_tasks)
+    return Launched()
 
 
 @contextlib.contextmanager

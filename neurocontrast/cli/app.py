@@ -85,7 +85,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _is_shown_elsewhere(error: NeurocontrastError) -> bool:
     """Say whether another process of a distributed run shows this error, or the reason for it."""
-    from neurocontrast.training.launched import launched
+    from neurocontrast.machine import launched
 
     place = launched()
     if isinstance(error, OtherProcessEnded | TrainingSuspended):

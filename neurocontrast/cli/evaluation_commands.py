@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pandas as pd
 
 from neurocontrast.cli.command import Configured, Evaluated, Given, Overwrite, argument, option
-from neurocontrast.cli.output import Result, read_facts, show_table
+from neurocontrast.cli.output import Result, read_facts
 from neurocontrast.exceptions import ConfigError
 
 if TYPE_CHECKING:
-    from neurocontrast.evaluation import External, Study
     from neurocontrast.evaluation.schema import Estimate, Evaluation, NewSite
 
 __all__ = [
@@ -28,8 +27,8 @@ __all__ = [
     "report",
 ]
 
-_PROBES = "auto|logistic|ridge|svm|knn|sgd|MODULE:OBJECT"
-_RULES = "half, prevalence, youden, sensitivity=0.9, specificity=0.9, or a probability"
+_PROBES = "auto|logistic|ridge|svm|knn|MODULE:OBJECT"
+_RULES = "half, prevalence, or a probability"
 _CLOSE = {"auc": "log_loss", "balanced_accuracy": "log_loss"}
 """The error that stands for a metric of which more is better, where a ratio is shown."""
 
@@ -92,7 +91,6 @@ def evaluate(
         settings=given.resolve("evaluation", options).evaluation,
         out=out,
         overwrite=overwrite,
-        on_plan=(lambda _study, _external: None) if given.quiet else _show_plan,
         progress=given.progress,
     )
     return evaluation_result(folder)
@@ -177,12 +175,13 @@ def compare(
 
 
 def evaluation_result(folder: Path) -> Result:
-    """Return an evaluation's first metric, beside those of the covariates and of the voxels, and the warnings."""
+    """Return an evaluation's first metric, beside those of the other models, and the warnings."""
     from neurocontrast.evaluation.schema import read_evaluation
 
     read = read_evaluation(folder)
     metric = next(iter(read.metrics), "")
-    sources = {"embedding": read.metrics, "covariates only": read.baseline, "voxels": read.voxels}
+    sources = {"embedding": read.metrics, "covariates only": read.baseline, "voxels": read.voxels,
+               "regional measures": read.regional}  # fmt: skip
     found: dict[str, dict[str, Any]] = {
         name: {"value": each.mean if each.pooled is None else each.pooled, "interval": each.interval}
         for name, section in sources.items()
@@ -210,33 +209,6 @@ def comparison_result(folder: Path) -> Result:
     facts = {"target": about["target"], "reference": about["reference"], "differences": records}
     title = f"{about['target']}: differences from {about['reference']}"
     return Result(facts, title, table, path=folder / "comparison.html")
-
-
-def _show_plan(study: Study, external: External | None) -> None:
-    """Print who is evaluated, in which folds, and how many scans each site has of each class."""
-    from neurocontrast.evaluation.tables import cohort_table, part_table
-
-    split, target, n = study.splits[0], study.target, study.table["subject_id"].nunique()
-    if study.fixed:
-        n_validation = 0 if split.validation is None else len(split.validation)
-        chosen = f"{n_validation} of them to choose its strength" if n_validation else "no validation rows"
-        title = (
-            f"{target.name}: {study.probe} probe fitted on {len(split.train)} rows ({chosen}), tested on "
-            f"{len(split.test)}, as column '{study.settings.split_column}' says"
-        )
-        show_table(part_table(target, split), title=title, more="classes (classes.tsv)")
-    else:
-        n_folds, n_repeats = (1 + max(getattr(each, name) for each in study.splits) for name in ("fold", "repeat"))
-        how = "sites held out" if split.held_out_site is not None else "folds"
-        repeated = f", {n_repeats} times" if n_repeats > 1 else ""
-        title = f"{len(study.table)} scans of {n} subjects, {n_folds} {how}{repeated}, {study.probe} probe"
-        table = cohort_table(study.table, target)
-        show_table(table, title=f"{target.name}: {title}", more="sites (cohort.tsv)")
-    if external is not None:
-        rows = external.split.test
-        tested = external.study.table.iloc[rows].reset_index(drop=True)
-        title = f"External test set: {len(rows)} scans of {tested['subject_id'].nunique()} subjects"
-        show_table(cohort_table(tested, external.study.target.subset(rows)), title=title, more="sites")
 
 
 def new_site_lines(evaluation: Evaluation) -> Iterator[str]:

@@ -32,7 +32,6 @@ __all__ = [
     "show_error",
     "show_message",
     "show_result",
-    "show_table",
     "show_unexpected",
 ]
 
@@ -65,7 +64,7 @@ def show_result(result: Result, *, as_json: bool = False) -> None:
 
     Of several processes of a run the first prints.
     """
-    from neurocontrast.training.launched import launched
+    from neurocontrast.machine import launched
 
     if launched().rank:
         return
@@ -75,16 +74,15 @@ def show_result(result: Result, *, as_json: bool = False) -> None:
         return
     console = _console(sys.stdout)
     if result.table is not None:
-        show_table(result.table, title=result.title, console=console)
+        _show_table(result.table, title=result.title, console=console)
     elif result.title:
         console.print(Text(result.title, style="bold"), soft_wrap=True)
     for line in [*result.notes, *([] if result.path is None else [str(result.path)])]:
         console.print(Text(line), soft_wrap=True)
 
 
-def show_table(table: pd.DataFrame, *, title: str, console: Console | None = None, more: str = "rows") -> None:
-    """Print a table below its title, at most 30 rows; on standard error by default."""
-    console = console or _console(sys.stderr)
+def _show_table(table: pd.DataFrame, *, title: str, console: Console) -> None:
+    """Print a table below its title, at most 30 rows."""
     console.print(Text(title, style="bold"), soft_wrap=True)
     shown = Table(box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=console.is_terminal)
     for number, name in enumerate(table.columns):
@@ -96,7 +94,7 @@ def show_table(table: pd.DataFrame, *, title: str, console: Console | None = Non
     for line in captured.get().splitlines():
         console.out(line.rstrip(), highlight=False)
     if len(table) > _MOST_ROWS:
-        console.print(f"… {len(table) - _MOST_ROWS} more {more}")
+        console.print(f"… {len(table) - _MOST_ROWS} more rows")
 
 
 def show_error(message: str) -> None:

@@ -40,6 +40,9 @@ _PATHS = (
 
 _ANY = object()
 _RETIRED: dict[str, Any] = {
+    "augment.pad_crop": None,
+    "augment.affine.shear_degrees": 0.0,
+    "augment.affine.outside": "edge",
     "data.common_view": "none",
     "data.common_fraction": _ANY,
     "training.strategy": _ANY,
@@ -50,6 +53,13 @@ _RETIRED: dict[str, Any] = {
     "explanation.n_noisy": _ANY,
     "explanation.noise": _ANY,
     "explanation.devices": _ANY,
+    "evaluation.sgd": _ANY,
+    "evaluation.similarity": False,
+    "simulation.brain_age_sd_years": 3.5,
+    "simulation.sex_scale": 0.04,
+    "simulation.size_sd": 0.02,
+    "simulation.focal_region": "medial_temporal",
+    "simulation.deformation_mm": 1.0,
     "images.vectors": {},
     "images.unmatched": "error",
     "images.classes": None,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import json
 import os
 import shutil
-import struct
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from neurocontrast.data.parallel import N_SCANS_A_WORKER, map_files
 from neurocontrast.data.problems import Problems
@@ -29,11 +30,6 @@ from neurocontrast.transforms.preprocessing import Preprocessing
 _N_TRIES = 3
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SETTLED_SECONDS = 0.1
-_MAGIC = b"NCVOL\x00\x02\x00"
-# An entry is a .npy file, followed by the affine (4, 4) of its axes and a trailer: size, mtime and ctime of the scan,
-# modification time of the entry, CRC-32 of the array's bytes.
-_AFFINE = struct.Struct("<16d")
-_TRAILER = struct.Struct("<8sqqqqI4x")
 
 VolumeTransforms: TypeAlias = Preprocessing | DescribedTransforms
 """What is done to each scan before it is kept."""
@@ -110,7 +106,7 @@ class VolumeCache:
 
     def missing(self, scans: Sequence[ScanFiles | Path]) -> list[ScanFiles]:
         """Return the scans that have no valid entry yet, each once."""
-        return [scan for scan in dict.fromkeys(map(as_scan, scans)) if not self._read_entry(scan)]
+        return [scan for scan in dict.fromkeys(map(as_scan, scans)) if self._read_entry(scan) is None]
 
     def read(self, scan: ScanFiles | Path) -> npt.NDArray[Any]:
         """Return a scan's volume, (C, D, H, W), in the precision of the cache; one without an entry is made now."""
@@ -125,35 +121,32 @@ class VolumeCache:
                 f"a volume of this cache is a contiguous array {self.shape} of {self.dtype}, "
                 f"got {'one' if out.flags.c_contiguous else 'a strided one'} {out.shape} of {out.dtype}."
             )
-        known, buffer = as_scan(scan), out.data.cast("B")
-        if self._read_entry(known, buffer):
-            return
-        self._open_folder(n_missing=1)
-        self._make(known)
-        if not self._read_entry(known, buffer):
-            name = ", ".join(files_of(known))
-            raise DataError(f"{name}: the scan or its entry in {self.folder} keeps changing while it is read.")
+        np.copyto(out, self._made_if_missing(as_scan(scan), "volume"), casting="no")
 
     def affine_of(self, scan: ScanFiles | Path) -> npt.NDArray[np.float64]:
         """Return the affine (4, 4) of a scan's volume; a scan without an entry is transformed now."""
-        path = self._entry_path(as_scan(scan))
-        affine = read_affine(path)
-        if affine is None:
-            self.read(scan)
-            affine = read_affine(path)
-        assert affine is not None
-        return affine
+        return self._made_if_missing(as_scan(scan), "affine")
 
-    def _read_entry(self, scan: ScanFiles, buffer: memoryview | None = None) -> bool:
+    def _made_if_missing(self, scan: ScanFiles, part: str) -> npt.NDArray[Any]:
+        found = self._read_entry(scan, part)
+        if found is None:
+            self._open_folder(n_missing=1)
+            self._make(scan)
+            found = self._read_entry(scan, part)
+        if found is None:
+            name = ", ".join(files_of(scan))
+            raise DataError(f"{name}: the scan or its entry in {self.folder} keeps changing while it is read.")
+        return found
+
+    def _read_entry(self, scan: ScanFiles, part: str = "affine") -> npt.NDArray[Any] | None:
         try:
-            source = signature_of(files_of(scan))
+            return read_entry(self._entry_path(scan), signature_of(files_of(scan)), part)
         except OSError:
-            return False
-        return read_entry(self._entry_path(scan), source, n_bytes=self.n_bytes, buffer=buffer)
+            return None
 
     def _entry_path(self, scan: ScanFiles) -> Path:
         key = digest_of("volume", *map(os.path.realpath, files_of(scan)))
-        return self.folder / key[:2] / f"{key}.npy"
+        return self.folder / key[:2] / f"{key}.safetensors"
 
     def _make_or_say_why(self, scan: ScanFiles) -> str | None:
         try:
@@ -251,63 +244,28 @@ def settled_signature(files: Sequence[str]) -> Signature:
 
 
 def write_entry(path: Path, array: npt.NDArray[Any], source: Signature, *, affine: npt.NDArray[np.float64]) -> None:
-    """Write an array and the affine of its axes atomically."""
-    array, stamp = np.ascontiguousarray(array), time.time_ns()
+    """Write an array and the affine (4, 4) of its axes as a safetensors file, atomically."""
+    parts = {"volume": np.ascontiguousarray(array), "affine": np.ascontiguousarray(affine)}
+    sums = {part: str(_checksum(values)) for part, values in parts.items()}
     with atomic_path(path) as temporary:
-        with open(temporary, "wb") as stream:
-            np.lib.format.write_array(stream, array, allow_pickle=False)
-            stream.write(_AFFINE.pack(*affine.ravel()))
-            stream.write(_TRAILER.pack(_MAGIC, *source, stamp, isal_zlib.crc32(array.data.cast("B"))))
-        os.utime(temporary, ns=(stamp, stamp))
+        temporary.write_bytes(save(parts, metadata={"source": json.dumps(source), **sums}))
 
 
-def read_affine(path: Path) -> npt.NDArray[np.float64] | None:
-    """Return the affine (4, 4) of an entry; None where there is none."""
-    try:
-        with open(path, "rb") as stream:
-            stream.seek(-_TRAILER.size - _AFFINE.size, os.SEEK_END)
-            content = stream.read()
-    except OSError:
-        return None
-    if not content.startswith(_MAGIC, _AFFINE.size):
-        return None
-    return np.array(_AFFINE.unpack_from(content)).reshape(4, 4)
+def read_entry(path: Path, source: Signature, part: str) -> npt.NDArray[Any] | None:
+    """Return the volume or the affine of an entry; None where the entry must be made again.
 
-
-def read_entry(path: Path, source: Signature, *, n_bytes: int, buffer: memoryview | None) -> bool:
-    """Fill a buffer, where one is given, from an entry; False where the entry must be made again.
-
-    The entry must have been made from this very source, be whole, and be as it was written: where the file's
-    modification time is not the recorded one, as of a copy, the checksum decides.
+    The entry must have been made from this very source, be whole, and have the checksum that was written.
     """
     try:
-        with open(path, "rb", buffering=0) as stream:
-            status = os.fstat(stream.fileno())
-            trailer = os.pread(stream.fileno(), _TRAILER.size, max(status.st_size - _TRAILER.size, 0))
-            if len(trailer) != _TRAILER.size:
-                return False
-            magic, *signature, stamp, checksum = _TRAILER.unpack(trailer)
-            start = status.st_size - _TRAILER.size - _AFFINE.size - n_bytes
-            if start < 0 or magic != _MAGIC or Signature(*signature) != source:
-                return False
-            is_touched = status.st_mtime_ns != stamp
-            if is_touched and buffer is None:
-                buffer = memoryview(bytearray(n_bytes))
-            if buffer is None:
-                return True
-            # Plain reads into memory that is there already: a map of the file costs a fault a page, and a copy.
-            stream.seek(start)
-            n_filled = 0
-            while n_filled < n_bytes:
-                n_read = stream.readinto(buffer[n_filled:])
-                if not n_read:
-                    return False
-                n_filled += n_read
-            if is_touched:
-                if isal_zlib.crc32(buffer) != checksum:
-                    return False
-                with contextlib.suppress(OSError):  # it was found intact: remember that, where it is allowed
-                    os.utime(path, ns=(stamp, stamp))
-            return True
-    except OSError:
-        return False
+        with safe_open(path, framework="numpy") as entry:
+            written = entry.metadata() or {}
+            if written.get("source") != json.dumps(source):
+                return None
+            values: npt.NDArray[Any] = entry.get_tensor(part)
+    except (OSError, SafetensorError):
+        return None
+    return values if written.get(part) == str(_checksum(values)) else None
+
+
+def _checksum(values: npt.NDArray[Any]) -> int:
+    return isal_zlib.crc32(values.data.cast("B"))

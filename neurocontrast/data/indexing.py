@@ -13,8 +13,7 @@ import pandas as pd
 
 from neurocontrast.data.columns import number_of
 from neurocontrast.data.layouts import LAYOUTS
-from neurocontrast.data.layouts.folder import FolderLayout
-from neurocontrast.data.layouts.scan import FoundScan
+from neurocontrast.data.layouts.scan import FolderLayout, FoundScan
 from neurocontrast.data.layouts.tree import Tree, problem_of_file, read_sidecar, read_tree
 from neurocontrast.data.phenotype import Known, PeopleTables
 from neurocontrast.data.problems import Problems

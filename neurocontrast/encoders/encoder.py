@@ -14,7 +14,7 @@ from torch import nn
 from neurocontrast.encoders.settings import NAMES_OF_DIMS, EncoderSettings, ReadOut
 from neurocontrast.exceptions import ConfigError, DataError
 
-__all__ = ["ContrastiveModel", "Encoder", "FeatureMaps", "ProjectionHead", "check_shape"]
+__all__ = ["ContrastiveModel", "Encoder", "FeatureMaps", "PrincipalComponents", "ProjectionHead", "check_shape"]
 
 _COLOURS = 3
 
@@ -62,6 +62,38 @@ class FeatureMaps(nn.Module):
     def n_maps(self, numbers: tuple[int, ...] | None) -> int:
         """Return how many feature maps the last layer has, or the blocks together."""
         return self.n_features if numbers is None else sum(list(self.blocks.values())[number - 1] for number in numbers)
+
+
+class PrincipalComponents(nn.Module):
+    """Project volumes onto principal components of their voxels.
+
+    Parameters
+    ----------
+    n_components : int
+        Size of the representation.
+    n_voxels : int
+        Voxels, over all channels, that varied among the training scans; the others are not looked at.
+    """
+
+    places: torch.Tensor
+
+    def __init__(self, n_components: int, n_voxels: int) -> None:
+        super().__init__()
+        self.register_buffer("places", torch.zeros(n_voxels, dtype=torch.int32))
+        self.mean = nn.Parameter(torch.zeros(n_voxels), requires_grad=False)
+        self.components = nn.Parameter(torch.zeros(n_components, n_voxels), requires_grad=False)
+
+    def forward(self, volumes: torch.Tensor) -> torch.Tensor:
+        """Map volumes (n, C, D, H, W) to scores (n, n_components, 1, 1, 1)."""
+        chosen = volumes.flatten(1).index_select(1, self.places)
+        scores = (chosen - self.mean) @ self.components.T
+        return scores[..., None, None, None]
+
+    def set_components(self, places: torch.Tensor, mean: torch.Tensor, components: torch.Tensor) -> None:
+        """Take over what was fitted: places of voxels, and over these the mean and the components."""
+        self.places = places.to(torch.int32)
+        self.mean = nn.Parameter(mean.float(), requires_grad=False)
+        self.components = nn.Parameter(components.float(), requires_grad=False)
 
 
 class Encoder(nn.Module):

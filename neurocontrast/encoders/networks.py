@@ -10,8 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from neurocontrast.encoders.components import PrincipalComponents
-from neurocontrast.encoders.encoder import FeatureMaps
+from neurocontrast.encoders.encoder import FeatureMaps, PrincipalComponents
 from neurocontrast.encoders.settings import EncoderSettings
 
 __all__ = ["build_network"]

@@ -53,29 +53,16 @@ class FittedModel:
 
     estimator: Any
     features: FoldFeatures
-    refit: Callable[[Floats, Labels, Rows], Any]
     strength: float = float("nan")
     n_not_converged: int = 0
     slope: float | None = None
 
-    def predict_proba(self, x: Floats, estimator: Any = None) -> Floats:
-        """Return probabilities (n, n classes) of features, by another fitted estimator where one is given."""
-        estimator = self.estimator if estimator is None else estimator
+    def predict_proba(self, x: Floats) -> Floats:
+        """Return probabilities (n, n classes) of features."""
         if self.slope is None:
-            return np.asarray(estimator.predict_proba(x))
-        margins = self.slope * estimator.decision_function(x)
+            return np.asarray(self.estimator.predict_proba(x))
+        margins = self.slope * self.estimator.decision_function(x)
         return softmax(margins, axis=1) if margins.ndim == 2 else np.column_stack([expit(-margins), expit(margins)])
-
-    def inner_scores(self, rows: Rows, values: Labels, *, pairs: Pairs) -> tuple[Rows, Floats]:
-        """Return training rows of two classes, and their probabilities by models that have not seen their subjects."""
-        value_of, tried, scores = dict(zip(rows.tolist(), values, strict=True)), [], []
-        for fit_rows, try_rows in pairs or [(rows, rows)]:
-            x = self.features(fit_rows, try_rows)
-            with _counting():
-                model = self.refit(x.train, np.array([value_of[row] for row in fit_rows.tolist()]), fit_rows)
-            scores.append(self.predict_proba(x.test, model)[:, 1])
-            tried.append(try_rows)
-        return np.concatenate(tried), np.concatenate(scores)
 
 
 def describe_built_in(name: str, design: Design, *, continuous: bool, settings: EvaluationSettings) -> str:
@@ -147,11 +134,7 @@ def fit_built_in(
                 tried.append(values_of(try_rows))
             slope = _temperature(np.concatenate(decisions), np.concatenate(tried))
         fitted = fit(strength, features(rows, test).train, values)
-
-    def refit(x: Floats, y: Labels, _: Rows) -> Any:
-        return fit(strength, x, y)
-
-    return FittedModel(fitted, features, refit, float(strength), len(failed), slope)
+    return FittedModel(fitted, features, float(strength), len(failed), slope)
 
 
 def _best(
@@ -182,10 +165,8 @@ def _loss(model: Any, x: Floats, y: Labels, *, continuous: bool, calibrated: boo
     if calibrated:
         decisions = model.decision_function(x)
         return float(log_loss(y, _TemperatureScaling().fit(decisions, codes).predict(decisions), labels=model.classes_))
-    likely = model.predict_proba(x)
-    if not np.isfinite(likely).all():  # a descent at too high a rate
-        return float("inf")
-    return float(-np.log(np.clip(likely[np.arange(len(y)), codes], LOG_FLOOR, 1.0)).mean())
+    likely = model.predict_proba(x)[np.arange(len(y)), codes]
+    return float(-np.log(np.clip(likely, LOG_FLOOR, 1.0)).mean())
 
 
 def _temperature(decisions: Floats, values: Labels) -> float:
@@ -318,20 +299,18 @@ def fit_own(
         if value is None and key.split("__")[-1] == "random_state"
     }
 
-    def fit(x: Floats, y: Labels, some: Rows) -> Any:
-        groups = {"groups": subjects[some]} if isinstance(estimator, BaseSearchCV) else {}
+    groups = {"groups": subjects[rows]} if isinstance(estimator, BaseSearchCV) else {}
+    x = features(rows, test).train
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         try:
-            return clone(estimator).set_params(**states).fit(x, y, **groups)
+            fitted = clone(estimator).set_params(**states).fit(x, values, **groups)
         except Exception as error:
             raise EstimatorError(
                 f"probe: {describe_own(estimator)[0]} could not be fitted: {shorten(error)}"
             ) from error
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        fitted = fit(features(rows, test).train, values, rows)
     failed = sum(issubclass(each.category, ConvergenceWarning) for each in caught)
-    return FittedModel(fitted, features, fit, n_not_converged=failed)
+    return FittedModel(fitted, features, n_not_converged=failed)
 
 
 def shorten(error: Exception) -> str:

@@ -27,11 +27,10 @@ from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
 from neurocontrast.evaluation.splits import Split
 from neurocontrast.evaluation.splits.inner import Pairs, inner_folds, penalty_folds
 from neurocontrast.evaluation.target import Target
-from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["OutOfFold", "Prediction", "choose_threshold", "constant_predictions", "cross_validate", "decide_scores",
-           "fit_probe", "gather", "needs_inner_predictions", "split_seed", "value_range"]  # fmt: skip
+__all__ = ["OutOfFold", "Prediction", "constant_predictions", "cross_validate", "decide_scores",
+           "fit_probe", "gather", "split_seed", "value_range"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -119,7 +118,7 @@ def fit_probe(
         if not continuous and not gives_probabilities(models[0].estimator) and models[0].slope is None:
             decisions, threshold = models[0].estimator.predict(x_test[0]).astype(np.int64), None
         else:
-            scores, decisions, threshold = decide_scores(scores, truth, train, settings, models, pairs)
+            scores, decisions, threshold = decide_scores(scores, truth, train, settings)
     strength = _middle([model.strength for model in models])
     n_components = _middle([model.features.n_components for model in models])
     failed = sum(model.n_not_converged for model in models)
@@ -131,38 +130,6 @@ def _middle(values: Sequence[float]) -> float:
     return values[0] if len(values) == 1 else float(np.exp(np.mean(np.log(values))))
 
 
-def needs_inner_predictions(rule: float | str) -> bool:
-    """Say whether a rule chooses its value by what probes of inner folds say."""
-    return isinstance(rule, str) and rule not in ("half", "prevalence")
-
-
-def choose_threshold(
-    rule: float | str, *, prevalence: float, truth: npt.NDArray[np.generic] | None = None, scores: Floats | None = None
-) -> float:
-    """Return the probability from which on a scan is called positive."""
-    if isinstance(rule, float):
-        return rule
-    if rule in ("half", "prevalence"):
-        return 0.5 if rule == "half" else prevalence
-    if truth is None or scores is None:
-        raise ValueError(f"threshold '{rule}': needs predictions of inner folds")
-    if len(np.unique(truth)) < 2:
-        return prevalence
-    values = np.unique(scores)
-    cuts = np.concatenate([values[:1], (values[1:] + values[:-1]) / 2, [np.nextafter(values[-1], np.inf)]])
-    # Rounding of a midpoint must not move a scan to the other side of it.
-    cuts[1:-1] = np.maximum(cuts[1:-1], np.nextafter(values[:-1], np.inf))
-    positive, negative = np.sort(scores[truth == 1]), np.sort(scores[truth == 0])
-    sensitivity = 1 - np.searchsorted(positive, cuts) / len(positive)
-    specificity = np.searchsorted(negative, cuts) / len(negative)
-    if rule == "youden":
-        best = np.flatnonzero(sensitivity + specificity >= (sensitivity + specificity).max() - 1e-12)
-        return float(cuts[best[np.abs(cuts[best] - prevalence).argmin()]])
-    name, aim = rule.split("=")
-    reached = np.flatnonzero((sensitivity if name == "sensitivity" else specificity) >= float(aim) - 1e-12)
-    return float(cuts[reached[-1 if name == "sensitivity" else 0]])
-
-
 def value_range(target: Target, rows: Rows) -> tuple[float, float]:
     """Return the least and the largest value of a continuous target."""
     values = target.values[rows].astype(float)
@@ -170,27 +137,19 @@ def value_range(target: Target, rows: Rows) -> tuple[float, float]:
 
 
 def decide_scores(
-    scores: Floats,
-    target: Target,
-    train: Rows,
-    settings: EvaluationSettings,
-    models: Sequence[FittedModel] = (),
-    pairs: Pairs = (),
+    scores: Floats, target: Target, train: Rows, settings: EvaluationSettings
 ) -> tuple[Floats, npt.NDArray[np.int64], float | None]:
-    """Return scores, decisions and the threshold; a rule that needs predictions of inner folds needs the models."""
+    """Return scores, decisions, and of two classes the probability from which a scan is called positive."""
     if target.kind == "continuous":
         kept = scores
         if settings.clip:
             kept = np.clip(scores, *value_range(target, train))
         return kept, np.zeros(len(scores), dtype=np.int64), None
     shares = np.bincount(target.values[train], minlength=len(target.classes)) / len(train)
+    by_share = settings.threshold == "prevalence"
     if target.kind == "multiclass":
-        return scores, decide(target.kind, scores, shares=shares if settings.threshold == "prevalence" else None), None
-    inner: dict[str, Any] = {}
-    if models and needs_inner_predictions(settings.threshold):
-        tried = [model.inner_scores(train, target.values[train], pairs=pairs) for model in models]
-        inner = {"truth": target.values[tried[0][0]], "scores": np.mean([found for _, found in tried], axis=0)}
-    cut = choose_threshold(settings.threshold, prevalence=float(shares[1]), **inner)
+        return scores, decide(target.kind, scores, shares=shares if by_share else None), None
+    cut = float(shares[1]) if by_share else 0.5 if settings.threshold == "half" else float(settings.threshold)
     return scores, (scores >= cut).astype(np.int64), cut
 
 
@@ -209,8 +168,6 @@ def _scores(model: FittedModel, target: Target, x: Floats, *, own: str) -> Float
         raise EstimatorError(f"probe: {own} could not predict: {error}") from error
     wrong = ~np.isfinite(found).reshape(len(x), -1).all(axis=1)
     if wrong.any():
-        if not own:
-            raise ConfigError(f"sgd.learning_rate: the loss is no number at {model.strength:g}. Give lower rates.")
         raise EstimatorError(f"probe: {own} predicts no finite number for {wrong.sum()} of {len(x)} test rows.")
     if target.kind == "continuous":
         return found.reshape(len(x), -1)[:, 0]

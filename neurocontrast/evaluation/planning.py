@@ -39,7 +39,7 @@ from neurocontrast.evaluation.notices import (
 )
 from neurocontrast.evaluation.panels import check_panels
 from neurocontrast.evaluation.probes import get_probe, probe_names
-from neurocontrast.evaluation.rows import check_rows, row_names, select_rows, tidy_table
+from neurocontrast.evaluation.rows import check_rows, choose_numbers, row_names, select_rows, tidy_table
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings, check_probe, probe_name
 from neurocontrast.evaluation.splits import Split, check_class_sizes, check_splits, leave_site_out, stratified
@@ -81,8 +81,9 @@ class Study:
         Rows of each part of a fixed design that pretraining has seen, and of test that are fitted on by another name.
     estimator, baseline_fits : estimator or None, bool
         The user's own, and whether it can be fitted to the columns of the baseline, too.
-    voxels, blocks : Voxels or None, tuple of Block
-        Voxels of the scans, where these are at hand; blocks of joined features.
+    voxels, regional, blocks : Voxels or None, tuple of str, tuple of Block
+        Voxels of the scans, where these are at hand, and columns of regional measures: further baselines; blocks of
+        joined features.
     """
 
     settings: EvaluationSettings
@@ -103,6 +104,7 @@ class Study:
     estimator: BaseEstimator | None = None
     baseline_fits: bool = True
     voxels: Voxels | None = None
+    regional: tuple[str, ...] = ()
     blocks: tuple[Block, ...] = ()
 
     def design(self, *, recentre: bool = True, predicted: str = "") -> FeatureDesign:
@@ -117,7 +119,7 @@ class Study:
 
     def estimator_of(self, model: str) -> BaseEstimator | None:
         """Return the user's own estimator for a model; None for the built-in one."""
-        if model == "voxels" or (model == "baseline" and not self.baseline_fits):
+        if model in ("voxels", "regional") or (model == "baseline" and not self.baseline_fits):
             return None
         return self.estimator
 
@@ -148,8 +150,8 @@ class Study:
         """Reason why the probe cannot be applied to other embeddings; None where it can."""
         if self.estimator is not None:
             return (
-                "an estimator of one's own is not written, since that needs pickle; the arrays of logistic, ridge, svm "
-                "and sgd are"
+                "an estimator of one's own is not written, since that needs pickle; the arrays of logistic, ridge and "
+                "svm are"
             )
         adjusted = self.settings.harmonise != "none" or self.settings.residualise
         why = "harmonised or residualised features need sites and covariates, and what was estimated of them"
@@ -345,6 +347,7 @@ def _plan(
         settings, table, scans.features, target, splits, names, units, excluded,
         flow=_flow(scans, splits, info, why_untested=why_untested), n_overlap=n_overlap,
         how_split=how_split, splitter=None if cv is None else describe_splitter(cv),
+        regional=choose_numbers(table, settings.regional, option="regional", target=target.name),
         notices=[*notices, *found], seen=seen, n_twins=n_twins,
         blocks=blocks_of(info, scans.features.shape[1], averaged=settings.blocks == "averaged"),
     )  # fmt: skip

@@ -13,25 +13,22 @@ from neurocontrast.evaluation.target import Kind, Target
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings
 
-__all__ = ["EvaluationSettings", "SgdSettings", "check_probe", "probe_name"]
+__all__ = ["EvaluationSettings", "check_probe", "probe_name"]
 
-_RULES = ("half", "prevalence", "youden", "sensitivity=0.9", "specificity=0.9")
-_AIM = re.compile(r"(sensitivity|specificity)\s*=\s*(\S+)")
+_RULES = ("half", "prevalence")
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def _parse_threshold(given: float | str) -> float | str:
     """Return a threshold in one form: a probability as a number, a rule as text."""
     text = str(given).strip()
-    aim = _AIM.fullmatch(text)
-    with suppress(ValueError):
-        if 0 < (number := float(aim[2] if aim else text)) < 1:
-            return f"{aim[1]}={number:g}" if aim else number
-    if text in ("half", "prevalence", "youden"):
+    if text in _RULES:
         return text
+    with suppress(ValueError):
+        if 0 < (number := float(text)) < 1:
+            return number
     raise ValueError(
-        "must be half, prevalence, youden, sensitivity=… or specificity=… (a share between 0 and 1, for instance "
-        f"sensitivity=0.9), or a probability between 0 and 1; got '{text}'.{suggestion(text, _RULES)}"
+        f"must be half, prevalence, or a probability between 0 and 1; got '{text}'.{suggestion(text, _RULES)}"
     )
 
 
@@ -42,31 +39,6 @@ def _check_grid(grid: tuple[float, ...]) -> tuple[float, ...]:
 
 
 Grid = Annotated[tuple[float, ...], AfterValidator(_check_grid)]
-
-
-class SgdSettings(Settings):
-    """A linear softmax classifier fitted by stochastic gradient descent with momentum.
-
-    Attributes
-    ----------
-    epochs, batch_size : int
-        Passes over the training rows, each in a new order, and rows a step.
-    learning_rate : tuple of float
-        Initial rates, of which the one of least validation log-loss is taken; it falls to zero along half a cosine
-        (Loshchilov and Hutter, 2017).
-    momentum, nesterov : float, bool
-        Momentum of the gradient, and whether it is Nesterov's.
-    weight_decay : float
-        Half of it times the squared norm of the coefficients is added to the mean log-loss: 1 / (C · n) of logistic
-        regression on n rows.
-    """
-
-    epochs: int = Field(100, ge=1)
-    batch_size: int = Field(256, ge=1)
-    learning_rate: Grid = (0.003, 0.03, 0.3)
-    momentum: float = Field(0.9, ge=0.0, lt=1.0)
-    nesterov: bool = False
-    weight_decay: float = Field(0.0, ge=0.0, lt=1.0)
 
 
 class EvaluationSettings(Settings):
@@ -95,12 +67,11 @@ class EvaluationSettings(Settings):
         for unseen sites (dealt where a training fold has fewer than two sites of ten subjects or more).
     seed : int
         Seed of folds and bootstrap.
-    probe : {"auto", "logistic", "ridge", "svm", "knn", "sgd"} or "package.module:Object"
+    probe : {"auto", "logistic", "ridge", "svm", "knn"} or "package.module:Object"
         Model of the features. ``auto``: ``logistic`` for classes, ``ridge`` for numbers. An import path names an
         estimator of one's own, which `neurocontrast.evaluate` imports, and nothing else does.
-    sgd, C, alpha, k : SgdSettings, tuple
-        How ``sgd`` is fitted, and grids: inverse penalty of logistic regression and the SVM, penalty of ridge, number
-        of neighbours.
+    C, alpha, k : tuple
+        Grids: inverse penalty of logistic regression and the SVM, penalty of ridge, number of neighbours.
     blocks : {"joined", "averaged"}
         Of joined embeddings, whether one probe is fitted to all blocks, or one to each block and their predictions
         (numbers, or probabilities) are averaged.
@@ -109,21 +80,24 @@ class EvaluationSettings(Settings):
         the strength; none for all features.
     clip : bool
         Whether predicted numbers are kept within the range of the training scans' own.
-    threshold : {"half", "prevalence", "youden", "sensitivity=…", "specificity=…"} or float
-        Probability from which a scan is called positive: 0.5, the share of positives in training, or chosen on inner
-        folds. Of several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest against its share.
+    threshold : {"half", "prevalence"} or float
+        Probability from which a scan is called positive: 0.5, the share of positives in training, or a number. Of
+        several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest against its share.
     train_sizes, n_draws : tuple of int, int
         Numbers of training subjects of a learning curve, and how often the subjects of each size are drawn in a fold.
     covariates : tuple of str
         Columns of the baseline; those that are absent, the target, and the site where sites are left out, are dropped.
-    voxels, scans : {"auto", "on", "off"}, str or None
-        Whether principal components of the scans' voxels are a second baseline (``auto``: where the scans are at hand),
-        and the table of the same scans, where paths in the embeddings table do not lead to them.
+    voxels, scans : {"auto", "on", "input", "off"}, str or None
+        Whether principal components of the scans' voxels are a second baseline (``auto``: where the scans are at hand;
+        ``input``: of what the encoder is given, as ``encoder.name: pca`` would fit), and the table of the same scans,
+        where paths in the embeddings table do not lead to them.
+    regional : tuple of str
+        Columns of regional volumes, thicknesses or other measures, by name or pattern (``vol_*``): one more baseline.
     sensitive : tuple of str
         Columns of numbers that a fair embedding should not tell (``background_*`` names several).
-    confounds, new_site, outlyingness, similarity : bool
+    confounds, new_site, outlyingness : bool
         Whether to ask how well covariates can be read from the embedding; to leave every site out once besides; to say
-        how far each scan lies from the training scans; to compare classes by the cosine of their features.
+        how far each scan lies from the training scans.
     outside_percentile : float
         Percentile of the training scans' own distances beyond which a scan is called outside.
     recentre, harmonise : {"none", "site"}, {"none", "combat"}
@@ -162,7 +136,6 @@ class EvaluationSettings(Settings):
     inner_splits: Literal["stratified", "leave-site-out"] = "stratified"
     seed: int = Field(0, ge=0)
     probe: str = "auto"
-    sgd: SgdSettings = Field(default_factory=SgdSettings)
     C: Grid = tuple(10.0**power for power in range(-6, 4))
     alpha: Grid = tuple(10.0 ** (power / 2) for power in range(-2, 13))
     k: tuple[int, ...] = (3, 5, 10, 20, 50)
@@ -173,8 +146,9 @@ class EvaluationSettings(Settings):
     train_sizes: tuple[int, ...] = ()
     n_draws: int = Field(5, ge=1)
     covariates: tuple[str, ...] = ("age", "sex", "site", "tiv")
-    voxels: Literal["auto", "on", "off"] = "auto"
+    voxels: Literal["auto", "on", "input", "off"] = "auto"
     scans: str | None = None
+    regional: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
     confounds: bool = True
     new_site: bool = True
@@ -192,7 +166,6 @@ class EvaluationSettings(Settings):
     confidence_level: float = Field(0.95, gt=0.0, lt=1.0)
     min_site_n: int = Field(10, ge=1)
     age_bands: tuple[float, ...] = (18.0, 30.0, 45.0, 60.0, 75.0)
-    similarity: bool = False
     umap: bool = True
     allow_overlap: bool = False
 
@@ -238,6 +211,7 @@ class EvaluationSettings(Settings):
             "inner_splits=leave-site-out": self.inner_splits == "leave-site-out",
             "n_repeats": self.n_repeats > 1,
             "n_permutations": self.n_permutations > 0,
+            "regional": bool(self.regional),
         }
         found = [name for name, given in others.items() if given]
         if found:
@@ -277,7 +251,7 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
         )
     if settings.clip and not continuous:
         raise ConfigError(f"clip: is for numbers, and '{target.name}' has classes. Leave clip out.")
-    if target.kind != "binary" and settings.threshold not in ("half", "prevalence"):
+    if target.kind != "binary" and settings.threshold not in _RULES:
         what, hint = f"of {len(target.classes)} classes", "Use half or prevalence, or keep two classes with where."
         if continuous:
             what, hint = "continuous", "Leave threshold out."

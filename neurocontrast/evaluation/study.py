@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from neurocontrast.evaluation.designs import N_COMPONENTS, ComponentsDesign, kept_columns
+from neurocontrast.evaluation.designs import N_COMPONENTS, ComponentsDesign, CovariateDesign, kept_columns
 from neurocontrast.evaluation.estimators import describe_built_in, describe_own
 from neurocontrast.evaluation.fitting import OutOfFold, constant_predictions, cross_validate
 from neurocontrast.evaluation.metrics import (
@@ -46,6 +46,8 @@ Models = dict[str, OutOfFold]
 
 MAX_RANKED = 300_000
 """With more classes × tested images, figures that rank them within each class are not resampled: it takes too long."""
+_BESIDE = {"voxels": "the scans as they are", "regional": "measures of the regions of the scans"}
+"""Baselines that look at the scans, each with the default probe, whatever the embedding's is."""
 POOLING_GAP = 0.05
 """A pooled AUC that differs more than this from the one within folds is warned about."""
 FEW_MOVED = 0.1
@@ -99,7 +101,11 @@ def run_study(
     if study.voxels is not None:
         n_components = min(N_COMPONENTS, *(len(split.train) - 1 for split in study.splits))
         figures["voxels_about"] = study.voxels.about | {"n_components": n_components}
-        notices += look_at_voxels(figures, study.target.metric_names[0])
+        what = f"{n_components} principal components of the voxels"
+        notices += look_beside(figures, "voxels", what, study.target.metric_names[0])
+    if study.regional:
+        figures["regional_columns"] = list(study.regional)
+        notices += look_beside(figures, "regional", "The regional measures", study.target.metric_names[0])
     for key, value in found.summary.items():
         place = figures if key in Evaluation.model_fields else figures.setdefault("panels", {})
         place[key] = value
@@ -116,6 +122,8 @@ def predict_out_of_fold(study: Study, progress: Progress) -> Models:
     designs, settings = study.designs(), study.settings
     if study.voxels is not None:
         designs["voxels"] = ComponentsDesign(study.voxels.products)
+    if study.regional:
+        designs["regional"] = CovariateDesign(study.table, study.regional)
     models = {}
     with progress.task("Fitting probes", len(designs) * len(study.splits), "fold") as task:
         for name, design in designs.items():
@@ -129,7 +137,7 @@ def predict_out_of_fold(study: Study, progress: Progress) -> Models:
                 study.target,
                 study.splits,
                 subjects=study.subjects,
-                settings=settings.model_copy(update={"probe": "auto"}) if name == "voxels" else settings,
+                settings=settings.model_copy(update={"probe": "auto"}) if name in _BESIDE else settings,
                 sites=study.sites,
                 estimator=study.estimator_of(name),
                 advance=task.advance,
@@ -174,7 +182,7 @@ def permutation_summary(study: Study, model: OutOfFold, progress: Progress) -> d
 
 
 def metric_summary(study: Study, folds: pd.DataFrame, models: Models) -> dict[str, Any]:
-    """Return ``metrics``, ``baseline`` and ``increment`` of evaluation.json, and where there are voxels theirs.
+    """Return ``metrics``, ``baseline`` and ``increment`` of evaluation.json, and those of voxels and regional measures.
 
     ``mean`` and ``sd`` are over the folds in which a metric is defined, ``pooled`` is of all out-of-fold predictions
     together (averaged over repeats), ``interval`` is of ``pooled``, over resamples of the study's units. A metric that
@@ -206,39 +214,38 @@ def metric_summary(study: Study, folds: pd.DataFrame, models: Models) -> dict[st
     def against(other: str, name: str) -> dict[str, Any]:
         return estimate(drawn["embedding"][name] - drawn[other][name], "difference")
 
-    names, keys = target.metric_names, {"embedding": "metrics", "baseline": "baseline", "voxels": "voxels"}
-    figures = {keys[model]: {name: described(model, name) for name in names} for model in models}
+    names, keys = target.metric_names, {"embedding": "metrics"}
+    figures = {keys.get(model, model): {name: described(model, name) for name in names} for model in models}
     figures["increment"] = {name: against("baseline", name) for name in names}
-    if "voxels" in models:
-        figures["voxels_increment"] = {
-            name: against("voxels", name) | {"p_value": voxel_p_value(folds, name)} for name in names
+    for other in (name for name in _BESIDE if name in models):
+        figures[f"{other}_increment"] = {
+            name: against(other, name) | {"p_value": beside_p_value(folds, name, other)} for name in names
         }
     return figures
 
 
-def voxel_p_value(folds: pd.DataFrame, metric: str) -> float | None:
-    """Return the p-value of embedding minus voxels over folds; None where neither more nor less is better."""
+def beside_p_value(folds: pd.DataFrame, metric: str, other: str) -> float | None:
+    """Return the p-value of embedding minus another model over folds; None where neither more nor less is better."""
     column = metric.removesuffix("_within_fold")
     if column not in folds or metric in DESCRIPTIVE:
         return None
-    return fold_p_value(folds[column].astype(float) - folds[f"voxels_{column}"].astype(float), folds)
+    return fold_p_value(folds[column].astype(float) - folds[f"{other}_{column}"].astype(float), folds)
 
 
-def look_at_voxels(figures: Mapping[str, Any], metric: str) -> list[Notice]:
-    """Return a warning where the voxels do as well as the embedding, or better, by the leading metric."""
-    ours, theirs = (figures[part].get(metric, {}).get("pooled") for part in ("metrics", "voxels"))
+def look_beside(figures: Mapping[str, Any], other: str, what: str, metric: str) -> list[Notice]:
+    """Return a warning where another model does as well as the embedding, or better, by the leading metric."""
+    ours, theirs = (figures[part].get(metric, {}).get("pooled") for part in ("metrics", other))
     if ours is None or theirs is None or (ours < theirs if metric in LOWER_IS_BETTER else ours > theirs):
         return []
     text = (
-        f"{figures['voxels_about']['n_components']} principal components of the voxels do as well as the embedding or "
-        f"better ({metric.replace('_', ' ')} {theirs:.3g} against {ours:.3g}): here the encoder is no gain over the "
-        "scans as they are."
+        f"{what} do as well as the embedding or better ({metric.replace('_', ' ')} {theirs:.3g} against {ours:.3g}): "
+        f"here the encoder is no gain over {_BESIDE[other]}."
     )
     explanation = (
         "A linear model of the scans themselves needs no pretraining, and does as well here. Do not credit the encoder "
         "with what the scans give away so easily."
     )
-    return [Notice("voxels_as_good", text, explanation)]
+    return [Notice(f"{other}_as_good", text, explanation)]
 
 
 def _look_at_results(figures: Mapping[str, Any], models: Models) -> Iterable[Notice]:
@@ -349,7 +356,6 @@ def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
         **about,
         "strength_name": study.strength_name,
         "strength": finite_or_none(float(np.median(model.strengths))),
-        "sgd": {**settings.sgd.model_dump(mode="json"), "schedule": "cosine"} if study.probe == "sgd" else None,
         "why_not_stored": study.why_not_stored,
         "inner_splits": settings.inner_splits,
         **({"blocks": settings.blocks} if study.blocks else {}),
@@ -362,6 +368,5 @@ def _describe_probe(study: Study, model: OutOfFold) -> dict[str, Any]:
 
 def _keep_strength(study: Study, strength: float) -> Study:
     """Return a study whose grids hold what was chosen, so that the probe of the fixed design is stored as it was."""
-    sgd = study.settings.sgd.model_copy(update={"learning_rate": (strength,)})
-    chosen = {"C": (strength,), "alpha": (strength,), "sgd": sgd}
+    chosen = {"C": (strength,), "alpha": (strength,)}
     return replace(study, settings=study.settings.model_copy(update=chosen))

@@ -25,7 +25,7 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.lazy import is_installed, require
 from neurocontrast.seeds import derive_generator, derive_seed
 
-__all__ = ["calibration_table", "cohort_table", "fold_table", "model_prefix", "part_table", "prediction_table",
+__all__ = ["calibration_table", "cohort_table", "fold_table", "model_prefix", "prediction_table",
            "study_tables", "wilson_interval"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -71,19 +71,6 @@ def cohort_table(table: pd.DataFrame, target: Target) -> pd.DataFrame:
     counts = pd.crosstab(sites, labels).reindex(columns=list(target.classes), fill_value=0)
     counts.columns = pd.Index(list(target.classes))
     return counts.assign(total=counts.sum(axis=1)).reset_index()
-
-
-def part_table(target: Target, split: Split) -> pd.DataFrame:
-    """Return rows per class and part of the fixed design, or the numbers of a continuous target in each part."""
-    parts = parts_of(split)
-    if target.kind == "continuous":
-        values = {name: pd.Series(target.values[rows].astype(float)) for name, rows in parts.items() if len(rows)}
-        return pd.DataFrame(
-            [{"part": name, "n": len(each), "mean": each.mean(), "sd": each.std()} for name, each in values.items()]
-        )
-    n = len(target.classes)
-    counts = {name: np.bincount(target.values[rows], minlength=n) for name, rows in parts.items()}
-    return pd.DataFrame({target.name: list(target.classes), **counts})
 
 
 def fold_table(study: Study, models: Mapping[str, OutOfFold]) -> pd.DataFrame:

@@ -8,9 +8,9 @@ from neurocontrast.explanation.settings import ExplanationSettings
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from neurocontrast.explanation.maps import LinearScore, SubjectMap, explain_scans
+    from neurocontrast.explanation.maps import LinearScore, explain_scans
 
-__all__ = ["ExplanationSettings", "LinearScore", "SubjectMap", "explain_scans"]
+__all__ = ["ExplanationSettings", "LinearScore", "explain_scans"]
 
 # Loaded when asked for: reading a configuration needs the settings alone, and no torch.
-__getattr__ = lazy_exports(__name__, {"maps": ["LinearScore", "SubjectMap", "explain_scans"]})
+__getattr__ = lazy_exports(__name__, {"maps": ["LinearScore", "explain_scans"]})

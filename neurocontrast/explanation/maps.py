@@ -1,9 +1,8 @@
-"""Maps of what a score depends on: parts of each scan are replaced, and subjects averaged, smoothed, with peaks."""
+"""A map of what differences in score come from: parts of each scan are replaced, and subjects compared."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby, product
 
 import numpy as np
@@ -19,8 +18,8 @@ from neurocontrast.machine import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.transforms.preprocessing import FWHM_PER_SIGMA
 
-__all__ = ["SUBJECTS_A_LATTICE", "AverageMaps", "LinearScore", "SubjectMap", "brain_of", "explain_scans", "find_peaks",
-           "occlude", "offset_of", "patches_of"]  # fmt: skip
+__all__ = ["SUBJECTS_A_LATTICE", "LinearScore", "brain_of", "explain_scans", "find_peaks", "occlude", "offset_of",
+           "patches_of"]  # fmt: skip
 
 Map = npt.NDArray[np.float32]
 Patch = tuple[slice, ...]
@@ -70,31 +69,6 @@ class LinearScore(nn.Module):
         return self.encoder(volumes).double() @ self.weights + self.intercept
 
 
-@dataclass(frozen=True)
-class SubjectMap:
-    """One subject's part of the average: the score, and the map's largest value, its voxel, and the brain's mean."""
-
-    score: float
-    largest: float
-    place: tuple[int, int, int]
-    mean_absolute: float
-
-
-@dataclass(frozen=True, eq=False)
-class AverageMaps:
-    """Maps (D, H, W) of all subjects together, smoothed.
-
-    `share` is the regression of the subjects' maps on their scores: which part of the differences in score between
-    subjects comes with what is there. `signed` and `absolute` are averages over subjects: what is there speaks for a
-    higher score (or against), and how much it matters.
-    """
-
-    share: Map
-    signed: Map
-    absolute: Map
-    subjects: list[SubjectMap]
-
-
 def explain_scans(
     score: LinearScore,
     images: Images,
@@ -103,11 +77,12 @@ def explain_scans(
     settings: ExplanationSettings,
     spacing_mm: Sequence[float],
     progress: Progress = SILENT,
-) -> AverageMaps:
-    """Map what the scores of scans depend on, and what the differences between scores come from.
+) -> tuple[Map, list[float]]:
+    """Map what the differences between the scores of scans come from; return the map, and the scores.
 
-    A network looks at the edge of every brain, and an average over subjects shows this edge first. Subjects differ
-    where their maps go along with their scores.
+    The map (D, H, W), smoothed, is the regression of the subjects' maps on their scores: which share of the differences
+    in score between subjects comes with what is there. An average over subjects would show the edge of the brain first,
+    at which a network looks in everybody.
 
     Parameters
     ----------
@@ -126,49 +101,38 @@ def explain_scans(
     """
     size = _patch_size(settings.patch_mm, spacing_mm)
     score = score.to(usable_accelerator(settings.accelerator, section="explanation"))
-    n_lattices, subjects = max(1, len(rows) // SUBJECTS_A_LATTICE), list[SubjectMap]()
-    products, signed, absolute, squares = np.zeros(()), np.zeros(()), np.zeros(()), 0.0
+    n_lattices, found = max(1, len(rows) // SUBJECTS_A_LATTICE), list[float]()
+    products, squares = np.zeros(()), 0.0
     with progress.task("Explaining", len(rows), "subjects") as task:
         for lattice, group in groupby(range(len(rows)), key=lambda number: number * n_lattices // len(rows)):
             maps, scores, offset = [], [], offset_of(lattice, size)
             for number in group:
-                own, subject = _explain(score, torch.as_tensor(images[rows[number]]["image"]), settings, size, offset)
-                _check_finite(number + 1, subject, own)
+                own, whole = _explain(score, torch.as_tensor(images[rows[number]]["image"]), settings, size, offset)
+                if not (np.isfinite(whole) and np.isfinite(own).all()):
+                    which = f"the score of scan {number + 1} of those chosen is not finite"
+                    raise DataError(f"{which}. Look at it with `neurocontrast check`.")
                 maps.append(own)
-                scores.append(subject.score)
-                signed, absolute = signed + own, absolute + np.abs(own)
-                subjects.append(subject)
-                task.advance(1, score=subject.score)
+                scores.append(whole)
+                task.advance(1, score=whole)
+            found += scores
             # The subjects of a lattice are compared with one another.
             away = np.array(scores) - np.mean(scores) if np.ptp(scores) > 0 else np.zeros(len(scores))
             products, squares = products + np.tensordot(away, np.stack(maps), axes=1), squares + float(away @ away)
     if not squares > 0:
         raise DataError("all chosen scans have the same score: there is no difference to explain.")
     sigma = [settings.smooth_mm / FWHM_PER_SIGMA / step for step in spacing_mm]
-    averages = products / squares, signed / len(subjects), absolute / len(subjects)
-    made = [ndimage.gaussian_filter(each, sigma, mode="constant").astype(np.float32) for each in averages]
-    return AverageMaps(made[0], made[1], made[2], subjects)
-
-
-def _check_finite(number: int, subject: SubjectMap, signed: Map) -> None:
-    if not (np.isfinite(subject.score) and np.isfinite(signed).all()):
-        raise DataError(
-            f"the score of scan {number} of those chosen is not finite. Look at it with `neurocontrast check`."
-        )
+    return ndimage.gaussian_filter(products / squares, sigma, mode="constant").astype(np.float32), found
 
 
 def _explain(
     score: LinearScore, volume: torch.Tensor, settings: ExplanationSettings, size: Size, offset: Size
-) -> tuple[Map, SubjectMap]:
-    """Return the map of a scan, and its summary."""
+) -> tuple[Map, float]:
+    """Return the map of a scan, and its score."""
     backgrounds, brains = zip(*(brain_of(channel) for channel in volume.numpy()), strict=True)
     brain = np.logical_or.reduce(brains)
     fill = volume[:, torch.from_numpy(brain)].mean(1) if settings.fill == "mean" else torch.tensor(backgrounds)
     fill, there = (each.float().to(score.weights.device) for each in (fill.reshape(-1, 1, 1, 1), volume))
-    found, whole = occlude(score, there, patches_of(brain, size, offset), fill=fill, batch_size=settings.batch_size)
-    x, y, z = np.unravel_index(int(np.abs(found).argmax()), found.shape)
-    largest, mean = float(found[x, y, z]), float(np.abs(found)[brain].mean())
-    return found, SubjectMap(whole, largest, (int(x), int(y), int(z)), mean)
+    return occlude(score, there, patches_of(brain, size, offset), fill=fill, batch_size=settings.batch_size)
 
 
 def offset_of(number: int, size: Size) -> Size:

@@ -125,7 +125,6 @@ class ConditionalAlignment(Objective):
 
     title = "conditional alignment"
     citation = _DUFUMIER
-    attracts = True
 
     class Settings(LossSettings):
         kernel: KernelSettings

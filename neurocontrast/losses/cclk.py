@@ -140,7 +140,6 @@ class WeaklySupervisedCCLK(_CCLK):
     """
 
     title = "weakly supervised CCL-K"
-    attracts = True
 
     def _pull_and_push(self, anchors: _Anchors, n_samples: int) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         return anchors.mean, anchors.rest

@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from neurocontrast.collectives import gather_samples, sum_over_processes
 from neurocontrast.exceptions import DataError
 from neurocontrast.kernels import Block, Kernel, Metadata
-from neurocontrast.losses import attraction, repulsion
+from neurocontrast.losses import pairwise
 from neurocontrast.losses.tiles import Excluded, Pairs
 
 __all__ = [
@@ -180,7 +180,7 @@ def log_sum_exp(
     `weights` are blocks of b ≥ 0 between samples: 1, and their sum 0, where none are given. Where all of an anchor's
     are 0 the logarithm is −1e30, without gradient. `excluded` are the anchor itself or all views of its sample.
     """
-    sums, _, mass = repulsion.log_sum_exp(pool.rows, pool.cols, _pairs(pool, scale, weights, excluded))
+    sums, _, mass = pairwise.log_sum_exp(pool.rows, pool.cols, _pairs(pool, scale, weights, excluded))
     return sums, sums.new_zeros(sums.shape[1]) if mass is None else mass
 
 
@@ -190,14 +190,14 @@ def log_sum_exp_both_ways(pool: Pool, scale: float) -> tuple[Tensor, Tensor]:
     For one view against one view in a single process; both from the same similarities.
     """
     pairs = replace(_pairs(pool, scale), both_ways=True)
-    of_rows, of_cols, _ = repulsion.log_sum_exp(pool.rows, pool.cols, pairs)
+    of_rows, of_cols, _ = pairwise.log_sum_exp(pool.rows, pool.cols, pairs)
     assert of_cols is not None
     return of_rows, of_cols
 
 
 def weighted_similarity(pool: Pool, scale: float, weights: Block) -> Tensor:
     """Return Σ_{j≠i} w_ij s_ij / Σ_{j≠i} w_ij, averaged over a sample's two anchors, (n_rows,); 0 without weight."""
-    return attraction.weighted_similarity(pool.rows, pool.cols, _pairs(pool, scale, weights))
+    return pairwise.weighted_similarity(pool.rows, pool.cols, _pairs(pool, scale, weights))
 
 
 def positives_against_negatives(pool: Pool, scale: float, kernel: Kernel, epsilon: float) -> tuple[Tensor, Tensor]:
@@ -206,7 +206,7 @@ def positives_against_negatives(pool: Pool, scale: float, kernel: Kernel, epsilo
     The kernel is 1 between positives and 0 between negatives; L_i is the log-sum-exp over the negatives.
     """
     pairs = _pairs(pool, scale, similar_to(pool, kernel), "self")
-    return attraction.positives_against_negatives(pool.rows, pool.cols, pairs, epsilon)
+    return pairwise.positives_against_negatives(pool.rows, pool.cols, pairs, epsilon)
 
 
 def _pairs(pool: Pool, scale: float, weights: Block | None = None, excluded: Excluded = None) -> Pairs:

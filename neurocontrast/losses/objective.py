@@ -50,8 +50,6 @@ class Objective(Configurable, nn.Module):
     """Name in reports."""
     citation: ClassVar[str] = ""
     """Reference in reports: authors, title, venue and year."""
-    attracts: ClassVar[bool] = False
-    """Whether scans that the kernel calls alike attract."""
     tag = "loss"
     kernel: Any  # a `Kernel`, or None
     negatives: Any  # a `Kernel`, or None
@@ -77,11 +75,6 @@ class Objective(Configurable, nn.Module):
         """The metadata columns that are needed, and how they are read."""
         kernels = self._kernels()
         return Product(*kernels).columns if kernels else {}
-
-    @property
-    def positives(self) -> list[Kernel]:
-        """The kernel whose alike scans attract; empty where only the views of one scan do."""
-        return [self.kernel] if self.attracts else []
 
     def forward(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> Tensor:
         """Return the loss of the embeddings (n, d) of two views, of any norm, and of the metadata ``columns``."""

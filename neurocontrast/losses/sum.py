@@ -10,7 +10,7 @@ from pydantic import Field, PlainValidator, ValidationInfo, model_validator
 from torch import Tensor, nn
 
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
-from neurocontrast.kernels import Kernel, Kind, Metadata
+from neurocontrast.kernels import Kind, Metadata
 from neurocontrast.losses.objective import LossSettings, Objective
 from neurocontrast.losses.registry import read_objective
 from neurocontrast.settings import NonNegative
@@ -101,11 +101,6 @@ class SumOfObjectives(nn.Module):
                         "choose one."
                     )
         return found
-
-    @property
-    def positives(self) -> list[Kernel]:
-        """The kernels whose alike scans attract, but for those of weight 0."""
-        return [kernel for name, part in self._parts() if self.weights[name] for kernel in part.positives]
 
     def forward(self, z1: Tensor, z2: Tensor, metadata: Metadata | None = None) -> Tensor:
         """Return the weighted sum, a scalar; the arguments are those of `Objective`."""

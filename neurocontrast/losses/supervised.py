@@ -71,7 +71,6 @@ class EpsilonSupInfoNCE(Objective):
         "Barbano CA, Dufumier B, Tartaglione E, Grangetto M, Gori P. Unbiased supervised contrastive learning. "
         "ICLR 2023."
     )
-    attracts = True
     epsilon: float = 0.0
 
     class Settings(LossSettings):
@@ -151,7 +150,6 @@ class Triplet(Objective):
         "Schroff F, Kalenichenko D, Philbin J. FaceNet: a unified embedding for face recognition and clustering. "
         "CVPR 2015."
     )
-    attracts = True
 
     class Settings(LossSettings):
         label: Column

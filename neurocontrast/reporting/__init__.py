@@ -1,9 +1,8 @@
 """The report: one HTML page made from the files of an evaluation folder, and from nothing else."""
 
 from neurocontrast.reporting.comparison import ComparisonFiles, build_comparison, render_comparison
-from neurocontrast.reporting.page import Citations, Input, Section, SectionBuilder
+from neurocontrast.reporting.page import Citations, Input, Section, SectionBuilder, list_pictures, render_page
 from neurocontrast.reporting.read import EvaluationFiles, ReportOptions, read_evaluation
-from neurocontrast.reporting.render import list_pictures, render_page
 from neurocontrast.reporting.sections import SECTIONS, build_sections
 from neurocontrast.reporting.style import Picture
 

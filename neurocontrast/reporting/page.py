@@ -1,11 +1,16 @@
-"""The parts of a page: sections that hold text, tables, figures and facts. The templates know how each looks."""
+"""A page: sections that hold text, tables, figures and facts, put into templates that know how each looks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from importlib import resources
+from typing import Any, ClassVar
 
+import jinja2
+from markupsafe import Markup
+
+from neurocontrast.reporting.prose import bare_text, head_facts, target_text
 from neurocontrast.reporting.read import KINDS, EvaluationFiles
 from neurocontrast.reporting.style import Picture
 
@@ -126,7 +131,7 @@ class Gallery:
     """Scans as small pictures with their measures, filtered by site and flag without a script.
 
     `scans` are what the template shows of each; `outline` is the path of an SVG over every picture, whose pixels are
-    `width` × `height`; `histograms` are paths by their names, to which the scans refer.
+    `width` × `height`.
     """
 
     block: ClassVar[str] = "gallery"
@@ -136,7 +141,6 @@ class Gallery:
     outline: str
     width: int
     height: int
-    histograms: Mapping[str, str]
 
 
 Block = Paragraph | Items | Numbered | Facts | Cards | Table | Pictures | Code | Columns | Gallery
@@ -208,7 +212,7 @@ class SectionBuilder:
     name : str
         Anchor of the section in the page.
     title : str
-        Heading where an input that is needed is absent.
+        What it is called.
     order : int
         Place in the page: sections with smaller numbers come first.
     build : callable
@@ -224,7 +228,7 @@ class SectionBuilder:
     of : tuple of str
         Whether reports of ``scans``, of ``images`` or of both can have the section.
     explains_absence : bool
-        Whether `build` itself says why a needed input is absent.
+        Whether `build` is called where a needed input is absent, and says why.
     sees_all : bool
         Whether `build` takes all sections of the report as a second argument.
     """
@@ -242,12 +246,11 @@ class SectionBuilder:
     sees_all: bool = False
 
     def __call__(self, files: EvaluationFiles, sections: Sequence[SectionBuilder] = ()) -> Section | None:
-        """Return the section; a note where a needed file is absent; None where there is nothing to say."""
+        """Return the section; None where a needed file is absent, or where there is nothing to say."""
         if not self.fits(files):
             return None
-        absent = [need for need in self.inputs if need.needed and not need.is_there(files)]
-        if absent and not self.explains_absence:
-            return Section(self.name, self.title, [absent[0].missing()]) if files.words.kind == "scans" else None
+        if not (self.explains_absence or self.is_shown(files)):
+            return None
         return self.build(files, sections) if self.sees_all else self.build(files)
 
     def fits(self, files: EvaluationFiles) -> bool:
@@ -282,3 +285,46 @@ class Citations:
     def listed(self) -> list[tuple[int, str]]:
         """Return the references that were named, by number."""
         return [(number, text) for text, number in self._numbers.items()]
+
+
+def render_page(files: EvaluationFiles, sections: Sequence[Section]) -> str:
+    """Return the report as one HTML page that loads nothing and runs nothing, its sections in this order."""
+    return render_sections(
+        sections,
+        kicker="neurocontrast evaluation report",
+        title=target_text(files),
+        facts=head_facts(files),
+        simulated=files.summary.simulated,
+        simulation="What was planted in them is listed under Provenance." if files.summary.simulation else "",
+        environment=files.summary.environment,
+    )
+
+
+def render_sections(
+    sections: Sequence[Section], *, environment: Mapping[str, Any] | None, simulation: str = "", **head: Any
+) -> str:
+    """Return a page of sections; `head` is its kicker, title and facts, and what the banner of simulated data says."""
+    templates = jinja2.Environment(
+        loader=jinja2.PackageLoader("neurocontrast.reporting", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: bare_text(value) if type(value) is str else value,
+    )
+    # Our own style sheet, the only thing on the page that is not escaped.
+    style = Markup(resources.files("neurocontrast.reporting").joinpath("templates/report.css").read_text("utf-8"))
+    version, created = (str((environment or {}).get(name) or "") for name in ("neurocontrast", "created"))
+    page = templates.get_template("report.html.j2")
+    return page.render(style=style, sections=sections, version=version, created=created, simulation=simulation, **head)
+
+
+def list_pictures(sections: Sequence[Section]) -> list[Picture]:
+    """Return every figure of the report, in order."""
+    return [picture for section in sections for block in section.blocks for picture in _pictures_of(block)]
+
+
+def _pictures_of(block: Block) -> list[Picture]:
+    if isinstance(block, Columns):
+        return [picture for inner in (*block.left, *block.right) for picture in _pictures_of(inner)]
+    return list(block.pictures) if isinstance(block, Pictures) else []

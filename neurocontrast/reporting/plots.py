@@ -1,4 +1,4 @@
-"""Plots that several sections share: values with intervals beside a reference, matrices, and groups of points."""
+"""Plots that several sections share: values with intervals beside a reference, and groups of points."""
 
 from __future__ import annotations
 
@@ -7,24 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from neurocontrast.evaluation.schema import Metric
 from neurocontrast.reporting import style
 from neurocontrast.reporting.wording import DASH, interval_text, number_text, point_estimate
 
-MAX_CELLS = 12
-"""Classes up to which a matrix has numbers in its cells."""
-
 MAX_VECTORS = 1500
 """More points than this are drawn as an image inside the figure."""
 
-_MAX_LISTED, _MAX_NAMED, _MAX_POINTS, _MAX_GROUPS = 12, 120, 3000, 12
+_MAX_LISTED, _MAX_POINTS, _MAX_GROUPS = 12, 3000, 12
 
 
 @dataclass(frozen=True)
@@ -164,36 +158,6 @@ def _list_values(series: Sequence[Series], labels: Sequence[str]) -> str:
         parts.append(f"{label}: {', '.join(values) or 'not defined'}".replace("\\", ""))
     more = f"; and {len(parts) - _MAX_LISTED} more in the table" if len(parts) > _MAX_LISTED else ""
     return "; ".join(parts[:_MAX_LISTED]) + more + "."
-
-
-def draw_matrix(
-    numbers: npt.NDArray[np.float64],
-    names: Sequence[object],
-    texts: Sequence[Sequence[str]],
-    axis_names: tuple[str, str],
-    **look: Any,
-) -> tuple[Figure, AxesImage]:
-    """Draw numbers as colours; with `texts` in the cells of few classes, and names beside not too many."""
-    n_classes = len(numbers)
-    side = float(np.clip(2.6 + 0.55 * min(n_classes, 7) + 0.1 * n_classes, 3.8, 10.6))
-    figure, axes = style.new_figure(height=side * 0.94, width=side)
-    drawn = axes.imshow(numbers, interpolation="none", **look)
-    if n_classes <= MAX_CELLS:
-        size = 10 if n_classes <= 3 else 8.5 if n_classes <= 6 else 6.5
-        for row, column in np.ndindex(n_classes, n_classes):
-            red, green, blue, _ = drawn.cmap(drawn.norm(np.nan_to_num(numbers[row, column])))
-            dark = 0.3 * red + 0.6 * green + 0.1 * blue < 0.5
-            axes.text(column, row, texts[row][column], ha="center", va="center", fontsize=size,
-                      color="white" if dark else style.INK)  # fmt: skip
-    labels = style.distinct_labels(names, length=16) if n_classes <= _MAX_NAMED else []
-    size, turned = float(np.clip(40 * side / max(n_classes, 1), 4.5, 9)), n_classes > 4
-    axes.set_xticks(range(len(labels)), labels, rotation=90 if turned else 0, fontsize=size)
-    axes.set_yticks(range(len(labels)), labels, fontsize=size)
-    axes.set(xlabel=axis_names[0], ylabel=axis_names[1])
-    axes.tick_params(length=0)
-    axes.grid(visible=False)
-    axes.spines[:].set_visible(False)
-    return figure, drawn
 
 
 def thin_rows(table: pd.DataFrame) -> pd.DataFrame:

@@ -43,7 +43,7 @@ _PROBES = {
     "ridge": "ridge regression",
     "svm": "linear support vector machine",
     "knn": "k-nearest-neighbour classifier",
-    "sgd": "linear softmax classifier",
+    "sgd": "linear softmax classifier by stochastic gradient descent",
 }
 _RULES = {
     "prevalence": "to the share of positives in the training fold",
@@ -200,9 +200,6 @@ def probe_details(files: EvaluationFiles, by: str = "") -> str:
     """Name the probe, `by` what it is fitted, on which images, and how its strength was chosen."""
     probe, split = files.summary.probe, files.summary.split
     name = probe_text(files) + by
-    if probe.sgd:
-        settings = [f"{key.replace('_', ' ')} {value}" for key, value in probe.sgd.items() if value is not None]
-        name += f", by stochastic gradient descent ({', '.join(settings)})"
     strength = ""
     if probe.strength is not None and probe.strength_name:
         strength = f"{probe.strength_name.replace('_', ' ')} = {value_text(probe.strength)}"

@@ -118,7 +118,6 @@ class EvaluationFiles(Results):
     new_sites: pd.DataFrame | None = _table("new_sites.tsv", "site", "model", "n")
     outlyingness: pd.DataFrame | None = _table("outlyingness.tsv", "site", "outside")
     external_outlyingness: pd.DataFrame | None = _table("external_outlyingness.tsv", "site", "outside")
-    similarity: pd.DataFrame | None = _table("similarity.tsv", "class", "reference", "cosine")
     probe: Mapping[str, Any] | None = None
     explanation: Explanation | None = None
     config_text: str | None = None
@@ -344,8 +343,8 @@ def external_part(files: EvaluationFiles) -> EvaluationFiles | None:
     )
     threshold = files.summary.threshold.model_copy(update={"rule": external.threshold, "values": []})
     changes = {"n": external.n, "metrics": metrics, "baseline": baseline, "increment": external.increment, "voxels": {},
-               "voxels_increment": {}, "outlyingness": external.outlyingness, "threshold": threshold,
-               "permutation": None}  # fmt: skip
+               "voxels_increment": {}, "regional": {}, "regional_increment": {}, "threshold": threshold,
+               "outlyingness": external.outlyingness, "permutation": None}  # fmt: skip
     tested = files.predictions.iloc[:0] if files.external_predictions is None else files.external_predictions
     return replace(
         files,

@@ -11,8 +11,7 @@ import pandas as pd
 from contourpy import contour_generator
 
 from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, bounds_of
-from neurocontrast.reporting.page import Cell, Gallery, Items, Paragraph, Pictures, Section, Table
-from neurocontrast.reporting.render import render_sections
+from neurocontrast.reporting.page import Cell, Gallery, Items, Paragraph, Pictures, Section, Table, render_sections
 from neurocontrast.reporting.style import BASELINE, MAIN, MUTED, Picture, blank_figure, distinct_labels, styled
 from neurocontrast.reporting.wording import DASH
 
@@ -20,7 +19,6 @@ __all__ = ["N_SHOWN", "render_quality"]
 
 N_SHOWN = 500
 """Scans of the gallery: a page of more takes long to open."""
-_N_BARS = 25
 _LIMITS = (
     (
         "Left and right",
@@ -101,7 +99,7 @@ def _lead(table: pd.DataFrame) -> str:
     shown = f" The {N_SHOWN} worst of {len(table):,} are shown; qc.tsv has all." if len(table) > N_SHOWN else ""
     return (
         "Sagittal, coronal and axial slice (left is the person's left), with the outline of the template's brain. "
-        "Beside each measure its rank in the site, from the lowest value, and its place among the values of the site. "
+        "Beside each measure its rank in the site, from the lowest value. "
         f"Flagged scans come first, then those nearest to a bound.{shown}"
     )
 
@@ -129,7 +127,6 @@ def _gallery(
         kind: [bool(each) == (kind == "any flag") if kind not in by_title else by_title[kind] in each for each in found]
         for kind in kinds
     }
-    scaled, histograms = _histograms(table, names, [str(site) for site, _ in sites])
     ranks = table.groupby("site")[list(names)].rank(method="min")
     sizes = table.groupby("site")[list(names)].transform("count")
     of_site = {site: place for place, (site, _) in enumerate(sites)}
@@ -151,8 +148,6 @@ def _gallery(
                     "value": f"{table[name].iloc[row]:.4g}",
                     "rank": f"{ranks[name].iloc[row]:.0f} of {sizes[name].iloc[row]}",
                     "beyond": name in found[row],
-                    "histogram": f"h-{of_site[site]}-{name}",
-                    "at": f"{scaled[name].iloc[row]:.1f}",
                 }
                 for name in measured
             ],
@@ -160,22 +155,7 @@ def _gallery(
     counted = [(kind, sum(matches[kind])) for kind in kinds]
     height, width = template.shape
     listed = [(str(site), int(count)) for site, count in sites]
-    return [Gallery(scans, listed, counted, _outline(template), width, height, histograms)]
-
-
-def _histograms(table: pd.DataFrame, names: Sequence[str], sites: Sequence[str]) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Return the measures from 0 to 100, and a histogram of each measure in each site as a path."""
-    values = table[list(names)].astype(float)
-    low, high = values.min(), values.max()
-    scaled = 2 + 96 * (values - low) / (high - low).where(high > low, 1.0)
-    paths = {}
-    for place, site in enumerate(sites):
-        for name in names:
-            counts, _ = np.histogram(scaled.loc[table["site"] == site, name].dropna(), _N_BARS, (0, 100))
-            tops = 15.0 * counts / max(1, counts.max())
-            bars = (f"M{4 * n} 16v-{top:.1f}h4v{top:.1f}z" for n, top in enumerate(tops) if top > 0)
-            paths[f"h-{place}-{name}"] = "".join(bars)
-    return scaled, paths
+    return [Gallery(scans, listed, counted, _outline(template), width, height)]
 
 
 def _outline(mask: npt.NDArray[np.bool_]) -> str:

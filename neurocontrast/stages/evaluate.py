@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -48,6 +48,7 @@ from neurocontrast.files import (
     write_table,
     write_text,
 )
+from neurocontrast.lazy import load
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.settings import settings_from
@@ -73,7 +74,6 @@ def evaluate(
     estimator: BaseEstimator | None = None,
     cv: Any = None,
     overwrite: bool = False,
-    on_plan: Callable[[Study, External | None], None] = lambda _study, _external: None,
     progress: Progress = SILENT,
     **options: Any,
 ) -> Path:
@@ -96,8 +96,6 @@ def evaluate(
         Splitter in place of ``splits``; called as scikit-learn calls it, with subjects as `groups`.
     overwrite : bool, default=False
         Whether an evaluation already at `out` is replaced.
-    on_plan : callable
-        Called with the plan, and that of the external test set, before anything is computed.
     progress : Progress
         Receives progress messages.
     **options
@@ -112,7 +110,7 @@ def evaluate(
     if estimator is None and chosen.probe not in ("auto", *probe_names()):
         estimator = import_estimator(chosen.probe)
     study, external = _plan(read, chosen, estimator, cv)
-    on_plan(study, external)
+    progress.message(_plan_line(study))
     study = _with_voxels(study, read.info, progress)
     for notice in [*study.notices, *(external.notices if external else ())]:
         progress.warning(notice.message)
@@ -132,6 +130,17 @@ def _plan(
         return study, None
     other = read_embeddings(settings.test)
     return study, plan_external(study, other.table, other.features, info=other.info, training_info=read.info)
+
+
+def _plan_line(study: Study) -> str:
+    """Return who is evaluated, and in which folds."""
+    n, n_subjects = len(study.table), study.table["subject_id"].nunique()
+    how = f"parts as column '{study.settings.split_column}' says"
+    if not study.fixed:
+        n_folds, n_repeats = (1 + max(getattr(each, name) for each in study.splits) for name in ("fold", "repeat"))
+        how = f"{n_folds} {'folds' if study.splits[0].held_out_site is None else 'sites held out'}"
+        how += f", {n_repeats} times" if n_repeats > 1 else ""
+    return f"{study.target.name}: {n} scans of {n_subjects} subjects, {how}, {study.probe} probe"
 
 
 def _write(folder: Path, result: StudyResult, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:
@@ -182,7 +191,7 @@ def _with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> S
     Scans that are asked for (``voxels=on``, or `scans`) and cannot be read are a `DataError`, else a warning.
     """
     settings = study.settings
-    asked = settings.voxels == "on" or settings.scans is not None
+    asked = settings.voxels in ("on", "input") or settings.scans is not None
     preprocessing = (info.get("run") or {}).get("preprocessing") or {}
     trained_on = preprocessing.get("kind", "volumes")
     if settings.voxels == "off" or (not asked and (study.fixed or trained_on == "images")):
@@ -193,6 +202,8 @@ def _with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> S
         scans = _find_scans(study, columns_of((info.get("run") or {}).get("channels")), asked=asked)
         if not scans:
             return study
+        if settings.voxels == "input":
+            return replace(study, voxels=_read_input(scans, study, info.get("run") or {}, progress))
         return replace(study, voxels=_read(scans, study, _how(scans, preprocessing), progress))
     except DataError as error:
         if asked:
@@ -200,6 +211,15 @@ def _with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> S
         explanation = "Whether a linear model of the scans themselves does as well was not asked."
         notice = Notice("voxels_left_out", f"There is no baseline of voxels. {error}", explanation)
         return replace(study, notices=[*study.notices, notice])
+
+
+def _read_input(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], progress: Progress) -> Voxels:
+    if "preprocessing" not in run:
+        raise DataError("voxels=input: the embeddings do not say how their run preprocessed its scans. Use voxels=on.")
+    # By its path: what preprocesses scans needs torch, and every other evaluation does without.
+    read = load("neurocontrast.stages.encoder_input:read_encoder_input")
+    values, about = read(scans, run, max_bytes=MAX_BYTES, n_workers=study.settings.n_jobs, progress=progress)
+    return Voxels(voxel_products(values), about)
 
 
 class _How(NamedTuple):

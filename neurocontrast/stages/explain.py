@@ -20,7 +20,7 @@ from neurocontrast.encoders import load_encoder, read_contract
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, one_of, suggestion
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
-from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, AverageMaps, find_peaks
+from neurocontrast.explanation.maps import SUBJECTS_A_LATTICE, find_peaks
 from neurocontrast.files import atomic_folder, check_output_folder, write_json, write_table
 from neurocontrast.machine import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
@@ -31,8 +31,7 @@ from neurocontrast.transforms.grids import Grid
 
 __all__ = ["explain"]
 
-_MAPS = {"share": "saliency.nii.gz", "signed": "saliency_mean.nii.gz", "absolute": "saliency_absolute.nii.gz"}
-_DESCRIPTION = "explain.json"
+_MAP, _DESCRIPTION = "saliency.nii.gz", "explain.json"
 _PEAKS_APART_MM = 20.0
 _MNI_CODE, _ALIGNED_CODE = 4, 2
 
@@ -69,7 +68,7 @@ def explain(
     overwrite: bool = False,
     progress: Progress = SILENT,
 ) -> Path:
-    """Map where in the brain the differences in the probe's score come from, and return the folder of the maps.
+    """Map where in the brain the differences in the probe's score come from, and return the folder of the map.
 
     Parameters
     ----------
@@ -81,8 +80,7 @@ def explain(
         Table of the evaluated scans.
     out : path, optional
         Folder to write, with ``saliency.nii.gz`` (share of the differences in score between subjects),
-        ``saliency_mean.nii.gz``, ``saliency_absolute.nii.gz``, ``saliency.tsv`` and ``explain.json``; by default
-        ``explanation`` in the evaluation, where `report` looks.
+        ``saliency.tsv`` and ``explain.json``; by default ``explanation`` in the evaluation, where `report` looks.
     images_root : path, optional
         Folder that relative image paths start from; the table's own by default.
     config : Config, mapping or path of a YAML file, optional
@@ -99,7 +97,7 @@ def explain(
     usable_accelerator(settings.explanation.accelerator, section="explanation")
     chosen = _prepare(evaluation, run, participants, images_root, settings, progress)
     encoder, contract = load_encoder(run)
-    maps = explain_scans(
+    share, scores = explain_scans(
         LinearScore(encoder, chosen.readout.weights, chosen.readout.intercept),
         chosen.source.images(chosen.cohort),
         range(len(chosen.cohort)),
@@ -107,7 +105,7 @@ def explain(
         spacing_mm=chosen.grid.spacing_mm,
         progress=progress,
     )
-    _write(folder, chosen, maps, settings.explanation, contract)
+    _write(folder, chosen, share, scores, settings.explanation, contract)
     return folder
 
 
@@ -250,39 +248,32 @@ def _common_grid(grids: list[Grid], shape: Sequence[int]) -> tuple[Grid, list[st
 
 
 def _write(
-    folder: Path, chosen: _Chosen, maps: AverageMaps, settings: ExplanationSettings, contract: Mapping[str, Any]
+    folder: Path,
+    chosen: _Chosen,
+    share: npt.NDArray[np.float32],
+    scores: list[float],
+    settings: ExplanationSettings,
+    contract: Mapping[str, Any],
 ) -> None:
-    """Write maps, one row a subject, and where these came from."""
+    """Write the map, one row a subject, and where these came from."""
     grid, subjects = chosen.grid, chosen.cohort.table["subject_id"]
-    rows = [
-        {
-            "subject": subject_digest(str(subject))[:12],
-            "y_true": truth,
-            "score": found.score,
-            "largest": found.largest,
-            **_place(grid, found.place),
-            "mean_absolute": found.mean_absolute,
-        }
-        for subject, truth, found in zip(subjects, chosen.truths, maps.subjects, strict=True)
-    ]
+    names = [subject_digest(str(subject))[:12] for subject in subjects]
     with atomic_folder(folder) as new:
-        for kind, name in _MAPS.items():
-            # A header of its own: those of scans can name people.
-            image = nib.Nifti1Image(getattr(maps, kind), grid.affine)
-            image.set_sform(grid.affine, code=_MNI_CODE if grid.is_mni else _ALIGNED_CODE)
-            image.set_qform(grid.affine, code=_MNI_CODE if grid.is_mni else _ALIGNED_CODE)
-            image.header.set_xyzt_units("mm")
-            nib.save(image, new / name)
-        write_table(new / "saliency.tsv", pd.DataFrame(rows))
-        write_json(new / _DESCRIPTION, _describe(chosen, settings, maps, contract))
+        # A header of its own: those of scans can name people.
+        image, code = nib.Nifti1Image(share, grid.affine), _MNI_CODE if grid.is_mni else _ALIGNED_CODE
+        image.set_sform(grid.affine, code=code)
+        image.set_qform(grid.affine, code=code)
+        image.header.set_xyzt_units("mm")
+        nib.save(image, new / _MAP)
+        write_table(new / "saliency.tsv", pd.DataFrame({"subject": names, "y_true": chosen.truths, "score": scores}))
+        write_json(new / _DESCRIPTION, _describe(chosen, settings, share, contract))
 
 
 def _describe(
-    chosen: _Chosen, settings: ExplanationSettings, maps: AverageMaps, contract: Mapping[str, Any]
+    chosen: _Chosen, settings: ExplanationSettings, share: npt.NDArray[np.float32], contract: Mapping[str, Any]
 ) -> dict[str, Any]:
     probe, grid, truths = chosen.probe, chosen.grid, chosen.truths
     apart = [round(_PEAKS_APART_MM / step) for step in grid.spacing_mm]
-    values = {"value": maps.share, "mean": maps.signed, "absolute": maps.absolute}
     return {
         "format": 1,
         "method": "occlusion",
@@ -294,16 +285,13 @@ def _describe(
         "probe": {"name": probe.name, "strength": probe.strength, "n_scans": probe.n_scans},
         **settings.model_dump(include={"patch_mm", "fill", "smooth_mm", "seed"}),
         "spacing_mm": grid.spacing_mm[0] if len(set(grid.spacing_mm)) == 1 else list(grid.spacing_mm),
-        "shape": list(maps.share.shape),
+        "shape": list(share.shape),
         "affine": grid.affine.tolist(),
         "template": "MNI152" if grid.is_mni else None,
-        "map": _MAPS["share"],
+        "map": _MAP,
         "quantity": "share of the differences in score between subjects",
-        "map_mean": _MAPS["signed"],
-        "map_absolute": _MAPS["absolute"],
         "top_regions": [
-            {**_place(grid, place), **{name: float(values[name][place]) for name in values}}
-            for place in find_peaks(maps.share, distance=apart)
+            {**_place(grid, place), "value": float(share[place])} for place in find_peaks(share, distance=apart)
         ],
         "simulated": chosen.cohort.simulated or bool(contract.get("simulated")),
         "encoder": contract["weights"]["sha256"],

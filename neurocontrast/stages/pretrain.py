@@ -23,6 +23,7 @@ from neurocontrast.encoders import ContrastiveModel, build_model, check_shape, s
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import digest_of_file
 from neurocontrast.losses.registry import describe_objective
+from neurocontrast.machine import launched
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.stages.processes import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.stages.run_folder import (
@@ -39,9 +40,7 @@ from neurocontrast.stages.sources import AnySource, source_of
 from neurocontrast.training import fit
 from neurocontrast.training.components import LINEAR_OBJECTIVE, check_components, fit_components
 from neurocontrast.training.distributed import accelerator_of, launch, leave
-from neurocontrast.training.launched import launched
 from neurocontrast.training.loop import suspending
-from neurocontrast.training.sampling import cross_site_shares
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
 
 __all__ = ["Parts", "build_parts", "pretrain"]
@@ -243,7 +242,7 @@ def _open(
             "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no scans to score it on."
         )
     if is_new:
-        start_run(folder, settings, cohort, _facts(settings, parts, progress) | source.record(cohort))
+        start_run(folder, settings, cohort, _facts(parts) | source.record(cohort))
     else:
         continue_run(folder, settings, progress)
     # What a killed process left half-written.
@@ -252,23 +251,12 @@ def _open(
     return (is_new, parts), {"is_new": is_new, "contract": parts.source.contract()}
 
 
-def _facts(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
-    """Return what ``provenance.json`` says of a run's data; report similar scans of other sites where these matter."""
-    data, shares, sampling = parts.data, None, settings.training.sampling
-    if parts.objective is not None and "site" in data.traits:
-        sampler = data.sampler(settings.training, settings.seed)
-        shares = cross_site_shares(sampler, parts.objective.positives, data.metadata, data.traits["site"])
-        if shares and (sampling != "shuffle" or "site" in parts.objective.columns):
-            least, site = min((share, site) for site, share in shares["sites"].items())
-            progress.message(
-                f"training.sampling: {sampling}: {shares['share']:.0%} of the scans of a batch have a similar scan of "
-                f"another site in it; the fewest at {site}: {least:.0%}."
-            )
+def _facts(parts: Parts) -> dict[str, Any]:
+    """Return what ``provenance.json`` says of a run's data."""
     return {
-        "n_training_scans": len(data.training_rows),
-        "n_validation_scans": len(data.validation_rows),
+        "n_training_scans": len(parts.data.training_rows),
+        "n_validation_scans": len(parts.data.validation_rows),
         "categories": parts.categories,
-        "cross_site_positives": shares,
         "preprocessing": parts.source.contract()["preprocessing"],
     }
 
@@ -345,12 +333,12 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
 
 
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
-    """Return the columns that batches are balanced by, and the site where it is known."""
+    """Return the columns that batches are balanced by."""
     training, sampling = settings.training, f"training.sampling: {settings.training.sampling}"
     names = training.columns_of_strata if training.sampling == "metadata-balanced" else ()
     key = sampling if training.sampling_columns is None else "training.sampling_columns"
     traits = {name: _column(cohort, name, key) for name in names}
-    if training.sampling != "shuffle" or "site" in cohort.table:
+    if training.sampling != "shuffle":
         traits["site"] = _column(cohort, "site", sampling)
     return traits
 

@@ -25,9 +25,8 @@ import yaml
 from neurocontrast.collectives import Processes
 from neurocontrast.config import Config
 from neurocontrast.exceptions import NeurocontrastError, OtherProcessEnded, TrainingError, TrainingSuspended
-from neurocontrast.machine import usable_accelerator
+from neurocontrast.machine import launched, usable_accelerator
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.training.launched import launched
 
 __all__ = ["after_first", "is_run_elsewhere", "sharing", "speaking_once"]
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import errno
-import fcntl
 import json
-import os
-import platform
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from filelock import FileLock, Timeout
 
 from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
@@ -42,7 +38,7 @@ __all__ = [
 LOCK = ".lock"
 _PATIENCE = 5.0
 """Seconds: the processes of a run that was killed may take a moment to end."""
-_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 _FREE_TO_DIFFER = (
     "data.participants",
     "data.images_root",
@@ -86,58 +82,30 @@ def check_new(folder: Path, *, resume: bool) -> bool:
 
 @contextlib.contextmanager
 def hold(folder: Path, progress: Progress) -> Iterator[None]:
-    """Keep every other process from training in a run directory; make it where it is missing.
-
-    The file names its holder, and is removed with the lock, so that no host's name stays in a result.
-    """
+    """Keep every other process from training in a run directory; make it where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
-    path, deadline = folder / LOCK, time.monotonic() + _PATIENCE
-    while (handle := _lock(path, progress)) is None:
-        if time.monotonic() > deadline:
-            raise CheckpointError(
-                f"{folder}: another process is training in this run directory ({_holder(path)}). Wait for it, stop it, "
-                "or give another directory."
-            )
-        time.sleep(0.1)
+    lock = FileLock(folder / LOCK)
     try:
-        since = datetime.datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-        path.write_text(json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since}))
+        lock.acquire(timeout=_PATIENCE)
+    except Timeout:
+        raise CheckpointError(
+            f"{folder}: another process is training in this run directory. Wait for it, stop it, or give another "
+            "directory."
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        progress.warning(
+            f"{folder}: its file system has no locks ({error.strerror}); see to it yourself that no other process "
+            "trains in this directory."
+        )
+    try:
         yield
     finally:
-        path.unlink(missing_ok=True)
-        os.close(handle)
+        (folder / LOCK).unlink(missing_ok=True)  # still locked: who waits for it begins a new one
+        lock.release()
         with contextlib.suppress(OSError):
             folder.rmdir()  # where nothing was written
-
-
-def _lock(path: Path, progress: Progress) -> int | None:
-    """Return the handle of the locked file; None where another process has it, or has just removed it."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(path.stat(), os.fstat(handle)):
-            return handle
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    except OSError as error:
-        if error.errno in _NO_LOCKS:
-            progress.warning(
-                f"{path.parent}: its file system has no locks ({error.strerror}); see to it yourself that no other "
-                "process trains in this directory."
-            )
-            return handle
-        os.close(handle)
-        raise
-    os.close(handle)
-    return None
-
-
-def _holder(path: Path) -> str:
-    try:
-        holder = json.loads(path.read_text())
-        return f"process {holder['pid']} on {holder['host']}, since {holder['since']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return "it has not said which"
 
 
 def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> None:

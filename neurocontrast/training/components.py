@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from neurocontrast.data.batches import Images, read_batches
-from neurocontrast.encoders.components import PrincipalComponents
-from neurocontrast.encoders.encoder import Encoder
+from neurocontrast.encoders.encoder import Encoder, PrincipalComponents
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed

@@ -23,8 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from neurocontrast.collectives import Processes
 from neurocontrast.exceptions import ConfigError
-from neurocontrast.machine import usable_accelerator
-from neurocontrast.training.launched import Launched, launched
+from neurocontrast.machine import Launched, launched, usable_accelerator
 from neurocontrast.training.settings import TrainingSettings
 
 __all__ = ["accelerator_of", "is_lost_connection", "launch", "launch_sharing", "leave"]

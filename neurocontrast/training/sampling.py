@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from neurocontrast.data.batches import even_batches
 from neurocontrast.exceptions import ConfigError, DataError
-from neurocontrast.kernels import Kernel
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.settings import TrainingSettings
 
-__all__ = ["Sampler", "bins_for", "build_sampler", "cross_site_shares", "deal", "equal_shares", "strata_of"]
+__all__ = ["Sampler", "bins_for", "build_sampler", "deal", "equal_shares", "strata_of"]
 
 Strata = list[list[list[int]]]
 """Rows by stratum and, within a stratum, by site."""
@@ -167,28 +163,3 @@ def _check_known(
             f"{'; '.join(problems)}. Fill this in, leave these scans out with data.where, or set training.sampling to "
             "shuffle."
         )
-
-
-def cross_site_shares(
-    sampler: Sampler, kernels: Sequence[Kernel], metadata: Mapping[str, torch.Tensor], sites: np.ndarray
-) -> dict[str, Any] | None:
-    """Return the share of the first epoch's scans that have a similar scan of another site in their batch.
-
-    Similar scans have more than half of the largest weight of a kernel. A scan of unknown site (None) counts as of no
-    other site. None without a kernel that attracts, or a second site.
-    """
-    if not kernels or pd.Series(sites[list(sampler.rows)]).nunique() < 2:
-        return None
-    drawn: Counter[str] = Counter()
-    found: Counter[str] = Counter()
-    for batch in sampler.batches(0):
-        here, columns = sites[batch], {name: column[batch] for name, column in metadata.items()}
-        known = pd.notna(here)
-        apart = (here[:, None] != here) & known[:, None] & known
-        alike = torch.stack([kernel(columns) > kernel.supremum_over(columns) / 2 for kernel in kernels]).any(0)
-        drawn.update(here[known])
-        found.update(here[(apart & alike.numpy()).any(axis=1)])
-    return {
-        "share": found.total() / drawn.total(),
-        "sites": {site: found[site] / drawn[site] for site in sorted(drawn)},
-    }

@@ -56,7 +56,7 @@ class TrainingData:
         The split; no subject is on both sides.
     targets, traits : mapping of str to ndarray
         Columns that the linear probe predicts, and that batches are balanced by: floats (NaN where missing) or text
-        (None where missing). `traits` has ``site`` where the site is known.
+        (None where missing).
     n_readers : int
         Threads that read batches.
     """

@@ -44,6 +44,8 @@ class AugmentSettings(_Operations):
         The same for operations that imitate another scanner; off by default, applied between flip and blur.
     tight_mask, mask_edge : settings or None
         The same for other ways to extract the brain.
+    tissue_shift : settings or None
+        The same for maps of tissue, as another scanner or segmentation makes them; off by default, applied before blur.
     transforms : list of mapping or None
         Random transforms of MONAI or of this package, each a mapping with a ``_target_``, in place of the operations
         (`neurocontrast.transforms.build_transforms`). ``[{_target_: python}]`` stands for transforms given as objects.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 OPERATIONS = {
     "flip": ".rand_space:Flip",
+    "tissue_shift": ".rand_tissue:TissueShift",
     "blur": ".rand_detail:Blur",
     "noise": ".rand_intensity:Noise",
     "cutout": ".rand_space:Cutout",

@@ -44,7 +44,7 @@ class Signal(NamedTuple):
 
 def to_signal(x_CDHW: Tensor) -> Signal | None:
     """Return a float32 volume as signal; None where nothing stands out of the background."""
-    background = _corner_median(x_CDHW)
+    background = corner_median(x_CDHW)
     brain_CDHW = x_CDHW != background
     low, bright = x_CDHW.amin((1, 2, 3), keepdim=True), _bright(x_CDHW, brain_CDHW)
     if not bool((bright > low).all()):
@@ -197,7 +197,8 @@ def like(made: Tensor, x: Any) -> Tensor:
     return MetaTensor(made).copy_meta_from(x) if isinstance(x, MetaTensor) else made
 
 
-def _corner_median(x_CDHW: Tensor) -> Tensor:
+def corner_median(x_CDHW: Tensor) -> Tensor:
+    """Return the median of a volume's corners, its background, as (channels, 1, 1, 1)."""
     steps = [max(1, side - 1) for side in x_CDHW.shape[1:]]
     corners = x_CDHW[:, :: steps[0], :: steps[1], :: steps[2]].flatten(1)
     return corners.median(1).values[:, None, None, None]  # of two in the middle the lower: a value that occurs

@@ -51,26 +51,13 @@ MEASURES = {
     "sensitive_mse": Measure(
         "Squared error of the sensitive variable", "Sensitive MSE", 4, keys=("sensitive", "mse", "value")
     ),
-    "target_cosine": Measure(
-        "Nearest cosine within the class", "Target cosine", lowest=-inf, keys=("similarity", "target", "mean")
-    ),
-    "noise_cosine": Measure(
-        "Nearest cosine outside the class", "Noise cosine", lowest=-inf, keys=("similarity", "noise", "mean")
-    ),
-    "cosine_difference": Measure(
-        "Target − noise cosine", "Target − noise", 4, lowest=-inf, keys=("similarity", "difference", "mean")
-    ),
-    "class_separation": Measure("Mean cosine within − between classes", "Within − between", lowest=-inf),
-    "own_class_nearest": Measure(
-        "Nearest neighbour of the own class", "1-NN", 1, percent=True, keys=("similarity", "own_class_nearest")
-    ),
     "initial_loss": Measure("Loss of the first epoch", "Initial loss", lowest=-inf),
     "final_loss": Measure("Loss of the last epoch", "Final loss", lowest=-inf),
     "minutes": Measure("Minutes of pretraining, wall time", "Minutes", 1),
 }
 """Measures of a table of results; one without keys is a metric of the probe, or computed in `results`."""
 
-Figure = Literal["variants", "epochs", "series", "tradeoff", "classes", "cosines"]
+Figure = Literal["variants", "epochs", "series", "tradeoff"]
 Layer = Literal["encoder", "head"]
 Seeds = Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)]
 
@@ -135,7 +122,7 @@ class Experiment(Settings):
         Label of the axis of the numbers `at`.
     figures : tuple of str
         ``variants``: means with intervals; ``epochs``: linear probe while training; ``series``: means over a number;
-        ``tradeoff``: accuracy against error of the sensitive variable; ``classes``, ``cosines``: similarity.
+        ``tradeoff``: accuracy against error of the sensitive variable.
     """
 
     title: str

@@ -56,21 +56,6 @@ class _Results:
         rows[["mean", "low", "high"]] *= MEASURES[measure].scale
         return rows[np.isfinite(rows["mean"])].reset_index(drop=True)
 
-    def tables(self, file: str) -> Iterator[tuple[str, pd.DataFrame]]:
-        """Give a table of each variant, of all seeds together, at the layer nearest to the loss."""
-        layer = "head" if "head" in self.experiment.layers else self.experiment.layers[0]
-        for variant in self.experiment.variants:
-            tables = []
-            for seed in self.experiment.seeds:
-                path = self.root / variant / f"seed-{seed}" / layer / file
-                if not path.is_file():
-                    raise DataError(
-                        f"{path}: absent. Set evaluation.similarity to true in the recipe, and evaluate again."
-                    )
-                text = {"class": str, "reference": str}  # a class may be called 1, or NA
-                tables.append(pd.read_csv(path, sep="\t", dtype=text, keep_default_na=False, na_values=["", "n/a"]))
-            yield variant, pd.concat(tables)
-
 
 def draw_experiment(
     root: Path, experiment: Experiment, values: pd.DataFrame, summary: pd.DataFrame, *, curves: pd.DataFrame
@@ -196,47 +181,8 @@ def _draw_tradeoff(results: _Results) -> Drawn:
     yield "tradeoff", figure, rows
 
 
-def _draw_classes(results: _Results) -> Drawn:
-    """Draw the mean cosine of each class with each class, in the same colours for all variants."""
-    keys = ["class", "reference"]
-    means = {variant: table.groupby(keys, sort=False, as_index=False)["cosine"].mean()
-             for variant, table in results.tables("similarity.tsv")}  # fmt: skip
-    cosines = pd.concat(means.values())["cosine"]
-    for variant, table in means.items():
-        names = table["class"].unique()
-        square = table.pivot(index="class", columns="reference", values="cosine").reindex(index=names, columns=names)
-        figure, axes = _new(5.2)
-        drawn = axes.imshow(square, cmap="cividis", vmin=cosines.min(), vmax=cosines.max())
-        if len(names) <= 60:
-            axes.set_xticks(range(len(names)), names, rotation=90, fontsize=8 if len(names) <= 20 else 5)
-            axes.set_yticks(range(len(names)), names, fontsize=8 if len(names) <= 20 else 5)
-        axes.grid(visible=False)
-        axes.set(xlabel="Class in training", ylabel="Class in the test", title=results.experiment.labels[variant])
-        figure.colorbar(drawn, ax=axes, shrink=0.7, label="Mean cosine")
-        yield f"classes_{variant}", figure, table
-
-
-def _draw_cosines(results: _Results) -> Drawn:
-    """Draw histograms of the nearest cosine within and outside the own class, over the same range for all variants."""
-    counts = {variant: table.groupby(["neighbour", "low", "high"], sort=False, as_index=False)["n"].sum()
-              for variant, table in results.tables("cosines.tsv")}  # fmt: skip
-    used = pd.concat(counts.values()).query("n > 0")
-    for variant, table in counts.items():
-        figure, axes = _new(3.6)
-        for which, label in (("target", "Nearest of the own class"), ("noise", "Nearest of another class")):
-            bins = table[(table["neighbour"] == which) & (table["low"] >= used["low"].min())]
-            bins = bins[bins["high"] <= used["high"].max()]
-            axes.stairs(bins["n"] / bins["n"].sum(), [*bins["low"], bins["high"].iloc[-1]], fill=True, alpha=0.5,
-                        label=label)  # fmt: skip
-        axes.set(xlabel="Cosine with the nearest of the training images", ylabel="Share of the test images")
-        axes.set_title(results.experiment.labels[variant])
-        figure.legend(loc="outside lower center", ncols=2)
-        yield f"cosines_{variant}", figure, table
-
-
 _KINDS = {
     "variants": _draw_variants, "epochs": _draw_epochs, "series": _draw_series, "tradeoff": _draw_tradeoff,
-    "classes": _draw_classes, "cosines": _draw_cosines,
 }  # fmt: skip
 
 

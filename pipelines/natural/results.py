@@ -22,7 +22,7 @@ from pipelines.natural.figures import draw_experiment, read_metrics
 __all__ = ["format_estimate", "mean_interval", "summarise_experiment", "summarise_seeds"]
 
 _OF_RUN = ("initial_loss", "final_loss", "minutes")
-_IN_WORDS = ("accuracy", "sensitive_mse", "cosine_difference", "class_separation")
+_IN_WORDS = ("accuracy", "sensitive_mse")
 """Measures of the page's sentences."""
 _DASH = "–"
 
@@ -151,8 +151,6 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _value(summary: Mapping[str, Any], measure: str) -> float:
     """Return a measure of an evaluation, NaN where the evaluation lacks it."""
-    if measure == "class_separation":
-        return _at(summary, "similarity", "within") - _at(summary, "similarity", "between")
     return _at(summary, *(MEASURES[measure].keys or ("metrics", measure, "pooled")))
 
 

@@ -82,7 +82,6 @@ def refused(arguments, capsys, *said):
         (["--set", "encoder.name=lenet5x"], ["encoder.name: must be", "Did you mean 'lenet5'?"]),
         (["--set", "augment.noise={}"], ["augment.noise: unknown key", "'noise' belongs to 'volumes'"]),
         (["--set", "augment.kind=volumes"], ["augment.kind: must be that of the images, 'images'"]),
-        (["--set", "augment.pad_crop={}"], ["crop and pad_crop are two ways to do one thing"]),
         (["--set", "data.shape=[8,8,8]"], ["data.shape: unknown key", "'shape' belongs to 'volumes'"]),
         (["--set", "data.kind=image"], ["data.kind: must be one of", "Did you mean 'images'?"]),
         (["--set", "data.standardise=channel"], ["data.standardise", "Did you mean 'channels'?"]),

@@ -295,7 +295,7 @@ def test_a_configuration_made_of_both_kinds_is_refused():
 
 def test_a_key_that_earlier_versions_had_is_no_error():
     old = ["training.strategy=auto", "training.loggers=[csv]", "training.ema_decay=null", "training.nesterov=false"]
-    old += ["data.common_view=none", "data.common_fraction=0.9"]
+    old += ["data.common_view=none", "data.common_fraction=0.9", "augment.pad_crop=null", "simulation.size_sd=0.02"]
     assert load_config(None, old) == load_config(None)
     with pytest.raises(ConfigError, match="ema_decay: unknown key"):
         load_config(None, ["training.ema_decay=0.9"])

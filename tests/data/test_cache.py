@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from neurocontrast.data import cache as cache_module
 from neurocontrast.data.cache import VolumeCache, default_cache_folder
@@ -44,7 +45,7 @@ def count_loads(monkeypatch):
 
 
 def entries_of(cache):
-    return sorted(cache.folder.glob("??/*.npy"))
+    return sorted(cache.folder.glob("??/*.safetensors"))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
@@ -59,7 +60,7 @@ def test_what_is_read_is_the_volume(scans, tmp_path, dtype):
     )
     volume[:] = 0
     np.testing.assert_allclose(cache.read(scans[0]), expected, rtol=1e-3, atol=1e-6)
-    assert np.load(entries_of(cache)[0]).shape == (1, 20, 22, 16)
+    assert load_file(entries_of(cache)[0])["volume"].shape == (1, 20, 22, 16)
 
 
 def test_a_volume_is_read_into_memory_that_is_there(scans, cache):
@@ -74,13 +75,10 @@ def test_a_volume_is_read_into_memory_that_is_there(scans, cache):
 
 def test_a_cache_that_may_not_be_written_is_read(scans, cache, monkeypatch):
     cache.prepare(scans, n_workers=0)
-    for entry in entries_of(cache):
-        os.utime(entry)  # as a copy would be
 
     def refuse(*given, **named):
         raise PermissionError
 
-    monkeypatch.setattr(os, "utime", refuse)
     monkeypatch.setattr(cache_module, "write_entry", refuse)
     for path in scans:
         assert np.isfinite(cache.read(path)).all()
@@ -169,11 +167,11 @@ def test_a_damaged_entry_is_made_again(scans, cache, how):
     entry.write_bytes(
         {"cut": content[:-100], "empty": b"", "text": b"hello" * 1000, "longer": content + b"x"}.get(how, content)
     )
-    assert cache.prepare(scans[:1], n_workers=0) == (0 if how == "header" else 1)
+    assert cache.prepare(scans[:1], n_workers=0) == (0 if how == "flip" else 1)
     np.testing.assert_array_equal(cache.read(scans[0]), good)
 
 
-def test_a_copied_cache_is_used_after_its_checksums_agree(scans, cache, monkeypatch):
+def test_a_copied_cache_is_used(scans, cache, monkeypatch):
     cache.prepare(scans, n_workers=0)
     for entry in entries_of(cache):
         os.utime(entry)

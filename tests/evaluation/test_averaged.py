@@ -71,10 +71,8 @@ def test_predictions_are_those_of_scikit_learns_voting(make_cohort, tmp_path, ta
 
 
 @pytest.mark.parametrize("target", ["diagnosis", "age", "three"])
-@pytest.mark.parametrize("probe", ["svm", "sgd"])
-def test_what_is_stored_predicts_as_what_was_fitted(make_cohort, tmp_path, probe, target):
-    probe = "auto" if (probe, target) == ("sgd", "age") else probe
-    study = planned(make_cohort, target, probe=probe, sgd={"epochs": 3, "learning_rate": (0.1,)})
+def test_machines_are_stored_as_they_were_fitted(make_cohort, tmp_path, target):
+    study = planned(make_cohort, target, probe="svm")
     predicted, stored = fit_on_all(study, encoder=None)
     save_probe(tmp_path, stored)
     np.testing.assert_allclose(load_probe(tmp_path).predict(study.features), predicted.scores, atol=1e-6)
@@ -86,10 +84,8 @@ def test_each_block_chooses_its_own_strength(make_cohort):
     assert out_of_fold(study).strengths.count(pytest.approx(100.0)) >= 3  # the geometric mean of 1 and 10,000
 
 
-def test_thresholds_are_chosen_on_averaged_predictions(make_cohort):
-    study = planned(make_cohort, threshold="sensitivity=0.9", n_permutations=2)
-    found = run_study(study).evaluation
-    assert len(set(found.threshold.values)) > 1
+def test_the_record_says_that_probes_are_averaged(make_cohort):
+    found = run_study(planned(make_cohort, n_permutations=2)).evaluation
     assert found.permutation.observed["auc"] == pytest.approx(found.metrics["auc"].pooled)
     assert "VotingClassifier" in found.probe.estimator
     assert found.probe.blocks == "averaged"

@@ -20,7 +20,7 @@ def write(folder, **keys):
 
 def test_what_is_written_is_read_again(make_cohort, tmp_path):
     cohort = make_cohort(60)
-    settings = EvaluationSettings(**FAST, train_sizes=(20,), n_draws=1, n_permutations=2, similarity=True)
+    settings = EvaluationSettings(**FAST, train_sizes=(20,), n_draws=1, n_permutations=2)
     found = run_study(plan_study(cohort.table, cohort.features, settings=settings)).evaluation
     (tmp_path / "evaluation.json").write_text(json.dumps(found.content(), allow_nan=False))
     again = read_evaluation(tmp_path)

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.designs import ComponentsDesign, Voxels, voxel_products
-from neurocontrast.evaluation.study import look_at_voxels, voxel_p_value
+from neurocontrast.evaluation.study import beside_p_value, look_beside
 
 FAST = {"n_bootstraps": 50, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
 
@@ -124,9 +124,9 @@ def test_several_classes_and_numbers_have_voxels_too(make_cohort):
 def test_sites_held_out_are_not_tested_over_folds():
     folds = pd.DataFrame({"n_train": [8, 8], "n_test": [2, 2], "auc": [0.7, 0.8], "voxels_auc": [0.6, 0.65]})
     folds["held_out_site"] = None
-    assert voxel_p_value(folds, "brier") is None
-    assert voxel_p_value(folds, "auc") is not None
-    assert voxel_p_value(folds.assign(held_out_site="a"), "auc") is None
+    assert beside_p_value(folds, "brier", "voxels") is None
+    assert beside_p_value(folds, "auc", "voxels") is not None
+    assert beside_p_value(folds.assign(held_out_site="a"), "auc", "voxels") is None
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,6 @@ def test_sites_held_out_are_not_tested_over_folds():
 )
 def test_a_warning_comes_where_voxels_do_as_well(metric, ours, theirs, warns):
     figures = {"metrics": {metric: {"pooled": ours}}, "voxels": {metric: {"pooled": theirs}}}
-    figures["voxels_about"] = {"n_components": 23}
-    found = look_at_voxels(figures, metric)
+    found = look_beside(figures, "voxels", "23 principal components", metric)
     assert bool(found) is warns
     assert all(notice.message.startswith("23 principal components") for notice in found)

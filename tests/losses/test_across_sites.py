@@ -114,16 +114,6 @@ def test_columns_of_both_kernels_are_read_checked_and_fitted():
     assert loss(torch.eye(4), torch.eye(4), metadata).isfinite()
 
 
-def test_what_attracts_is_known():
-    across = AGE * Different("site")
-    fair = losses.FairCCLK(Categorical("site"))
-    assert losses.YAwareInfoNCE(across).positives == [across]
-    assert losses.ConditionalUniformity(AGE).positives == fair.positives == losses.NTXent().positives == []
-    both = losses.SumOfObjectives({"a": losses.ConditionalAlignment(across), "b": fair, "c": losses.SINCERE("sex")})
-    assert [kernel.columns for kernel in both.positives] == [across.columns, {"sex": "categorical"}]
-    assert losses.SumOfObjectives({"a": losses.SINCERE("sex"), "b": fair}, weights={"a": 0.0}).positives == []
-
-
 def test_what_cannot_be_used_is_named():
     with pytest.raises(ConfigError, match="negatives must be a kernel on metadata"):
         losses.YAwareInfoNCE(AGE, negatives="site")

@@ -31,8 +31,6 @@ def test_every_variant_of_a_shipped_experiment_is_a_valid_configuration(path):
         assert config.evaluation.split_column == "split"
         if "tradeoff" in experiment.figures:
             assert config.evaluation.sensitive
-        if "cosines" in experiment.figures:
-            assert config.evaluation.similarity
         if "epochs" in experiment.figures:
             assert config.training.epochs // config.training.probe_every >= 2
 

@@ -33,7 +33,7 @@ def _experiment(tmp_path, **changes):
     return Experiment.model_validate(content | changes)
 
 
-def _write_runs(root, experiment, *, gain=0.05, similarity=True):
+def _write_runs(root, experiment, *, gain=0.05):
     """Write what the workflow's commands write; the n-th variant is better by n times `gain`."""
     for place, variant in enumerate(experiment.variants):
         for seed in experiment.seeds:
@@ -46,14 +46,12 @@ def _write_runs(root, experiment, *, gain=0.05, similarity=True):
                 folder = root / variant / f"seed-{seed}" / layer
                 folder.mkdir()
                 _write_evaluation(folder, accuracy=0.5 + place * gain + seed / 100, mse=0.01 * (place + 1))
-                if similarity:
-                    _write_similarity(folder, seed)
 
 
 def _write_evaluation(folder, *, accuracy, mse):
     summary = {
         "format": 1, "target": "label", "kind": "multiclass", "classes": list(CLASSES),
-        "metrics": {"accuracy": {"pooled": accuracy}}, "similarity": {"within": 0.9, "between": accuracy},
+        "metrics": {"accuracy": {"pooled": accuracy}},
         "sensitive": {"mse": {"value": mse}},
         "splits": "file",
         "n": {"scans": 140},
@@ -61,16 +59,6 @@ def _write_evaluation(folder, *, accuracy, mse):
         "run": {"encoder": {"name": "lenet5"}, "epochs": 3, "n_training_scans": 72},
     }  # fmt: skip
     (folder / "evaluation.json").write_text(json.dumps(summary))
-
-
-def _write_similarity(folder, seed):
-    pairs = [(one, other, 1.0 if one == other else 0.1 * seed) for one in CLASSES for other in CLASSES]
-    pd.DataFrame(pairs, columns=["class", "reference", "cosine"]).to_csv(
-        folder / "similarity.tsv", sep="\t", index=False
-    )
-    bins = [(which, low, low + 0.5, 5 if (low == 0.5) == (which == "target") else 0)
-            for which in ("target", "noise") for low in (-1.0, -0.5, 0.0, 0.5)]  # fmt: skip
-    pd.DataFrame(bins, columns=["neighbour", "low", "high", "n"]).to_csv(folder / "cosines.tsv", sep="\t", index=False)
 
 
 def test_the_table_has_paired_differences_and_says_what_they_settle(tmp_path):
@@ -97,7 +85,7 @@ def test_the_table_has_paired_differences_and_says_what_they_settle(tmp_path):
 
 def test_a_difference_within_the_noise_is_called_not_settled_and_one_seed_tells_nothing(tmp_path):
     experiment = _experiment(tmp_path, measures=["accuracy"])
-    _write_runs(tmp_path / "out", experiment, gain=0.0, similarity=False)
+    _write_runs(tmp_path / "out", experiment, gain=0.0)
     path = tmp_path / "out" / "fair" / "seed-2" / "encoder"
     _write_evaluation(path, accuracy=0.9, mse=0.0)
     summarise_experiment(tmp_path / "out", experiment=experiment)
@@ -109,15 +97,8 @@ def test_a_difference_within_the_noise_is_called_not_settled_and_one_seed_tells_
     assert "| InfoNCE | 51.0 |" in page
 
 
-def test_how_far_classes_are_apart_is_a_measure(tmp_path):
-    experiment = _experiment(tmp_path, measures=["class_separation"], seeds=[0])
-    _write_runs(tmp_path / "out", experiment)
-    summary = summarise_experiment(tmp_path / "out", experiment=experiment)
-    assert summary["mean"].tolist() == pytest.approx([0.4, 0.35, 0.3, 0.25])
-
-
 def test_every_figure_is_written_as_png_and_svg_with_its_numbers(tmp_path):
-    asked = ["variants", "epochs", "series", "tradeoff", "classes", "cosines"]
+    asked = ["variants", "epochs", "series", "tradeoff"]
     experiment = _experiment(
         tmp_path, layers=["encoder", "head"], figures=asked, measures=["accuracy", "sensitive_mse"]
     )
@@ -126,20 +107,15 @@ def test_every_figure_is_written_as_png_and_svg_with_its_numbers(tmp_path):
     figures = tmp_path / "out" / "figures"
     names = {path.stem for path in figures.glob("*.png")}
     assert {"variants_accuracy_encoder", "variants_accuracy_head", "variants_sensitive_mse_head", "epochs",
-            "series_accuracy", "series_sensitive_mse", "tradeoff", "classes_fair", "cosines_fair"} <= names  # fmt: skip
+            "series_accuracy", "series_sensitive_mse", "tradeoff"} <= names  # fmt: skip
     assert names == {path.stem for path in figures.glob("*.svg")}
-    heat = pd.read_csv(figures / "classes_fair.tsv", sep="\t")
-    assert heat.loc[heat["class"] != heat["reference"], "cosine"].tolist() == pytest.approx([0.1] * 6), (
-        "mean over seeds"
-    )
-    assert pd.read_csv(figures / "cosines_fair.tsv", sep="\t")["n"].max() == 15, "seeds together"
     curve = pd.read_csv(figures / "epochs.tsv", sep="\t")
     assert curve[curve["variant"] == "fair"]["mean"].tolist() == pytest.approx([0.3, 0.51])
 
 
 def test_the_experiment_is_recorded_without_paths_of_the_data(tmp_path):
     experiment = _experiment(tmp_path, images={"source": "/data/people/cifar10.tar.xz"})
-    _write_runs(tmp_path / "out", experiment, similarity=False)
+    _write_runs(tmp_path / "out", experiment)
     summarise_experiment(tmp_path / "out", experiment=experiment)
     content = yaml.safe_load((tmp_path / "out" / "experiment.yaml").read_text())
     assert content["images"] == {"dataset": "digits", "n_train": 100, "source": "cifar10.tar.xz"}
@@ -147,10 +123,8 @@ def test_the_experiment_is_recorded_without_paths_of_the_data(tmp_path):
 
 
 def test_what_is_missing_is_named(tmp_path):
-    experiment = _experiment(tmp_path, figures=["cosines"])
-    _write_runs(tmp_path / "out", experiment, similarity=False)
-    with pytest.raises(DataError, match=r"cosines\.tsv.*evaluation\.similarity"):
-        summarise_experiment(tmp_path / "out", experiment=experiment)
+    experiment = _experiment(tmp_path)
+    _write_runs(tmp_path / "out", experiment)
     (tmp_path / "out" / "fair" / "seed-1" / "run" / "metrics.csv").unlink()
     with pytest.raises(DataError, match=r"seed-1.*metrics\.csv: missing"):
         summarise_experiment(tmp_path / "out", experiment=experiment)

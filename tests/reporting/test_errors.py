@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from neurocontrast.reporting import read_evaluation
-from neurocontrast.reporting.predictions import count_errors, name_scans, worst_errors
+from neurocontrast.reporting.sections.errors import list_errors, name_scans
 
 
 def test_the_most_confident_mistakes_come_first(binary_folder):
@@ -15,29 +15,29 @@ def test_the_most_confident_mistakes_come_first(binary_folder):
     table = files.predictions
     of_truth = table["y_score"].where(table["y_true"] == "patient", 1 - table["y_score"])
     wrong = (table["y_score"] >= 0.5) != (table["y_true"] == "patient")
-    found = worst_errors(files, n=5)
-    expected = table.assign(p=of_truth)[wrong].sort_values("p").head(5)
+    found = list_errors(files)
+    expected = table.assign(p=of_truth)[wrong].sort_values("p")
     assert found["scan"].tolist() == expected["participant_id"].tolist()
     assert found["score"].to_numpy(float) == pytest.approx(expected["p"])
-    assert (found["predicted"] != found["y_true"]).all()
-    assert count_errors(files) == (wrong.sum(), len(table))
+    assert (found["given"] != found["y_true"]).all()
+    assert len(found) == wrong.sum()
 
 
 def test_largest_residuals(tmp_path, make):
     files = read_evaluation(make.make_continuous(tmp_path / "e"))
     residual = files.predictions["y_score"] - files.predictions["y_true"]
-    found = worst_errors(files, n=3)
-    assert found["error"].to_numpy(float) == pytest.approx(np.sort(residual.abs())[::-1][:3])
+    found = list_errors(files)
+    assert found["error"].to_numpy(float) == pytest.approx(np.sort(residual.abs())[::-1])
 
 
 def test_of_several_classes_the_true_one_got_least(tmp_path, make):
     files = read_evaluation(make.make_multiclass(tmp_path / "e"), show_ids=True)
-    found = worst_errors(files, n=3)
+    found = list_errors(files).head(3)
     rows = files.predictions.set_index("participant_id")
     for row in found.to_dict("records"):
         scores = rows.loc[row["scan"]]
         assert scores[f"score_{row['y_true']}"] == pytest.approx(row["score"])
-        assert scores[f"score_{row['predicted']}"] > row["score"]
+        assert scores[f"score_{row['given']}"] > row["score"]
 
 
 def test_over_repeats_the_majority_decides(tmp_path, make):
@@ -47,8 +47,8 @@ def test_over_repeats_the_majority_decides(tmp_path, make):
     of_patient = table["participant_id"] == patient
     table.loc[of_patient, "y_score"] = [0.01, 0.02, 0.9]  # wrong in two of three repeats
     table.to_csv(folder / "predictions.tsv", sep="\t", index=False)
-    found = worst_errors(read_evaluation(folder, show_ids=True), n=30).set_index("scan")
-    assert found.loc[patient, "predicted"] == "control"
+    found = list_errors(read_evaluation(folder, show_ids=True)).set_index("scan")
+    assert found.loc[patient, "given"] == "control"
     assert found.loc[patient, "score"] == pytest.approx(0.31)
 
 
@@ -57,10 +57,10 @@ def test_names_are_hidden_and_ages_are_rough(tmp_path, make):
     table = pd.read_csv(folder / "predictions.tsv", sep="\t").assign(age=93.7)
     table.to_csv(folder / "predictions.tsv", sep="\t", index=False)
     files = read_evaluation(folder)
-    hidden = worst_errors(files)
+    hidden = list_errors(files)
     assert not hidden["scan"].str.contains("sub-").any()
     assert set(hidden["age"]) == {"89+"}
-    assert worst_errors(read_evaluation(folder, show_ids=True))["age"].iloc[0] == 93.7
+    assert list_errors(read_evaluation(folder, show_ids=True))["age"].iloc[0] == 93.7
     assert hidden["scan"].is_unique
 
 

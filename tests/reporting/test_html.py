@@ -130,8 +130,8 @@ def test_folders_of_the_machine_are_left_out(html):
 def test_what_is_missing_is_said(tmp_path, make, render, parse):
     folder = make.make_binary(tmp_path / "e", n_boot=5)
     says = {
-        "map.tsv": "Not shown: the map of the embedding. map.tsv is absent",
-        "training.tsv": "No training curves",
+        "map.tsv": "the map of the embedding no Written by `neurocontrast evaluate`",
+        "training.tsv": "the training curves no Comes with embeddings of a recorded run",
         "cohort.tsv": "cohort.tsv is absent",
         "config.yaml": "config.yaml is absent",
     }

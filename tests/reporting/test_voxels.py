@@ -105,6 +105,21 @@ def test_without_voxels_nothing_is_said_of_them(full_folder):
     assert "Voxels only" not in table_metrics(files).header
 
 
+def test_regional_measures_stand_beside_them(changed, full_folder):
+    metrics = json.loads((full_folder / "evaluation.json").read_text())["metrics"]
+    increment = {"difference": 0.05, "interval": [0.01, 0.09], "p_value": 0.02}
+    columns = [f"vol_{number}" for number in range(12)]
+    files = changed(regional=metrics, regional_increment=dict.fromkeys(metrics, increment), regional_columns=columns)
+    assert list(draw_headline(files).numbers["model"])[2:] == ["Only regional measures"]
+    assert {"Regions only", "Minus regions"} <= set(table_metrics(files).header)
+    assert "Regions" in table_folds(files).header
+    assert "12 regional measures, without any encoder, reach" in say_plainly(files)
+    assert "; 12 regional measures " in say_for_reviewer(files)
+    assert "used 12 regional measures (vol_0, " in methods_of(files)
+    assert "Regions only" in render_page(files, build_sections(files))
+    assert not external_part(files).summary.regional
+
+
 def test_the_external_test_set_has_none(with_voxels):
     part = external_part(with_voxels())
     assert part is not None

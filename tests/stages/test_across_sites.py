@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from small_run import Listening, metrics
+from small_run import metrics
 
 import neurocontrast
 from neurocontrast.cli import run as run_cli
@@ -48,17 +48,6 @@ def test_a_fairness_weight_is_one_key_and_reaches_the_embeddings(tmp_path, cohor
     }
     assert sum(terms.values()) == pytest.approx(float(row["train_loss"]), rel=1e-4)
     assert {"probe_age_r2", "probe_sex_balanced_accuracy", "probe_site_balanced_accuracy"} < set(row)
-
-
-def test_how_many_meet_somebody_of_another_site_is_told_and_recorded(tmp_path, cohort, cache):
-    heard = Listening()
-    config = load_config(RECIPES / "yaware_across_sites.yaml", overrides(cohort, cache, "training.epochs=0"))
-    run = neurocontrast.pretrain(config, out=tmp_path / "run", progress=heard)
-    found = json.loads((run / "provenance.json").read_text())["cross_site_positives"]
-    (line,) = [text for text in heard.said if "of another site" in text]
-    assert line.startswith(f"training.sampling: metadata-balanced: {found['share']:.0%} of the scans of a batch ")
-    assert line.endswith(f": {min(found['sites'].values()):.0%}.")
-    assert sorted(found["sites"]) == sorted(pd.read_csv(cohort, sep="\t")["site"].unique())
 
 
 def test_an_unknown_site_is_refused_with_all_rows_before_a_scan_is_read(tmp_path, cohort, cache):

@@ -1,5 +1,4 @@
-import json
-import os
+import fcntl
 import signal
 import subprocess
 import sys
@@ -31,16 +30,16 @@ def holder(tmp_path):
         process.kill()
 
 
-def test_the_holder_is_named(holder, tmp_path, monkeypatch):
+def test_a_second_process_is_refused(holder, tmp_path, monkeypatch):
     monkeypatch.setattr(run_folder, "_PATIENCE", 0.2)
-    with pytest.raises(CheckpointError, match=rf"another process is training .*\(process {holder.pid} on .*, since 2"):
+    with pytest.raises(CheckpointError, match="another process is training in this run directory"):
         hold(tmp_path / "run", SILENT).__enter__()
 
 
 def test_a_killed_holder_leaves_no_lock(holder, tmp_path):
     holder.send_signal(signal.SIGKILL)
     with hold(tmp_path / "run", SILENT):
-        assert json.loads((tmp_path / "run/.lock").read_text())["pid"] == os.getpid()
+        assert (tmp_path / "run/.lock").is_file()
 
 
 def test_a_holder_that_is_just_ending_is_waited_for(holder, tmp_path, monkeypatch):
@@ -69,7 +68,7 @@ def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch):
             said.append(text)
 
     said = []
-    monkeypatch.setattr(run_folder.fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     with hold(tmp_path, Listening()):
         pass
     assert "has no locks (Operation not supported)" in said[0]

@@ -3,8 +3,8 @@ import torch
 from tiny import settings
 
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.machine import Launched, launched
 from neurocontrast.training.distributed import _environment_of, launch
-from neurocontrast.training.launched import Launched, launched
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}
 SRUN = {

@@ -7,21 +7,18 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from several import run_in
 from tiny import SITES, after, data, rows_of, run, settings, views, weights
 
 from neurocontrast.data.batches import even_batches
 from neurocontrast.encoders import EncoderSettings
 from neurocontrast.exceptions import ConfigError, DataError, TrainingInterrupted
-from neurocontrast.kernels import Categorical, Different, Gaussian
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training import TrainingSettings
 from neurocontrast.training.sampling import (
     Sampler,
     bins_for,
     build_sampler,
-    cross_site_shares,
     deal,
     equal_shares,
     strata_of,
@@ -96,29 +93,6 @@ def test_age_and_sex_are_even_and_sites_within_them(hospitals):
     assert max(balanced.values()) - min(balanced.values()) <= 1 < max(natural.values()) - min(natural.values())
     young = Counter(hospitals["site"][[row for batch in sampler.batches(0) for row in batch if strata[row] == 0]])
     assert young["london"] < young["ucla"] + young["novosibirsk"]
-
-
-def test_balanced_batches_hold_more_similar_scans_of_other_sites(hospitals):
-    kernel = Gaussian("age", sigma=5.0) * Categorical("sex") * Different("site")
-    codes = {name: np.unique(hospitals[name].astype(str), return_inverse=True)[1] for name in ("sex", "site")}
-    metadata = {name: torch.from_numpy(code) for name, code in codes.items()} | {"age": torch.tensor(hospitals["age"])}
-    shuffled, *balanced = (
-        cross_site_shares(sampler_of(hospitals, method), [kernel], metadata, hospitals["site"])
-        for method in ("shuffle", "site-balanced", "metadata-balanced")
-    )
-    for found in balanced:
-        assert found["share"] > shuffled["share"] + 0.02
-    assert set(shuffled["sites"]) == {"london", "novosibirsk", "ucla"}
-
-
-def test_scans_with_a_similar_one_of_another_site_are_counted_one_by_one():
-    sites = text(["a", "b", "a", None, "b"])
-    metadata = {"age": torch.tensor([20.0, 21.0, 60.0, 20.0, 80.0])}
-    kernel = Gaussian("age", sigma=5.0)
-    found = cross_site_shares(Sampler(range(5), 5, 0), [kernel], metadata, sites)
-    assert found == {"share": 0.5, "sites": {"a": 0.5, "b": 0.5}}
-    assert cross_site_shares(Sampler(range(5), 5, 0), [], metadata, sites) is None
-    assert cross_site_shares(Sampler([0, 2], 5, 0), [kernel], metadata, sites) is None
 
 
 def test_seed_and_epoch_alone_decide(hospitals):

@@ -40,7 +40,7 @@ SITE_OPERATIONS = {
 
 def test_what_imitates_sites_is_off_unless_asked_for():
     for settings in (AugmentSettings(), AugmentSettings.reference(), AugmentSettings.off()):
-        assert all(getattr(settings, name) is None for name in SITE_OPERATIONS)
+        assert all(getattr(settings, name) is None for name in SITE_OPERATIONS | {"tissue_shift"})
 
 
 def test_sites_is_all_that_imitates_sites_and_the_cutout():
@@ -114,6 +114,10 @@ def test_null_switches_an_operation_off_and_an_empty_section_means_the_published
         ({"tight_mask": {"depth_voxels": [0.0, 1.0]}}, r"(?s)tight_mask\.depth_voxels.*greater than 0"),
         ({"mask_edge": {"depth_voxels": [-4, 1]}}, r"(?s)mask_edge\.depth_voxels.*greater than or equal to -3"),
         ({"mask_edge": {"variation": 1.0}}, "Extra inputs"),
+        ({"tissue_shift": {"order": 0}}, r"(?s)tissue_shift\.order.*greater than or equal to 1"),
+        ({"tissue_shift": {"gain": [0.3, 0.1]}}, r"(?s)tissue_shift\.gain.*\[lowest, highest\]"),
+        ({"tissue_shift": {"shift": [-0.1, 0.1]}}, r"(?s)tissue_shift\.shift.*greater than or equal to 0"),
+        ({"tissue_shift": {"strength": [0.0, 0.1]}}, "Extra inputs"),
     ],
 )
 def test_wrong_settings_are_named(given, message):

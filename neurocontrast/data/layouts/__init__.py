@@ -1,4 +1,4 @@
-"""Layouts of scans on a disk: a file and a line of `LAYOUTS` each."""
+"""Layouts of scans on a disk: a class and a line of `LAYOUTS` each."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ LAYOUTS = {
     "cat12": f"{_HERE}.cat12:CAT12",
     "freesurfer": f"{_HERE}.freesurfer:FreeSurfer",
     "caps": f"{_HERE}.caps:Caps",
-    "openbhb": f"{_HERE}.openbhb:OpenBHB",
-    "brainprep": f"{_HERE}.brainprep:Brainprep",
-    "ixi": f"{_HERE}.ixi:Ixi",
+    "openbhb": f"{_HERE}.public:OpenBHB",
+    "brainprep": f"{_HERE}.public:Brainprep",
+    "ixi": f"{_HERE}.public:Ixi",
 }
 """Name of a layout → import path of its class, which is imported when the layout is asked for."""
 

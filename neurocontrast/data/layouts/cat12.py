@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from neurocontrast.data.layouts.folder import FolderLayout
-from neurocontrast.data.layouts.scan import FoundScan, identity_of
+from neurocontrast.data.layouts.scan import FolderLayout, FoundScan, identity_of
 from neurocontrast.data.layouts.tree import Tree, joined_path
 
 __all__ = ["CAT12"]
 
-SPACE = "MNI152NLin2009cAsym"
 _FACTS = {"tiv": r"<vol_TIV>\s*\[?([0-9.eE+-]+)", "iqr": r"<IQR>\s*\[?([0-9.eE+-]+)"}
 
 
@@ -36,7 +34,7 @@ class CAT12(FolderLayout):
                 gm=path,
                 wm=found["wm"],
                 csf=found["csf"],
-                space=SPACE,
+                space="MNI152NLin2009cAsym",
                 stage="preprocessed" if head else "tissue",
                 facts=self._facts(tree, folder, stem),
             )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from neurocontrast.data.layouts.folder import FolderLayout
-from neurocontrast.data.layouts.scan import FoundScan, identity_of
+from neurocontrast.data.layouts.scan import FolderLayout, FoundScan, identity_of
 from neurocontrast.data.layouts.tree import Tree
 
 __all__ = ["FMRIPrep"]

@@ -1,12 +1,19 @@
-"""A scan as a layout finds it, and the entities in file names of BIDS."""
+"""What layouts of folders share: a scan as they find it, the entities in file names of BIDS, and joining of tables."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
 
-__all__ = ["Entities", "FoundScan", "identity_of"]
+from neurocontrast.data.layouts import Listing
+from neurocontrast.data.layouts.tree import Tree
+from neurocontrast.lazy import load
+
+__all__ = ["Entities", "FolderLayout", "FoundScan", "identity_of"]
 
 Entities = Mapping[str, str]
 
@@ -73,3 +80,25 @@ def identity_of(name: str) -> tuple[str, str, dict[str, str]]:
     """
     entities = dict(_ENTITY.findall(name))
     return entities.pop("sub", name), entities.pop("ses", ""), entities
+
+
+class FolderLayout(ABC):
+    """Find the scans of one layout in a tree of files; a subclass says what its files are called.
+
+    Attributes
+    ----------
+    name : str
+        Name in `LAYOUTS`.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def find(self, tree: Tree) -> Iterable[FoundScan]:
+        """Give every scan of the tree."""
+
+    def read(self, source: Path) -> Listing:
+        """List the scans of a folder with what its tables say of them, by the defaults of `index_scans`."""
+        table = load("neurocontrast.data.indexing:index_scans")(source, layout=self.name).table
+        columns = {str(name): table[name].tolist() for name in table}
+        return Listing(source, columns, list(range(1, len(table) + 1)), source)

@@ -1,4 +1,4 @@
-"""Pictures of a source in a fixed order; decoding them; and the source of class folders.
+"""Files of a source, a folder or an archive; pictures of it in a fixed order; decoding; and class folders.
 
 Class folders may lie below ``train/`` and ``test/``, or not.
 """
@@ -6,26 +6,130 @@ Class folders may lie below ``train/`` and ``test/``, or not.
 from __future__ import annotations
 
 import io
+import lzma
+import os
+import shutil
 import struct
+import tarfile
+import tempfile
+import zipfile
+import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from neurocontrast.data.columns import is_missing, is_numeric
-from neurocontrast.data.natural.files import FileSet
 from neurocontrast.data.natural.images_settings import SPLIT_OF_NAME, ImagesSettings
 from neurocontrast.data.problems import N_SHOWN, Problems, shown
 from neurocontrast.exceptions import DataError, one_of
+from neurocontrast.files import digest_of, digest_of_file
 
+ARCHIVE_ENDINGS = tuple(ending for _, endings, _ in shutil.get_unpack_formats() for ending in endings)
+ARCHIVE_FAULTS = (
+    *(tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError),
+    *(NotImplementedError, RuntimeError, ValueError),
+)
+"""What reading a damaged or encrypted archive can raise."""
+
+_NOISE = ("__macosx", "thumbs.db", "desktop.ini")
 _ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
 _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
 _MAX_PIXELS = 64_000_000
 _FAULTS = (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError, TypeError, KeyError)
 _TO_EIGHT_BITS = 257
+
+
+@dataclass(frozen=True)
+class FileSet:
+    """Sizes of files below a folder by name, with ``/`` between its parts; `source` may be the archive they came in."""
+
+    source: Path
+    folder: Path
+    sizes: dict[str, int]
+
+    @property
+    def names(self) -> list[str]:
+        """Names in their order."""
+        return sorted(self.sizes)
+
+    def read(self, name: str) -> bytes:
+        """Return the content of one file."""
+        return (self.folder / name).read_bytes()
+
+    def only(self, wanted: Callable[[str], bool]) -> FileSet:
+        """Return the files whose name is wanted."""
+        return replace(self, sizes={name: size for name, size in self.sizes.items() if wanted(name)})
+
+    def digest(self) -> str:
+        """Return the digest of the archive, or of the names and sizes of a folder's files."""
+        if self.source.is_file():
+            return digest_of_file(self.source)
+        return digest_of(*(f"{name}\x1f{self.sizes[name]}" for name in self.names))
+
+    def find(self, files: Sequence[str], *, dataset: str, hint: str = "") -> dict[str, str]:
+        """Return the full name of each of `files`, in whichever folder; all absent ones are refused."""
+        found = {file: [name for name in self.names if name.rpartition("/")[2] == file] for file in files}
+        lacking = [file for file, places in found.items() if not places]
+        if lacking:
+            raise DataError(f"{self.source.name}: {dataset} needs {one_of(lacking)}, which is not there.{hint}")
+        twice = [file for file, places in found.items() if len(places) > 1]
+        if twice:
+            raise DataError(
+                f"{self.source.name}: {one_of(twice)} is there more than once; name the folder of one of them."
+            )
+        return {file: places[0] for file, places in found.items()}
+
+
+@contextmanager
+def open_files(source: Path, *, scratch: Path | None = None) -> Iterator[FileSet]:
+    """Open the files of a folder, or of an archive, which is unpacked into a temporary folder in `scratch`."""
+    if source.is_dir():
+        yield FileSet(source, source, _sizes_below(source))
+        return
+    if not source.is_file():
+        raise DataError(f"source: there is no file or folder {shown(source, 200)}.")
+    if not source.name.lower().endswith(ARCHIVE_ENDINGS):
+        raise DataError(
+            f"source: {shown(source, 200)} is neither a folder nor an archive ({', '.join(ARCHIVE_ENDINGS)})."
+        )
+    with tempfile.TemporaryDirectory(prefix=".tmp-", dir=scratch) as unpacked:
+        try:
+            # Python's filter for archives of strangers; its reader of zip files leaves out what leads elsewhere.
+            kept: dict[str, Any] = {} if source.name.lower().endswith(".zip") else {"filter": "data"}
+            shutil.unpack_archive(source, unpacked, **kept)
+        except ARCHIVE_FAULTS as error:
+            raise DataError(
+                f"{source.name}: cannot be read as an archive ({error or type(error).__name__}); it is cut, damaged or "
+                "something else. Copy it again."
+            ) from None
+        yield FileSet(source, Path(unpacked), _sizes_below(Path(unpacked)))
+
+
+def _sizes_below(folder: Path) -> dict[str, int]:
+    """Return the files of a folder, without those that operating systems leave behind; links are followed."""
+    sizes: dict[str, int] = {}
+    visited: set[str] = set()
+    for place, below, files in os.walk(folder, followlinks=True):
+        below[:] = [name for name in below if not _is_noise(name)]
+        if os.path.realpath(place) in visited:  # a link to a folder above
+            below.clear()
+            continue
+        visited.add(os.path.realpath(place))
+        for path in (Path(place, file) for file in files if not _is_noise(file)):
+            if path.is_file():
+                sizes[path.relative_to(folder).as_posix()] = path.stat().st_size
+    return sizes
+
+
+def _is_noise(name: str) -> bool:
+    return name.startswith(".") or name.lower() in _NOISE
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from neurocontrast.data.natural.checking import RECORD_NAME, repeated_images
-from neurocontrast.data.natural.files import ARCHIVE_ENDINGS, open_files
 from neurocontrast.data.natural.images_settings import SOURCES, SPLITS, ImagesSettings
-from neurocontrast.data.natural.pictures import Pictures, paint, scale
+from neurocontrast.data.natural.pictures import ARCHIVE_ENDINGS, Pictures, open_files, paint, scale
 from neurocontrast.data.natural.planning import BACKGROUND_COLUMNS, Plan, plan_images
 from neurocontrast.data.problems import Problems
 from neurocontrast.data.store import ImageStore, write_store

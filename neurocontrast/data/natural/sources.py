@@ -10,9 +10,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from neurocontrast.data.natural.files import ARCHIVE_FAULTS, FileSet
 from neurocontrast.data.natural.images_settings import ImagesSettings
-from neurocontrast.data.natural.pictures import Pictures, class_names, grey_to_rgb, is_picture, read_class_folders
+from neurocontrast.data.natural.pictures import (
+    ARCHIVE_FAULTS,
+    FileSet,
+    Pictures,
+    class_names,
+    grey_to_rgb,
+    is_picture,
+    read_class_folders,
+)
 from neurocontrast.data.problems import Problems, shown
 from neurocontrast.exceptions import DataError, one_of
 

@@ -15,10 +15,7 @@ ORIGIN_MM = (-90.0, -126.0, -72.0)
 FIELD_OF_VIEW_MM = (180.0, 216.0, 180.0)
 
 _CONTROL_SPACING_MM = 24.0
-_REGIONS = {
-    "medial_temporal": (((26.0, -16.0, -18.0), (-26.0, -16.0, -18.0)), 11.0),
-    "prefrontal": (((30.0, 44.0, 18.0), (-30.0, 44.0, 18.0)), 14.0),
-}
+_MEDIAL_TEMPORAL, _WIDTH_MM = ((26.0, -16.0, -18.0), (-26.0, -16.0, -18.0)), 11.0
 
 Array = NDArray[np.float32]
 
@@ -123,10 +120,9 @@ def _effects(maps: dict[str, Array], positions: Array) -> dict[str, Array]:
         "contrast": -maps["white"] * grey_to_white,
         "tissue": maps["grey"] * grey_to_fluid,
     }
-    for name, (centres, width) in _REGIONS.items():
-        squared = [((positions - np.asarray(centre)[:, None]) ** 2).sum(axis=0) for centre in centres]
-        region = sum(np.exp(-0.5 * distance / width**2) for distance in squared)
-        effects[name] = maps["grey"] * np.minimum(region, 1.0) * grey_to_fluid
+    squared = [((positions - np.asarray(centre)[:, None]) ** 2).sum(axis=0) for centre in _MEDIAL_TEMPORAL]
+    region = sum(np.exp(-0.5 * distance / _WIDTH_MM**2) for distance in squared)
+    effects["medial_temporal"] = maps["grey"] * np.minimum(region, 1.0) * grey_to_fluid
     return {name: effect.astype(np.float32) for name, effect in effects.items()}
 
 

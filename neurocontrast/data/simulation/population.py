@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,10 @@ __all__ = ["Person", "Scanner", "SimulationSettings", "Site", "draw_person", "dr
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 _BIAS_TERMS = 9
+_BRAIN_AGE_SD_YEARS = 3.5  # of a brain's age about its person's
+SEX_SCALE, _SIZE_SD = 0.04, 0.02  # of the logarithm of the brain's linear size: men over women, and within a sex
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
-Strength = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class SimulationSettings(Settings):
@@ -56,20 +57,10 @@ class SimulationSettings(Settings):
         Fraction of grey matter's signal lost between 20 and 80 years where it borders on fluid.
     age_contrast_loss : float
         Fraction of the contrast of white over grey matter lost between 20 and 80 years.
-    brain_age_sd_years : float
-        Standard deviation of a brain's age about the person's.
-    sex_scale : float
-        Mean difference of the logarithm of the brain's linear size, men over women.
-    size_sd : float
-        Spread of that logarithm within a sex.
-    focal_region : str
-        Where patients lose grey matter: ``medial_temporal`` or ``prefrontal``.
     focal_atrophy : float
-        Mean fraction of grey matter that patients lose at the region's centre.
+        Mean fraction of grey matter that patients lose at the centre of the medial temporal region.
     patient_ageing_years : float
         How much older than their age the brains of patients look on average.
-    deformation_mm : float
-        Standard deviation of the smooth individual displacements, along each axis.
     tissue_variability : float
         Standard deviation of the smooth individual variation of grey matter.
     site_contrast, site_bias, site_noise, site_blur_mm : float
@@ -97,13 +88,8 @@ class SimulationSettings(Settings):
     ventricle_growth_mm: float = Field(7.0, ge=0.0, le=15.0)
     age_atrophy: Fraction = 0.7
     age_contrast_loss: Fraction = 0.4
-    brain_age_sd_years: Strength = 3.5
-    sex_scale: float = Field(0.04, ge=-0.2, le=0.2)
-    size_sd: float = Field(0.02, ge=0.0, le=0.1)
-    focal_region: Literal["medial_temporal", "prefrontal"] = "medial_temporal"
     focal_atrophy: Fraction = 0.4
     patient_ageing_years: float = Field(6.0, ge=0.0, le=40.0)
-    deformation_mm: float = Field(1.0, ge=0.0, le=5.0)
     tissue_variability: float = Field(0.07, ge=0.0, le=0.5)
 
     site_contrast: float = Field(0.05, ge=0.0, le=1.0)
@@ -228,7 +214,7 @@ def draw_person(settings: SimulationSettings, index: int) -> Person:
     gap_years, size, ventricles, severity, patient_gap = generator.standard_normal(5)
     later_years = float(generator.uniform(1.0, 3.0))
     age = _draw_age(settings, place, generator)
-    gap = settings.brain_age_sd_years * gap_years
+    gap = _BRAIN_AGE_SD_YEARS * gap_years
     if is_patient:
         gap += settings.patient_ageing_years * (1.0 + 0.5 * patient_gap)
     return Person(
@@ -239,7 +225,7 @@ def draw_person(settings: SimulationSettings, index: int) -> Person:
         site=site,
         diagnosis="patient" if is_patient else "control",
         brain_age_gap=float(gap),
-        log_size=float(settings.sex_scale * (0.5 if is_male else -0.5) + settings.size_sd * np.clip(size, -3.0, 3.0)),
+        log_size=float(SEX_SCALE * (0.5 if is_male else -0.5) + _SIZE_SD * np.clip(size, -3.0, 3.0)),
         ventricle_gap=float(np.clip(ventricles, -2.5, 2.5)),
         focal_loss=float(settings.focal_atrophy * np.clip(1.0 + 0.4 * severity, 0.0, 2.0)) if is_patient else 0.0,
     )

@@ -16,6 +16,7 @@ from scipy.spatial.transform import Rotation
 
 from neurocontrast.data.simulation.anatomy import ORIGIN_MM, Anatomy, load_anatomy
 from neurocontrast.data.simulation.population import (
+    SEX_SCALE,
     Person,
     Scanner,
     SimulationSettings,
@@ -34,6 +35,7 @@ __all__ = ["describe_simulation", "render_scan", "write_cohort"]
 Array = NDArray[np.float32]
 
 _LARGEST_STORED = 32_000.0
+_DEFORMATION_MM = 1.0  # standard deviation of the smooth displacements of a person, along each axis
 _BORDER, _GREY, _MENINGES = 0.12, 0.651 / 0.864, 0.35
 """Intensities over white matter's: of the brain's border, grey matter, and what a loose skull-stripping leaves."""
 
@@ -63,11 +65,11 @@ def _individual(
     image = anatomy.image + np.float32(loss) * effects["atrophy"] + np.float32(contrast) * effects["contrast"]
     image += np.float32(settings.tissue_variability) * tissue * effects["tissue"]
     if person.focal_loss > 0.0:
-        image += np.float32(person.focal_loss) * effects[settings.focal_region]
+        image += np.float32(person.focal_loss) * effects["medial_temporal"]
 
     inverse = (Rotation.from_euler("xyz", angles).as_matrix() * np.exp(-person.log_size)).astype(np.float32)
     positions = inverse @ anatomy.positions + shift.astype(np.float32)[:, None]
-    positions += np.float32(settings.deformation_mm) * np.stack(displacement)
+    positions += np.float32(_DEFORMATION_MM) * np.stack(displacement)
     positions += np.float32(growth) * anatomy.towards_ventricles
     return image, positions
 
@@ -182,7 +184,6 @@ def describe_simulation(settings: SimulationSettings) -> dict[str, Any]:
 
 
 def _planted(settings: SimulationSettings) -> dict[str, str]:
-    region = settings.focal_region.replace("_", " ")
     differences = {
         "brightness of fluid": settings.site_fluid,
         "skull-stripping": settings.site_stripping_mm,
@@ -191,8 +192,8 @@ def _planted(settings: SimulationSettings) -> dict[str, str]:
     return {
         "age": f"between 20 and 80 years ventricles' walls move up to {settings.ventricle_growth_mm:g} mm, up to "
         f"{settings.age_atrophy:.0%} of outer grey matter and {settings.age_contrast_loss:.0%} of contrast are lost",
-        "sex": f"men's brains are {np.expm1(settings.sex_scale):.1%} longer on average",
-        "patients, focal": f"{settings.focal_atrophy:.0%} of {region} grey matter lost on average, whatever the age",
+        "sex": f"men's brains are {np.expm1(SEX_SCALE):.1%} longer on average",
+        "patients, focal": f"{settings.focal_atrophy:.0%} of medial temporal grey matter lost on average, at any age",
         "patients, ageing-like": f"brains look {settings.patient_ageing_years:g} years older on average",
         "sites": "contrast, bias field, noise and blur of each scanner"
         + "".join(f", {name}" for name, strength in differences.items() if strength)

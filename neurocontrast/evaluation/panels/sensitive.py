@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any
 
@@ -16,11 +15,11 @@ from neurocontrast.evaluation.fold_features import built_in_features
 from neurocontrast.evaluation.panels import Findings, Panel, PanelInputs
 from neurocontrast.evaluation.planning import Study
 from neurocontrast.evaluation.probes import get_probe
-from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number, row_names
+from neurocontrast.evaluation.rows import choose_numbers, row_names
 from neurocontrast.evaluation.splits.inner import penalty_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.uncertainty import Resamples, leave_out, resample_counts
-from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
+from neurocontrast.exceptions import DataError
 from neurocontrast.seeds import derive_seed
 
 __all__ = ["PANEL", "choose_sensitive", "error_resamples"]
@@ -30,18 +29,7 @@ Floats = npt.NDArray[np.float64]
 
 def choose_sensitive(table: pd.DataFrame, names: Sequence[str], *, target: str) -> tuple[str, ...]:
     """Return the columns of numbers that names and patterns (``background_*``) mean; refuse missing values."""
-    chosen: dict[str, None] = {}
-    columns = [
-        str(name)
-        for name in table.columns
-        if name not in IDENTIFIERS and is_number(table[name]) and not table[name].isna().all()
-    ]
-    for name in names:
-        found = [column for column in columns if fnmatchcase(column, name) and column != target]
-        if not found:
-            raise ConfigError(f"sensitive: '{name}' {_why_none(table, name, target)}{suggestion(name, columns)} "
-                              f"Columns of numbers: {one_of(columns[:30]) or 'none'}.")  # fmt: skip
-        chosen |= dict.fromkeys(found)
+    chosen = choose_numbers(table, names, option="sensitive", target=target)
     for name in chosen:
         values = table[name].to_numpy(dtype=float)
         wrong = np.flatnonzero(~np.isfinite(values))
@@ -52,18 +40,7 @@ def choose_sensitive(table: pd.DataFrame, names: Sequence[str], *, target: str) 
             )
         if np.ptp(values) == 0:
             raise DataError(f"sensitive: column '{name}' is {values[0]:g} in every row: there is nothing to tell.")
-    return tuple(chosen)
-
-
-def _why_none(table: pd.DataFrame, name: str, target: str) -> str:
-    if name == target:
-        return "is the target: what it is told by is the accuracy."
-    if name in IDENTIFIERS:
-        return "identifies rows and is no variable."
-    if name not in table:
-        return "is no column of the table, nor a pattern that fits one."
-    texts = [text for text in cell_texts(table[name]) if text is not None]
-    return f"holds text ('{texts[0]}'), and a squared error is of numbers." if texts else "has no value."
+    return chosen
 
 
 def _columns(study: Study) -> tuple[str, ...]:

@@ -32,7 +32,6 @@ from neurocontrast.evaluation.schema.sections import (
     Probe,
     Section,
     Sensitive,
-    Similarity,
     Threshold,
     VoxelsAbout,
 )  # fmt: skip
@@ -79,7 +78,6 @@ class Evaluation(Section):
     new_site: NewSite | None = None
     new_site_note: str | None = None
     outlyingness: Outlyingness | None = None
-    similarity: Similarity | None = None
     learning_curve: LearningCurve | None = None
     external: External | None = None
     panels: dict[str, Any] = {}
@@ -87,6 +85,9 @@ class Evaluation(Section):
     voxels: dict[str, Metric] = {}
     voxels_increment: dict[str, Increment] = {}
     voxels_about: VoxelsAbout = VoxelsAbout()
+    regional: dict[str, Metric] = {}
+    regional_increment: dict[str, Increment] = {}
+    regional_columns: list[str] = []
     threshold: Threshold = Threshold()
     baseline_covariates: list[str] = []
     warnings: list[Caution] = []

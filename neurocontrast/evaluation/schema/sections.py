@@ -14,8 +14,8 @@ from neurocontrast.exceptions import one_of
 
 __all__ = [
     "Bootstrap", "Confounds", "Counts", "Document", "EmbeddingsOrigin", "Estimate", "External", "ExternalMetric",
-    "FixedSplit", "Increment", "LearningCurve", "LearningPoint", "Metric", "Middle", "NewSite", "Notice",
-    "OpenBHB", "Outlyingness", "Permutation", "Probe", "Section", "Sensitive", "SensitiveColumn", "Similarity",
+    "FixedSplit", "Increment", "LearningCurve", "LearningPoint", "Metric", "NewSite", "Notice",
+    "OpenBHB", "Outlyingness", "Permutation", "Probe", "Section", "Sensitive", "SensitiveColumn",
     "SiteOutside", "SitePredictability", "SkippedSite", "Threshold", "VoxelsAbout",
 ]  # fmt: skip
 
@@ -106,7 +106,6 @@ class Probe(Section):
     citation: str | None = None
     strength_name: str | None = None
     strength: StrictFloat | None = None
-    sgd: Document = None
     why_not_stored: str | None = None
     inner_splits: str | None = None
     blocks: str | None = None
@@ -243,25 +242,6 @@ class NewSite(Section):
     skipped: list[SkippedSite] = []
     site_predictability: SitePredictability | None = None
     recentred: StrictBool = False
-
-
-class Middle(Section):
-    """Mean and median of cosines."""
-
-    mean: StrictFloat | None = None
-    median: StrictFloat | None = None
-
-
-class Similarity(Section):
-    n: StrictInt | None = None
-    n_reference: StrictInt | None = None
-    n_folds: StrictInt | None = None
-    target: Middle = Middle()
-    noise: Middle = Middle()
-    difference: Middle = Middle()
-    own_class_nearest: StrictFloat | None = None
-    within: StrictFloat | None = None
-    between: StrictFloat | None = None
 
 
 class LearningPoint(Section):

@@ -63,7 +63,7 @@ def _build(files: EvaluationFiles) -> Section:
     regions = [each for each in explanation.about.get("top_regions") or [] if isinstance(each, dict)][:10]
     try:
         image = read_map(explanation)
-        blocks += pictures(*_draw(explanation, image, regions), wide=True)
+        blocks += pictures(*_draw(explanation, image), wide=True)
         blocks.append(note(_say_outside(share_outside(image))))
     except (OSError, ValueError, EOFError, ImageFileError) as error:
         text = f"Not shown: the map {explanation.map_path.name} ({error}). Run `neurocontrast explain` again."
@@ -95,12 +95,10 @@ def _say_outside(share: float) -> str:
 
 
 def _region_table(regions: list[dict]) -> Table:
-    named = any("label" in each for each in regions)
     columns = (
         Column("Peak", "number", "heading"),
         *(Column(axis, axis, digits=0) for axis in "xyz"),
         Column("Value", "value", digits=4, signed=True),
-        Column("Region", "label", "text", reason="not named") if named else None,
     )
     rows = [{"number": number, **region} for number, region in enumerate(regions, start=1)]
     caption = "Largest values of the map, at MNI coordinates in mm (x: right, y: front, z: up)."
@@ -132,7 +130,7 @@ def share_outside(image: nibabel.Nifti1Image) -> float:
 
 
 @styled
-def _draw(explanation: Explanation, image: nibabel.Nifti1Image, regions: list[dict]) -> list[Picture]:
+def _draw(explanation: Explanation, image: nibabel.Nifti1Image) -> list[Picture]:
     """Draw the map on the MNI152 template: three crossing slices at its peak, and a row of axial slices."""
     from nilearn import datasets, plotting
 
@@ -141,9 +139,8 @@ def _draw(explanation: Explanation, image: nibabel.Nifti1Image, regions: list[di
     # A few extreme voxels must not make all others pale; small values fade into the template.
     limit = max(float(np.percentile(sizes[sizes > 0], 99.9)), 0.5 * float(sizes.max()))
     fading = nibabel.Nifti1Image(np.clip(sizes / (0.5 * limit), 0.0, 1.0), image.affine)
-    placed = [each for each in regions if all(isinstance(each.get(key), int | float) for key in ("x", "y", "z"))]
-    highest = nibabel.affines.apply_affine(image.affine, np.unravel_index(int(sizes.argmax()), image.shape))
-    x, y, z = peak = tuple(float(placed[0][axis]) for axis in "xyz") if placed else tuple(map(float, highest))
+    highest = np.unravel_index(int(sizes.argmax()), image.shape)
+    x, y, z = peak = tuple(nibabel.affines.apply_affine(image.affine, highest).tolist())
     crossing = f"Sagittal, coronal and axial slices through x = {x:.0f}, y = {y:.0f}, z = {z:.0f} mm"
     template = datasets.load_mni152_template(resolution=2)
     drawn = []

@@ -1,16 +1,15 @@
-"""Class by class: recall, precision, and what is taken for what."""
+"""Class by class: recall, precision, and what each is most often taken for."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from neurocontrast.reporting.page import Input, Section, SectionBuilder, Table, note
-from neurocontrast.reporting.predictions import count_confusion, count_text
+from neurocontrast.reporting.page import Input, Section, SectionBuilder, Table
 from neurocontrast.reporting.read import EvaluationFiles
 from neurocontrast.reporting.tables import Column, make_table
 
-__all__ = ["CLASSES", "confused_pairs"]
+__all__ = ["CLASSES"]
 
 _OPEN_ROWS = 24
 _METHODS = """
@@ -24,10 +23,7 @@ Intervals of the recall and precision of single classes are Wilson's {{ cite("Wi
 
 def _build(files: EvaluationFiles) -> Section:
     assert files.by_class is not None, "needed"
-    pairs = confused_pairs(files)
-    wrong = note(f"No {files.words.item} was given a wrong class.") if pairs.empty else _pair_table(files, pairs)
-    blocks = [_class_table(files.by_class), wrong]
-    return Section("classes", "Class by class", blocks)
+    return Section("classes", "Class by class", [_class_table(files.by_class)])
 
 
 def _class_table(by_class: pd.DataFrame) -> Table:
@@ -51,28 +47,6 @@ def _class_table(by_class: pd.DataFrame) -> Table:
     about = "Recall: share of the class that is given it. Precision: share of what is given it that is of it."
     caption = "Each class, the lowest recall first (classes.tsv)."
     return make_table(caption, rows, columns, folded=len(rows) > _OPEN_ROWS, note=about)
-
-
-def _pair_table(files: EvaluationFiles, pairs: pd.DataFrame) -> Table:
-    detail = pairs["share"].map("{:.1%} of the class".format)
-    rows = pairs.assign(n=pairs["n"].map(count_text), n_detail=detail, n_back=pairs["n_back"].map(count_text))
-    columns = (
-        Column("Of class", "true", "heading"),
-        Column("given", "given", "text"),
-        Column(files.words.items.capitalize(), "n", "text"),
-        Column("The other way", "n_back", "text"),
-    )
-    return make_table("The commonest mistakes.", rows, columns)
-
-
-def confused_pairs(files: EvaluationFiles, *, limit: int = 12) -> pd.DataFrame:
-    """Return the commonest mistakes: ``true``, ``given``, ``n``, ``share`` of the true class, ``n_back``."""
-    counts, names = count_confusion(files), np.array(files.classes, dtype=object)
-    row, column = np.nonzero((counts > 0) & ~np.eye(len(counts), dtype=bool))
-    n = counts[row, column]
-    pairs = pd.DataFrame({"true": names[row], "given": names[column], "n": n, "share": n / counts.sum(axis=1)[row]})
-    pairs["n_back"] = counts[column, row]
-    return pairs.sort_values("n", ascending=False, kind="stable").head(limit).reset_index(drop=True)
 
 
 CLASSES = SectionBuilder(

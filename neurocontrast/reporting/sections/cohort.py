@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from neurocontrast.reporting.page import Block, Facts, Input, Paragraph, Section, SectionBuilder, Table, note
-from neurocontrast.reporting.prose import PARTS, dataset_name, flatten, image_size
+from neurocontrast.reporting.page import Block, Facts, Input, Section, SectionBuilder, Table, note
+from neurocontrast.reporting.prose import PARTS, dataset_name, image_size
 from neurocontrast.reporting.read import EvaluationFiles
 from neurocontrast.reporting.tables import Column, make_table
 from neurocontrast.reporting.wording import IMAGES, capitalise
 
 __all__ = ["COHORT", "list_steps"]
-
-_CHOICES = ("size", "seed", "background", "attributes", "clusters")
 
 
 def _build(files: EvaluationFiles) -> Section:
@@ -80,8 +78,6 @@ def _site_table(files: EvaluationFiles, cohort: pd.DataFrame) -> Table:
 def _build_images(files: EvaluationFiles) -> Section:
     """Build the data set: its name, parts and size, what pretraining saw of them, who was left out."""
     blocks: list[Block] = [Facts(_image_facts(files))]
-    if files.origin.get("statement"):
-        blocks.append(Paragraph(" ".join(files.origin["statement"]), label="How they were prepared."))
     # With a fixed split, the images that the probe is fitted on leave too, which is no loss.
     if files.flow is not None:
         steps = list_steps(files.flow)
@@ -105,9 +101,7 @@ def _image_facts(files: EvaluationFiles) -> list[tuple[str, str]]:
     facts += [
         (f"{PARTS[name].capitalize()} images with a copy elsewhere", f"{count:,}") for name, count in copies.items()
     ]
-    settings = files.origin.get("settings") or {}
-    chosen = {key: settings[key] for key in settings if key in _CHOICES and settings[key] is not None}
-    return facts + [(f"Prepared with {name.replace('_', ' ')}", text) for name, text in flatten(chosen)]
+    return facts
 
 
 COHORT = SectionBuilder(

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
 from neurocontrast.evaluation.schema.sections import Confounds
-from neurocontrast.reporting.page import Block, Facts, Input, Section, SectionBuilder, Table, note, pictures
-from neurocontrast.reporting.plots import Series, draw_intervals
+from neurocontrast.reporting.page import Block, Facts, Input, Section, SectionBuilder, Table, note
 from neurocontrast.reporting.prose import value_text
 from neurocontrast.reporting.read import EvaluationFiles
-from neurocontrast.reporting.style import CHANCE, Picture, distinct_labels
 from neurocontrast.reporting.tables import Column, make_table
 from neurocontrast.reporting.wording import describe_metric, estimate_text, number_text
 
 __all__ = ["CONFOUNDS"]
 
-_METRICS = ("balanced_accuracy", "auc", "r2", "mae")
 _HARMONISE = {
     "none": "none: features were used as the encoder gave them",
     "combat": "ComBat without the target, fitted inside each training fold",
@@ -47,41 +43,12 @@ power of 0.3; lower is better {{ cite("Dufumier B, Grigis A, Victor J, et al. Op
 def _build(files: EvaluationFiles) -> Section:
     """Build how well site, age and sex are predicted from the embedding, and the OpenBHB score."""
     about, table = files.summary.confounds, files.confounds
-    blocks: list[Block] = [Facts(_treatment(about))]
-    drawn, lead = [], ""
-    if table is not None:
-        known = dict.fromkeys(table.loc[table["value"].notna(), "metric"])
-        drawn = [_draw(table, metric) for metric in sorted(known, key=lambda name: (*_METRICS, name).index(name))]
-        lead = (
-            "Where the embedding holds the site, and sites differ in the target, a model can look good by recognising "
-            "scanners. “Within” rows ask the same among scans of one class, where the target cannot help."
-        )
-    blocks += pictures(*drawn)
-    blocks.append(_INPUT.missing() if table is None else _table(table))
-    return Section("confounds", "Confounds", [*blocks, *_openbhb(about)], lead=lead)
-
-
-def _draw(confounds: pd.DataFrame, metric: str) -> Picture | None:
-    """Draw how well each column is predicted from the embedding, over all scans and within classes."""
-    rows = confounds[confounds["metric"] == metric].dropna(subset=["value"])
-    rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, "within", "chance"]))).fillna({"within": "all"})
-    place = {name: number for number, name in enumerate(dict.fromkeys(rows["column"]))}
-    rows = rows.sort_values("column", key=lambda names: names.map(place), kind="stable", ignore_index=True)
-    everybody, about = rows["within"] == "all", describe_metric(metric)
-    side = "Right" if about.higher_is_better else "Left"
-    return draw_intervals(
-        f"confounds_{metric}",
-        [
-            Series(rows[everybody], "All scans"),
-            Series(rows[~everybody], "Within one class", marker="s", filled=False),
-            Series(rows, "Chance", "chance", CHANCE, "|"),
-        ],
-        distinct_labels(rows["column"] + np.where(everybody, ", all scans", ", within " + rows["within"])),
-        f"{about.label} with which each column is predicted from the embedding, over all scans and within each class.",
-        note=f"{side} of the chance mark: the embedding holds the column.",
-        xlabel=about.label,
-        numbers=rows,
+    blocks = [Facts(_treatment(about)), _INPUT.missing() if table is None else _table(table), *_openbhb(about)]
+    lead = (
+        "Where the embedding holds the site, and sites differ in the target, a model can look good by recognising "
+        "scanners. “Within” rows ask the same among scans of one class, where the target cannot help."
     )
+    return Section("confounds", "Confounds", blocks, lead=lead)
 
 
 def _table(confounds: pd.DataFrame) -> Table:
@@ -97,12 +64,11 @@ def _table(confounds: pd.DataFrame) -> Table:
         Column("Column", "column", "heading"),
         Column("Among", "within", "text"),
         Column("Metric", "metric", "text"),
-        Column("Value", "value", digits=2),
-        Column("Interval", "value", "interval", digits=2),
+        Column("Value", "value", digits=2, interval=True),
         Column("Chance", "chance", digits=2, reason="not defined"),
         Column("n", "n", "count"),
         Column("Levels", "n_levels", "count", reason="not a column of classes"),
-        Column("Note", "note", "text"),
+        Column("Note", "note", "text") if remark.any() else None,
     )
     return make_table("Columns predicted from the embedding.", rows, columns)
 

@@ -1,34 +1,28 @@
-"""How well two classes are told apart: ROC and precision–recall curves with bootstrap bands."""
+"""Curves of predicted probabilities: ROC, precision–recall and calibration."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from matplotlib.axes import Axes
 from sklearn.metrics import precision_recall_curve, roc_curve
 
 from neurocontrast.reporting import style
-from neurocontrast.reporting.page import Section, SectionBuilder, note, pictures
-from neurocontrast.reporting.predictions import tested_rows
+from neurocontrast.reporting.page import Input, Section, SectionBuilder, note, pictures
 from neurocontrast.reporting.read import EvaluationFiles
+from neurocontrast.reporting.sections.errors import tested_rows
 from neurocontrast.reporting.wording import interval_text, number_text, point_estimate
 
-__all__ = ["CURVES", "GRID", "curve_band", "draw_curve"]
+__all__ = ["CALIBRATION", "CURVES", "draw_curve"]
 
-Floats = npt.NDArray[np.float64]
-
-GRID: Floats = np.linspace(0.0, 1.0, 101)
-"""Places along the horizontal axis at which a band is given."""
-
-_FINE_GRID: Floats = np.linspace(0.0, 1.0, 401)
-_MAX_UNDEFINED_SHARE = 0.05
-_N_DRAWS, _FEWEST_DRAWS, _WORK = 500, 200, 20_000_000
-_MAX_POINTS = 1000
 _TITLES = {"roc": "ROC", "precision_recall": "Precision–recall"}
 _AREAS = {"roc": ("auc", "AUC"), "precision_recall": ("average_precision", "average precision")}
+_LOOKS: dict[str, dict[str, Any]] = {
+    "baseline": {"color": style.BASELINE, "linestyle": "--"},
+    "embedding": {"color": style.MAIN, "linestyle": "-"},
+}
+_CHANCE: dict[str, Any] = {"color": style.CHANCE, "linestyle": ":", "linewidth": 1.3}
+_INPUT = Input("calibration.tsv", "the calibration curve", "calibration", needed=True)
 
 
 def _build(files: EvaluationFiles) -> Section:
@@ -37,147 +31,117 @@ def _build(files: EvaluationFiles) -> Section:
     return Section("curves", "Discrimination", shown or [why])
 
 
-def _points(
-    curve: str, truth: npt.NDArray[np.bool_], score: Floats, weight: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """Return the curve from the strictest threshold on; recall 0 has the precision of the first threshold."""
-    if curve == "roc":
-        false_positive_rate, sensitivity, _ = roc_curve(truth, score, sample_weight=weight)
-        return false_positive_rate, sensitivity
-    precision, recall, _ = precision_recall_curve(truth, score, sample_weight=weight)
-    return np.append(0.0, recall[-2::-1]), np.append(precision[-2], precision[-2::-1])
-
-
-def _heights(curve: str, points: tuple[Floats, Floats], grid: Floats) -> Floats:
-    """Return a curve's heights over a grid; precision is that of the first threshold with so high a recall."""
-    x, y = points
-    if curve == "roc":
-        return np.interp(grid, x, y)
-    return np.asarray(y[np.searchsorted(x, np.maximum(grid, 1e-9) - 1e-12)])
-
-
-def curve_band(
-    rows: pd.DataFrame,
-    *,
-    column: str,
-    positive: str,
-    curve: str,
-    unit: str = "subject",
-    level: float = 0.95,
-    seed: int = 0,
-) -> pd.DataFrame | None:
-    """Return percentiles of a pooled curve over resamples of whole units, as ``x``, ``low`` and ``high``.
-
-    Models are held fixed. A resample's curve is the mean over repeats, with the same people in each. None where
-    there is nothing to resample, or where too many resamples hold one class only.
-    """
-    name = "site" if unit == "site" else next((key for key in ("subject_id", "participant_id") if key in rows), None)
-    known = rows[rows[column].notna() & rows["y_true"].notna()] if column in rows else rows.iloc[:0]
-    truth = (known["y_true"] == positive).to_numpy()
-    if name is None or truth.all() or not truth.any():
-        return None
-    codes, units = pd.factorize(known[name].fillna(""))
-    if len(units) < 2:
-        return None
-    n_draws = int(np.clip(_WORK // len(codes), _FEWEST_DRAWS, _N_DRAWS))
-    counts = np.random.default_rng(seed).multinomial(len(units), np.full(len(units), 1 / len(units)), size=n_draws)
-    score = known[column].to_numpy(float)
-    repeats = [np.flatnonzero(known["repeat"] == repeat) for repeat in known["repeat"].unique()]
-    drawn = []
-    for weight in counts[:, codes].astype(float):
-        if all(0 < (weight[part] * truth[part]).sum() < weight[part].sum() for part in repeats):
-            curves = [_points(curve, truth[part], score[part], weight[part]) for part in repeats]
-            drawn.append(np.mean([_heights(curve, points, GRID) for points in curves], axis=0))
-    if len(drawn) < (1 - _MAX_UNDEFINED_SHARE) * n_draws:
-        return None
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return pd.DataFrame({"x": GRID, "low": low, "high": high})
-
-
 @style.styled
 def draw_curve(files: EvaluationFiles, curve: str) -> style.Picture | None:
     """Draw ``roc`` or ``precision_recall`` of the baseline, and of the embedding over it; None where undefined."""
-    tested, title, (metric, area), s = tested_rows(files), _TITLES[curve], _AREAS[curve], files.summary
+    title, (metric, area), s, tested = _TITLES[curve], _AREAS[curve], files.summary, tested_rows(files)
     figure, axes = style.new_figure(height=style.WIDTH * 1.02)
     covariates = f" ({style.plain_label(' + '.join(s.baseline_covariates))})" if s.baseline_covariates else ""
-    parts, bands = [], []
-    for name, column, found, color, line in (
-        ("Baseline", "baseline_score", s.baseline, style.BASELINE, "--"),
-        ("Embedding", "y_score", files.metrics, style.MAIN, "-"),
-    ):
-        points, values = _pooled(tested, column, files.positive, curve), found.get(metric)
-        if points is None:
-            continue
-        label = f"{name}{covariates if column == 'baseline_score' else ''}: {area} "
-        label += number_text(point_estimate(values), digits=2)
+    named = {"baseline": f"Baseline{covariates}", "embedding": "Embedding"}
+    parts = []
+    for model, column, found in (("baseline", "baseline_score", s.baseline), ("embedding", "y_score", files.metrics)):
+        values, drawn = found.get(metric), _points(tested, column, files.positive, curve)
+        label = f"{named[model]}: {area} {number_text(point_estimate(values), digits=2)}"
         label += f" [{interval_text(values.interval, digits=2)}]" if values and values.interval else ""
-        axes.plot(*points, color=color, linestyle=line, linewidth=2.1, label=label,
-                  drawstyle="default" if curve == "roc" else "steps-pre")  # fmt: skip
-        parts.append(pd.DataFrame({"curve": name, "x": points[0], "y": points[1]}))
-        band = curve_band(tested, column=column, positive=files.positive, curve=curve, level=files.level,
-                          unit=s.bootstrap.unit or "subject", seed=s.seed or 0)  # fmt: skip
-        if band is not None:
-            # The baseline's band is hatched, so that the two differ without colour.
-            hatched: Any = {"facecolor": "none", "edgecolor": color, "hatch": "////", "alpha": 0.28}
-            look = hatched if line == "--" else {"color": color, "alpha": 0.18}
-            axes.fill_between(band["x"], band["low"], band["high"], linewidth=0, **look)
-            bands.append(band.assign(curve=f"{name}, band"))
+        for repeat, points in enumerate(drawn):
+            look: dict[str, Any] = {"linewidth": 2.1} if len(drawn) == 1 else {"linewidth": 1.0, "alpha": 0.6}
+            look |= {"drawstyle": "default" if curve == "roc" else "steps-pre", "label": None if repeat else label}
+            axes.plot(points["x"], points["y"], **_LOOKS[model], **look)
+            parts.append(points.assign(curve=named[model], repeat=repeat))
     if not parts:
         return None
-    chance = _draw_chance(axes, files, tested, curve)
+    share, note = float((tested["y_true"] == files.positive).mean()), ""
+    if curve == "roc":
+        axes.plot([0, 1], [0, 1], label="Chance: 0.50", **_CHANCE)
+    else:
+        axes.axhline(share, label=f"Chance: share of positives, {share:.2f}", **_CHANCE)
+        note = f" Precision depends on how common “{files.positive}” is in this cohort ({share:.0%})."
     found_class = f" (“{style.plain_label(files.positive, length=20)}” found)"
     labels = {"roc": ("1 − specificity", f"Sensitivity{found_class}")}
     xlabel, ylabel = labels.get(curve, (f"Recall{found_class}", "Precision"))
     axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     style.legend_below(figure, axes, n_columns=1)
     legend = "; ".join(str(label).replace("\\", "") for label in axes.get_legend_handles_labels()[1])
+    about = f"{title} curves of all tested {files.words.items} pooled"
+    about += ", a line for each repeat" if tested["repeat"].nunique() > 1 else ""
     return style.Picture(
         curve,
         figure,
         alt=f"{title} curves for {files.target}. {legend}.",
-        caption=f"{title} curves. {_about_lines(files, bool(bands))}{chance}",
-        numbers=pd.concat([*parts, *bands], ignore_index=True),
+        caption=f"{about}. Brackets: {files.level:.0%} intervals.{note}",
+        numbers=pd.concat(parts, ignore_index=True),
     )
 
 
-def _pooled(rows: pd.DataFrame, column: str, positive: str, curve: str) -> tuple[Floats, Floats] | None:
-    """Return the curve of all folds together; with repeats the mean of their curves, whose area is the mean area."""
-    known = rows[rows[column].notna() & rows["y_true"].notna()] if column in rows else rows.iloc[:0]
+def _points(rows: pd.DataFrame, column: str, positive: str, curve: str) -> list[pd.DataFrame]:
+    """Return the curve of all folds together, as ``x`` and ``y``, of each repeat in which it is defined."""
+    known = rows.dropna(subset=[column, "y_true"]) if column in rows else rows.iloc[:0]
     curves = []
     for _, part in known.groupby("repeat"):
         truth = (part["y_true"] == positive).to_numpy()
         if truth.any() and not truth.all():
-            curves.append(_points(curve, truth, part[column].to_numpy(float)))
-    if len(curves) > 1:
-        heights = np.mean([_heights(curve, points, _FINE_GRID) for points in curves], axis=0)
-        return np.append(0.0, _FINE_GRID), np.append(0.0 if curve == "roc" else heights[0], heights)
-    if not curves:
-        return None
-    kept = np.unique(np.linspace(0, len(curves[0][0]) - 1, _MAX_POINTS).round().astype(int))
-    return curves[0][0][kept], curves[0][1][kept]
+            if curve == "roc":
+                x, y, _ = roc_curve(truth, part[column])
+            else:
+                precision, recall, _ = precision_recall_curve(truth, part[column], drop_intermediate=True)
+                x, y = recall[-2::-1], precision[-2::-1]
+            curves.append(pd.DataFrame({"x": x, "y": y}))
+    return curves
 
 
-def _draw_chance(axes: Axes, files: EvaluationFiles, tested: pd.DataFrame, curve: str) -> str:
-    """Draw what scores without information reach; return the sentence that the caption needs."""
-    look: Any = {"color": style.CHANCE, "linestyle": ":", "linewidth": 1.3}
-    if curve == "roc":
-        axes.plot([0, 1], [0, 1], label="Chance: 0.50", **look)
-        return ""
-    share = float((tested["y_true"] == files.positive).mean())
-    axes.axhline(share, label=f"Chance: share of positives, {share:.2f}", **look)
-    common = f"how common “{files.positive}” is in this cohort ({share:.0%})"
-    return f" Precision depends on {common}; elsewhere it will differ."
-
-
-def _about_lines(files: EvaluationFiles, banded: bool) -> str:
-    repeats = tested_rows(files)["repeat"].nunique()
-    lines = f"Lines: all tested {files.words.items} pooled" + (
-        f", mean over {repeats} repeats." if repeats > 1 else "."
+def _build_calibration(files: EvaluationFiles) -> Section:
+    assert files.calibration is not None, "needed"
+    known = set(files.calibration["class"].dropna()) if "class" in files.calibration else {files.positive}
+    shown = pictures(*(_draw_calibration(files, files.calibration, name) for name in files.classes if name in known))
+    lead = (
+        "Whether a predicted probability can be read as one: of scans given 0.8, do 8 of 10 belong to the class? "
+        "Slope, intercept and scores stand in the table of all metrics."
     )
-    if not banded:
-        return f"{lines} No bands."
-    unit = "site" if files.summary.bootstrap.unit == "site" else files.words.unit
-    return f"{lines} Bands: {files.level:.0%} of bootstrap resamples of {unit}s at each place, models held fixed."
+    return Section("calibration", "Calibration", shown or [_INPUT.missing()], lead=lead)
+
+
+@style.styled
+def _draw_calibration(files: EvaluationFiles, table: pd.DataFrame, name: str) -> style.Picture | None:
+    """Draw observed shares over predicted probabilities of a class, bin by bin; None where there is no bin."""
+    rows = table[table["class"] == name] if "class" in table else table
+    rows = rows.dropna(subset=["mean_predicted", "observed"]).reset_index(drop=True)
+    if rows.empty:
+        return None
+    suffix = f"_{files.classes.index(name) + 1}" if files.kind == "multiclass" else ""
+    label, parts = style.plain_label(name, length=20), []
+    figure, axes = style.new_figure(height=style.WIDTH)
+    axes.plot([0, 1], [0, 1], label="Perfectly calibrated", **_CHANCE)
+    for model, title, marker in (("baseline", "Covariates only", "D"), ("embedding", "Embedding", "o")):
+        part = rows[rows["model"] == model].sort_values("mean_predicted")
+        if part.empty:
+            continue
+        x, y, look = part["mean_predicted"], part["observed"], _LOOKS[model]
+        if {"observed_low", "observed_high"} <= set(part):
+            axes.vlines(x, part["observed_low"], part["observed_high"], color=look["color"], linewidth=1.4, alpha=0.75)
+        axes.plot(x, y, marker=marker, markersize=6, linewidth=1.7, label=title, **look)
+        bins = [f"{a:.2f} → {b:.2f} (n = {size:.0f})" for a, b, size in zip(x, y, part["n"], strict=True)]
+        parts.append(f"{title}, predicted → observed: {', '.join(bins)}")
+    axes.set(xlabel=f"Predicted probability of “{label}”", ylabel=f"Observed share of “{label}”")
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    style.legend_below(figure, axes, n_columns=1)
+    return style.Picture(
+        f"calibration{suffix}",
+        figure,
+        alt=f"Calibration of the probability of {name}. {'. '.join(parts)}.",
+        caption=f"Observed share of “{name}” among scans of alike predicted probability, with {files.level:.0%} "
+        "intervals.",
+        numbers=rows,
+    )
 
 
 CURVES = SectionBuilder("curves", "Discrimination", order=70, build=_build, covers="curves", kinds=("binary",))
+CALIBRATION = SectionBuilder(
+    "calibration",
+    "Calibration",
+    order=80,
+    build=_build_calibration,
+    inputs=(_INPUT,),
+    covers="calibration",
+    kinds=("binary", "multiclass"),
+    of=("scans",),
+)

@@ -2,110 +2,162 @@
 
 from __future__ import annotations
 
-from typing import Any
+import hmac
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from matplotlib.colors import PowerNorm
-from matplotlib.ticker import PercentFormatter
+from sklearn.metrics import ConfusionMatrixDisplay
 
 from neurocontrast.reporting import style
 from neurocontrast.reporting.page import Section, SectionBuilder, note, pictures
-from neurocontrast.reporting.plots import MAX_CELLS, about_thinning, draw_groups, draw_matrix, thin_rows
-from neurocontrast.reporting.predictions import (
-    count_confusion,
-    count_errors,
-    count_text,
-    name_rule,
-    pool_repeats,
-    tested_rows,
-    worst_errors,
-)
+from neurocontrast.reporting.plots import about_thinning, draw_groups, thin_rows
+from neurocontrast.reporting.prose import threshold_text
 from neurocontrast.reporting.read import EvaluationFiles
 from neurocontrast.reporting.tables import Column, make_table
-from neurocontrast.reporting.wording import DASH, number_text, point_estimate
+from neurocontrast.reporting.wording import number_text, point_estimate
 
-__all__ = ["ERRORS", "WORST", "draw_confusion", "draw_predicted"]
+__all__ = ["ERRORS", "WORST", "count_confusion", "draw_confusion", "draw_predicted", "list_errors", "name_scans",
+           "tested_rows"]  # fmt: skip
+
+OLDEST_SHOWN = 89
+"""Ages from this on are shown as "89+": with a site, an older age can name a person."""
+_MAX_CELLS, _MAX_NAMED = 12, 120
+"""Classes up to which the confusion matrix has numbers in its cells, and names beside it."""
+_N_WORST = 10
+
+
+def tested_rows(files: EvaluationFiles) -> pd.DataFrame:
+    """Return the predictions of the scans that were tested: one row a scan and repeat."""
+    scores = [name for name in files.predictions.columns if _is_score(name)]
+    return files.predictions.dropna(subset=scores, how="all").reset_index(drop=True)
+
+
+def _is_score(column: object) -> bool:
+    return str(column).endswith("_score") or str(column).startswith("score_")
+
+
+def _decisions(files: EvaluationFiles, tested: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """Return the class that each tested scan was given."""
+    if "y_pred" in tested:
+        return tested["y_pred"].to_numpy(dtype=object)
+    names = np.array(files.classes, dtype=object)
+    return names[np.nan_to_num(_class_scores(files, tested), nan=-1.0).argmax(axis=1)]
+
+
+def _class_scores(files: EvaluationFiles, rows: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """Return the probability of each class (columns) for each row."""
+    if files.kind == "binary":
+        positive = rows["y_score"].to_numpy(dtype=float)
+        return np.column_stack([positive if name == files.positive else 1 - positive for name in files.classes])
+    return rows.reindex(columns=[f"score_{name}" for name in files.classes]).to_numpy(dtype=float)
+
+
+def _pool_repeats(files: EvaluationFiles) -> pd.DataFrame:
+    """Return one row a scan: its scores averaged over repeats, and the class that it was given most often."""
+    table = tested_rows(files)
+    if files.kind != "continuous":
+        table["given"] = _decisions(files, table)
+    if "participant_id" not in table or table["repeat"].nunique() < 2:
+        return table
+    keys = [name for name in ("participant_id", "session") if name in table]
+    how = {name: "mean" if _is_score(name) else "first" for name in table.columns if name not in keys}
+    most: dict = {"given": lambda given: given.mode().iat[0]} if "given" in how else {}
+    return table.groupby(keys, sort=False, dropna=False).agg(how | most).reset_index()
 
 
 def _build(files: EvaluationFiles) -> Section:
     if files.kind == "continuous":
-        drawn = draw_predicted(files), draw_predicted(files, residuals=True)
-        return Section("errors", "Predicted and true values", pictures(*drawn))
-    wide = len(files.classes) > MAX_CELLS
+        return Section("errors", "Predicted and true values", pictures(draw_predicted(files)))
+    wide = len(files.classes) > _MAX_CELLS
     return Section("errors", "What is taken for what", pictures(draw_confusion(files), wide=wide))
+
+
+def count_confusion(files: EvaluationFiles) -> npt.NDArray[np.float64]:
+    """Return the number of scans by true class (rows) and predicted class (columns), as means over repeats."""
+    tested = tested_rows(files)
+    counts = pd.crosstab(tested["y_true"].to_numpy(dtype=object), _decisions(files, tested))
+    square = counts.reindex(index=files.classes, columns=files.classes, fill_value=0)
+    return square.to_numpy(dtype=float) / max(tested["repeat"].nunique(), 1)
+
+
+def _count_text(n: float) -> str:
+    """Write a count, with one decimal where it is a mean over repeats."""
+    return f"{n:.1f}".removesuffix(".0")
 
 
 @style.styled
 def draw_confusion(files: EvaluationFiles) -> style.Picture:
     """Draw the confusion matrix; of many classes as shares in colour, without numbers in the cells."""
-    numbers, rule = count_confusion(files), name_rule(files)
-    totals, many = numbers.sum(axis=1), len(numbers) > MAX_CELLS
+    numbers, rule, n_classes = count_confusion(files), threshold_text(files), len(files.classes)
+    totals, many = numbers.sum(axis=1), n_classes > _MAX_CELLS
     shares = numbers / np.where(totals > 0, totals, 1)[:, None]
-    texts = [[f"{count_text(n)}\n{n / total:.0%}" if total else f"0\n{DASH}" for n in row]
-             for row, total in zip(numbers, totals, strict=True)]  # fmt: skip
+    side = float(np.clip(2.6 + 0.55 * min(n_classes, 7) + 0.1 * n_classes, 3.8, 10.6))
+    figure, axes = style.new_figure(height=side * 0.94, width=side)
+    shown = ConfusionMatrixDisplay(shares, display_labels=style.distinct_labels(files.classes, length=16))
     # A square root shows the mistakes of each class, which are small beside what is right.
-    look = {"norm": PowerNorm(0.5, vmin=0, vmax=1)} if many else {"vmin": 0, "vmax": 1.8}
-    figure, drawn = draw_matrix(shares, files.classes, texts, ("Predicted", "True"), cmap="Blues", **look)
+    shown.plot(
+        ax=axes, include_values=not many, values_format=".0%", cmap="Blues", colorbar=many,
+        xticks_rotation="vertical" if n_classes > 4 else "horizontal",
+        im_kw={"norm": PowerNorm(0.5 if many else 1.0, vmin=0, vmax=1)},
+        text_kw={"fontsize": 10 if n_classes < 7 else 7},
+    )  # fmt: skip
+    axes.tick_params(length=0, labelsize=float(np.clip(40 * side / n_classes, 4.5, 9)))
+    axes.set(xlabel="Predicted", ylabel="True")
+    axes.grid(visible=False)
+    if n_classes > _MAX_NAMED:
+        axes.set(xticks=[], yticks=[])
     n_repeats = tested_rows(files)["repeat"].nunique()
-    what = f"counts of the test {files.words.items}" if files.fixed else "out-of-fold counts"
+    what = f"shares of each true class of the {'test' if files.fixed else 'out-of-fold'} {files.words.items}"
     what += f", means over {n_repeats} repeats" if n_repeats > 1 else ""
-    parts = [
-        f"{count_text(numbers[row, row])} of {count_text(totals[row])} {files.classes[row]} right"
-        for row in (np.argsort(-shares.diagonal(), kind="stable") if many else range(len(numbers)))
-    ]
-    alt = "; ".join(parts)
+    right = [f"{_count_text(numbers[row, row])} of {_count_text(totals[row])} {files.classes[row]} right"
+             for row in np.argsort(-shares.diagonal(), kind="stable")]  # fmt: skip
+    alt = "; ".join(right)
     if many:
-        figure.colorbar(drawn, shrink=0.6, pad=0.02, format=PercentFormatter(1.0)).set_label("Share of the true class")
-        what += " as shares of each true class, darker by the square root; the counts are in confusion.tsv"
-        alt = f"Right most often: {'; '.join(parts[:3])}. Least often: {'; '.join(parts[-3:])}"
+        what += ", darker by the square root"
+        alt = f"Right most often: {'; '.join(right[:3])}. Least often: {'; '.join(right[-3:])}"
     else:
-        labels = zip(style.distinct_labels(files.classes, length=18), totals, strict=True)
-        figure.axes[0].set_yticks(range(len(numbers)), [f"{label}\n(n={count_text(n)})" for label, n in labels])
-        what += ", and the share of each true class (a row is 100%)"
+        for text, n in zip(shown.text_.flat, numbers.flat, strict=True):
+            text.set_text(f"{_count_text(n)}\n{text.get_text()}")
+        what += ", under their number"
     counts = pd.DataFrame(numbers, index=files.classes, columns=files.classes).rename_axis("true").reset_index()
     return style.Picture(
         "confusion",
         figure,
-        alt=f"Confusion matrix {rule}, {len(numbers)} classes: {alt}.",
+        alt=f"Confusion matrix {rule}, {n_classes} classes: {alt}.",
         caption=f"Confusion matrix {rule}: {what}.",
         numbers=counts.melt(id_vars="true", var_name="predicted", value_name="n"),
     )
 
 
 @style.styled
-def draw_predicted(files: EvaluationFiles, *, residuals: bool = False) -> style.Picture:
-    """Draw predicted values against true ones by site; or `residuals` (predicted − true), with their trend."""
-    pooled, target, items = pool_repeats(files), style.plain_label(files.target), files.words.items
+def draw_predicted(files: EvaluationFiles) -> style.Picture:
+    """Draw predicted values against true ones by site, with their trend."""
+    pooled, target, items = _pool_repeats(files), style.plain_label(files.target), files.words.items
     everyone = pd.DataFrame({"site": pooled.get("site", "all"), "true": pooled["y_true"].astype(float)})
-    everyone["predicted"] = pooled["y_score"].astype(float)
-    everyone["residual"] = everyone["predicted"] - everyone["true"]
-    everyone = everyone.dropna(subset=["residual"]).reset_index(drop=True)
+    everyone = everyone.assign(predicted=pooled["y_score"].astype(float)).dropna(subset=["true", "predicted"])
+    everyone = everyone.reset_index(drop=True)
     rows, ends = thin_rows(everyone), np.quantile(everyone["true"], [0, 1])
     figure, axes = style.new_figure(height=style.WIDTH + 0.1 * min(rows["site"].nunique(), 12))
-    line: Any = {"color": style.CHANCE, "linestyle": "--", "linewidth": 1.4}
-    if residuals:
-        axes.axhline(0, label="No error", **line)
-        about = "Residual against the truth."
-        if everyone["true"].nunique() > 2:
-            slope, intercept = np.polyfit(everyone["true"], everyone["residual"], 1)
-            shown = f"slope {number_text(slope, digits=2, signed=True)}"
-            axes.plot(ends, intercept + slope * ends, color=style.INK, linewidth=1.8, label=f"Trend: {shown}")
-            about += f" The fitted trend has {shown}."
-        more = (
-            " A negative slope means that low values are overestimated and high ones underestimated, as every shrunken "
-            "prediction does; no residual is a “gap” before that is corrected."
-        )
-    else:
-        axes.plot(ends, ends, label="Perfect prediction", **line)
-        about = f"{'Prediction' if files.fixed else 'Out-of-fold prediction'} of {files.target} against the truth."
-        mae, r2 = (number_text(point_estimate(files.metrics.get(key)), digits=2) for key in ("mae", "r2"))
-        more = f" One point for each of the {items} (averaged over repeats, if any)."
-        about += f" Mean absolute error {mae}, R² {r2}."
-    draw_groups(axes, rows["true"], rows["residual" if residuals else "predicted"], rows["site"])
-    axes.set(xlabel=f"True {target}", ylabel="Predicted − true" if residuals else f"Predicted {target}")
+    axes.plot(ends, ends, label="Perfect prediction", color=style.CHANCE, linestyle="--", linewidth=1.4)
+    about = f"{'Prediction' if files.fixed else 'Out-of-fold prediction'} of {files.target} against the truth."
+    mae, r2 = (number_text(point_estimate(files.metrics.get(key)), digits=2) for key in ("mae", "r2"))
+    about += f" Mean absolute error {mae}, R² {r2}."
+    if everyone["true"].nunique() > 2:
+        slope, intercept = np.polyfit(everyone["true"], everyone["predicted"], 1)
+        shown = f"slope {number_text(slope, digits=2)}"
+        axes.plot(ends, intercept + slope * ends, color=style.INK, linewidth=1.8, label=f"Trend: {shown}")
+        about += f" The fitted trend has {shown}."
+    draw_groups(axes, rows["true"], rows["predicted"], rows["site"])
+    axes.set(xlabel=f"True {target}", ylabel=f"Predicted {target}")
+    more = (
+        f" One point for each of the {items} (averaged over repeats, if any). A slope below 1 means that low values "
+        "are overestimated and high ones underestimated, as every shrunken prediction does; no residual is a “gap” "
+        "before that is corrected."
+    )
     return style.Picture(
-        "residual_true" if residuals else "predicted_true",
+        "predicted_true",
         figure,
         alt=f"{about} Scatter of {len(everyone)} {items}.",
         caption=about + more + about_thinning(len(rows), len(everyone), items),
@@ -113,12 +165,43 @@ def draw_predicted(files: EvaluationFiles, *, residuals: bool = False) -> style.
     )
 
 
+def name_scans(files: EvaluationFiles, rows: pd.DataFrame) -> list[str]:
+    """Return identifiers of scans, or pseudonyms that only who has the evaluation's files can trace back."""
+    names = rows.get("participant_id", pd.Series(rows.index.astype(str), index=rows.index)).fillna("")
+    sessions = rows.get("session", pd.Series("", index=rows.index)).fillna("")
+    if files.show_ids:
+        return [f"{name} {session}".strip() for name, session in zip(names, sessions, strict=True)]
+    key, pairs = files.key.encode(), zip(names, sessions, strict=True)
+    return [hmac.new(key, f"{name}\t{session}".encode(), "sha256").hexdigest()[:10] for name, session in pairs]
+
+
+def list_errors(files: EvaluationFiles) -> pd.DataFrame:
+    """Return the scans that the model got wrong, the most confident mistakes or the largest residuals first.
+
+    Columns: ``scan, age, sex, site, y_true, given, score, error``. Of classes, a scan is wrong where most repeats gave
+    another class than the true one, whose probability is ``score``; of a number, ``score`` is predicted − true.
+    """
+    rows = _pool_repeats(files).dropna(subset=["y_true"]).reset_index(drop=True)
+    if files.kind == "continuous":
+        residual = rows["y_score"].astype(float) - rows["y_true"].astype(float)
+        rows = rows.assign(given=rows["y_score"], score=residual, error=residual.abs())
+    else:
+        place = pd.Categorical(rows["y_true"], categories=files.classes).codes
+        score = _class_scores(files, rows)[np.arange(len(rows)), place]
+        rows = rows.assign(score=score, error=1 - score)[rows["given"] != rows["y_true"]]
+    rows = rows.dropna(subset=["error"]).sort_values("error", ascending=False, kind="stable", ignore_index=True)
+    rows["scan"] = name_scans(files, rows)
+    if "age" in rows and not files.show_ids:
+        ages = rows["age"].map(lambda age: f"{OLDEST_SHOWN}+" if age >= OLDEST_SHOWN else f"{age:.0f}")
+        rows["age"] = ages.where(rows["age"].notna(), None)
+    return rows.reindex(columns=["scan", "age", "sex", "site", "y_true", "given", "score", "error"])
+
+
 def _build_worst(files: EvaluationFiles) -> Section:
     """Build the table of most confident mistakes, or of largest residuals."""
-    errors = worst_errors(files)
+    errors, continuous = list_errors(files), files.kind == "continuous"
     if errors.empty:
         return Section("worst", "Worst errors", [note("No scan was given to a wrong class.")])
-    continuous = files.kind == "continuous"
     number, score = ("number", "Predicted − true") if continuous else ("text", "P(true class)")
     columns = (
         Column("Scan", "scan", "heading"),
@@ -126,7 +209,7 @@ def _build_worst(files: EvaluationFiles) -> Section:
         Column("Sex", "sex", "text"),
         Column("Site", "site", "text"),
         Column("True", "y_true", number, 1 if files.show_ids else 0),
-        Column("Predicted", "predicted", number, 1),
+        Column("Predicted", "given", number, 1),
         Column(score, "score", digits=1 if continuous else 2, signed=continuous),
     )
     hidden = "Scans stand under pseudonyms and ages are rounded; with the evaluation folder, `--show-ids` names them."
@@ -135,19 +218,13 @@ def _build_worst(files: EvaluationFiles) -> Section:
         "Look at these scans first: a wrong label, a failed registration and a truly hard case look alike here. The "
         "list is no estimate of anything."
     )
-    table = make_table(_caption(files, len(errors)), errors, columns, note=about)
-    return Section("worst", "Worst errors", [table], lead=lead)
-
-
-def _caption(files: EvaluationFiles, n: int) -> str:
-    if files.kind == "continuous":
-        return f"The {n} largest residuals of out-of-fold predictions."
-    wrong, total = count_errors(files)
-    how = " in most repeats" if files.predictions["repeat"].nunique() > 1 else ""
-    return (
-        f"The {n} most confident of the {wrong:,} mistakes{how} among {total:,} scans: the true class was given so "
-        "little probability."
-    )
+    shown = errors.head(_N_WORST)
+    caption = f"The {len(shown)} largest residuals of out-of-fold predictions."
+    if not continuous:
+        how = " in most repeats" if files.predictions["repeat"].nunique() > 1 else ""
+        caption = f"The {len(shown)} most confident of the {len(errors):,} mistakes{how}: the true class was given so "
+        caption += "little probability."
+    return Section("worst", "Worst errors", [make_table(caption, shown, columns, note=about)], lead=lead)
 
 
 ERRORS = SectionBuilder("errors", "Errors", order=90, build=_build, covers="errors")

@@ -47,11 +47,11 @@ The interval of its AUC is DeLong's {{ cite(DELONG) }}.
 """
 
 
-def _build(files: EvaluationFiles) -> Section:
+def _build(files: EvaluationFiles) -> Section | None:
     """Build the metrics, curves and sites of the external test set."""
-    title, part, about = "External test set", external_part(files), files.summary.external
+    part, about = external_part(files), files.summary.external
     if part is None or about is None:
-        return Section("external", title, [_PREDICTIONS.missing()])
+        return None
     blocks: list[Block] = [Facts(_facts(about)), table_metrics(part, caption="Metrics of the external test set.")]
     if recentred(files):
         text = (
@@ -75,7 +75,7 @@ def _build(files: EvaluationFiles) -> Section:
         replace(block, pictures=[_rename(each) for each in block.pictures]) if isinstance(block, Pictures) else block
         for block in blocks
     ]
-    return Section("external", title, renamed, lead=lead)
+    return Section("external", "External test set", renamed, lead=lead)
 
 
 def _facts(about: External) -> list[tuple[str, str]]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
 from neurocontrast.evaluation.schema import LearningCurve
 from neurocontrast.reporting import style
-from neurocontrast.reporting.page import Input, Section, SectionBuilder, note, pictures
+from neurocontrast.reporting.page import Input, Section, SectionBuilder, pictures
 from neurocontrast.reporting.prose import objective_text
 from neurocontrast.reporting.read import EvaluationFiles, Results
-from neurocontrast.reporting.wording import IMAGES, Words, capitalise, leading_metrics, number_text
+from neurocontrast.reporting.wording import Words, capitalise, leading_metrics, number_text
 
 __all__ = ["LEARNING", "TRAINING", "draw_learning"]
 
@@ -23,17 +21,13 @@ _INPUT = Input(
     "Made with `neurocontrast evaluate … --train-sizes 100,200,…`.",
     needed=True,
 )
-_NOT_SHOWN = {"epoch", "step", "lr", "learning_rate", "seconds", "gradient_norm"}
-_NO_TERMS = ("_seconds", "_per_second", "_bytes", "_gib", "_mib")
-_ORDER = ("loss", "term_", "alignment", "uniformity", "effective_rank", "probe_")
-_MAX_TERMS = 8
 
 
 def _build(files: EvaluationFiles) -> Section | None:
-    """Build the learning curves; None for images where none was asked for."""
+    """Build the learning curves; None where none was asked for."""
     curve, words = files.summary.learning_curve, files.words
     if curve is None or not curve.metrics:
-        return None if words is IMAGES else Section("learning", "Learning curve", [_INPUT.missing()])
+        return None
     draws = f"{curve.n_draws} random draws" if curve.n_draws else "random draws"
     how = f"{draws} of each size from every training fold"
     shown = leading_metrics(files.kind, curve.metrics, words)[:2]
@@ -73,10 +67,8 @@ def draw_learning(files: Results, words: Words, rows: pd.DataFrame, metric: str,
         axes.plot(part["n_train"], part["mean"], linewidth=2, label=style.plain_label(model), **look)
         points = zip(part["n_train"], part["mean"], strict=True)
         parts.append(f"{model}: " + ", ".join(f"{n:.0f} {words.units} {number_text(m, digits=2)}" for n, m in points))
-    sizes = sorted(rows["n_train"].unique())
-    if sizes[-1] >= 5 * sizes[0] > 0:
-        axes.set_xscale("log")
-    axes.set_xticks(sizes if len(sizes) <= 8 else sizes[:: len(sizes) // 6], minor=False)
+    axes.set_xscale("log")
+    axes.set_xticks(sorted(rows["n_train"].unique()), minor=False)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     if chance is not None:
@@ -93,55 +85,32 @@ def draw_learning(files: Results, words: Words, rows: pd.DataFrame, metric: str,
     )
 
 
-def _build_training(files: EvaluationFiles) -> Section:
-    table = pd.DataFrame() if files.training is None else files.training.dropna(axis="columns", how="all")
-    terms = _list_terms(table)
-    drawn = pictures(*(_draw_training(files, table, term) for term in terms))
-    why = "No training curves: training.tsv is absent, or the embeddings came without the record of a run."
-    lead = f"Objective: {objective_text(files.summary.objective)}." if drawn else ""
-    return Section("training", "Pretraining", drawn or [note(why)], lead=lead)
-
-
-def _list_terms(table: pd.DataFrame) -> list[str]:
-    """Return the logged quantities worth a curve: the loss first, then its terms and scores."""
-    names = list(dict.fromkeys(_bare(column) for column in table.select_dtypes("number").columns))
-    names = [name for name in names if name not in _NOT_SHOWN and not name.endswith(_NO_TERMS)]
-    terms = [name for name in names if name.startswith("term_")]
-    if len(terms) == 1:  # a loss of one term is that term
-        names.remove(terms[0])
-    names.sort(key=lambda name: next((rank for rank, start in enumerate(_ORDER) if name.startswith(start)), 9))
-    return names[:_MAX_TERMS]
+def _build_training(files: EvaluationFiles) -> Section | None:
+    assert files.training is not None, "needed"
+    drawn = pictures(*(_draw_training(files.training, ending) for ending in ("loss", "effective_rank")))
+    lead = f"Objective: {objective_text(files.summary.objective)}. All that was logged is in training.tsv."
+    return Section("training", "Pretraining", drawn, lead=lead) if drawn else None
 
 
 @style.styled
-def _draw_training(files: EvaluationFiles, table: pd.DataFrame, term: str) -> style.Picture:
-    """Draw one logged quantity over the epochs, with its validation where there is one."""
-    clock = next((name for name in ("epoch", "step") if name in table), None)
-    columns = [name for name in table.columns if _bare(name) == term]
+def _draw_training(table: pd.DataFrame, ending: str) -> style.Picture | None:
+    """Draw the logged quantities whose names end so over the epochs; None where there is none."""
+    table = table.dropna(axis="columns", how="all")
+    columns = [name for name in map(str, table.select_dtypes("number").columns) if name.endswith(ending)]
+    if not columns:
+        return None
     # Several rows an epoch (one a step, one for validation) become one point.
-    means = table.groupby(clock)[columns].mean() if clock else table[columns]
+    means, parts = table.groupby("epoch")[columns].mean() if "epoch" in table else table[columns], []
     figure, axes = style.new_figure(height=3.2)
-    title = capitalise(term.replace("_", " "))
-    parts, training = [], f"Probe on validation {files.words.items}" if term.startswith("probe") else "Training"
-    for column in columns:
-        values = means[column].dropna()
-        look: Any = {"color": style.MAIN, "marker": "o", "label": training}
-        if column != term and column.startswith("val"):
-            look = {"color": style.BASELINE, "marker": "s", "linestyle": "--", "label": "Validation"}
-        axes.plot(values.index, values, markersize=4 if len(values) < 40 else 0, linewidth=1.8, **look)
-        if len(values):
-            parts.append(f"{column} from {values.iloc[0]:.3g} to {values.iloc[-1]:.3g}")
-    axes.set(xlabel=(clock or "row").capitalize(), title=style.plain_label(title, length=60))
+    for place, name in enumerate(columns):
+        values = means[name].dropna()
+        axes.plot(values.index, values, markersize=4, label=style.plain_label(name), **style.look_of(place))
+        parts.append(f"{name} from {values.iloc[0]:.3g} to {values.iloc[-1]:.3g}")
+    axes.set(xlabel="Epoch", title=capitalise(ending.replace("_", " ")))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     style.legend_below(figure, axes)
-    alt = f"{title} during pretraining: {'; '.join(parts)}."
-    return style.Picture(f"training_{term}", figure, alt=alt, caption="", numbers=means.reset_index())
-
-
-def _bare(column: str) -> str:
-    for mark in ("train_", "val_", "validation_", "train/", "val/", "validation/"):
-        column = column.removeprefix(mark)
-    return column
+    alt = f"{capitalise(ending.replace('_', ' '))} during pretraining: {'; '.join(parts)}."
+    return style.Picture(f"training_{ending}", figure, alt=alt, caption="", numbers=means.reset_index())
 
 
 LEARNING = SectionBuilder(
@@ -152,6 +121,10 @@ TRAINING = SectionBuilder(
     "Pretraining",
     order=200,
     build=_build_training,
-    inputs=(Input("training.tsv", "the training curves", "training", "Comes with embeddings of a recorded run."),),
+    inputs=(
+        Input(
+            "training.tsv", "the training curves", "training", "Comes with embeddings of a recorded run.", needed=True
+        ),
+    ),
     covers="pretraining",
 )

@@ -23,7 +23,7 @@ from neurocontrast.reporting.wording import (
     number_text,
 )
 
-__all__ = ["NEW_SITE", "constant_estimate", "draw_new_sites", "judge_constant", "say_new_site", "say_spread"]
+__all__ = ["NEW_SITE", "constant_estimate", "draw_new_sites", "judge_constant", "say_new_site"]
 
 _TITLE = "At a site it has not seen"
 _CONSTANT = {
@@ -34,8 +34,6 @@ _CONSTANT = {
 _ORDERS = {"auc", "auc_within_fold", "average_precision", "pearson", "spearman", "age_bias_slope", "calibration_slope",
            "calibration_intercept"}  # fmt: skip
 """Metrics of the order of scans, of which a guess that is the same for everybody has none."""
-_FEW_SITES = 10
-"""With fewer sites left out, the text warns that they cannot speak for another site."""
 _BIAS_ASIDE = {"bias": "Bias", "spread": "Spread", "mae_10_shots": "Error with 10 labelled scans"}
 _FEW_SHOT = (
     "Bias and spread are the mean and the standard deviation of a site's errors while it is unseen. The last is "
@@ -84,19 +82,15 @@ its unlabelled scans; it is in the spirit of adapting a network's normalisation 
 
 
 def _build(files: EvaluationFiles) -> Section:
-    """Build the panel of unseen sites: sentences to quote, the figure and the tables."""
+    """Build the panel of unseen sites: sentences to quote, the figure and the table."""
     metric = new_site_metric(files)
     if metric is None:
         return Section("new_site", _TITLE, [_why_not(files)])
-    rows, quote, block = site_rows(files, metric), say_new_site(files), files.summary.new_site
-    blocks: list[Block] = []
-    if quote:
-        blocks.append(Paragraph(f"{quote} {say_spread(files)}".strip(), label="To quote.", role="quote"))
-    n_sites = (block.n_sites or len(block.left_out)) if block else len(rows) - 1
-    details = write("new_site.j2", files, n_sites=n_sites, constant_words=_CONSTANT[files.kind])
+    rows, quote = site_rows(files, metric), say_new_site(files)
+    details = write("new_site.j2", files, n_sites=len(rows) - 1, constant_words=_CONSTANT[files.kind])
+    blocks: list[Block] = [Paragraph(quote, label="To quote.", role="quote")] if quote else []
     blocks.append(Paragraph(details, label="For a methods reviewer.", role="quote"))
     blocks += [Items([("Recentred by site.", _RECENTRED)], role="warnings")] if recentred(files) else []
-    blocks += [_INPUT.missing()] if files.new_sites is None else []
     blocks += pictures(draw_new_sites(files, metric))
     blocks.append(_table(files, metric, rows))
     lead = (
@@ -119,10 +113,11 @@ def _why_not(files: EvaluationFiles) -> Paragraph:
 
 def new_site_metric(files: EvaluationFiles) -> str | None:
     """Return the metric that the panel leads with; None where there is none."""
-    block, columns = files.summary.new_site, [] if files.new_sites is None else list(files.new_sites.columns)
-    metrics = [name for name in columns if f"home_{name}" in columns]
-    metrics += block.unseen.get("embedding", {}) if block else []
-    return block.metric if block and block.metric in metrics else next(iter(leading_metrics(files.kind, metrics)), None)
+    block, table = files.summary.new_site, files.new_sites
+    if block is None or table is None:
+        return None
+    metrics = [name for name in table.columns if f"home_{name}" in table]
+    return block.metric if block.metric in metrics else next(iter(leading_metrics(files.kind, metrics)), None)
 
 
 def recentred(files: EvaluationFiles) -> bool:
@@ -184,37 +179,16 @@ def _ratio(files: EvaluationFiles, metric: str) -> Estimate | None:
     return _estimate(files, "ratio", "embedding", metric) if is_error(metric) else None
 
 
-def say_spread(files: EvaluationFiles) -> str:
-    """Say from where to where the metric runs over the left-out sites; empty with fewer than two of them."""
-    metric = new_site_metric(files)
-    rows = site_rows(files, metric or "")[:-1].dropna(subset=["embedding_unseen"])
-    if metric is None or len(rows) < 2:
-        return ""
-    rows = rows.sort_values("embedding_unseen", ascending=is_error(metric), kind="stable")
-    best, worst = (
-        f"{number_text(row['embedding_unseen'], digits=2)} ({row['site']}, n = {number_text(row['n'], digits=0)})"
-        for row in (rows.iloc[0], rows.iloc[-1])
-    )
-    text = f"Site by site the {files.describe(metric).name} runs from {best} to {worst}."
-    if len(rows) < _FEW_SITES:
-        text += (
-            f" Intervals are about other people at these {len(rows)} sites; so few sites cannot say what another site "
-            "would bring, and their spread is the better guide."
-        )
-    return text
-
-
 def site_rows(files: EvaluationFiles, metric: str) -> pd.DataFrame:
     """Return one row a site, the largest first, and in the last row what evaluation.json says of all sites together.
 
-    Columns: ``site``, ``n``, ``n_train``, ``note``, and of each model ``<model>_home`` and ``<model>_unseen`` with
-    their ends ``…_low`` and ``…_high``; NaN where a model or a value is absent.
+    Columns: ``site``, ``n``, ``n_train``, ``note``, ``bias``, ``spread``, ``mae_10_shots``, and of each model
+    ``<model>_home`` and ``<model>_unseen`` with their ends ``…_low`` and ``…_high``; NaN where a value is absent.
     """
-    table = files.new_sites
-    if table is None:
-        table = pd.DataFrame({name: pd.Series(dtype=object) for name in ("site", "model", "n", "n_train", "note")})
-    table = table.assign(site=table["site"].fillna("not stated")).drop_duplicates(["model", "site"])
-    rows = table[table["model"] == "embedding"].reindex(columns=["site", "n", "n_train", "note"])
+    assert files.new_sites is not None, "needed"
+    table = files.new_sites.assign(site=files.new_sites["site"].fillna("not stated"))
+    table = table.drop_duplicates(["model", "site"])
+    rows = table[table["model"] == "embedding"].reindex(columns=["site", "n", "n_train", "note", *_BIAS_ASIDE])
     rows["note"] = rows["note"].fillna("").astype(object)
     pooled: dict[str, Any] = {"site": "All left out, pooled", "n": rows["n"].sum(), "note": ""}
     for model, part in product(("embedding", "recentred", "baseline", "constant"), ("home", "unseen")):
@@ -264,7 +238,7 @@ def _table(files: EvaluationFiles, metric: str, rows: pd.DataFrame) -> Table:
     if grown is not None:
         ratio.iloc[-1] = grown.value
     trained = [f"trained on {n:,.0f}" if pd.notna(n) else "" for n in rows["n_train"]]
-    rows = _with_bias_aside(files, rows.assign(ratio=ratio, n_detail=trained))
+    rows = rows.assign(ratio=ratio, n_detail=trained)
     error, about = is_error(metric), files.describe(metric)
     short: Any = {"digits": 2, "reason": "not defined there: see the note of the row"}
     long: Any = {"interval": True, **short}
@@ -286,14 +260,6 @@ def _table(files: EvaluationFiles, metric: str, rows: pd.DataFrame) -> Table:
     if rows["spread"].notna().any():
         meanings += f" {_FEW_SHOT}"
     return make_table(caption, rows, columns, note=meanings, total_rows=1)
-
-
-def _with_bias_aside(files: EvaluationFiles, rows: pd.DataFrame) -> pd.DataFrame:
-    """Add what is left of each unseen site's error once its bias is aside; NaN where it is not known."""
-    table = pd.DataFrame({"site": [], "model": []}) if files.new_sites is None else files.new_sites
-    main = table[table["model"] == "embedding"].drop_duplicates("site").set_index("site")
-    found = main.reindex(index=rows["site"], columns=list(_BIAS_ASIDE)).astype(float)
-    return rows.assign(**{name: found[name].to_numpy() for name in _BIAS_ASIDE})
 
 
 NEW_SITE = SectionBuilder(

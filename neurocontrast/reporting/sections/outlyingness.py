@@ -19,12 +19,9 @@ from neurocontrast.reporting.page import (
     SectionBuilder,
     Table,
     note,
-    pictures,
 )
-from neurocontrast.reporting.plots import Series, draw_intervals
-from neurocontrast.reporting.predictions import name_scans
 from neurocontrast.reporting.read import EvaluationFiles
-from neurocontrast.reporting.style import PALETTE, Picture, distinct_labels
+from neurocontrast.reporting.sections.errors import name_scans
 from neurocontrast.reporting.tables import Column, make_table
 from neurocontrast.reporting.wording import join_words, number_text
 
@@ -77,12 +74,11 @@ def _build(files: EvaluationFiles) -> Section | None:
 
 
 def outlyingness_blocks(files: EvaluationFiles, *, title: str = "") -> list[Block]:
-    """Return counts, the percentiles of each site, the table of sites, and the scans furthest outside."""
+    """Return counts, the table of sites, and the scans furthest outside."""
     block = files.summary.outlyingness
     if block is None:
         return []
     blocks: list[Block] = [Facts(_facts(block), title=title)]
-    blocks += [] if files.outlyingness is None else pictures(_draw(block, files.outlyingness))
     blocks += [Paragraph(_say_check(block), role="quote")] if block.unseen_by_site else []
     blocks += [note(block.note)] if block.note else []
     blocks += [_table_sites(block)] if block.by_site else []
@@ -98,32 +94,6 @@ def _facts(block: Outlyingness) -> list[tuple[str, str]]:
         facts.append(("Called outside beyond", f"percentile {beyond:g} of the Mahalanobis distance"))
         facts.append(("By chance it would be", f"about {number_text(n * (1 - beyond / 100), digits=1)} scans"))
     return facts
-
-
-def _draw(block: Outlyingness, table: pd.DataFrame) -> Picture | None:
-    """Draw the median and the middle half of the percentiles of each site, as used and with the site left out."""
-    table = table.assign(site=table["site"].fillna("not stated"))
-    numbers = table.groupby("site").size().rename("n").reset_index()
-    for name in ("mahalanobis_percentile", "unseen_percentile"):
-        if name not in table:
-            table[name] = float("nan")
-        found = table.groupby("site")[name].describe().reset_index(drop=True)
-        numbers = numbers.assign(**{f"{name}_low": found["25%"], name: found["50%"], f"{name}_high": found["75%"]})
-    numbers = numbers.sort_values(["n", "site"], ascending=[False, True], ignore_index=True)
-    names = zip(distinct_labels(numbers["site"], length=24), numbers["n"], strict=True)
-    known = Series(numbers, "As the scans are used here", "mahalanobis_percentile", shift=-0.13)
-    unseen = Series(numbers, "While their site is left out", "unseen_percentile", PALETTE[1], "s", shift=0.13)
-    return draw_intervals(
-        "outlyingness",
-        [known, unseen],
-        [f"{name} (n={n})" for name, n in names],
-        "Where the Mahalanobis distance of each site's scans falls among those of the reference: median and middle "
-        "half. Scans like the others have a median of 50, from 25 to 75.",
-        xlabel="Percentile of the Mahalanobis distance",
-        reference=(block.threshold_percentile, f"Threshold: percentile {block.threshold_percentile or 0:g}"),
-        limits=(0.0, 100.0),
-        numbers=numbers,
-    )
 
 
 def stand_out(block: Outlyingness, sites: Sequence[SiteOutside]) -> list[SiteOutside]:

@@ -10,6 +10,7 @@ import pandas as pd
 from neurocontrast.reporting.page import Block, Input, Section, SectionBuilder, Table, note, pictures
 from neurocontrast.reporting.plots import Series, draw_intervals, tabulate_estimates
 from neurocontrast.reporting.read import EvaluationFiles
+from neurocontrast.reporting.sections.result import besides
 from neurocontrast.reporting.style import BASELINE, INK, Picture, distinct_labels
 from neurocontrast.reporting.tables import Column, make_table
 from neurocontrast.reporting.wording import capitalise, leading_metrics, point_estimate
@@ -107,8 +108,8 @@ def _table(files: EvaluationFiles, strata: _Strata) -> Table:
     for key in metrics:
         columns.append(Column(files.describe(key).short, key, digits=2, interval=True))
         columns.append(Column("Cov. only", f"baseline_{key}", digits=2))
-    columns.append(Column("Note", "note", "text"))
     notes = table["note"].fillna("") if "note" in table else pd.Series("", table.index)
+    columns += [Column("Note", "note", "text")] if notes.any() else []
     why = notes.map(lambda remark: "see the note of the row" if remark else "not defined there")
     table = table.assign(note=notes, **{f"{name}{key}_reason": why for key in metrics for name in ("", "baseline_")})
     caption = f"Metrics {strata.where}, with their {files.level:.0%} intervals. Cov. only: the baseline of covariates."
@@ -134,7 +135,8 @@ def table_folds(files: EvaluationFiles) -> Table:
     left_out = "held_out_site" in folds and folds["held_out_site"].notna().any()
     positive = "n_positive_test" in folds and files.kind == "binary"
     metrics = leading_metrics(files.kind, [key for key in files.metrics if key in folds])
-    models = {"": "", "baseline_": "Cov. only", **({"voxels_": "Voxels"} if files.summary.voxels else {})}
+    models = {"": "", "baseline_": "Cov. only"}
+    models |= {f"{each.key}_": each.name.capitalize() for each in besides(files.summary)}
     columns = (
         Column("Repeat", "repeat", "count") if folds["repeat"].nunique() > 1 else None,
         Column("Fold", "fold", "count"),

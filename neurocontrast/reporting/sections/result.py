@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from neurocontrast.evaluation.schema import Increment, Metric
+from neurocontrast.evaluation.schema import Evaluation, Increment, Metric
 from neurocontrast.reporting import style
 from neurocontrast.reporting.page import (
     Block,
@@ -33,7 +33,7 @@ from neurocontrast.reporting.wording import (
     point_estimate,
 )
 
-__all__ = ["RESULT", "draw_headline", "say_result", "table_metrics"]
+__all__ = ["RESULT", "besides", "draw_headline", "say_result", "table_metrics"]
 
 
 def _build(files: EvaluationFiles) -> Section:
@@ -52,7 +52,7 @@ def say_result(files: EvaluationFiles, what: str, key: str | None = None) -> str
     """Say what the headline metric, or `key`, means.
 
     `what` is ``plain`` (all without a technical term), ``reviewer`` (all, with what a reviewer asks for first),
-    ``increment`` or ``voxels`` (whether the embedding adds to the covariates, or to the voxels).
+    ``increment`` or ``beside`` (whether the embedding adds to the covariates; to voxels and regional measures).
     """
     key = key or files.headline
     return write("result.j2", files, what=what, key=key, permutation=permutation_result(files, key))
@@ -73,9 +73,33 @@ def _cards(files: EvaluationFiles) -> list[Card]:
         value = number_text(increment.difference, digits=2, signed=True)
         detail = interval_phrase(files, interval_text(increment.interval, digits=2, signed=True))
         cards[-1] = Card("Difference", value, detail + ("" if about.higher_is_better else "; negative is better"))
-    if key in s.voxels:
-        cards.append(_card(files, f"{about.name} of the voxels' principal components", s.voxels[key]))
+    for beside in besides(s):
+        if key in beside.metrics:
+            cards.append(_card(files, f"{about.name} of {beside.what}", beside.metrics[key]))
     return cards
+
+
+class Beside(NamedTuple):
+    """Another model of the scans that the result is shown beside: its figures, and how it is called."""
+
+    key: str
+    name: str
+    only: str
+    what: str
+    color: str
+    metrics: dict[str, Metric]
+    increment: dict[str, Increment]
+
+
+def besides(s: Evaluation) -> list[Beside]:
+    """Return the voxels and the regional measures, as far as an evaluation has them."""
+    voxels, regional = "the voxels' principal components", f"{len(s.regional_columns)} regional measures"
+    found = [
+        Beside("voxels", "voxels", "Only voxels (PCA)", voxels, style.VOXELS, s.voxels, s.voxels_increment),
+        Beside("regional", "regions", "Only regional measures", regional, style.REGIONAL, s.regional,
+               s.regional_increment),
+    ]  # fmt: skip
+    return [each for each in found if each.metrics]
 
 
 def _card(files: EvaluationFiles, name: str, values: Metric | None, *, strong: bool = False) -> Card:
@@ -111,8 +135,9 @@ def draw_headline(files: EvaluationFiles) -> style.Picture | None:
         look: Any = {"xlabel": "", "limits": (0.0, 1.0), "percent": True}
         return draw_intervals("headline", series, list(rows["metric"]), bars, numbers=rows, **look)
     covariates = f"Only {' + '.join(s.baseline_covariates) or 'covariates'}"
-    looks = {"Embedding": style.MAIN, covariates: style.BASELINE, "Only voxels (PCA)": style.VOXELS}
-    models = zip(looks, (files.metrics, s.baseline, s.voxels), strict=True)
+    others = besides(s)
+    looks = {"Embedding": style.MAIN, covariates: style.BASELINE, **{each.only: each.color for each in others}}
+    models = zip(looks, (files.metrics, s.baseline, *(each.metrics for each in others)), strict=True)
     rows, about = tabulate_estimates([(name, found.get(key)) for name, found in models]), files.describe(key)
     series = [
         Series(rows.loc[[row]], color=looks[name], marker="D" if row else "o", filled=not row)
@@ -146,11 +171,11 @@ def table_metrics(files: EvaluationFiles, *, caption: str = "") -> Table:
     if s.permutation and not images:
         columns.append(Column("Perm. p", "p", "p", reason="not tested"))
         texts.append(_about_p(files))
-    if s.voxels and not images:
+    for each in () if images else besides(s):
         reason = "not tested: no better or worse, too few folds, or sites held out"
-        columns += [*_beside("Voxels only", "Minus voxels", "voxels", "not defined")]
-        columns.append(Column("p", "voxels_p", "p", reason=reason))
-        texts.append("p beside voxels: corrected resampled t-test of embedding and voxels over folds.")
+        columns += _beside(f"{each.name} only".capitalize(), f"Minus {each.name}", each.key, "not defined")
+        columns.append(Column("p", f"{each.key}_p", "p", reason=reason))
+        texts.append(f"p beside {each.name}: corrected resampled t-test of embedding and {each.name} over folds.")
     about = f"All metrics, of all tested {files.words.items} at once. SD: spread between folds, not an interval."
     return make_table(caption or about, rows, columns, note=" ".join(texts))
 
@@ -174,7 +199,8 @@ def _metric_row(files: EvaluationFiles, key: str) -> dict[str, Any]:
     row |= {"p": tested["p_value"] if tested else None}
     if about.ideal is not None:
         row["p_reason"] = "not tested: neither more nor less of it is better"
-    for name, beside, gains in (("baseline", s.baseline, s.increment), ("voxels", s.voxels, s.voxels_increment)):
+    others = [(each.key, each.metrics, each.increment) for each in besides(s)]
+    for name, beside, gains in (("baseline", s.baseline, s.increment), *others):
         gain = gains.get(key) or Increment()
         row |= {name: point_estimate(beside.get(key)), f"{name}_gain": gain.difference, f"{name}_p": gain.p_value}
         row |= ends(f"{name}_gain", gain.interval)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pandas as pd
 
 from neurocontrast.evaluation.schema import Sensitive
-from neurocontrast.reporting.page import Block, Paragraph, Section, SectionBuilder, pictures
-from neurocontrast.reporting.plots import Series, draw_intervals
+from neurocontrast.reporting.page import Paragraph, Section, SectionBuilder
 from neurocontrast.reporting.prose import write
 from neurocontrast.reporting.read import EvaluationFiles
-from neurocontrast.reporting.style import BASELINE, distinct_labels
 from neurocontrast.reporting.tables import Column, make_table
 from neurocontrast.reporting.wording import DASH, interval_text
 
@@ -53,31 +51,17 @@ def _build(files: EvaluationFiles) -> Section | None:
     rows = _tabulate(block)
     columns = (
         Column("Column", "column", "heading"),
-        Column("MSE", "mse", digits=4),
-        Column("Interval", "mse", "interval", digits=4, reason="not computed"),
+        Column("MSE", "mse", digits=4, interval=True),
         Column("MSE of a constant", "constant_mse", digits=4),
         Column("R²", "r2", interval=True),
-    )
-    drawn = rows.dropna(subset=["mse"]).reset_index(drop=True)
-    picture = draw_intervals(
-        "sensitive",
-        [
-            Series(drawn, "From the features", "mse"),
-            Series(drawn, "Constant (mean of training images)", "constant_mse", BASELINE, "|"),
-        ],
-        distinct_labels(drawn["column"], length=24),
-        f"Mean squared error of the sensitive variable, predicted linearly from the frozen features, with "
-        f"{files.level:.0%} bootstrap intervals; beside it, that of predicting the same value for every image.",
-        xlabel="Mean squared error (right: fairer)",
-        numbers=drawn,
     )
     lead = (
         "Where the class should not depend on it, as a digit does not on its background, a fair representation holds "
         "little of it: its error is then as high as that of a constant."
     )
-    blocks: list[Block] = [Paragraph(_say(files, block), role="quote"), *pictures(picture)]
-    blocks.append(make_table("The sensitive variable, predicted from the frozen features.", rows, columns))
-    return Section("sensitive", "Sensitive variable", blocks, lead=lead)
+    table = make_table("The sensitive variable, predicted from the frozen features.", rows, columns)
+    said = Paragraph(_say(files, block), role="quote")
+    return Section("sensitive", "Sensitive variable", [said, table], lead=lead)
 
 
 def _tabulate(block: Sensitive) -> pd.DataFrame:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 import numpy as np
 import torch
@@ -25,11 +24,10 @@ from neurocontrast.transforms.natural.settings import ImageViewParameters
 
 _TRUNCATE = 4.0
 _FIXED_POINT = 2.0**24
-Outside = Literal["black", "edge"]
 
 
-def warp(x_BCHW: Tensor, *, drawn: ImageViewParameters, outside: Outside) -> Tensor:
-    """Return the images turned, shifted, zoomed and sheared, then cropped, in one bilinear interpolation."""
+def warp(x_BCHW: Tensor, *, drawn: ImageViewParameters) -> Tensor:
+    """Return the images turned, shifted and zoomed, then cropped, in one bilinear interpolation."""
     size, device = (x_BCHW.shape[2], x_BCHW.shape[3]), x_BCHW.device
     rows, columns = (
         torch.from_numpy(_resized_places(drawn.corners[:, axis], drawn.sizes[:, axis], size[axis])).to(device)
@@ -39,8 +37,7 @@ def warp(x_BCHW: Tensor, *, drawn: ImageViewParameters, outside: Outside) -> Ten
     if drawn.turned.any():
         to_y, to_x = torch.from_numpy(_inverse_affine(drawn, size)).to(device)[..., None, None].unbind(1)
         y, x = (to[:, 0] * y + to[:, 1] * x + to[:, 2] for to in (to_y, to_x))
-    padding = "zeros" if outside == "black" else "border"
-    warped: Tensor = remap(x_BCHW, x, y, mode="bilinear", padding_mode=padding, align_corners=True)
+    warped: Tensor = remap(x_BCHW, x, y, mode="bilinear", padding_mode="border", align_corners=True)
     return warped
 
 
@@ -53,23 +50,14 @@ def _resized_places(corner: np.ndarray, length: np.ndarray, side: int) -> np.nda
 
 def _inverse_affine(drawn: ImageViewParameters, size: tuple[int, int]) -> np.ndarray:
     """Return (b, 2, 3) matrices from a view's (row, column, 1) to the image's (row, column)."""
-    sine, cosine, shear = np.sin(drawn.radians), np.cos(drawn.radians), np.tan(drawn.shear_radians)
+    sine, cosine = np.sin(drawn.radians), np.cos(drawn.radians)
     # Rows grow downwards, so a turn that one sees as counterclockwise takes (row, column) to
-    # (cos·row − sin·column, sin·row + cos·column). Before it, a shear added shear·row to the column.
-    rows = np.stack([cosine, sine], -1), np.stack([-sine - shear * cosine, cosine - shear * sine], -1)
+    # (cos·row − sin·column, sin·row + cos·column).
+    rows = np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)
     linear = np.stack(rows, axis=1) / drawn.zoom[:, None, None]
     centre = (np.array(size) - 1.0) / 2.0
     offset = centre - np.einsum("nij,nj->ni", linear, centre + drawn.translation)
     return np.concatenate([linear, offset[:, :, None]], axis=2).astype(np.float32)
-
-
-def pad_crop(x_BCHW: Tensor, *, shift: np.ndarray, padding: int, outside: Outside) -> Tensor:
-    """Return boxes of the padded images, moved from the middle by `shift` (b, 2) rows and columns of whole pixels."""
-    height, width = x_BCHW.shape[2:]
-    padded = functional.pad(x_BCHW, [padding] * 4, mode="constant" if outside == "black" else "replicate")
-    rows, columns = torch.from_numpy(shift.T + padding).to(x_BCHW.device)
-    images = torch.arange(len(x_BCHW), device=x_BCHW.device)
-    return padded.unfold(2, height, 1).unfold(3, width, 1)[images, :, rows, columns]
 
 
 def to_gray(x_BCHW: Tensor) -> Tensor:

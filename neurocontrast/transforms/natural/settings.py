@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from neurocontrast.seeds import derive_uniforms
 from neurocontrast.settings import Settings
@@ -20,9 +20,6 @@ NEUTRAL_FACTORS = (1.0, 1.0, 1.0, 0.0)
 _ORDERS = np.array(list(itertools.permutations(range(len(COLOUR_STEPS)))))
 _N_TRIES = 10
 
-Outside = Literal["black", "edge"]
-"""What comes into view from beyond the border: zeros, or the nearest pixel of the image."""
-
 
 class ResizedCropSettings(Settings):
     """Cut out a box and resize it to the image's own size, bilinearly; only ever enlarged, it needs no antialiasing."""
@@ -32,22 +29,16 @@ class ResizedCropSettings(Settings):
     ratio: Annotated[Pair, Span(ge=0.1, le=10.0)] = (0.75, 4.0 / 3.0)  # width over height; its logarithm is uniform
 
 
-class PadCropSettings(Settings):
-    """Shift by whole pixels: pad all sides, then cut out a box of the image's own size at random."""
-
-    padding: int = Field(4, ge=1, le=256)  # pixels added to each side, and so the largest shift
-    outside: Outside = "black"
-
-
 class ImageAffineSettings(Settings):
-    """Turn, shift, zoom and shear about the centre, in one bilinear interpolation together with the resized crop."""
+    """Turn, shift and zoom about the centre, in one bilinear interpolation together with the resized crop.
+
+    What comes into view from beyond the border is the nearest pixel of the image.
+    """
 
     probability: Probability = 1.0
     degrees: float = Field(15.0, ge=0.0, le=180.0, allow_inf_nan=False)  # largest rotation to either side
     translate: float = Field(0.1, ge=0.0, le=0.5, allow_inf_nan=False)  # largest shift, over width or height
     scale: Annotated[Pair, Span(ge=0.25, le=4.0)] = (0.9, 1.1)  # zoom, its logarithm uniform; above 1 enlarges
-    shear_degrees: float = Field(0.0, ge=0.0, le=45.0, allow_inf_nan=False)  # largest horizontal shear
-    outside: Outside = "edge"
 
 
 class ImageFlipSettings(Settings):
@@ -99,8 +90,6 @@ class ImageAugmentSettings(Replaceable):
         Says that these are settings for images; follows ``data.kind`` and need not be written.
     affine, crop : settings or None
         Rotation and the like, then the random resized crop: both in one interpolation.
-    pad_crop : settings or None
-        The whole-pixel alternative to `crop`; one of the two at most.
     flip, colour_jitter, grayscale, blur : settings or None
         Each operation's probability and range.
     transforms : list of mapping or None
@@ -117,20 +106,10 @@ class ImageAugmentSettings(Replaceable):
     kind: Literal["images"] = "images"
     affine: ImageAffineSettings | None = None
     crop: ResizedCropSettings | None = ResizedCropSettings()
-    pad_crop: PadCropSettings | None = None
     flip: ImageFlipSettings | None = ImageFlipSettings()
     colour_jitter: ColourJitterSettings | None = ColourJitterSettings()
     grayscale: GrayscaleSettings | None = GrayscaleSettings()
     blur: ImageBlurSettings | None = None
-
-    @model_validator(mode="after")
-    def _one_crop(self) -> Self:
-        if self.crop is not None and self.pad_crop is not None:
-            raise ValueError(
-                "crop and pad_crop are two ways to do one thing, and both are given (crop is on by default). "
-                "Set one of them to null."
-            )
-        return self
 
     @classmethod
     def supcon(cls) -> Self:
@@ -163,13 +142,11 @@ class ImageViewParameters:
 
     turned: np.ndarray  # by the affine operation; these flags are bool, of shape (n,)
     radians: np.ndarray  # of a turn that is counterclockwise as one looks at the image
-    shear_radians: np.ndarray
     zoom: np.ndarray
     translation: np.ndarray  # (n, 2): downwards and to the right, in pixels
     cropped: np.ndarray
     corners: np.ndarray  # (n, 2): first row and column of the box
     sizes: np.ndarray  # (n, 2): height and width of the box; those of the image where it is not cropped
-    pad_shift: np.ndarray  # (n, 2): rows and columns by which the box in the padded image is moved from the middle
     flipped: np.ndarray
     jittered: np.ndarray
     factors: np.ndarray  # (n, 4): one for each of `COLOUR_STEPS`; the last is a shift in turns
@@ -200,9 +177,6 @@ def draw_image_views(
         drawn |= _draw_affine(settings.affine, uniforms("affine", 6), size)
     if settings.crop:
         drawn |= _draw_crop(settings.crop, uniforms("crop", 3 + 2 * _N_TRIES), size)
-    if settings.pad_crop:
-        padding = settings.pad_crop.padding
-        drawn["pad_shift"] = np.floor(uniforms("pad_crop", 2) * (2 * padding + 1)).astype(np.int64) - padding
     if settings.flip:
         drawn["flipped"] = uniforms("flip", 1)[:, 0] < settings.flip.probability
     if settings.colour_jitter:
@@ -220,9 +194,9 @@ def _neutral(n_images: int, size: tuple[int, int]) -> dict[str, np.ndarray]:
     nowhere, zeros = np.zeros(n_images, dtype=bool), np.zeros((n_images, 2), dtype=np.int64)
     return {
         **dict.fromkeys(("turned", "cropped", "flipped", "jittered", "gray", "blurred"), nowhere),
-        **dict.fromkeys(("radians", "shear_radians"), np.zeros(n_images)),
+        "radians": np.zeros(n_images),
         **dict.fromkeys(("zoom", "sigma_pixels"), np.ones(n_images)),
-        **dict.fromkeys(("translation", "corners", "pad_shift"), zeros),
+        **dict.fromkeys(("translation", "corners"), zeros),
         "sizes": np.tile(np.array(size, dtype=np.int64), (n_images, 1)),
         "factors": np.tile(NEUTRAL_FACTORS, (n_images, 1)),
         "order": np.tile(_ORDERS[0], (n_images, 1)),
@@ -255,12 +229,10 @@ def _middle_box(ratio: tuple[float, float], size: tuple[int, int]) -> tuple[tupl
 
 def _draw_affine(settings: ImageAffineSettings, u: np.ndarray, size: tuple[int, int]) -> dict[str, np.ndarray]:
     applied = u[:, 0] < settings.probability
-    degrees, shear = settings.degrees, settings.shear_degrees
     translation = _between((-settings.translate, settings.translate), u[:, 4:6]) * np.array(size)
     return {
         "turned": applied,
-        "radians": np.where(applied, np.deg2rad(_between((-degrees, degrees), u[:, 1])), 0.0),
-        "shear_radians": np.where(applied, np.deg2rad(_between((-shear, shear), u[:, 2])), 0.0),
+        "radians": np.where(applied, np.deg2rad(_between((-settings.degrees, settings.degrees), u[:, 1])), 0.0),
         "zoom": np.where(applied, np.exp(_between(np.log(settings.scale), u[:, 3])), 1.0),
         "translation": np.where(applied[:, None], translation, 0.0),
     }

@@ -94,17 +94,14 @@ class RandImageViewd(Randomizable, MapTransform):
 
     def _made(self, x_BCHW: Tensor, drawn: ImageViewParameters) -> Tensor:
         """Return views of images that are this method's to change."""
-        from neurocontrast.transforms.natural.operations import blur, pad_crop, to_gray, warp
+        from neurocontrast.transforms.natural.operations import blur, to_gray, warp
 
         settings = self.settings
-        outside = settings.affine.outside if settings.affine else "edge"
         x_BCHW = _where(
             drawn.turned | drawn.cropped,
             x_BCHW,
-            lambda part, which: warp(part, drawn=drawn.of(which), outside=outside),
+            lambda part, which: warp(part, drawn=drawn.of(which)),
         )
-        if padded := settings.pad_crop:
-            x_BCHW = pad_crop(x_BCHW, shift=drawn.pad_shift, padding=padded.padding, outside=padded.outside)
         x_BCHW = _where(drawn.flipped, x_BCHW, lambda part, _: part.flip(3))
         x_BCHW = _jittered(x_BCHW, drawn)
         x_BCHW = _where(drawn.gray, x_BCHW, lambda part, _: to_gray(part))

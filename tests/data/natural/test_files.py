@@ -1,4 +1,3 @@
-import gzip
 import io
 import os
 import tarfile
@@ -6,8 +5,7 @@ import zipfile
 
 import pytest
 
-from neurocontrast.data.natural import files as files_module
-from neurocontrast.data.natural.files import open_files
+from neurocontrast.data.natural.pictures import open_files
 from neurocontrast.exceptions import DataError
 
 
@@ -59,39 +57,15 @@ def test_a_cut_archive_is_refused(write_tar, name, kept):
         pass
 
 
-def test_a_damaged_checksum_is_found(write_tar):
-    source = write_tar({"1.jpg": os.urandom(5000)}, "x.tar.gz")
-    content = bytearray(source.read_bytes())
-    content[-8] ^= 1
-    source.write_bytes(content)
-    with pytest.raises(DataError, match="damaged"), open_files(source):
-        pass
-
-
-@pytest.mark.parametrize("size", [2**40, 0])
-def test_what_unpacks_without_end_is_refused_before_it_is_all_read(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(files_module, "_MAX_FREE", 2**20)
-    header = tarfile.TarInfo("zeros.txt")
-    header.size = size  # claimed, or hidden behind the end of the archive
-    source = tmp_path / "bomb.tar.gz"
-    source.write_bytes(gzip.compress(header.tobuf() + bytes(2**25)))
-    with pytest.raises(DataError, match="decompression bomb"), open_files(source):
-        pass
-    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("zeros.txt", bytes(2**25))
-    with pytest.raises(DataError, match="decompression bomb"), open_files(tmp_path / "bomb.zip"):
-        pass
-
-
 def test_zip_archives_are_read_too(tmp_path):
     good = tmp_path / "good.zip"
     with zipfile.ZipFile(good, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("b/2.jpg", "two")
         archive.writestr("__MACOSX/b/2.jpg", "noise")
-        archive.writestr("../../up.jpg", "stays inside")
+        archive.writestr("../../up.jpg", "leads elsewhere")
     (tmp_path / "scratch").mkdir()
     with open_files(good, scratch=tmp_path / "scratch") as files:
-        assert files.names == ["b/2.jpg", "up.jpg"]
+        assert files.names == ["b/2.jpg"]
         assert files.read("b/2.jpg") == b"two"
         assert sorted(entry.name for entry in tmp_path.iterdir()) == ["good.zip", "scratch"]
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from neurocontrast.data.natural.files import open_files
 from neurocontrast.data.natural.images_settings import SOURCES, ImagesSettings
-from neurocontrast.data.natural.pictures import class_names
+from neurocontrast.data.natural.pictures import class_names, open_files
 from neurocontrast.data.natural.sources import read_idx
 from neurocontrast.exceptions import DataError
 from neurocontrast.lazy import load

@@ -13,7 +13,6 @@ from neurocontrast.transforms.natural.settings import (
     ColourJitterSettings,
     ImageAffineSettings,
     ImageBlurSettings,
-    PadCropSettings,
     ResizedCropSettings,
 )
 
@@ -35,8 +34,6 @@ def test_reading_settings_needs_neither_torch_nor_kornia():
         (lambda: ResizedCropSettings(scale=(0.2, 1.5)), "less than or equal to 1"),
         (lambda: ResizedCropSettings(ratio=(0.0, 1.0)), "greater than or equal to 0.1"),
         (lambda: ResizedCropSettings(probability=1.2), "less than or equal to 1"),
-        (lambda: PadCropSettings(padding=0), "greater than or equal to 1"),
-        (lambda: PadCropSettings(outside="mirror"), "'black' or 'edge'"),
         (lambda: ColourJitterSettings(hue=0.6), "less than or equal to 0.5"),
         (lambda: ColourJitterSettings(brightness=-0.1), "greater than or equal to 0"),
         (lambda: ImageBlurSettings(sigma_pixels=(0.0, 1.0)), "greater than 0"),
@@ -49,12 +46,6 @@ def test_reading_settings_needs_neither_torch_nor_kornia():
 def test_wrong_settings_are_refused(make, named):
     with pytest.raises(ValidationError, match=named):
         make()
-
-
-def test_two_crops_are_refused_and_either_is_not():
-    with pytest.raises(ValidationError, match="Set one of them to null"):
-        ImageAugmentSettings(pad_crop=PadCropSettings())
-    assert ImageAugmentSettings(crop=None, pad_crop=PadCropSettings()).pad_crop == PadCropSettings()
 
 
 def test_presets_say_what_the_papers_say():

@@ -81,9 +81,10 @@ class EvaluationSettings(Settings):
         Numbers of training subjects of a learning curve, and how often the subjects of each size are drawn in a fold.
     covariates : tuple of str
         Columns of the baseline; those that are absent, the target, and the site where sites are left out, are dropped.
-    voxels, scans : {"auto", "on", "off"}, str or None
-        Whether principal components of the scans' voxels are a second baseline (``auto``: where the scans are at hand),
-        and the table of the same scans, where paths in the embeddings table do not lead to them.
+    voxels, scans : {"auto", "on", "input", "off"}, str or None
+        Whether principal components of the scans' voxels are a second baseline (``auto``: where the scans are at hand;
+        ``input``: of what the encoder is given, as ``encoder.name: pca`` would fit), and the table of the same scans,
+        where paths in the embeddings table do not lead to them.
     regional : tuple of str
         Columns of regional volumes, thicknesses or other measures, by name or pattern (``vol_*``): one more baseline.
     confounds, new_site, outlyingness : bool
@@ -135,7 +136,7 @@ class EvaluationSettings(Settings):
     train_sizes: tuple[int, ...] = ()
     n_draws: int = Field(5, ge=1)
     covariates: tuple[str, ...] = ("age", "sex", "site", "tiv")
-    voxels: Literal["auto", "on", "off"] = "auto"
+    voxels: Literal["auto", "on", "input", "off"] = "auto"
     scans: str | None = None
     regional: tuple[str, ...] = ()
     confounds: bool = True

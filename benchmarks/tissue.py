@@ -41,9 +41,9 @@ INPUTS: dict[str, dict[str, Any]] = {
 N_SHOTS, N_DRAWS = 10, 20
 
 
-def make_maps(data: Path, out: Path) -> pd.DataFrame:
-    """Write the tissue maps of all brains, once; return their table."""
-    brains = pd.read_csv(data / "brains" / "participants.tsv", sep="\t")
+def make_maps(data: Path, out: Path, brains: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Write the tissue maps of all brains, or of these rows of their table, once; return their table."""
+    brains = pd.read_csv(data / "brains" / "participants.tsv", sep="\t") if brains is None else brains
     (out / "maps").mkdir(parents=True, exist_ok=True)
     priors = None
     for name, path in zip(brains["participant_id"], brains["path"], strict=True):

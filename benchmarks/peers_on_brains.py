@@ -1,7 +1,8 @@
 """Compare features of real brains with those of peers: uncnn and nidl's y-Aware, on the same scans, folds and minutes.
 
     pip install --no-deps uncnn nidl pytorch-lightning torchmetrics einops timm    # beside an installed torch
-    python benchmarks/peers_on_brains.py --data ../shared/data --out OUT
+    neurocontrast prepare ../shared/data/brains/participants.tsv --out PREPARED --spacing-mm 2
+    python benchmarks/peers_on_brains.py --prepared PREPARED --out OUT
 
 Healthy people of the three sites. In each seed two thirds of london's are learned from, by encoders and by probes
 (ridge for age, logistic regression for sex); tested are the other third, and novosibirsk and ucla, which nothing has
@@ -19,12 +20,14 @@ import argparse
 import importlib.util
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from tissue import GRID, INPUTS, features_of, make_maps, score
+from tissue import GRID, HOME, LINEAR, features_of, predictions, score
 
 import neurocontrast
 from neurocontrast.data.cache import VolumeCache
@@ -36,6 +39,7 @@ from neurocontrast.transforms.rand_volume import brain_views
 COARSE = {"spacing_mm": 6.0, "shape": [32, 40, 32], "normalise": "zscore-brain"}
 NETWORK, BATCH = "densenet_small", 32
 KERNEL = [{"column": "age", "type": "gaussian", "sigma": 5.0}, {"column": "sex", "type": "categorical"}]
+PLACES = (f"{HOME}, held out", "novosibirsk", "ucla")
 PEERS = {"uncnn": "uncnn", "nidl y-Aware": "nidl"}
 
 
@@ -85,64 +89,79 @@ def of_nidl(table: pd.DataFrame, learned: np.ndarray, seed: int, seconds: float,
     return features, estimator.trainer.global_step
 
 
-def of_ours(table: pd.DataFrame, learned: np.ndarray, seed: int, epochs: int, folder: Path, cache: Path) -> np.ndarray:
-    """Pretrain with y-Aware, or with no epochs not at all; return the features of all scans."""
-    config = {
+def ours(seed: int, epochs: int) -> dict[str, Any]:
+    """Return the configuration of our training with y-Aware; no epochs: of the untrained network."""
+    return {
         "seed": seed,
         "data": {**COARSE, "n_workers": 1, "val_fraction": 0.0},
         "encoder": {"name": NETWORK},
         "objective": {"loss": "yaware", "kernel": KERNEL},
         "training": {"epochs": epochs, "batch_size": BATCH, "learning_rate": 1e-3, "probe_every": 0},
     }
-    return features_of(table, learned, config, folder, cache)
 
 
-def of_linear(table: pd.DataFrame, learned: np.ndarray, seed: int, input_: str, folder: Path, cache: Path):
-    """Return the components of an input, fitted on the learned scans."""
-    encoder = {"name": "pca", "n_components": min(60, int(learned.sum()) - 1)}
-    config = {"seed": seed, "data": {**GRID, **INPUTS[input_]}, "encoder": encoder}
-    return features_of(table, learned, config, folder, cache)
+def linear(seed: int, name: str, n_learned: int) -> dict[str, Any]:
+    """Return the configuration of a linear encoder."""
+    encoder = {"name": "pca", "n_components": min(60, n_learned - 1)}
+    return {"seed": seed, "data": {**GRID, **LINEAR[name][1]}, "encoder": encoder}
 
 
 def systems(
     table: pd.DataFrame, learned: np.ndarray, seed: int, options: argparse.Namespace
 ) -> dict[str, Callable[[], np.ndarray]]:
     """Return what makes the features of each system, in the order of the table."""
-    folder, cache, name = options.out / f"seed-{seed}", options.out / "cache", "y-Aware, ours"
-    steps: dict[str, int] = {}
+    folder, cache = options.out / f"seed-{seed}", options.out / "cache"
+    folder.mkdir(exist_ok=True)
+    files = folder / "learned.tsv", options.out / "everybody.tsv"
+    table[learned].to_csv(files[0], sep="\t", index=False)
+    clock = folder / "seconds.txt"
 
-    def nidls() -> np.ndarray:
+    def made(config: dict[str, Any], name: str) -> np.ndarray:
+        return features_of(config, *files, folder / name, cache)
+
+    def of_ours() -> np.ndarray:
+        made(ours(seed, 0), "untrained")  # fills the cache before the clock starts
+        start = time.perf_counter()
+        features = made(ours(seed, options.epochs), "yaware")
+        if not clock.is_file():
+            clock.write_text(str(time.perf_counter() - start))
+        return features
+
+    def of_theirs() -> np.ndarray:
         file = folder / "nidl.npy"
         if not file.is_file():
-            seconds = float((folder / "seconds.txt").read_text())
-            features, steps["nidl"] = of_nidl(table, learned, seed, seconds, cache)
-            print(f"nidl: {steps['nidl']} steps in {seconds:.0f} s", flush=True)
+            seconds = float(clock.read_text())
+            features, n_steps = of_nidl(table, learned, seed, seconds, cache)
+            print(f"nidl: {n_steps} steps in {seconds:.0f} s", flush=True)
             np.save(file, features)
         return np.load(file, allow_pickle=False)
 
-    def ours() -> np.ndarray:
-        of_ours(table, learned, seed, 0, folder / "untrained", cache)  # fills the cache before the clock starts
-        start = time.perf_counter()
-        features = of_ours(table, learned, seed, options.epochs, folder / "yaware", cache)
-        if not (folder / "seconds.txt").is_file():
-            (folder / "seconds.txt").write_text(str(time.perf_counter() - start))
-        return features
-
-    return {
-        "linear encoder, intensities": lambda: of_linear(table, learned, seed, "intensities", folder / "pca", cache),
-        "linear encoder, grey + white, 14 mm": lambda: of_linear(
-            table, learned, seed, "grey + white, 14 mm", folder / "maps", cache
-        ),
-        "uncnn": lambda: of_uncnn(table, options.out / "uncnn.npy"),
-        f"{NETWORK}, untrained": lambda: of_ours(table, learned, seed, 0, folder / "untrained", cache),
-        name: ours,
-        "nidl y-Aware": nidls,
+    inputs = {"linear, intensities": "pca, intensities", "linear, grey + white, 14 mm": "pca, grey + white, 14 mm"}
+    of_pca = {
+        name: partial(made, linear(seed, key, int(learned.sum())), f"pca-{number}")
+        for number, (name, key) in enumerate(inputs.items())
     }
+    return of_pca | {
+        "uncnn": lambda: of_uncnn(table, options.out / "uncnn.npy"),
+        f"{NETWORK}, untrained": lambda: made(ours(seed, 0), "untrained"),
+        "y-Aware, ours": of_ours,
+        "nidl y-Aware": of_theirs,
+    }
+
+
+def read_people(prepared: Path, n_people: int) -> pd.DataFrame:
+    """Return healthy people of known age, at most so many of each site, with absolute paths."""
+    table = pd.read_csv(prepared / "participants.tsv", sep="\t")
+    table = table[(table["diagnosis"] == "control") & table["age"].notna()].sample(frac=1, random_state=0)
+    table = table.groupby("site").head(n_people).reset_index(drop=True)
+    for column in ("path", "gm", "wm", "csf"):
+        table[column] = [str((prepared / path).resolve()) for path in table[column]]
+    return table
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--prepared", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=20)
@@ -150,20 +169,19 @@ def main() -> None:
     options = parser.parse_args()
     absent = [name for name, module in PEERS.items() if importlib.util.find_spec(module) is None]
     print("".join(f"{name}: not installed, left out\n" for name in absent), end="")
-    brains = pd.read_csv(options.data / "brains" / "participants.tsv", sep="\t")
-    brains = brains[(brains["diagnosis"] == "control") & brains["age"].notna()].sample(frac=1, random_state=0)
-    table = make_maps(options.data, options.out, brains.groupby("site").head(options.people).reset_index(drop=True))
+    options.out.mkdir(parents=True, exist_ok=True)
+    table = read_people(options.prepared, options.people)
+    table.to_csv(options.out / "everybody.tsv", sep="\t", index=False)
     site, rows = table["site"].to_numpy(), []
     for seed in range(options.seeds):
-        london = np.random.default_rng(seed).permutation(np.flatnonzero(site == "london"))
-        held = np.isin(np.arange(len(table)), london[: len(london) // 3])
-        learned = np.isin(np.arange(len(table)), london) & ~held
-        tested = {"london, held out": held, "novosibirsk": site == "novosibirsk", "ucla": site == "ucla"}
-        (options.out / f"seed-{seed}").mkdir(exist_ok=True)
+        home = np.random.default_rng(seed).permutation(np.flatnonzero(site == HOME))
+        held = np.isin(np.arange(len(table)), home[: len(home) // 3])
+        learned = (site == HOME) & ~held
+        places = {PLACES[0]: held, **{place: site == place for place in PLACES[1:]}}
         for name, make in systems(table, learned, seed, options).items():
             if name not in absent:
                 start = time.process_time()
-                found = score(make(), table, learned, tested)
+                found = score(predictions(make(), table, learned), table, places)
                 print(f"seed {seed}, {name}: {time.process_time() - start:.0f} s of processor time", flush=True)
                 rows += [{"system": name, "seed": seed, **row} for row in found]
     frame = pd.DataFrame(rows)
@@ -174,7 +192,7 @@ def main() -> None:
         cells = [
             f"{row['MAE', place]:.1f} ({row['bias', place]:+.1f}), {row['spearman', place]:.2f}, "
             f"{row['MAE, 10 shots', place]:.1f}, {row['sex AUC', place]:.2f}"
-            for place in ("london, held out", "novosibirsk", "ucla")
+            for place in PLACES
         ]
         print(f"| {name} | " + " | ".join(cells) + " |")
 

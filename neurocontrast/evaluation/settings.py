@@ -87,8 +87,6 @@ class EvaluationSettings(Settings):
         where paths in the embeddings table do not lead to them.
     regional : tuple of str
         Columns of regional volumes, thicknesses or other measures, by name or pattern (``vol_*``): one more baseline.
-    sensitive : tuple of str
-        Columns of numbers that a fair embedding should not tell (``background_*`` names several).
     confounds, new_site, outlyingness : bool
         Whether to ask how well covariates can be read from the embedding; to leave every site out once besides; to say
         how far each scan lies from the training scans.
@@ -141,7 +139,6 @@ class EvaluationSettings(Settings):
     voxels: Literal["auto", "on", "input", "off"] = "auto"
     scans: str | None = None
     regional: tuple[str, ...] = ()
-    sensitive: tuple[str, ...] = ()
     confounds: bool = True
     new_site: bool = True
     outlyingness: bool = True

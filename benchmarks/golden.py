@@ -63,7 +63,7 @@ EVALUATIONS: dict[str, dict[str, Any]] = {
     "age": {"target": "age"},
     "left-out": {"target": "diagnosis", "splits": "leave-site-out", "inner_splits": "leave-site-out"},
     "age-left-out": {"target": "age", "splits": "leave-site-out", "clip": True},
-    "svm": {"target": "diagnosis", "probe": "svm", "threshold": "youden"},
+    "svm": {"target": "diagnosis", "probe": "svm", "threshold": 0.4},
     "knn": {"target": "diagnosis", "probe": "knn", "threshold": "prevalence"},
     "combat": {"target": "diagnosis", "harmonise": "combat", "residualise": ("age",)},
     "recentred": {"target": "age", "recentre": "site", "n_repeats": 2},

@@ -1,12 +1,14 @@
-"""Measure what an encoder's input changes at home and at scanners never seen: intensities, tissue maps, smoothed maps.
+"""Measure what an encoder's input and kind change at home and at scanners never seen, on real brains.
 
-    python benchmarks/tissue.py --data ../shared/data --out /tmp/tissue [--seeds 3] [--networks]
+    neurocontrast prepare ../shared/data/brains/participants.tsv --out PREPARED --spacing-mm 2 --imitations 3
+    python benchmarks/tissue.py --prepared PREPARED --out OUT [--seeds 3] [--networks]
 
-Everything goes through the package: maps by `neurocontrast.prepare`'s segmentation, `pretrain`, `embed`. In each seed
-two thirds of london's people (and ucla) are learned from; the encoder is fitted on their scans, and the probes (ridge
-for age, logistic regression for sex) on london's. Tested: the other third of london, novosibirsk, and ucla with an
-encoder that never saw ucla. Error is split into bias and spread; k-shot takes the bias of ten people of the new site
-away, twenty draws. With ``--networks`` small DenseNets are trained on the same scans.
+Everything goes through the package: maps by `prepare`, encoders by `pretrain`, features by `embed`. In each seed two
+thirds of london's people are learned from; encoders are fitted on their scans, and probes (ridge for age, logistic
+regression for sex) on their real scans. Tested: the other third of london, and novosibirsk and ucla, which nothing
+was learned from. Error is split into bias and spread; k-shot takes the mean error of ten people of the site away,
+twenty draws. Where one half of a new site's people chose, the other half is what counts (rows.tsv has both). With
+``--networks`` small DenseNets are trained on the same scans. Finished encoders are kept: started again, it goes on.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import nibabel as nib
 import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
@@ -25,153 +26,162 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import neurocontrast
+from neurocontrast.data import read_cohort
 from neurocontrast.embedding import read_embeddings
-from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 
-GRID = {"spacing_mm": 4.0, "shape": [48, 56, 48], "n_workers": 2, "val_fraction": 0.0}
-MAPS = {"channels": ["gm", "wm"], "normalise": "none"}
-INPUTS: dict[str, dict[str, Any]] = {
-    "intensities": {"normalise": "zscore-brain"},
-    "intensities, eroded 6 mm": {"normalise": "zscore-brain", "erode_mm": 6.0},
-    "grey + white": MAPS,
-    "grey + white, 14 mm": {**MAPS, "smooth_mm": 14.0},
-    "grey + white, eroded 4 mm, 18 mm": {**MAPS, "erode_mm": 4.0, "smooth_mm": 18.0},
-    "grey + white + fluid, 14 mm": {"channels": ["gm", "wm", "csf"], "normalise": "none", "smooth_mm": 14.0},
-}
+HOME = "london"
+GRID = {"spacing_mm": 6.0, "shape": [32, 40, 32], "n_workers": 1, "val_fraction": 0.0}
+MAPS = {"channels": ["gm", "wm", "csf"], "normalise": "none", "smooth_mm": 14.0}
 N_SHOTS, N_DRAWS = 10, 20
+LINEAR: dict[str, tuple[str, dict[str, Any]]] = {
+    "pca, intensities": ("pca", {"normalise": "zscore-brain"}),
+    "pca, intensities, eroded 6 mm": ("pca", {"normalise": "zscore-brain", "erode_mm": 6.0}),
+    "pca, grey + white": ("pca", {**MAPS, "channels": ["gm", "wm"], "smooth_mm": 0.0}),
+    "pca, grey + white, 14 mm": ("pca", {**MAPS, "channels": ["gm", "wm"]}),
+    "pca, grey + white, eroded 4 mm, 18 mm": (
+        "pca",
+        {**MAPS, "channels": ["gm", "wm"], "erode_mm": 4.0, "smooth_mm": 18.0},
+    ),
+    "pca, grey + white + fluid, 14 mm": ("pca", MAPS),
+    "lda, intensities": ("lda", {"normalise": "zscore-brain"}),
+    "lda, grey + white, 14 mm": ("lda", {**MAPS, "channels": ["gm", "wm"]}),
+    "lda, grey + white + fluid, 14 mm": ("lda", MAPS),
+    "lda, grey + white + fluid, 18 mm": ("lda", {**MAPS, "smooth_mm": 18.0}),
+}
+TOGETHER = {
+    "mean of predictions: pca and lda, grey + white (+ fluid), 14 and 18 mm": [
+        "pca, grey + white, 14 mm",
+        "pca, grey + white + fluid, 14 mm",
+        "lda, grey + white, 14 mm",
+        "lda, grey + white + fluid, 14 mm",
+        "lda, grey + white + fluid, 18 mm",
+    ],
+}
 
 
-def make_maps(data: Path, out: Path) -> pd.DataFrame:
-    """Write the tissue maps of all brains, once; return their table."""
-    brains = pd.read_csv(data / "brains" / "participants.tsv", sep="\t")
-    (out / "maps").mkdir(parents=True, exist_ok=True)
-    priors = None
-    for name, path in zip(brains["participant_id"], brains["path"], strict=True):
-        files = {tissue: out / "maps" / f"{name}_{tissue}.nii.gz" for tissue in ("gm", "wm", "csf")}
-        if all(file.is_file() for file in files.values()):
-            continue
-        image = nib.load(data / "brains" / path)
-        voxels = image.get_fdata(dtype=np.float32)
-        priors = tissue_priors(image.affine, image.shape) if priors is None else priors
-        maps = segment_tissue(voxels, voxels > 0, priors)
-        for tissue, found in (("gm", maps.grey), ("wm", maps.white), ("csf", maps.fluid)):
-            nib.save(nib.Nifti1Image(found, image.affine), files[tissue])
-    table = brains[["participant_id", "subject_id", "session", "age", "sex", "site"]].copy()
-    table["path"] = [str((data / "brains" / path).resolve()) for path in brains["path"]]
-    for tissue in ("gm", "wm", "csf"):
-        table[tissue] = [str((out / "maps" / f"{name}_{tissue}.nii.gz").resolve()) for name in brains["participant_id"]]
-    return table
-
-
-def features_of(
-    table: pd.DataFrame, learned: np.ndarray, config: dict[str, Any], folder: Path, cache: Path
-) -> np.ndarray:
-    """Fit an encoder on the learned rows; return the features of all scans."""
-    folder.mkdir(parents=True, exist_ok=True)
-    table[learned].to_csv(folder / "learned.tsv", sep="\t", index=False)
-    table.to_csv(folder / "all.tsv", sep="\t", index=False)
-    config = {
-        **config,
-        "data": {**config["data"], "participants": str(folder / "learned.tsv"), "cache_dir": str(cache)},
+def network(loss: str) -> dict[str, Any]:
+    """Return the configuration of a small network on smoothed maps, trained by a loss; "untrained": not at all."""
+    age_sex = [{"column": "age", "type": "gaussian", "sigma": 5.0}, {"column": "sex", "type": "categorical"}]
+    objectives = {
+        "conditional": {"loss": "conditional", "kernel": age_sex},
+        "yaware": {"loss": "yaware", "kernel": age_sex},
+        # All scans of a person are alike, imitated ones too, and nobody else's: NT-Xent over several views.
+        "ntxent": {"loss": "yaware", "kernel": [{"column": "subject_id", "type": "categorical"}]},
     }
-    if not (folder / "run" / "encoder.json").is_file():
-        neurocontrast.pretrain(config, out=folder / "run", resume=(folder / "run").is_dir())
-    made = folder / "all.parquet"
+    affine = {"probability": 0.8, "rotation_degrees": [-3.0, 3.0], "translation_voxels": [-0.5, 0.5]}
+    return {
+        "data": {**GRID, **MAPS},
+        "encoder": {"name": "densenet_small", "read_out": {"blocks": [2], "grid": [3, 4, 3]}},
+        "objective": objectives.get(loss, objectives["conditional"]),
+        "augment": {**dict.fromkeys(["flip", "blur", "crop", "cutout", "noise"]), "affine": affine},
+        "training": {
+            "epochs": 0 if loss == "untrained" else 10,
+            "batch_size": 32,
+            "learning_rate": 1e-3,
+            "probe_every": 0,
+        },
+    }
+
+
+def features_of(config: dict[str, Any], learned: Path, everybody: Path, folder: Path, cache: Path) -> np.ndarray:
+    """Fit an encoder on a table; return the features of all scans of another."""
+    data = {**config["data"], "participants": str(learned), "cache_dir": str(cache)}
+    if not (folder / "encoder.json").is_file():
+        neurocontrast.pretrain({**config, "data": data}, out=folder, resume=folder.is_dir())
+    made = folder.with_suffix(".parquet")
     if not made.is_file():
-        settings = {
-            "data": {"cache_dir": str(cache), "n_workers": 2},
-            **{k: config[k] for k in ("embedding",) if k in config},
-        }
-        neurocontrast.embed(folder / "run", participants=folder / "all.tsv", out=made, config=settings)
+        config = {"data": {"cache_dir": str(cache), "n_workers": 1}}
+        neurocontrast.embed(folder, participants=everybody, out=made, config=config)
     return read_embeddings(made).features.astype(float)
 
 
-def score(features: np.ndarray, table: pd.DataFrame, probed: np.ndarray, tested: dict[str, np.ndarray]) -> list[dict]:
-    """Return errors at each place of a probe fitted on the probed rows."""
-    age, sex = table["age"].to_numpy(dtype=float), (table["sex"] == "M").to_numpy(dtype=int)
-    aged = ~np.isnan(age)
-    ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 5, 25))).fit(
-        features[probed & aged], age[probed & aged]
-    )
-    logistic = LogisticRegressionCV(Cs=np.logspace(-5, 1, 13), cv=5, scoring="neg_log_loss", max_iter=2000)
-    classify = make_pipeline(StandardScaler(), logistic).fit(features[probed], sex[probed])
-    random, rows = np.random.default_rng(0), []
-    for place, at in tested.items():
-        predicted, error = ridge.predict(features[at & aged]), ridge.predict(features[at & aged]) - age[at & aged]
-        shots = []
+def balanced(blocks: list[np.ndarray], probed: np.ndarray) -> np.ndarray:
+    """Return blocks of features beside each other, with the same total variance over the probed rows."""
+    scaled = [StandardScaler().fit(block[probed]).transform(block) / np.sqrt(block.shape[1]) for block in blocks]
+    return np.concatenate(scaled, axis=1)
+
+
+def predictions(features: np.ndarray, table: pd.DataFrame, probed: np.ndarray, *, scale: bool = True) -> np.ndarray:
+    """Return age and log odds of "male" of all scans, (n, 2), by probes fitted on the probed rows."""
+    age, male = table["age"].to_numpy(dtype=float), (table["sex"] == "M").to_numpy(dtype=int)
+    aged, scaler = probed & ~np.isnan(age), StandardScaler(with_std=scale)
+    ridge = make_pipeline(scaler, RidgeCV(np.logspace(-3, 5, 33))).fit(features[aged], age[aged])
+    logistic = LogisticRegressionCV(
+        Cs=np.logspace(-5, 3, 17), cv=5, scoring="neg_log_loss", max_iter=2000, l1_ratios=(0.0,),
+        use_legacy_attributes=False,
+    )  # fmt: skip
+    classify = make_pipeline(StandardScaler(with_std=scale), logistic).fit(features[probed], male[probed])
+    return np.stack([ridge.predict(features), classify.decision_function(features)], axis=1)
+
+
+def score(predicted: np.ndarray, table: pd.DataFrame, places: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Return the errors at each place."""
+    age, male, rows = table["age"].to_numpy(dtype=float), (table["sex"] == "M").to_numpy(), []
+    for place, at in places.items():
+        aged, random = at & ~np.isnan(age), np.random.default_rng(0)
+        error, shots = predicted[aged, 0] - age[aged], []
         for _ in range(N_DRAWS):
             order = random.permutation(len(error))
             shots.append(np.abs(error[order[N_SHOTS:]] - error[order[:N_SHOTS]].mean()).mean())
-        rows.append(
-            {
-                "place": place,
-                "n": int(at.sum()),
-                "MAE": np.abs(error).mean(),
-                "bias": error.mean(),
-                "spread": error.std(ddof=1),
-                "spearman": spearmanr(predicted, age[at & aged]).statistic,
-                "MAE, 10 shots": np.mean(shots),
-                "sex AUC": roc_auc_score(sex[at], classify.decision_function(features[at])),
-            }
-        )
+        found = {"MAE": np.abs(error).mean(), "bias": error.mean(), "spread": error.std(ddof=1)}
+        found |= {"spearman": spearmanr(predicted[aged, 0], age[aged]).statistic, "MAE, 10 shots": np.nanmean(shots)}
+        rows.append({"place": place, "n": int(at.sum()), **found, "sex AUC": roc_auc_score(male[at], predicted[at, 1])})
     return rows
 
 
-def networks(input_: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return configurations of small networks on an input, trained by each loss, and untrained."""
-    kernel = [{"column": "age", "type": "gaussian", "sigma": 5.0}, {"column": "sex", "type": "categorical"}]
-    losses = {
-        "conditional": {"loss": "conditional", "kernel": kernel},
-        "yaware": {"loss": "yaware", "kernel": kernel},
-        "ntxent": {"loss": "ntxent"},
-    }
-    augment = {
-        "flip": None, "blur": None, "crop": None, "cutout": None,
-        "noise": {"probability": 0.5, "sigma": [0.005, 0.03]},
-        "affine": {"probability": 0.8, "rotation_degrees": [-4.0, 4.0], "translation_voxels": [-0.7, 0.7]},
-    }  # fmt: skip
-    training = {"epochs": 20, "batch_size": 32, "learning_rate": 1e-3, "probe_every": 0}
-    made = {
-        name: {"data": {**GRID, **input_}, "encoder": {"name": "densenet_small"}, "objective": loss, "augment": augment,
-               "training": training}
-        for name, loss in losses.items()
-    }  # fmt: skip
-    made["untrained"] = {**made["conditional"], "training": {**training, "epochs": 0}}
-    return made
+def places_of(table: pd.DataFrame, held: np.ndarray) -> dict[str, np.ndarray]:
+    """Return who is tested: london's held-out third, the new sites, and each half of the people of novosibirsk."""
+    site = table["site"].to_numpy()
+    places = {f"{HOME}, held out": held, "novosibirsk": site == "novosibirsk", "ucla": site == "ucla"}
+    second = np.arange(len(table)) % 2 == 1
+    return places | {f"novosibirsk, half {k + 1}": (site == "novosibirsk") & (second == k) for k in (0, 1)}
 
 
 def main() -> None:
     """Print the table, means over seeds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--prepared", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--networks", action="store_true")
     options = parser.parse_args()
-    table = make_maps(options.data, options.out)
+    options.out.mkdir(parents=True, exist_ok=True)
+    everybody = options.prepared / "participants.tsv"
+    table = read_cohort(everybody).table
+    imitated = pd.read_csv(options.prepared / "imitations.tsv", sep="\t", dtype=str)
+    for column in ("path", "gm", "wm", "csf"):
+        imitated[column] = [str((options.prepared / path).resolve()) for path in imitated[column]]
     site, rows = table["site"].to_numpy(), []
-    systems = {name: {"data": {**GRID, **data}, "encoder": {"name": "pca"}} for name, data in INPUTS.items()}
+    systems = {name: {"data": {**GRID, **data}, "encoder": {"name": kind}} for name, (kind, data) in LINEAR.items()}
+    together = dict(TOGETHER)
     if options.networks:
-        smooth = INPUTS["grey + white, 14 mm"]
-        systems |= {f"densenet_small, {name}, grey + white, 14 mm": config for name, config in networks(smooth).items()}
+        systems |= {f"network, {loss}": network(loss) for loss in ("untrained", "ntxent", "yaware", "conditional")}
     for seed in range(options.seeds):
-        london = np.random.default_rng(seed).permutation(np.flatnonzero(site == "london"))
+        london = np.random.default_rng(seed).permutation(np.flatnonzero(site == HOME))
         held = np.isin(np.arange(len(table)), london[: len(london) // 3])
-        probed = (site == "london") & ~held
+        probed, places = (site == HOME) & ~held, places_of(table, held)
+        of_learned = imitated[imitated["participant_id"].isin(table["participant_id"][probed])]
+        of_learned.to_csv(options.out / f"imitations-{seed}.tsv", sep="\t", index=False)
+        real = ~of_learned["session"].str.contains("imitated")
+        of_learned[real].to_csv(options.out / f"real-{seed}.tsv", sep="\t", index=False)
+        features, predicted = {}, {}
         for number, (name, config) in enumerate(systems.items()):
-            config = {"seed": seed, **config}
-            both, alone = probed | (site == "ucla"), probed
-            folder = options.out / f"{number}-{seed}"
-            features = features_of(table, both, config, folder / "both", options.out / "cache")
-            tested = {"london, held out": held, "novosibirsk": site == "novosibirsk"}
-            found = score(features, table, probed, tested)
-            features = features_of(table, alone, config, folder / "alone", options.out / "cache")
-            found += score(features, table, probed, {"ucla, left out": site == "ucla"})
-            rows += [{"system": name, "seed": seed, **row} for row in found]
-            print(pd.DataFrame(rows[-3:]).round(2).to_string(index=False, header=number == 0), flush=True)
-    frame = pd.DataFrame(rows)
-    frame.to_csv(options.out / "rows.tsv", sep="\t", index=False)
-    print(frame.drop(columns="seed").groupby(["place", "system"], sort=False).mean().round(2).to_string())
+            learned = options.out / ("real" if name.startswith("pca") else "imitations")
+            paths = learned.with_name(f"{learned.name}-{seed}.tsv"), everybody, options.out / f"run-{number}-{seed}"
+            features[name] = features_of({"seed": seed, **config}, *paths, options.out / "cache")
+            predicted[name] = predictions(features[name], table, probed)
+        best = "lda, grey + white + fluid, 14 mm"
+        for name in [name for name in systems if name.startswith("network")]:
+            blocks = balanced([features[best], features[name]], probed)
+            predicted[f"lda 14 mm and {name}, joined"] = predictions(blocks, table, probed, scale=False)
+        for name, members in together.items():
+            predicted[name] = np.mean([predicted[member] for member in members], axis=0)
+        for name, each in predicted.items():
+            rows += [{"system": name, "seed": seed, **row} for row in score(each, table, places)]
+        pd.DataFrame(rows).to_csv(options.out / "rows.tsv", sep="\t", index=False)
+        print(f"seed {seed} of {options.seeds} done", flush=True)
+    frame = pd.DataFrame(rows).drop(columns="seed")
+    print(frame.groupby(["place", "system"], sort=False).mean().round(2).to_string())
 
 
 if __name__ == "__main__":

@@ -135,6 +135,9 @@ def prepare(
     bias: Annotated[bool, option("Correct the bias field by N4.")] = True,
     registration: Annotated[bool, option("Register to MNI152; without, scans lie there already.")] = True,
     tissue: Annotated[bool, option("Make maps of grey matter, white matter and fluid.")] = True,
+    imitations: Annotated[
+        int, option("Also imitate so many other acquisitions of each brain, for the encoder lda (imitations.tsv).")
+    ] = 0,
     skip: Annotated[bool, option("Leave out scans that cannot be prepared.")] = False,
     n_workers: Annotated[int, option("Processes.")] = 2,
 ) -> Result:

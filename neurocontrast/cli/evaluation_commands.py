@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _PROBES = "auto|logistic|ridge|svm|knn|MODULE:OBJECT"
-_RULES = "half, prevalence, youden, sensitivity=0.9, specificity=0.9, or a probability"
+_RULES = "half, prevalence, or a probability"
 _CLOSE = {"auc": "log_loss", "balanced_accuracy": "log_loss"}
 """The error that stands for a metric of which more is better, where a ratio is shown."""
 

@@ -70,6 +70,9 @@ class DataSettings(ScanSettings, Replaceable):
     channels : list of str or None
         Columns of the table that hold the files of each scan, one a channel, for instance ``[gm, wm]``, which `index`
         and `prepare` write; ``t1`` stands for the column ``path``. None for ``[t1]``.
+    maps : list of str
+        Columns with maps of the tissues of each scan, on its grid, for instance ``[gm, wm, csf]``: views are
+        synthesised from them (``augment.synthesise``). The network, and what follows training, need none.
     where : mapping
         Rows to keep: column → allowed values.
     vectors : mapping
@@ -98,6 +101,7 @@ class DataSettings(ScanSettings, Replaceable):
     images_root: Path | None = None
     images_pattern: str | None = None
     channels: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    maps: tuple[str, ...] = ()
     where: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     vectors: dict[_Name, _Vector] = Field(default_factory=dict)
     cache_dir: Path | None = None
@@ -120,6 +124,13 @@ class DataSettings(ScanSettings, Replaceable):
     def _check(self) -> DataSettings:
         if self.channels is not None and len(set(self.channels)) < len(self.channels):
             raise ValueError(f"data.channels must name each column once, got {list(self.channels)}")
+        if self.maps and (len(self.channels or ("t1",)) > 1 or self.transforms is not None):
+            raise ValueError(
+                "data.maps needs scans of one channel and the settings of preprocessing, got several data.channels, or "
+                "data.transforms"
+            )
+        if len({*self.maps, *(self.channels or ("t1",))}) <= len(self.maps) or len(set(self.maps)) < len(self.maps):
+            raise ValueError(f"data.maps must name each column once, and none of data.channels, got {list(self.maps)}")
         return self
 
 
@@ -254,4 +265,9 @@ class Config(Settings):
                 f"augment must be for the kind of images that data.kind says, '{self.data.kind}', and is for "
                 f"'{self.augment.kind}'. Leave augment.kind out, or change data.kind"
             )
+        if getattr(self.data, "maps", ()):
+            if self.encoder.is_linear or (self.augment.synthesise is None and self.augment.transforms is None):
+                raise ValueError("data.maps are for augment.synthesise and a network, got one without the other")
+        elif getattr(self.augment, "synthesise", None) is not None:
+            raise ValueError("augment.synthesise needs the maps of tissue of each scan (data.maps), got none")
         return self

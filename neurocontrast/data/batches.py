@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -56,13 +55,11 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
     """Yield the batches in their order, read by threads while the caller computes on the one before.
 
     Images of `ImagesInPlace` stay in the precision they are kept in (`Encoder` and `TwoViews` widen them on their
-    device), and the memory of a batch is used again once nothing refers to the batch. With 0 readers the caller's
-    thread reads.
+    device). With 0 readers the caller's thread reads.
     """
-    memory = _Memory(images.image_shape, images.image_dtype) if isinstance(images, ImagesInPlace) else None
     if n_readers == 0:
         for rows in batches:
-            yield _read(_Batch(images, rows, memory))
+            yield _read(_Batch(images, rows))
         return
     pool = ThreadPoolExecutor(n_readers, thread_name_prefix="read")
     upcoming = iter(batches)
@@ -70,7 +67,7 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
     try:
         while True:
             for rows in islice(upcoming, _BATCHES_AHEAD - len(waiting)):
-                batch = _Batch(images, rows, memory)
+                batch = _Batch(images, rows)
                 parts = np.array_split(range(len(rows)), n_readers)
                 waiting.append((batch, [pool.submit(batch.read, part) for part in parts]))
                 del batch
@@ -82,31 +79,14 @@ def read_batches(images: Images, batches: Iterable[Sequence[int]], *, n_readers:
         pool.shutdown(cancel_futures=True)
 
 
-class _Memory:
-    """Blocks for batches, taken again when nothing refers to their last use: fresh memory is cleared page by page."""
-
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self._shape, self._dtype = shape, dtype
-        self._free: deque[npt.NDArray[Any]] = deque()
-
-    def take(self, n: int) -> npt.NDArray[Any]:
-        while self._free:
-            block = self._free.popleft()
-            if len(block) >= n:
-                break
-        else:
-            block = np.empty((n, *self._shape), self._dtype)
-        batch = block[:n]
-        weakref.finalize(batch, self._free.append, block).atexit = False
-        return batch
-
-
 class _Batch:
     """A batch while it is read: straight into its memory, or volume by volume to be stacked."""
 
-    def __init__(self, images: Images, rows: Sequence[int], memory: _Memory | None) -> None:
+    def __init__(self, images: Images, rows: Sequence[int]) -> None:
         self.rows, self._images = rows, images
-        self._array = None if memory is None else memory.take(len(rows))
+        self._array: npt.NDArray[Any] | None = None
+        if isinstance(images, ImagesInPlace):
+            self._array = np.empty((len(rows), *images.image_shape), images.image_dtype)
         self._volumes: dict[int, torch.Tensor] = {}
 
     def read(self, places: Iterable[int]) -> None:

@@ -14,7 +14,7 @@ from torch import nn
 from neurocontrast.encoders.settings import NAMES_OF_DIMS, EncoderSettings, ReadOut
 from neurocontrast.exceptions import ConfigError, DataError
 
-__all__ = ["ContrastiveModel", "Encoder", "FeatureMaps", "PrincipalComponents", "ProjectionHead", "check_shape"]
+__all__ = ["ContrastiveModel", "Encoder", "FeatureMaps", "LinearComponents", "ProjectionHead", "check_shape"]
 
 _COLOURS = 3
 
@@ -64,8 +64,8 @@ class FeatureMaps(nn.Module):
         return self.n_features if numbers is None else sum(list(self.blocks.values())[number - 1] for number in numbers)
 
 
-class PrincipalComponents(nn.Module):
-    """Project volumes onto principal components of their voxels.
+class LinearComponents(nn.Module):
+    """Project volumes onto linear components of their voxels: principal components, or discriminants of subjects.
 
     Parameters
     ----------

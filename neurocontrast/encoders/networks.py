@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from neurocontrast.encoders.encoder import FeatureMaps, PrincipalComponents
+from neurocontrast.encoders.encoder import FeatureMaps, LinearComponents
 from neurocontrast.encoders.settings import EncoderSettings
 
 __all__ = ["build_network"]
@@ -33,7 +33,7 @@ _N_COMPONENTS = 60
 def build_network(settings: EncoderSettings, n_channels: int, n_voxels: int) -> FeatureMaps:
     """Build the network that the settings name, with random weights; `n_voxels` are those of a linear encoder."""
     if settings.is_linear:
-        layers = PrincipalComponents(settings.n_components or _N_COMPONENTS, n_voxels)
+        layers = LinearComponents(settings.n_components or _N_COMPONENTS, n_voxels)
         return FeatureMaps(layers, n_dims=3, n_features=len(layers.components), smallest_shape=1)
     if settings.name in _DENSENETS:
         return _densenet(settings, n_channels)

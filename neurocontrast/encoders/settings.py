@@ -14,7 +14,7 @@ __all__ = ["NAMES_OF_DIMS", "N_BLOCKS", "EncoderSettings", "ReadOut"]
 _Cells = Annotated[int, Field(ge=1, le=32)]
 NAMES_OF_DIMS = {
     2: ("resnet18", "resnet50", "resnet_small", "lenet5"),
-    3: ("densenet121", "densenet_small", "lenet", "pca"),
+    3: ("densenet121", "densenet_small", "lenet", "pca", "lda"),
 }
 
 
@@ -64,18 +64,24 @@ class EncoderSettings(Settings):
 
     Parameters
     ----------
-    name : {'densenet121', 'densenet_small', 'lenet', 'pca', 'resnet18', 'resnet50', 'resnet_small', 'lenet5'}
+    name : {'densenet121', 'densenet_small', 'lenet', 'pca', 'lda', 'resnet18', 'resnet50', 'resnet_small', 'lenet5'}
         Of volumes: ``densenet121`` is MONAI's 3D DenseNet with blocks of 6, 12, 24 and 16 layers, growth 32 and 64
         first features: 1024 features. ``densenet_small`` has blocks of 4, 5, 8 and 6 layers, growth 16 and 32 first
         features: 192 features, a thirteenth of the weights and a fifth of the time, for cohorts of hundreds and
         machines without a GPU. ``lenet`` is a three-layer network for tests and first steps on tiny volumes, not for
         results. ``pca`` is linear: the principal components of the training scans' voxels, which no loss, views or
-        epochs take part in, and which any network has to beat. Of images: ``resnet18`` and ``resnet50`` are MONAI's:
+        epochs take part in, and which any network has to beat. ``lda`` is linear too: of these components, those
+        combinations by which people differ most beside what scans of one person differ by (Fisher's discriminants, as
+        in Belhumeur et al. 1997). It needs several scans of a subject: from several scanners, or imitated by
+        ``prepare --imitations``. Of images: ``resnet18`` and ``resnet50`` are MONAI's:
         512 and 2048 features. ``resnet_small`` is ResNet18 with widths of 16 to 128 and a first convolution of
         stride 2: 128 features, a sixteenth of the weights, for machines without a GPU. ``lenet5`` is LeNet-5 for
         colours, 84 features; it resizes images to 32×32.
     n_components : int or None
-        Components of ``pca``, its features; None: 60.
+        Features of ``pca`` and ``lda``; None: 60.
+    shrinkage : float or None
+        Of ``lda``: how far the covariance within people is moved towards a multiple of the identity, from 0 to 1; None:
+        0.3.
     norm : {'batch', 'group', 'instance'}
         What the encoder normalises its feature maps over. ``batch``: the samples that pass together, as published.
         ``group``: groups of channels of one sample (32 of them, Wu & He 2018; 16 in ``densenet_small``, 8 in
@@ -105,10 +111,11 @@ class EncoderSettings(Settings):
     2
     """
 
-    name: Literal["densenet121", "densenet_small", "lenet", "pca", "resnet18", "resnet50", "resnet_small", "lenet5"] = (
-        "densenet121"
-    )
+    name: Literal[
+        "densenet121", "densenet_small", "lenet", "pca", "lda", "resnet18", "resnet50", "resnet_small", "lenet5"
+    ] = "densenet121"
     n_components: Annotated[int, Field(ge=1)] | None = None
+    shrinkage: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     norm: Literal["batch", "group", "instance"] = "batch"
     final_norm: bool = True
     stem: Literal["cifar", "imagenet"] | None = None
@@ -120,7 +127,11 @@ class EncoderSettings(Settings):
     def _read_by_their_networks_only(self) -> EncoderSettings:
         self.read_out.check(self.name)
         if self.n_components is not None and not self.is_linear:
-            raise ValueError(f"n_components belongs to pca, and nothing reads it with name: {self.name}; remove it")
+            raise ValueError(
+                f"n_components belongs to pca and lda, and nothing reads it with name: {self.name}; remove it"
+            )
+        if self.shrinkage is not None and self.name != "lda":
+            raise ValueError(f"shrinkage belongs to lda, and nothing reads it with name: {self.name}; remove it")
         if self.stem is not None and self.name not in ("resnet18", "resnet50"):
             raise ValueError(
                 f"stem belongs to resnet18 and resnet50, and nothing reads it with name: {self.name}; remove it"
@@ -130,7 +141,7 @@ class EncoderSettings(Settings):
     @property
     def is_linear(self) -> bool:
         """Whether the encoder is fitted in one pass, without a loss."""
-        return self.name == "pca"
+        return self.name in ("pca", "lda")
 
     @property
     def n_dims(self) -> int:

@@ -14,7 +14,6 @@ import pandas as pd
 
 from neurocontrast.evaluation.fitting import OutOfFold
 from neurocontrast.evaluation.metrics import METRICS, RANKED, finite_or_none, top_hits
-from neurocontrast.evaluation.panels.sensitive import error_resamples
 from neurocontrast.evaluation.schema import Estimate, Evaluation, NewSite, read_evaluation
 from neurocontrast.evaluation.significance import delong_test, fold_p_value, holm, mcnemar_test
 from neurocontrast.evaluation.target import Target
@@ -22,7 +21,7 @@ from neurocontrast.evaluation.uncertainty import bootstrap_metrics, choose_units
 from neurocontrast.exceptions import ConfigError, DataError, one_of
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["Evaluated", "compare_models", "compare_sensitive", "load_evaluated", "tradeoff_table", "unseen_columns"]
+__all__ = ["Evaluated", "compare_models", "load_evaluated", "tradeoff_table", "unseen_columns"]
 
 Texts = npt.NDArray[np.object_]
 _SCAN = ["participant_id", "session"]
@@ -39,7 +38,6 @@ class Evaluated:
     predictions: pd.DataFrame
     folds: pd.DataFrame
     site: dict[str, float] = field(default_factory=dict)
-    sensitive: pd.DataFrame | None = None
 
 
 def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -> Evaluated:
@@ -58,12 +56,11 @@ def load_evaluated(folder: str | os.PathLike[str], *, name: str | None = None) -
         )  # fmt: skip
         folds = _read_table(root / "folds.tsv", needed={*sizes, "held_out_site"}, numeric={*sizes, *METRICS[kind]})
         site = _read_site(root / "confounds.tsv")
-        sensitive = _read_sensitive(root / "sensitive_predictions.tsv")
     except (OSError, KeyError, ValueError) as error:
         raise DataError(f"'{root}': not readable as an evaluation ({error}). Evaluate again.") from error
     predictions["session"] = predictions["session"].fillna("")
     predictions = predictions.sort_values(_KEYS, ignore_index=True)
-    return Evaluated(name or root.name, evaluation, predictions, folds, site, sensitive)
+    return Evaluated(name or root.name, evaluation, predictions, folds, site)
 
 
 def _score_columns(evaluation: Evaluation) -> list[str]:
@@ -81,15 +78,6 @@ def _read_table(
         if table[name].dtype.kind not in "fiu":
             raise ValueError(f"{path.name}, column '{name}' must hold numbers")
     return table
-
-
-def _read_sensitive(path: Path) -> pd.DataFrame | None:
-    if not path.is_file():
-        return None
-    names = map(str, pd.read_csv(path, sep="\t", nrows=0).columns)
-    numeric = {name for name in names if name.startswith(("true_", "predicted_"))}
-    table = _read_table(path, needed=set(_SCAN), numeric=numeric, texts=set(_SCAN))
-    return table.assign(session=table["session"].fillna(""))
 
 
 def _read_site(path: Path) -> dict[str, float]:
@@ -179,38 +167,6 @@ def compare_models(
         adjusted = holm([row["p_value"] for row in rows_of_metric])
         differences += [row | {"p_adjusted": each} for row, each in zip(rows_of_metric, adjusted, strict=True)]
     return pd.DataFrame(table), pd.DataFrame(differences)
-
-
-def compare_sensitive(evaluations: Sequence[Evaluated], *, n_bootstraps: int, level: float, seed: int) -> pd.DataFrame:
-    """Return the errors of sensitive columns by model, with paired differences from the first model."""
-    if any(each.sensitive is None for each in evaluations):
-        return pd.DataFrame()
-    tables = [pd.DataFrame(each.sensitive).sort_values(_SCAN, ignore_index=True) for each in evaluations]
-    names = [str(name).removeprefix("true_") for name in tables[0].columns if str(name).startswith("true_")]
-    truths, guesses = ([f"{prefix}_{name}" for name in names] for prefix in ("true", "predicted"))
-    truth, squares = tables[0][truths].to_numpy(dtype=float), []
-    for table in tables:
-        if not {*truths, *guesses} <= set(table) or not table[_SCAN].equals(tables[0][_SCAN]):
-            return pd.DataFrame()
-        own = table[truths].to_numpy(dtype=float)
-        if not np.allclose(own, truth):
-            return pd.DataFrame()
-        errors = (own - table[guesses].to_numpy(dtype=float)) ** 2
-        squares += [errors, errors.mean(axis=1)]
-    key, people = derive_seed("compare-sensitive", seed), np.arange(len(truth))
-    drawn = error_resamples(np.column_stack(squares), people, n_bootstraps=n_bootstraps, seed=key)
-    rows, shown = [], [*names, "all"]
-    for place, (each, name) in enumerate((each, name) for each in evaluations for name in shown):
-        columns = {} if each.evaluation.sensitive is None else each.evaluation.sensitive.columns
-        constants = {key: figures.constant_mse for key, figures in columns.items()}
-        constants["all"] = float(np.mean([value for value in constants.values() if value is not None]))
-        figure, gain = drawn[place].figure(level=level), dict[str, float | None]()
-        if place >= len(shown):
-            gain = (drawn[place] - drawn[place % len(shown)]).figure(level=level)
-        row = {"model": each.name, "column": name, "mse": figure["value"], "low": figure["low"], "high": figure["high"]}
-        row |= {"constant_mse": constants.get(name), "difference": gain.get("value")}
-        rows.append(row | {"difference_low": gain.get("low"), "difference_high": gain.get("high")})
-    return pd.DataFrame(rows)
 
 
 def _target_of(evaluated: Evaluated) -> tuple[Target, Texts]:

@@ -15,23 +15,20 @@ from neurocontrast.settings import Settings
 
 __all__ = ["EvaluationSettings", "check_probe", "probe_name"]
 
-_RULES = ("half", "prevalence", "youden", "sensitivity=0.9", "specificity=0.9")
-_AIM = re.compile(r"(sensitivity|specificity)\s*=\s*(\S+)")
+_RULES = ("half", "prevalence")
 _IMPORT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def _parse_threshold(given: float | str) -> float | str:
     """Return a threshold in one form: a probability as a number, a rule as text."""
     text = str(given).strip()
-    aim = _AIM.fullmatch(text)
-    with suppress(ValueError):
-        if 0 < (number := float(aim[2] if aim else text)) < 1:
-            return f"{aim[1]}={number:g}" if aim else number
-    if text in ("half", "prevalence", "youden"):
+    if text in _RULES:
         return text
+    with suppress(ValueError):
+        if 0 < (number := float(text)) < 1:
+            return number
     raise ValueError(
-        "must be half, prevalence, youden, sensitivity=… or specificity=… (a share between 0 and 1, for instance "
-        f"sensitivity=0.9), or a probability between 0 and 1; got '{text}'.{suggestion(text, _RULES)}"
+        f"must be half, prevalence, or a probability between 0 and 1; got '{text}'.{suggestion(text, _RULES)}"
     )
 
 
@@ -67,7 +64,7 @@ class EvaluationSettings(Settings):
         Embeddings table of other people, of the same encoder, to which the probe fitted on all scans is applied.
     inner_splits : {"stratified", "leave-site-out"}
         How inner folds are made: dealt by subject, or each leaving training sites out, so that the penalty is chosen
-        for unseen sites (dealt where a training fold has too few).
+        for unseen sites (dealt where a training fold has fewer than two sites of ten subjects or more).
     seed : int
         Seed of folds and bootstrap.
     probe : {"auto", "logistic", "ridge", "svm", "knn"} or "package.module:Object"
@@ -75,22 +72,27 @@ class EvaluationSettings(Settings):
         estimator of one's own, which `neurocontrast.evaluate` imports, and nothing else does.
     C, alpha, k : tuple
         Grids: inverse penalty of logistic regression and the SVM, penalty of ridge, number of neighbours.
+    blocks : {"joined", "averaged"}
+        Of joined embeddings, whether one probe is fitted to all blocks, or one to each block and their predictions
+        (numbers, or probabilities) are averaged.
+    n_components : tuple of int
+        Numbers of principal components of the standardised features to choose from on the inner folds, together with
+        the strength; none for all features.
     clip : bool
         Whether predicted numbers are kept within the range of the training scans' own.
-    threshold : {"half", "prevalence", "youden", "sensitivity=…", "specificity=…"} or float
-        Probability from which a scan is called positive: 0.5, the share of positives in training, or chosen on inner
-        folds. Of several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest against its share.
+    threshold : {"half", "prevalence"} or float
+        Probability from which a scan is called positive: 0.5, the share of positives in training, or a number. Of
+        several classes: ``half`` takes the likeliest, ``prevalence`` the one likeliest against its share.
     train_sizes, n_draws : tuple of int, int
         Numbers of training subjects of a learning curve, and how often the subjects of each size are drawn in a fold.
     covariates : tuple of str
         Columns of the baseline; those that are absent, the target, and the site where sites are left out, are dropped.
-    voxels, scans : {"auto", "on", "off"}, str or None
-        Whether principal components of the scans' voxels are a second baseline (``auto``: where the scans are at hand),
-        and the table of the same scans, where paths in the embeddings table do not lead to them.
+    voxels, scans : {"auto", "on", "input", "off"}, str or None
+        Whether principal components of the scans' voxels are a second baseline (``auto``: where the scans are at hand;
+        ``input``: of what the encoder is given, as ``encoder.name: pca`` would fit), and the table of the same scans,
+        where paths in the embeddings table do not lead to them.
     regional : tuple of str
         Columns of regional volumes, thicknesses or other measures, by name or pattern (``vol_*``): one more baseline.
-    sensitive : tuple of str
-        Columns of numbers that a fair embedding should not tell (``background_*`` names several).
     confounds, new_site, outlyingness : bool
         Whether to ask how well covariates can be read from the embedding; to leave every site out once besides; to say
         how far each scan lies from the training scans.
@@ -135,15 +137,16 @@ class EvaluationSettings(Settings):
     C: Grid = tuple(10.0**power for power in range(-6, 4))
     alpha: Grid = tuple(10.0 ** (power / 2) for power in range(-2, 13))
     k: tuple[int, ...] = (3, 5, 10, 20, 50)
+    blocks: Literal["joined", "averaged"] = "joined"
+    n_components: tuple[int, ...] = ()
     clip: bool = False
     threshold: Annotated[float | str, AfterValidator(_parse_threshold)] = "half"
     train_sizes: tuple[int, ...] = ()
     n_draws: int = Field(5, ge=1)
     covariates: tuple[str, ...] = ("age", "sex", "site", "tiv")
-    voxels: Literal["auto", "on", "off"] = "auto"
+    voxels: Literal["auto", "on", "input", "off"] = "auto"
     scans: str | None = None
     regional: tuple[str, ...] = ()
-    sensitive: tuple[str, ...] = ()
     confounds: bool = True
     new_site: bool = True
     outlyingness: bool = True
@@ -179,7 +182,7 @@ class EvaluationSettings(Settings):
     def _check_voxels(cls, voxels: object) -> object:
         return {True: "on", False: "off"}.get(voxels, voxels) if isinstance(voxels, bool) else voxels  # YAML's on, off
 
-    @field_validator("k", "train_sizes")
+    @field_validator("k", "n_components", "train_sizes")
     @classmethod
     def _check_counts(cls, counts: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
         if any(count < 1 for count in counts) or (info.field_name == "k" and not counts):
@@ -245,7 +248,7 @@ def check_probe(settings: EvaluationSettings, target: Target) -> None:
         )
     if settings.clip and not continuous:
         raise ConfigError(f"clip: is for numbers, and '{target.name}' has classes. Leave clip out.")
-    if target.kind != "binary" and settings.threshold not in ("half", "prevalence"):
+    if target.kind != "binary" and settings.threshold not in _RULES:
         what, hint = f"of {len(target.classes)} classes", "Use half or prevalence, or keep two classes with where."
         if continuous:
             what, hint = "continuous", "Leave threshold out."

@@ -49,13 +49,13 @@ class _Bandwidth(ColumnKernel):
         if name != "sigma":
             super().accept(name, value)
             return
-        self.given = value
+        self.given, self.rule = value, value if isinstance(value, str) else None
         self.register_buffer("sigma", torch.tensor(math.nan, dtype=torch.float64))
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         # σ is stored with the checkpoint, NaN while it is not fitted.
-        self.fitted = not (self.standardise or isinstance(self.given, str))
+        self.fitted = not (self.standardise or self.rule)
         if self.fitted:
             self.sigma = torch.as_tensor(self.given, dtype=torch.float64)
 
@@ -65,7 +65,7 @@ class _Bandwidth(ColumnKernel):
         Scott: σ = s·n^(−1/(p+4)); Silverman: σ = s·(n(p+2)/4)^(−1/(p+4)), with s the standard deviation
         (n − 1 in its denominator) of a dimension, n the number of observed scans, p of dimensions.
         """
-        if not (self.standardise or isinstance(self.given, str)):
+        if not (self.standardise or self.rule):
             return self
         values = self.values(metadata, dtype=torch.float64)
         values = values[self.observed(values)]
@@ -75,13 +75,13 @@ class _Bandwidth(ColumnKernel):
         if constant:
             which = f"dimensions {constant} of '{self.column}' have" if p > 1 else f"'{self.column}' has"
             raise DataError(
-                f"{self._rule()} needs a column that varies, but {which} the same value in all {n} scans that have "
+                f"{self._to_fit()} needs a column that varies, but {which} the same value in all {n} scans that have "
                 "one. Give sigma as a number, or leave the column out."
             )
         if self.standardise:
             sigma = self._per_dimension(torch.as_tensor(self.given).to(spread), p) * spread * p ** (1 / self.norm)
         else:
-            sigma = spread * (n if self.given == "scott" else n * (p + 2) / 4) ** (-1 / (p + 4))
+            sigma = spread * (n if self.rule == "scott" else n * (p + 2) / 4) ** (-1 / (p + 4))
         self.sigma = (sigma[0] if p == 1 else sigma).to(self.sigma.device)
         self.fitted = True
         return self
@@ -89,13 +89,13 @@ class _Bandwidth(ColumnKernel):
     def scaled(self, values: Tensor) -> Tensor:
         if not self.fitted:
             raise ConfigError(
-                f"{self._rule()} of the kernel on '{self.column}' is not fitted yet: "
+                f"{self._to_fit()} of the kernel on '{self.column}' is not fitted yet: "
                 "call kernel.fit(metadata) with the training cohort first."
             )
         return values / self._per_dimension(self.sigma, values.shape[1]).to(values)
 
-    def _rule(self) -> str:
-        return "standardise=True" if self.standardise else f"sigma='{self.given}'"
+    def _to_fit(self) -> str:
+        return "standardise=True" if self.standardise else f"sigma='{self.rule}'"
 
     def _per_dimension(self, sigma: Tensor, p: int) -> Tensor:
         if sigma.ndim == 1 and sigma.shape[0] != p:

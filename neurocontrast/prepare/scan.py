@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from neurocontrast.exceptions import DataError, NeurocontrastError
 from neurocontrast.files import atomic_path, digest_of, write_json
+from neurocontrast.prepare.acquisitions import imitate_acquisition
 from neurocontrast.prepare.extraction import extract_brain, extract_brain_by_template, is_stripped
 from neurocontrast.prepare.registration import (
     Registration,
@@ -25,7 +26,7 @@ from neurocontrast.prepare.registration import (
 )
 from neurocontrast.prepare.tissue import segment_tissue, tissue_priors
 
-__all__ = ["PrepareOptions", "PreparedScan", "prepare_scan"]
+__all__ = ["PrepareOptions", "PreparedScan", "imitated_stem", "prepare_scan"]
 
 _RECIPE = 2
 """Raised when the same options give other images."""
@@ -51,6 +52,8 @@ class PrepareOptions:
         Whether it is done as for OpenBHB's quasi-raw images: a map without shears, resampled by splines to their grid.
     registration : bool
         Whether scans are registered; otherwise their headers place them in MNI152 already.
+    imitations : int
+        Imitated acquisitions of each brain, whose brains and tissue maps are written too.
     """
 
     spacing_mm: float = 1.5
@@ -59,6 +62,7 @@ class PrepareOptions:
     extraction: str = "deepbet"
     quasiraw: bool = False
     registration: bool = True
+    imitations: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,11 +124,12 @@ def prepare_scan(source: str, mask_path: str, stem: str, folder: str, options: P
         if record.is_file():
             earlier = json.loads(record.read_text(encoding="utf-8"))
             if earlier["key"] == key:
+                _imitate(out, stem, key, options)
                 return PreparedScan(**earlier)
         images, facts = _prepare(source, mask_path, options)
-        grid = _template(options.spacing_mm, options.quasiraw).affine
         for name, voxels in images.items():
-            _write(out / f"{stem}_{name}.nii.gz", voxels, grid)
+            _write(out / f"{stem}_{name}.nii.gz", voxels, _grid_of(options).affine)
+        _imitate(out, stem, key, options)
     except NeurocontrastError as error:
         return PreparedScan("", {"problem": str(error)})
     except Exception as error:  # nibabel and ITK raise many kinds of errors for damaged files
@@ -139,7 +144,36 @@ def _key(source: str, mask_path: str, options: PrepareOptions) -> str:
         raise DataError(f"{mask_path}: there is no such file; the column 'mask_path' names it.")
     files = [Path(path) for path in (source, mask_path) if path]
     states = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return digest_of("neurocontrast-prepare", _RECIPE, states, asdict(options))
+    # Imitations are made of what is prepared, and have a record of their own: to add some prepares nothing again.
+    chosen = {name: value for name, value in asdict(options).items() if name != "imitations"}
+    return digest_of("neurocontrast-prepare", _RECIPE, states, chosen)
+
+
+def imitated_stem(stem: str, number: int) -> str:
+    """Return how the files of an imitated acquisition of a scan are called, counted from 1."""
+    return f"{stem}_acq-imitated{number}"
+
+
+def _imitate(out: Path, stem: str, key: str, options: PrepareOptions) -> None:
+    """Write the imitated acquisitions of a prepared brain that are not there yet."""
+    template = _grid_of(options)
+    for number in range(1, options.imitations + 1):
+        record = out / f"{imitated_stem(stem, number)}.json"
+        if record.is_file() and json.loads(record.read_text(encoding="utf-8"))["key"] == key:
+            continue
+        voxels = nib.load(out / f"{stem}_brain.nii.gz").get_fdata(dtype=np.float32)
+        brain = imitate_acquisition(voxels, options.spacing_mm, name=stem, number=number)
+        images = {"brain": brain}
+        if options.tissue:
+            maps = segment_tissue(brain, brain > 0, template.priors)
+            images |= {"gm": maps.grey, "wm": maps.white, "csf": maps.fluid}
+        for name, each in images.items():
+            _write(out / f"{imitated_stem(stem, number)}_{name}.nii.gz", each, template.affine)
+        write_json(record, {"key": key})
+
+
+def _grid_of(options: PrepareOptions) -> _Template:
+    return _template(options.spacing_mm, options.quasiraw)
 
 
 def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict[str, Floats], dict[str, Any]]:
@@ -154,7 +188,7 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
     brain = correct_bias(voxels, mask, affine) if options.bias else voxels
     brain = np.where(mask, brain, 0).astype(np.float32)
     registration, found_by = _register(brain, mask, affine, options)
-    template = _template(options.spacing_mm, options.quasiraw)
+    template = _grid_of(options)
     grid, shape = template.affine, template.brain.shape
     inside = resample_to_grid(mask, affine, registration, grid, shape) > 0.5
     resampled = resample_to_grid(brain, affine, registration, grid, shape, spline=options.quasiraw)

@@ -49,7 +49,7 @@ _SIGNIFICANT_P = 0.05
 class ComparisonFiles(Results):
     """All that the page of a comparison is made from: ``comparison.json``, and the tables beside it.
 
-    `learning_curves`, `tradeoff` and `sensitive` may be empty.
+    `learning_curves` and `tradeoff` may be empty.
     """
 
     summary: Mapping[str, Any]
@@ -57,7 +57,6 @@ class ComparisonFiles(Results):
     differences: pd.DataFrame
     learning_curves: pd.DataFrame
     tradeoff: pd.DataFrame
-    sensitive: pd.DataFrame
 
     @property
     def kind(self) -> str:
@@ -129,7 +128,7 @@ def render_comparison(files: ComparisonFiles, sections: Sequence[Section]) -> st
 def build_comparison(files: ComparisonFiles) -> list[Section]:
     """Return the sections of a comparison that have something to say, in the order in which they are read."""
     built = (
-        _build_warnings(files), _build_result(files), _build_new_sites(files), _build_fairness(files),
+        _build_warnings(files), _build_result(files), _build_new_sites(files),
         _build_learning(files), _build_methods(files), _build_silences(files), _build_provenance(files),
     )  # fmt: skip
     return [section for section in built if section is not None]
@@ -335,21 +334,3 @@ def _build_new_sites(files: ComparisonFiles) -> Section | None:
     )
     table = make_table(caption, rows, columns, note=about_outside)
     return Section("tradeoff", "New sites, and site against target", [table], lead=lead)
-
-
-def _build_fairness(files: ComparisonFiles) -> Section | None:
-    errors = files.sensitive.rename(columns={"low": "mse_low", "high": "mse_high"})
-    if errors.empty or files.words is not IMAGES:
-        return None
-    lead = "The error of a linear model that predicts the sensitive variable from the features: higher is fairer."
-    reasons = (errors["model"] == files.reference).map({True: "the reference itself", False: "not computed"})
-    columns = (
-        Column("Model", "model", "heading"),
-        Column("Column", "column", "text"),
-        Column("MSE", "mse", digits=4, interval=True),
-        Column("MSE of a constant", "constant_mse", digits=4),
-        Column("Difference", "difference", digits=4, signed=True, interval=True),
-    )
-    errors = errors.assign(column=errors["column"].replace("all", "mean of the columns"), difference_reason=reasons)
-    table = make_table("The sensitive variable (sensitive.tsv).", errors, columns)
-    return Section("fairness", "Fairness", [table], lead=lead)

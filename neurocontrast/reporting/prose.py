@@ -28,6 +28,7 @@ _ENCODERS = {
     "lenet": "LeNet",
     "lenet5": "LeNet-5",
     "pca": "principal components of voxels",
+    "lda": "linear discriminants of subjects over voxels",
     "resnet18": "ResNet-18",
     "resnet50": "ResNet-50",
     "resnet_small": "small ResNet",
@@ -169,7 +170,7 @@ def _encoder_name(files: EvaluationFiles, encoder: Any) -> str:
     about = encoder if isinstance(encoder, Mapping) else {"name": encoder}
     name = str(about.get("name") or "")
     text = _ENCODERS.get(name, name) or "encoder not recorded"
-    if files.words is not IMAGES and name in _ENCODERS and name != "pca":
+    if files.words is not IMAGES and name in _ENCODERS and name not in ("pca", "lda"):
         text += " (3D)"
     if about.get("stem") and "ResNet" in text:
         text += f", stem {about['stem']}"

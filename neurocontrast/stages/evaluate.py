@@ -48,6 +48,7 @@ from neurocontrast.files import (
     write_table,
     write_text,
 )
+from neurocontrast.lazy import load
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment
 from neurocontrast.settings import settings_from
@@ -190,7 +191,7 @@ def _with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> S
     Scans that are asked for (``voxels=on``, or `scans`) and cannot be read are a `DataError`, else a warning.
     """
     settings = study.settings
-    asked = settings.voxels == "on" or settings.scans is not None
+    asked = settings.voxels in ("on", "input") or settings.scans is not None
     preprocessing = (info.get("run") or {}).get("preprocessing") or {}
     trained_on = preprocessing.get("kind", "volumes")
     if settings.voxels == "off" or (not asked and (study.fixed or trained_on == "images")):
@@ -201,6 +202,8 @@ def _with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> S
         scans = _find_scans(study, columns_of((info.get("run") or {}).get("channels")), asked=asked)
         if not scans:
             return study
+        if settings.voxels == "input":
+            return replace(study, voxels=_read_input(scans, study, info.get("run") or {}, progress))
         return replace(study, voxels=_read(scans, study, _how(scans, preprocessing), progress))
     except DataError as error:
         if asked:
@@ -208,6 +211,15 @@ def _with_voxels(study: Study, info: Mapping[str, Any], progress: Progress) -> S
         explanation = "Whether a linear model of the scans themselves does as well was not asked."
         notice = Notice("voxels_left_out", f"There is no baseline of voxels. {error}", explanation)
         return replace(study, notices=[*study.notices, notice])
+
+
+def _read_input(scans: list[tuple[str, ...]], study: Study, run: Mapping[str, Any], progress: Progress) -> Voxels:
+    if "preprocessing" not in run:
+        raise DataError("voxels=input: the embeddings do not say how their run preprocessed its scans. Use voxels=on.")
+    # By its path: what preprocesses scans needs torch, and every other evaluation does without.
+    read = load("neurocontrast.stages.encoder_input:read_encoder_input")
+    values, about = read(scans, run, max_bytes=MAX_BYTES, n_workers=study.settings.n_jobs, progress=progress)
+    return Voxels(voxel_products(values), about)
 
 
 class _How(NamedTuple):

@@ -43,6 +43,11 @@ class ImageSource:
         """Columns that hold the files of a scan, one a channel; None for the column ``path``."""
         return None
 
+    @property
+    def columns_read(self) -> tuple[str, ...] | None:
+        """Columns with all files that belong to a scan; None for the column ``path``."""
+        return self.channels
+
     def read_cohort(
         self, participants: str | os.PathLike[str], *, images_root: Any = None, check_images: bool = True
     ) -> Cohort:
@@ -51,7 +56,7 @@ class ImageSource:
             Path(participants),
             images_root=self.data.images_root if images_root is None else Path(images_root),
             images_pattern=getattr(self.data, "images_pattern", None),
-            channels=self.channels,
+            channels=self.columns_read,
             check_images=check_images,
         )
         return check_kind(cohort, self.data.kind)
@@ -71,13 +76,14 @@ class ImageSource:
     def views(self, settings: Config) -> Views:
         """Return two views by the section ``augment``: its operations, its transforms, or those given from Python."""
         targets = settings.augment.transforms
+        options: dict[str, Any] = {"seed": settings.seed, "n_channels": 1 if getattr(self.data, "maps", ()) else None}
         if targets is None:
-            return TwoViews(self.built_in_views(settings), seed=settings.seed)
+            return TwoViews(self.built_in_views(settings), **options)
         if tuple(targets) != GIVEN:
-            return TwoViews(build_transforms(targets, source="augment.transforms"), seed=settings.seed)
+            return TwoViews(build_transforms(targets, source="augment.transforms"), **options)
         if self.augment is None:
             raise ConfigError("augment.transforms: came from Python. Give them again: pretrain(..., augment=...).")
-        return TwoViews(self.augment, seed=settings.seed)
+        return TwoViews(self.augment, **options)
 
     def files(self, cohort: Cohort) -> dict[str, list[tuple[str, Path]]]:
         """Return names and paths of files that a run depends on, by kind of content; scans are left to the cache."""

@@ -41,6 +41,7 @@ Extraction = Literal["auto", "deepbet", "template"]
 RECORD_NAME = "prepare.json"
 CONVERT_RECORD = "convert.json"
 SPACINGS_MM = (0.5, 8.0)
+MOST_IMITATIONS = 20
 
 
 def prepare(
@@ -54,6 +55,7 @@ def prepare(
     bias: bool = True,
     registration: bool = True,
     tissue: bool = True,
+    imitations: int = 0,
     skip: bool = False,
     n_workers: int = 2,
     progress: Progress = SILENT,
@@ -86,6 +88,10 @@ def prepare(
         The overlap with the template's brain is told in ``quality.tsv``.
     tissue : bool, default=True
         Whether maps of grey matter, white matter and fluid are made.
+    imitations : int, default=0
+        How many acquisitions of each brain are imitated, as other scanners and another preprocessing would have shown
+        it, with their tissue maps. ``imitations.tsv`` has them beside the real scans, each as a session of its
+        subject, for the encoder ``lda`` to learn what a person's scans differ by.
     skip : bool, default=False
         Whether scans that cannot be prepared are left out of the table, instead of being an error.
     n_workers : int, default=2
@@ -93,7 +99,9 @@ def prepare(
     progress : Progress
         Receives progress messages.
     """
-    options = _options(protocol, extraction, spacing_mm, bias=bias, registration=registration, tissue=tissue)
+    options = _options(
+        protocol, extraction, spacing_mm, imitations, bias=bias, registration=registration, tissue=tissue
+    )
     cohort = read_cohort(participants, images_root=images_root)
     target = Path(out).absolute()
     check_writable(target / RECORD_NAME)
@@ -111,20 +119,42 @@ def prepare(
     _refuse_or_warn(cohort, facts, skip, progress)
     made = ("brain", "gm", "wm", "csf") if tissue else ("brain",)
     done = [row for row, each in enumerate(facts) if "problem" not in each]
-    table = cohort.table.iloc[done].drop(columns=["mask_path"], errors="ignore").copy()
-    for name in made:
-        table["path" if name == "brain" else name] = [f"images/{stems[row]}_{name}.nii.gz" for row in done]
-    table["space"], table["stage"] = "MNI152", "stripped"
+    table = _table(cohort, done, stems, made)
     keys = cohort.table[["participant_id", "session"]]
     quality = pd.DataFrame([{**keys.loc[row], **facts[row]} for row in done]).replace("", "n/a")
     write_table(target / "quality.tsv", quality.fillna("n/a"))
     write_json(target / RECORD_NAME, {"options": vars(options), "n": len(done), "environment": describe_environment()})
-    write_table(target / "participants.tsv", table.astype(object).where(table.notna() & (table != ""), "n/a"))
+    if imitations:
+        every = [table, *(_table(cohort, done, stems, made, number) for number in range(1, imitations + 1))]
+        write_table(target / "imitations.tsv", pd.concat(every).sort_index(kind="stable"))
+    write_table(target / "participants.tsv", table)
     return target / "participants.tsv"
 
 
+def _table(
+    cohort: Cohort, done: Sequence[int], stems: Sequence[str], made: Sequence[str], imitation: int = 0
+) -> pd.DataFrame:
+    """Return the table of what was prepared, or of one imitated acquisition of every scan."""
+    from neurocontrast.prepare.scan import imitated_stem
+
+    table = cohort.table.iloc[list(done)].drop(columns=["mask_path"], errors="ignore").copy()
+    if imitation:
+        table["session"] = [f"{session}imitated{imitation}" for session in table["session"].fillna("")]
+    for name in made:
+        files = [imitated_stem(stems[row], imitation) if imitation else stems[row] for row in done]
+        table["path" if name == "brain" else name] = [f"images/{file}_{name}.nii.gz" for file in files]
+    table["space"], table["stage"] = "MNI152", "stripped"
+    return table.astype(object).where(table.notna() & (table != ""), "n/a")
+
+
 def _options(
-    protocol: str, extraction: str, spacing_mm: float | None, *, registration: bool, **wanted: bool
+    protocol: str,
+    extraction: str,
+    spacing_mm: float | None,
+    imitations: int,
+    *,
+    registration: bool,
+    **wanted: bool,
 ) -> PrepareOptions:
     """Return what is done to each scan; wrong or missing parts are an error."""
     for name, found, allowed in (
@@ -137,6 +167,8 @@ def _options(
     spacing = (1.0 if quasiraw else 1.5) if spacing_mm is None else spacing_mm
     if not low <= spacing <= high:
         raise ConfigError(f"spacing_mm must be between {low:g} and {high:g}, got {spacing!r}.")
+    if not 0 <= imitations <= MOST_IMITATIONS:
+        raise ConfigError(f"imitations must be between 0 and {MOST_IMITATIONS}, got {imitations!r}.")
     if quasiraw and (spacing != 1 or not wanted["bias"] or not registration):
         what = "spacing_mm" if spacing != 1 else "registration" if wanted["bias"] else "bias"
         raise ConfigError(
@@ -149,7 +181,8 @@ def _options(
         raise MissingDependencyError("prepare needs SimpleITK: pip install 'neurocontrast[prepare]'.") from error
     if extraction == "auto":
         extraction = "deepbet" if is_installed("deepbet") else "template"
-    return PrepareOptions(spacing, extraction=extraction, quasiraw=quasiraw, registration=registration, **wanted)
+    given: dict[str, Any] = {"registration": registration, "imitations": imitations, **wanted}
+    return PrepareOptions(spacing, extraction=extraction, quasiraw=quasiraw, **given)
 
 
 def _numbered(row: int, *given: Any) -> tuple[int, Any]:

@@ -38,7 +38,7 @@ from neurocontrast.stages.run_folder import (
 )
 from neurocontrast.stages.sources import AnySource, source_of
 from neurocontrast.training import fit
-from neurocontrast.training.components import LINEAR_OBJECTIVE, check_components, fit_components
+from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_components
 from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.loop import suspending
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
@@ -131,7 +131,10 @@ def _resolve(
         )
     accelerator_of(settings.training)
     if settings.encoder.is_linear and settings.training.devices * settings.training.num_nodes > 1:
-        raise ConfigError("training.devices: encoder 'pca' is fitted by one process. Set devices and num_nodes to 1.")
+        raise ConfigError(
+            f"training.devices: encoder '{settings.encoder.name}' is fitted by one process. Set devices and "
+            "num_nodes to 1."
+        )
     given: dict[str, Any] = {"transforms": None if transforms is None else Compose(transforms), "augment": augment}
     source_of(settings.data, **given)  # refuses transforms for other images
     sections = {"data": transforms, "augment": augment}
@@ -166,7 +169,8 @@ def _run(
         if parts.objective is None:
             data = parts.data
             how: dict[str, Any] = {"seed": settings.seed, "n_readers": data.n_readers, "progress": progress}
-            fitted = fit_components(parts.model.encoder, data.images, data.training_rows, **how)
+            rows, subjects = data.training_rows, _subjects(parts.cohort, data.training_rows)
+            fitted = fit_components(parts.model.encoder, data.images, rows, subjects, **how)
             save_encoder(folder, parts.model.encoder, contract | fitted)
             progress.message(f"{folder}: finished.")
             return
@@ -198,7 +202,7 @@ def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
     return {
         **parts.source.contract(),
         "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
-        "objective": LINEAR_OBJECTIVE
+        "objective": LINEAR_OBJECTIVES[settings.encoder.name]
         if parts.objective is None
         else describe_objective(settings.objective, parts.vectors),
         "seed": settings.seed,
@@ -314,7 +318,7 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     model = build_model(settings.encoder, n_channels=source.n_channels, seed=settings.seed)
     check_shape(model.encoder, source.shape(cohort))
     if objective is None:
-        check_components(model.encoder, len(training_rows))
+        check_components(model.encoder, _subjects(cohort, training_rows.tolist()))
     probed = settings.training.probe_columns if settings.training.probe_every and objective is not None else ()
     data = TrainingData(
         images=source.images(cohort),
@@ -330,6 +334,10 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
         _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
     columns_of = {name: list(map(str, values.columns)) for name, values in vectors.items()}
     return Parts(cohort, model, objective, data, categories, source, columns_of)
+
+
+def _subjects(cohort: Cohort, rows: Sequence[int]) -> list[str]:
+    return cohort.table["subject_id"].iloc[list(rows)].astype(str).tolist()
 
 
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:

@@ -13,7 +13,6 @@ import pandas as pd
 from neurocontrast.evaluation.comparison import (
     Evaluated,
     compare_models,
-    compare_sensitive,
     load_evaluated,
     tradeoff_table,
     unseen_columns,
@@ -168,7 +167,6 @@ def compare(
         "differences": differences,
         "learning_curves": _learning_curves(loaded),
         "tradeoff": tradeoff_table(loaded, models, metric=PRIMARY[loaded[0].evaluation.kind]),
-        "sensitive": compare_sensitive(loaded, **how),
     }
     about = {"n_bootstraps": n_bootstraps, "interval_method": "BCa", "confidence_level": confidence_level, "seed": seed}
     with atomic_folder(folder) as new:

@@ -7,14 +7,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
 from monai.transforms import Compose, Transform
 
 from neurocontrast.config import AnyDataSettings, Config, DataSettings, ImageDataSettings
 from neurocontrast.data import Cohort, CohortDataset, VolumeCache, fit_preprocessing
 from neurocontrast.data.batches import Images
 from neurocontrast.data.cache import VolumeTransforms
-from neurocontrast.data.datasets import deterministic_part
+from neurocontrast.data.cohort import columns_of
+from neurocontrast.data.datasets import JoinedChannels, deterministic_part
 from neurocontrast.data.natural import ImageDataset
+from neurocontrast.data.problems import Problems
 from neurocontrast.data.store import split_image_path
 from neurocontrast.encoders import Encoder
 from neurocontrast.encoders.weights import CONTRACT
@@ -50,6 +53,11 @@ class BrainVolumes(ImageSource):
     def channels(self) -> tuple[str, ...] | None:
         """Columns that hold the files of a scan: those of the run, or of `data`."""
         return self.data.channels if self.columns is None else self.columns
+
+    @property
+    def columns_read(self) -> tuple[str, ...] | None:
+        """Columns with all files that belong to a scan: its channels, and the maps that views are synthesised from."""
+        return (*(self.channels or ("t1",)), *self.data.maps) if self.data.maps else self.channels
 
     @property
     def n_channels(self) -> int:
@@ -96,8 +104,8 @@ class BrainVolumes(ImageSource):
         assert isinstance(self.transforms, Preprocessing)  # a user's transforms are complete
         preprocessing = fit_preprocessing(
             self.transforms,
-            cohort.subset(list(training)).scans,
-            others=cohort.subset(list(validation)).scans,
+            self._of(self.channels, cohort.subset(list(training))).scans,
+            others=self._of(self.channels, cohort.subset(list(validation))).scans,
             n_workers=self.data.n_workers,
             progress=progress,
         )
@@ -120,6 +128,7 @@ class BrainVolumes(ImageSource):
     def contract(self) -> dict[str, Any]:
         """Return the keys of ``encoder.json`` about images; the precision of the cache changes last digits."""
         channels = {} if self.channels is None else {"channels": list(self.channels)}
+        channels |= {"maps": list(self.data.maps)} if self.data.maps else {}
         return {"preprocessing": self.transforms.contract(), "cache_dtype": self.cache_dtype, **channels}
 
     def shape(self, cohort: Cohort | None) -> tuple[int, ...]:
@@ -129,11 +138,34 @@ class BrainVolumes(ImageSource):
 
     def images(self, cohort: Cohort) -> Images:
         """Return the cohort's volumes, in the order of its rows."""
-        return CohortDataset.from_cache(cohort, self.cache)
+        scans = CohortDataset.from_cache(self._of(self.channels, cohort), self.cache)
+        if not self.data.maps:
+            return scans
+        return JoinedChannels(scans, CohortDataset.from_cache(self._of(self.data.maps, cohort), self._cache_of_maps()))
+
+    def _of(self, columns: Sequence[str] | None, cohort: Cohort) -> Cohort:
+        return replace(cohort, channels=columns_of(columns))
+
+    def _cache_of_maps(self) -> VolumeCache:
+        """Return the cache of the maps on the grid of the preprocessed scans, otherwise as they are."""
+        changes = {"normalise": "none", "erode_mm": 0.0, "landmarks": None, "n_channels": len(self.data.maps)}
+        assert isinstance(self.transforms, Preprocessing)
+        return VolumeCache(self.data.cache_dir, self.transforms.model_copy(update=changes), dtype=self.cache_dtype)
 
     def make_ready(self, cohort: Cohort, progress: Progress) -> None:
         """Preprocess the scans that the cache does not hold."""
-        self.cache.prepare(cohort.scans, n_workers=self.data.n_workers, progress=progress)
+        scans = self._of(self.channels, cohort).scans
+        self.cache.prepare(scans, n_workers=self.data.n_workers, progress=progress)
+        if not self.data.maps:
+            return
+        cache, maps = self._cache_of_maps(), self._of(self.data.maps, cohort).scans
+        cache.prepare(maps, n_workers=self.data.n_workers, progress=progress)
+        problems = Problems("data.maps")
+        for name, scan, of_scan in zip(cohort.names(), scans, maps, strict=True):
+            affine = self.cache.affine_of(scan)
+            if np.abs(cache.affine_of(of_scan) - affine).max() > 0.1 * min(spacing_of(affine)):
+                problems.add("the maps lie elsewhere than the scan; they must be on its grid", name=name)
+        problems.raise_if_any()
 
     def grid(self, scan: ScanFiles) -> Grid:
         """Return where the voxels of a scan's volume are, after `make_ready`."""
@@ -284,6 +316,7 @@ def source_of_run(
         data = DataSettings(**common) if trained == "volumes" else ImageDataSettings(kind="images", **common)
     try:
         # Runs before the cache had a choice of precision kept volumes in float32.
+        data = data.model_copy(update={"maps": ()}) if isinstance(data, DataSettings) else data  # views alone need them
         return source_of(data, transforms=transforms).as_in_run({"cache_dtype": "float32", **contract})
     except DataError as error:
         raise CheckpointError(f"{run / CONTRACT}: {error}") from error

@@ -1,54 +1,108 @@
-"""Fit the linear encoder: principal components of the training scans, in one pass and without a loss."""
+"""Fit a linear encoder: principal components or discriminants of the training scans, without a loss."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from neurocontrast.data.batches import Images, read_batches
-from neurocontrast.encoders.encoder import Encoder, PrincipalComponents
+from neurocontrast.encoders.encoder import Encoder, LinearComponents
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["LINEAR_OBJECTIVE", "check_components", "fit_components"]
+if TYPE_CHECKING:
+    from sklearn.decomposition import PCA
 
-LINEAR_OBJECTIVE = {
-    "loss": "none",
-    "title": "none: fitted in one pass to the variance of the training scans",
-    "citation": "Hotelling H (1933). Analysis of a complex of statistical variables into principal components. "
-    "Journal of Educational Psychology 24, 417-441.",
+__all__ = ["LINEAR_OBJECTIVES", "check_components", "fit_components"]
+
+LINEAR_OBJECTIVES = {
+    "pca": {
+        "loss": "none",
+        "title": "none: fitted in one pass to the variance of the training scans",
+        "citation": "Hotelling H (1933). Analysis of a complex of statistical variables into principal components. "
+        "Journal of Educational Psychology 24, 417-441.",
+    },
+    "lda": {
+        "loss": "none",
+        "title": "none: fitted in one pass to what people differ by, beside what scans of one person differ by",
+        "citation": "Belhumeur PN, Hespanha JP, Kriegman DJ (1997). Eigenfaces vs. Fisherfaces: recognition using "
+        "class specific linear projection. IEEE Transactions on Pattern Analysis and Machine Intelligence 19, 711-720.",
+    },
 }
-"""What ``encoder.json`` says in place of a loss."""
+"""Linear encoder → what ``encoder.json`` says in place of a loss."""
 
 _BATCH = 16
 _STEADY = 1e-6
 """A voxel whose range is below this part of the largest one does not vary."""
+_BEFORE_LDA = 3
+"""Principal components that discriminants are looked for in, for each discriminant."""
+_SHRINKAGE = 0.3
 
 
-def check_components(encoder: Encoder, n_scans: int) -> None:
-    """Refuse a linear encoder of as many components as there are training scans, or more."""
-    if n_scans <= encoder.n_features:
+def check_components(encoder: Encoder, subjects: Sequence[str]) -> None:
+    """Refuse a linear encoder that the training scans, of these subjects, cannot fit."""
+    n_scans, n_subjects = len(subjects), len(set(subjects))
+    if encoder.settings.name == "pca" and n_scans <= encoder.n_features:
         raise ConfigError(
             f"encoder.n_components: must be below the number of training scans, {n_scans}, found {encoder.n_features}."
+        )
+    if encoder.settings.name == "lda" and n_scans == n_subjects:
+        raise ConfigError(
+            f"encoder.name: lda needs several scans of a subject; each of the {n_subjects} training subjects has one. "
+            "Imitate some (neurocontrast prepare --imitations 3, and train on imitations.tsv), or take pca."
+        )
+    if encoder.settings.name == "lda" and n_subjects <= encoder.n_features:
+        raise ConfigError(
+            f"encoder.n_components: must be below the number of training subjects, {n_subjects}, found "
+            f"{encoder.n_features}."
         )
 
 
 def fit_components(
-    encoder: Encoder, images: Images, rows: Sequence[int], *, seed: int, n_readers: int = 1, progress: Progress = SILENT
+    encoder: Encoder,
+    images: Images,
+    rows: Sequence[int],
+    subjects: Sequence[str],
+    *,
+    seed: int,
+    n_readers: int = 1,
+    progress: Progress = SILENT,
 ) -> dict[str, Any]:
-    """Fit the components of an encoder ``pca`` in place, on the rows of training.
+    """Fit a linear encoder in place, on the rows of training, whose voxels are in memory at once.
 
-    Components are those of `sklearn.decomposition.PCA`; the voxels of all training scans are in memory at once.
+    The components of ``pca`` are those of `sklearn.decomposition.PCA`. Those of ``lda`` are the discriminants between
+    subjects of `sklearn.discriminant_analysis.LinearDiscriminantAnalysis`, fitted to three times as many principal
+    components: each has a variance of one within subjects.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        With principal components or discriminants for its layers.
+    images : Images
+        The scans.
+    rows : sequence of int
+        Rows of training.
+    subjects : sequence of str
+        Subject of each of these rows.
+    seed : int
+        Names the randomness of the decomposition.
+    n_readers : int
+        Threads that read scans.
+    progress : Progress
+        Receives progress messages.
 
     Returns
     -------
     dict
-        Number of voxels, and the part of the variance of the training scans that each component explains.
+        Number of voxels, and the part of the variance of the training scans (``lda``: of the variance between subjects,
+        once that within them is one) that each component explains.
 
     Raises
     ------
@@ -58,9 +112,31 @@ def fit_components(
     # Not at the top: scikit-learn's decomposition takes half a second to import, and training mostly does without.
     from sklearn.decomposition import PCA
 
-    layers = encoder.features.layers
-    assert isinstance(layers, PrincipalComponents)
+    layers, settings = encoder.features.layers, encoder.settings
+    assert isinstance(layers, LinearComponents)
     n_components = encoder.n_features
+    values = _voxels_of(images, rows, n_readers, progress)
+    ranges = values.max(axis=0) - values.min(axis=0)
+    places = np.flatnonzero(ranges > _STEADY * ranges.max())
+    if len(places) < n_components:
+        raise ConfigError(f"encoder.n_components: {n_components}, and {len(places)} voxels vary among the scans.")
+    values = values[:, places]
+    n_wanted = (
+        n_components if settings.name == "pca" else min(_BEFORE_LDA * n_components, *np.subtract(values.shape, 1))
+    )
+    random_state = derive_seed("components", seed) % 2**32
+    pca = PCA(n_wanted, copy=False, random_state=random_state)
+    if settings.name == "pca":
+        pca.fit(values)
+        components, explained = pca.components_, pca.explained_variance_ratio_
+    else:
+        components, explained = _discriminants(pca, values, subjects, n_components, settings.shrinkage)
+    layers.set_components(*map(torch.from_numpy, (places, pca.mean_, components)))
+    return {"n_voxels": len(places), "explained_variance_ratio": explained.tolist()}
+
+
+def _voxels_of(images: Images, rows: Sequence[int], n_readers: int, progress: Progress) -> npt.NDArray[np.float32]:
+    """Return the voxels of the scans, (n_rows, n_voxels)."""
     batches = [rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH)]
     values, n_read = np.empty((0, 0), dtype=np.float32), 0
     with (
@@ -74,11 +150,20 @@ def fit_components(
             values[n_read : n_read + len(flat)] = flat.numpy()
             n_read += len(flat)
             task.advance(len(flat))
-    ranges = values.max(axis=0) - values.min(axis=0)
-    places = np.flatnonzero(ranges > _STEADY * ranges.max())
-    if len(places) < n_components:
-        raise ConfigError(f"encoder.n_components: {n_components}, and {len(places)} voxels vary among the scans.")
-    values = values[:, places]
-    pca = PCA(n_components, copy=False, random_state=derive_seed("components", seed) % 2**32).fit(values)
-    layers.set_components(*map(torch.from_numpy, (places, pca.mean_, pca.components_)))
-    return {"n_voxels": len(places), "explained_variance_ratio": pca.explained_variance_ratio_.tolist()}
+    return values
+
+
+def _discriminants(
+    pca: PCA, values: npt.NDArray[np.float32], subjects: Sequence[str], n_components: int, shrinkage: float | None
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
+    """Return discriminants of the subjects over the voxels, (n_components, n_voxels), and the variance they explain."""
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    shrinkage = _SHRINKAGE if shrinkage is None else shrinkage
+    lda = LinearDiscriminantAnalysis(solver="eigen", shrinkage=shrinkage, n_components=n_components)
+    scores = pca.fit_transform(values).astype(np.float64)
+    with warnings.catch_warnings():  # a subject with one scan says nothing of what is within subjects, and does no harm
+        warnings.filterwarnings("ignore", "Only one sample available", UserWarning)
+        lda.fit(scores, subjects)
+    components = lda.scalings_[:, :n_components].T @ pca.components_
+    return components.astype(np.float32), lda.explained_variance_ratio_[:n_components]

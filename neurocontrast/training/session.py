@@ -152,7 +152,7 @@ class Session:
         """
         with still_statistics(self.model), self.read([[self.data.training_rows[0]]]) as batches:
             for _, images in batches:
-                features = self.encoder(torch.cat([images, images])).float()
+                features = self.encoder(torch.cat([self.seen(images)] * 2)).float()
                 self.fabric.backward(self.head(features).float().sum())
         self.optimizer.zero_grad(set_to_none=True)
 
@@ -170,6 +170,10 @@ class Session:
         """Give this process's part of batches that only measure; whole ones where statistics need them whole."""
         own = not all(map(is_synchronised, layers_of(self.model)))
         return self.processes.divided(batches, whole=own)
+
+    def seen(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the channels of images that the network sees; views alone are made of any further ones."""
+        return images[:, : self.model.encoder.n_channels]
 
     def encode_views(self, images: torch.Tensor, rows: torch.Tensor, *, epoch: int) -> torch.Tensor:
         """Return the features of both views, (2, n, n_features), which pass the network together."""

@@ -148,7 +148,7 @@ def _reestimate(session: Session, module: nn.Module, *, after_batch: Callable[[]
 
     def images() -> Iterator[torch.Tensor]:
         for _, volumes in reading:
-            yield volumes
+            yield session.seen(volumes)
             after_batch()
 
     with session.divided(batches) as shares, session.read(shares) as reading:
@@ -185,7 +185,7 @@ def _features_of(session: Session, rows: Sequence[int], after_batch: Callable[[]
     parts, batches = [], even_batches(rows, _n_together(session))
     with session.processes.divided(batches) as shares, session.read(shares) as reading:
         for _, images in reading:
-            parts.append(of_all_processes(session.model.encoder(images)).cpu())
+            parts.append(of_all_processes(session.model.encoder(session.seen(images))).cpu())
             after_batch()
     return torch.cat(parts).numpy().astype(np.float64)
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _RANDOM = [
     *["RandBlurd", "RandNoised", "RandCutoutd", "RandResizedCropd", "RandTightMaskd", "RandMaskEdged"],
     *["RandBrainAffined", "RandBrainContrastd", "RandBrainHistogramd", "RandBrainBiasFieldd", "RandBrainSharpnessd"],
-    *["RandBrainResolutiond", "RandBrainGhostingd", "RandBrainRiciand", "RandTissueShiftd"],
+    *["RandBrainResolutiond", "RandBrainGhostingd", "RandBrainRiciand", "RandTissueShiftd", "RandSynthesised"],
 ]
 # Loaded when asked for: settings need neither torch nor MONAI.
 _PLACES = {

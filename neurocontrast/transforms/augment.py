@@ -44,6 +44,8 @@ class AugmentSettings(_Operations):
         The same for operations that imitate another scanner; off by default, applied between flip and blur.
     tight_mask, mask_edge : settings or None
         The same for other ways to extract the brain.
+    synthesise : settings or None
+        Shows the maps of tissue of `data.maps` in random contrasts in place of the scan; off by default, applied first.
     tissue_shift : settings or None
         The same for maps of tissue, as another scanner or segmentation makes them; off by default, applied before blur.
     transforms : list of mapping or None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 OPERATIONS = {
+    "synthesise": ".rand_tissue:Synthesise",
     "flip": ".rand_space:Flip",
     "tissue_shift": ".rand_tissue:TissueShift",
     "blur": ".rand_detail:Blur",

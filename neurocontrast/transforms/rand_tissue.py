@@ -1,4 +1,4 @@
-"""Operation on maps of tissue: what another scanner or another segmentation does to them.
+"""Operations on maps of tissue: what another scanner does to them, and images of any contrast that they give.
 
 MONAI's `RandBiasFieldd` multiplies all channels by one field without a constant part, adds nothing, and sets no spread
 (its field grows with the degree).
@@ -7,6 +7,7 @@ MONAI's `RandBiasFieldd` multiplies all channels by one field without a constant
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -17,6 +18,53 @@ from neurocontrast.transforms.rand_intensity import random_polynomial, smooth_fi
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_TISSUES_MAX = 16
+
+
+class Synthesise(Operation):
+    """Show the maps of a scan's tissues (`data.maps`) in random contrasts, in place of the scan.
+
+    Domain randomisation, as SynthBA (Puglisi et al. 2024) and Brain-ID (Liu et al. 2024) train on; each view is
+    synthesised, or the scan itself, by its own chance.
+    """
+
+    stage = "first"
+    contrast: Annotated[Pair, Span("Signal of a tissue, drawn for each by itself.", ge=0.0, le=1.0)] = (0.1, 1.0)
+    rim: Annotated[Pair, Span("Signal of what of the brain is in no map.", ge=0.0, le=1.0)] = (0.0, 1.0)
+
+    def draw(self, random: Random) -> dict[str, Any]:
+        """Draw the signal of each tissue, and of what no map holds."""
+        tissues = random.uniform(*self.contrast, _TISSUES_MAX).tolist()
+        return {"tissues": tissues, "rim": random.uniform(*self.rim)}
+
+    def change(self, x_CDHW: Tensor, *, tissues: Sequence[float], rim: float) -> Tensor:
+        """Return one channel, normalised as the scan is: Σ_k tissue_k·map_k + rim·(1 − Σ_k map_k) inside its brain.
+
+        The first channel is the scan, the others are its maps; each counts from 0 to its largest value.
+        """
+        from neurocontrast.transforms.signal import from_signal, to_signal
+
+        scan, maps = x_CDHW[:1], x_CDHW[1:].clamp(min=0.0)
+        signal = to_signal(scan)
+        if signal is None or not len(maps):
+            return scan.clone()
+        maps /= maps.amax((1, 2, 3), keepdim=True).clamp_(min=1e-6)
+        maps /= maps.sum(0).clamp_(min=1.0)
+        image = rim * (1.0 - maps.sum(0))
+        for tissue, each in zip(tissues, maps, strict=False):
+            image.add_(each, alpha=tissue)
+        return from_signal(signal._replace(signal_CDHW=image[None] * signal.brain_CDHW))
+
+    def transforms(self, key: str) -> list[Any]:
+        """Return the transform that synthesises, and one that leaves the scan alone where it was not applied."""
+        from monai.transforms import Lambdad
+
+        return [*super().transforms(key), Lambdad(key, func=_first_channel, track_meta=False)]
+
+
+def _first_channel(x_CDHW: Tensor) -> Tensor:
+    return x_CDHW[:1]
 
 
 class TissueShift(Operation):

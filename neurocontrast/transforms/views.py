@@ -51,6 +51,8 @@ class TwoViews:
         `BatchTransform` is given whole batches. A copy is used: the transform given keeps its random state.
     seed : int
         Names the run's randomness.
+    n_channels : int, optional
+        Channels of a view, where the transform returns others than it is given.
 
     Examples
     --------
@@ -63,7 +65,13 @@ class TwoViews:
     torch.Size([2, 1, 16, 18, 16])
     """
 
-    def __init__(self, transform: Callable[[Sample], Mapping[str, Any]] | BatchTransform, *, seed: int) -> None:
+    def __init__(
+        self,
+        transform: Callable[[Sample], Mapping[str, Any]] | BatchTransform,
+        *,
+        seed: int,
+        n_channels: int | None = None,
+    ) -> None:
         if not callable(transform):
             raise ConfigError(
                 f"augment: views need a transform that can be called with a dictionary. Got {transform!r}; several "
@@ -75,7 +83,7 @@ class TwoViews:
             raise ConfigError(
                 f"augment: {_name(transform)} cannot be copied ({error}), and views need a copy of their own to seed."
             ) from error
-        self.seed = seed
+        self.seed, self.n_channels = seed, n_channels
         self._batch = self.transform.batch if isinstance(self.transform, BatchTransform) else None
         self._tried = False
 
@@ -105,7 +113,8 @@ class TwoViews:
         if self._batch is not None:
             views = self._batch(images, seeds)
         else:
-            views = torch.empty(images.shape, dtype=torch.float32, device=images.device)
+            shape = (len(images), self.n_channels or images.shape[1], *images.shape[2:])
+            views = torch.empty(shape, dtype=torch.float32, device=images.device)
             # One image after the other: a view cannot then depend on its batch.
             for made, image, name, seed in zip(views, images, names, seeds, strict=True):
                 self._fill(made, image, name, seed)
@@ -123,9 +132,9 @@ class TwoViews:
 
     def _fill(self, made: Tensor, image: Tensor, name: str, seed: int) -> None:
         """Make a view in its place in the batch."""
-        _plain(image, out=made)
+        given = _plain(image, out=made if image.shape == made.shape else None)
         try:
-            data = self._seeded(seed)({_KEY: made})
+            data = self._seeded(seed)({_KEY: given})
         except Exception as error:
             root = _root(error)
             if isinstance(root, NeurocontrastError | MemoryError | torch.OutOfMemoryError):

@@ -80,15 +80,3 @@ def test_batches_read_in_place_keep_their_precision_and_stay_while_they_are_held
         assert volumes.dtype == torch.float16
         assert volumes.shape == (len(rows), 1, 40, 40, 40)
         assert (volumes == rows[:, None, None, None, None]).all()
-
-
-@pytest.mark.parametrize("n_readers", [0, 1])
-def test_memory_is_used_again_once_a_batch_is_let_go(n_readers):
-    places = []
-    held = None
-    for rows, volumes in read_batches(ImagesInPlace(100), [[row, row + 1] for row in range(40)], n_readers=n_readers):
-        if rows[0] == 5:
-            held = volumes[1].flatten()  # a view of the batch keeps all of it
-        places.append(volumes.data_ptr())
-    assert len(set(places)) <= 5
-    assert (held == 6).all()

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
@@ -11,7 +10,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from neurocontrast.evaluation import EvaluationSettings, plan_study, run_study
 from neurocontrast.evaluation.fitting import fit_probe
 from neurocontrast.evaluation.probes.knn import SmoothedNeighbours
-from neurocontrast.evaluation.splits.inner import inner_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 
@@ -49,7 +47,7 @@ def test_neighbours_are_those_of_scikit_learn(kind, k):
     features, target, subjects = make(kind)
     train, test = np.arange(90), np.arange(90, 120)
     settings = EvaluationSettings(probe="knn", **{**FAST, "k": (k,)})
-    decided, model = fit_probe(
+    decided, (model,) = fit_probe(
         design_of(features), target, train, test, subjects=subjects, settings=settings, seed=0, pairs=[]
     )
     found, k = decided.scores, min(k, 90)
@@ -104,7 +102,7 @@ def test_without_inner_folds_a_machine_still_has_probabilities():
     generator = np.random.default_rng(0)
     target = Target("dx", "binary", np.repeat([0, 1], 4), CLASSES["binary"], "patient")
     features, subjects = generator.normal(size=(8, 5)), np.repeat(["a", "b"], 4).astype(object)
-    settings = EvaluationSettings(probe="svm", threshold="youden", **FAST)
+    settings = EvaluationSettings(probe="svm", threshold="prevalence", **FAST)
     rows = np.arange(8)
     decided = fit_probe(design_of(features), target, rows, rows, subjects=subjects, settings=settings, seed=0)[0]
     assert np.all((decided.scores > 0) & (decided.scores < 1))
@@ -116,7 +114,7 @@ def test_probabilities_of_a_machine_never_turn_its_order_round():
         features, target, subjects = make("binary", n=60, p=200, signal=0.0, seed=seed)
         settings = EvaluationSettings(probe="svm", **{**FAST, "C": (1.0,)})
         rows = np.arange(60)
-        model = fit_probe(design_of(features), target, rows, rows, subjects=subjects, settings=settings, seed=0)[1]
+        (model,) = fit_probe(design_of(features), target, rows, rows, subjects=subjects, settings=settings, seed=0)[1]
         x = model.features(rows, rows).test
         order = np.argsort(model.estimator.decision_function(x))
         assert (np.diff(model.predict_proba(x)[order, 1]) >= 0).all()
@@ -148,30 +146,12 @@ def test_several_classes_have_probabilities_by_every_probe(make_cohort):
         assert result.evaluation.content()["metrics"]["balanced_accuracy"]["pooled"] > 0.55
 
 
-@pytest.mark.parametrize("probe", ["logistic", "svm", "knn"])
-def test_inner_scores_are_of_probes_that_have_not_seen_the_subject(probe):
-    """Labels that only a subject's own other scan gives away are not found."""
-    generator = np.random.default_rng(0)
-    features = np.repeat(generator.normal(size=(60, 30)), 2, axis=0) + 0.01 * generator.normal(size=(120, 30))
-    codes = np.repeat(generator.permutation(np.arange(60) % 2), 2)
-    target = Target("dx", "binary", codes, CLASSES["binary"], "patient")
-    subjects, rows = np.array([f"s{row // 2}" for row in range(120)], dtype=object), np.arange(120)
-    settings = EvaluationSettings(probe=probe, **{**FAST, "C": (1.0,), "k": (1,)})
-    pairs = inner_folds(target, rows, subjects, n_folds=3, seed=0)
-    given = {"subjects": subjects, "settings": settings, "seed": 0, "pairs": pairs}
-    model = fit_probe(design_of(features), target, rows, rows, **given)[1]
-    tried, scores = model.inner_scores(rows, codes, pairs=pairs)
-    assert sorted(tried) == list(range(120))
-    assert abs(roc_auc_score(codes[tried], scores) - 0.5) < 0.3
-    assert all(not set(subjects[a]) & set(subjects[b]) for a, b in pairs)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"probe": "logistic", "target": "age"}, "'logistic' is not for a continuous target.*knn, ridge or svm"),
         ({"probe": "ridge"}, "'ridge' is not for a categorical target.*knn, logistic or svm"),
-        ({"threshold": "youden", "target": "age"}, "threshold: 'youden' is for two classes, and 'age' is continuous"),
+        ({"threshold": 0.3, "target": "age"}, "threshold: '0.3' is for two classes, and 'age' is continuous"),
         ({"threshold": 0.3, "target": "site"}, "'0.3' is for two classes, and 'site' is of 3 classes"),
     ],
 )

@@ -58,7 +58,7 @@ def plan(table, features, info=None, **options):
 def evaluated():
     table, features = images()
     info = {"pretraining_subjects": [subject_digest(name) for name in table["participant_id"] if "train" in name]}
-    study = plan(table, features, info, sensitive=("background_*",))
+    study = plan(table, features, info)
     return table, features, study, run_study(study)
 
 
@@ -123,7 +123,7 @@ def test_the_summary_says_what_was_done(evaluated):
 def test_every_table_is_of_test_images(evaluated):
     table, _, _, result = evaluated
     tested = set(table["participant_id"][table["split"] == "test"])
-    for name in ("predictions", "map", "outlyingness", "sensitive_predictions"):
+    for name in ("predictions", "map", "outlyingness"):
         assert set(result.tables[name]["participant_id"]) == tested, name
     assert set(result.tables["scans"]["participant_id"]) < tested
     splits = result.tables["splits"].set_index("participant_id")
@@ -193,7 +193,7 @@ def test_a_number_is_predicted_in_the_fixed_design_too():
 
 def test_two_classes_have_a_positive_one():
     table, features = images(n_classes=2, signal=0.4)
-    result = run_study(plan(table, features, threshold="youden", n_bootstraps=50))
+    result = run_study(plan(table, features, threshold="prevalence", n_bootstraps=50))
     assert result.evaluation.content()["positive"] == "class 1"
     assert 0.55 < result.evaluation.content()["metrics"]["auc"]["pooled"] < 1
     assert "top5_accuracy" not in result.evaluation.content()["metrics"]

@@ -67,10 +67,10 @@ def test_stored_arrays_are_the_pipeline_of_scikit_learn(make_cohort, kind):
 
 
 def test_the_threshold_goes_with_the_probe(make_cohort):
-    study = study_of(make_cohort, "binary", threshold="sensitivity=0.9")
+    study = study_of(make_cohort, "binary", threshold="prevalence")
     decided, probe = fit_on_all(study, encoder=None)
     assert probe.threshold == decided.threshold
-    assert probe.threshold not in (0.5, "sensitivity=0.9")
+    assert probe.threshold not in (0.5, "prevalence")
     study = study_of(make_cohort, "multiclass", threshold="prevalence")
     decided, probe = fit_on_all(study, encoder=None)
     np.testing.assert_array_equal(probe.decide(probe.predict(study.features)), decided.decisions)

@@ -96,12 +96,29 @@ def test_quasiraw_is_on_the_grid_of_openbhb(study, tmp_path):
         ({"protocol": "quasiraw", "spacing_mm": 2.0}, "spacing_mm: the protocol 'quasiraw' has voxels of 1 mm"),
         ({"protocol": "quasiraw", "bias": False}, "bias: the protocol 'quasiraw'"),
         ({"spacing_mm": 0.1}, "spacing_mm must be between 0.5 and 8"),
+        ({"imitations": 21}, "imitations must be between 0 and 20, got 21"),
     ],
 )
 def test_wrong_options_are_named_before_anything_is_done(study, tmp_path, options, said):
     with pytest.raises(ConfigError, match=re.escape(said)):
         prepare(study[0], tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
+
+
+def test_imitations_are_sessions_of_their_subjects_and_nothing_real_is_prepared_again(study):
+    table, out = study
+    brain = out.parent / read_cohort(out).table["gm"][0].replace("_gm", "_brain")
+    before, real = brain.stat().st_mtime_ns, out.read_text()
+    prepare(table, out.parent, spacing_mm=6.0, bias=False, imitations=2, n_workers=0)
+    assert brain.stat().st_mtime_ns == before
+    assert out.read_text() == real
+    cohort = read_cohort(out.parent / "imitations.tsv")
+    assert cohort.table.groupby("subject_id").size().tolist() == [3, 3]
+    assert cohort.table["session"].str.contains("imitated").sum() == 4
+    one = cohort.table[cohort.table["subject_id"] == cohort.table["subject_id"][0]]
+    grey = [nib.load(out.parent / path).get_fdata() for path in one["gm"]]
+    correlations = np.corrcoef([each.ravel() for each in grey])[np.triu_indices(3, 1)]
+    assert ((correlations > 0.5) & (correlations < 0.999)).all()
 
 
 @pytest.mark.slow

@@ -45,6 +45,5 @@ def make(**changes: object) -> ComparisonFiles:
         "environment": {"neurocontrast": "0.1.0", "command": ["/home/someone/x"]},
     }  # fmt: skip
     tables = {name: changes.pop(name) for name in list(changes) if isinstance(changes[name], pd.DataFrame)}
-    empty = pd.DataFrame()
-    made = ComparisonFiles(summary | changes, *map(pd.DataFrame, (models, differences, curves)), NO_SITES, empty)
+    made = ComparisonFiles(summary | changes, *map(pd.DataFrame, (models, differences, curves)), NO_SITES)
     return replace(made, **{name: table.fillna(np.nan) for name, table in tables.items()})

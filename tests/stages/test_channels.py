@@ -6,6 +6,7 @@ import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
+from small_run import with_maps
 
 import neurocontrast
 from neurocontrast.data import CohortDataset, read_cohort
@@ -25,20 +26,7 @@ def participants(folder):
     simulated = neurocontrast.simulate(
         folder / "simulated", n_subjects=12, n_sites=2, patients=0.5, spacing_mm=8.0, seed=6
     )
-    table = pd.read_csv(simulated, sep="\t", dtype=str, keep_default_na=False)
-    maps = {"gm": [], "wm": []}
-    for name, path in zip(table["participant_id"], table["path"], strict=True):
-        image = nib.load(simulated.parent / path)
-        voxels = image.get_fdata()
-        middle = np.median(voxels[voxels > 0])
-        for tissue, inside in (("gm", (voxels > 0) & (voxels <= middle)), ("wm", voxels > middle)):
-            nib.save(
-                nib.Nifti1Image(inside * voxels.astype(np.float32), image.affine),
-                simulated.parent / f"{name}_{tissue}.nii.gz",
-            )
-            maps[tissue].append(f"{name}_{tissue}.nii.gz")
-    table.assign(**maps).to_csv(simulated.parent / "maps.tsv", sep="\t", index=False)
-    return simulated.parent / "maps.tsv"
+    return with_maps(simulated)
 
 
 @pytest.fixture(scope="module")
@@ -161,8 +149,8 @@ def test_check_names_the_column_of_a_missing_map(participants):
 @pytest.mark.parametrize(
     ("channels", "message"),
     [
-        (["gm", "wn"], "data.channels: there is no column 'wn'"),
-        (["gm", "age"], "data.channels: column 'age' holds no files"),
+        (["gm", "wn"], "there is no column 'wn'"),
+        (["gm", "age"], "column 'age' holds no files"),
     ],
 )
 def test_channels_that_are_no_columns_of_files_are_refused(participants, channels, message):
@@ -185,5 +173,5 @@ def test_channels_on_different_grids_are_refused(participants, tmp_path):
 
 
 def test_a_run_of_channels_refuses_a_table_without_them(run, participants, folder):
-    with pytest.raises(DataError, match=r"data\.channels: there is no column 'gm'"):
+    with pytest.raises(DataError, match="there is no column 'gm'"):
         neurocontrast.embed(run, participants=participants.parent / "participants.tsv", out=folder / "none.parquet")

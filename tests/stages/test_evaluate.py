@@ -161,7 +161,7 @@ def test_a_failure_while_writing_leaves_the_old_one(embeddings, tmp_path, monkey
 
 def test_the_plan_is_shown_on_the_terminal_before_anything_is_computed(embeddings, tmp_path, capsys):
     arguments = ["evaluate", str(embeddings), "--out", str(tmp_path / "e"), "--train-sizes", "20,40", "--n-draws", "1"]
-    arguments += ["--set", "evaluation.n_bootstraps=0", "--set", "evaluation.C=[1.0]", "--threshold", "youden"]
+    arguments += ["--set", "evaluation.n_bootstraps=0", "--set", "evaluation.C=[1.0]", "--threshold", "0.4"]
     arguments += ["--set", "evaluation.umap=false", "--set", "evaluation.confounds=false"]
     assert run(arguments) == 0
     said = capsys.readouterr().err
@@ -169,7 +169,7 @@ def test_the_plan_is_shown_on_the_terminal_before_anything_is_computed(embedding
     assert said.index("5 folds") < said.index("Fitting probes")
     summary = json.loads((tmp_path / "e" / "evaluation.json").read_text())
     assert summary["learning_curve"]["sizes"] == [20, 40]
-    assert summary["threshold"]["rule"] == "youden"
+    assert summary["threshold"]["rule"] == 0.4
     curve = pd.read_csv(tmp_path / "e" / "learning_curve.tsv", sep="\t")
     assert list(curve.columns[:4]) == ["n_train", "draw", "repeat", "fold"]
     flow = pd.read_csv(tmp_path / "e" / "flow.tsv", sep="\t")
@@ -181,10 +181,10 @@ def test_the_plan_is_shown_on_the_terminal_before_anything_is_computed(embedding
     [
         (["--probe", "forest"], "probe: must be one of .*'forest'|probe: .*'forest'"),
         (["--probe", "logistic", "--target", "age"], "knn, ridge or svm"),
-        (["--threshold", "youdn"], "threshold: must be half, prevalence, youden.*Did you mean 'youden'"),
+        (["--threshold", "prevalance"], "threshold: must be half, prevalence.*Did you mean 'prevalence'"),
         (["--threshold", "1.5"], r"threshold: must be half.*; got '1.5'\.$"),
-        (["--threshold", "youden", "--target", "age"], r"is continuous\. Leave threshold out"),
-        (["--threshold", "sensitivity=90"], "threshold: must be half"),
+        (["--threshold", "0.4", "--target", "age"], r"is continuous\. Leave threshold out"),
+        (["--threshold", "sensitivity=0.9"], "threshold: must be half"),
         (["--train-sizes", "a,b"], "train_sizes"),
         (["--train-sizes", "20,500"], "train_sizes: 500 cannot be had: the smallest training fold has 48 subjects"),
         (["--train-sizes", "0"], "train_sizes: must be a list of whole numbers from 1 on"),

@@ -78,7 +78,7 @@ def test_the_folder_of_the_probe_will_do_and_targets_are_not_needed(evaluation, 
 
 
 def test_what_an_external_test_says_and_what_predict_says_are_the_same(tables, tmp_path):
-    options = {**FAST, "test": str(tables[1]), "test_where": {}, "allow_overlap": True, "threshold": "youden"}
+    options = {**FAST, "test": str(tables[1]), "test_where": {}, "allow_overlap": True, "threshold": "prevalence"}
     out = nc.evaluate(tables[0], out=tmp_path / "e", **options)
     external = pd.read_csv(out / "external_predictions.tsv", sep="\t")
     found = pd.read_csv(nc.predict(out, tables[1], out=tmp_path / "p.tsv"), sep="\t")

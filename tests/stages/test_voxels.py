@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from typing import ClassVar
 
 import nibabel as nib
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 import neurocontrast
 from neurocontrast.cli import run
 from neurocontrast.data import read_cohort
-from neurocontrast.embedding.table import write_embeddings
+from neurocontrast.embedding.table import read_embeddings, write_embeddings
+from neurocontrast.evaluation.designs import ComponentsDesign
 from neurocontrast.exceptions import DataError
 
 FAST = {"n_bootstraps": 0, "umap": False, "confounds": False, "new_site": False, "outlyingness": False}
@@ -144,3 +146,45 @@ def test_yaml_s_off_is_off(table, tmp_path):
     ]
     assert run(command) == 0
     assert "voxels" not in json.loads((tmp_path / "o" / "evaluation.json").read_text())
+
+
+class TestEncoderInput:
+    DATA: ClassVar = {
+        "spacing_mm": 8.0,
+        "shape": [24, 28, 24],
+        "normalise": "zscore-brain",
+        "erode_mm": 8.0,
+        "n_workers": 1,
+    }
+
+    @pytest.fixture(scope="class")
+    def run(self, participants, tmp_path_factory):
+        folder = tmp_path_factory.mktemp("linear")
+        cache = {"cache_dir": str(folder / "cache"), "val_fraction": 0.0, "participants": str(participants)}
+        config = {"data": {**self.DATA, **cache}, "encoder": {"name": "pca", "n_components": 5}}
+        run = neurocontrast.pretrain(config, out=folder / "run")
+        return neurocontrast.embed(run, participants=participants, out=folder / "e.parquet", config={"data": cache})
+
+    def test_the_components_are_those_of_the_linear_encoder(self, run, table, tmp_path, monkeypatch):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        seen = []
+        stage = importlib.import_module("neurocontrast.stages.evaluate")
+        products = stage.voxel_products
+        monkeypatch.setattr(stage, "voxel_products", lambda values: seen.append(values) or products(values))
+        summary = evaluate(run, tmp_path / "out", voxels="input", allow_overlap=True)
+        assert summary["voxels_about"] | {"n_voxels": 24 * 28 * 24, "spacing_mm": 8.0} == summary["voxels_about"]
+        components, features = ComponentsDesign(products(seen[0]), n_components=5), read_embeddings(run).features
+        rows, leading = np.arange(len(table)), slice(2)  # the encoder's later ones are a randomised solver's
+        np.testing.assert_allclose(
+            np.abs(components(rows, rows)[0][:, leading]), np.abs(features[:, leading]), rtol=1e-2, atol=1e-2
+        )
+
+    def test_embeddings_that_do_not_say_their_preprocessing_are_refused(self, table, tmp_path):
+        with pytest.raises(DataError, match="voxels=input: the embeddings do not say how their run"):
+            evaluate(embeddings(tmp_path / "e.parquet", table), tmp_path / "out", voxels="input")
+        assert not (tmp_path / "out").exists()
+
+    def test_more_than_fits_in_memory_is_refused(self, run, tmp_path, monkeypatch):
+        monkeypatch.setattr(importlib.import_module("neurocontrast.stages.evaluate"), "MAX_BYTES", 10_000)
+        with pytest.raises(DataError, match=r"voxels=input: 40 scans of 16128 voxels take .* set voxels=on"):
+            evaluate(run, tmp_path / "out", voxels="input", allow_overlap=True)

@@ -53,6 +53,7 @@ _RETIRED: dict[str, Any] = {
     "explanation.n_noisy": _ANY,
     "explanation.noise": _ANY,
     "explanation.devices": _ANY,
+    "evaluation.sensitive": [],
     "evaluation.sgd": _ANY,
     "evaluation.similarity": False,
     "simulation.brain_age_sd_years": 3.5,

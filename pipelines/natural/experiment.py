@@ -48,9 +48,7 @@ MEASURES = {
     "accuracy": Measure("Top-1 accuracy on test images", "Top-1", 1, percent=True),
     "top5_accuracy": Measure("Top-5 accuracy on test images", "Top-5", 1, percent=True),
     "balanced_accuracy": Measure("Balanced accuracy on test images", "Balanced accuracy", 1, percent=True),
-    "sensitive_mse": Measure(
-        "Squared error of the sensitive variable", "Sensitive MSE", 4, keys=("sensitive", "mse", "value")
-    ),
+    "sensitive_r2": Measure("R² of the sensitive variables, read from the features", "Sensitive R²", lowest=-inf),
     "initial_loss": Measure("Loss of the first epoch", "Initial loss", lowest=-inf),
     "final_loss": Measure("Loss of the last epoch", "Final loss", lowest=-inf),
     "minutes": Measure("Minutes of pretraining, wall time", "Minutes", 1),
@@ -122,7 +120,7 @@ class Experiment(Settings):
         Label of the axis of the numbers `at`.
     figures : tuple of str
         ``variants``: means with intervals; ``epochs``: linear probe while training; ``series``: means over a number;
-        ``tradeoff``: accuracy against error of the sensitive variable.
+        ``tradeoff``: accuracy against R² of the sensitive variables.
     """
 
     title: str

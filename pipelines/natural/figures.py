@@ -161,8 +161,8 @@ def _draw_series(results: _Results) -> Drawn:
 
 
 def _draw_tradeoff(results: _Results) -> Drawn:
-    """Draw accuracy against the error of the sensitive variable: one point a variant, a line through each series."""
-    x, y = "sensitive_mse", "accuracy"
+    """Draw accuracy against R² of the sensitive variables: one point a variant, a line through each series."""
+    x, y = "sensitive_r2", "accuracy"
     rows = results.rows(x).merge(results.rows(y), on=["variant", "label", "series", "at"], suffixes=("_x", "_y"))
     if len(rows) < 2:
         return

@@ -22,7 +22,7 @@ from pipelines.natural.figures import draw_experiment, read_metrics
 __all__ = ["format_estimate", "mean_interval", "summarise_experiment", "summarise_seeds"]
 
 _OF_RUN = ("initial_loss", "final_loss", "minutes")
-_IN_WORDS = ("accuracy", "sensitive_mse")
+_IN_WORDS = ("accuracy", "sensitive_r2")
 """Measures of the page's sentences."""
 _DASH = "–"
 
@@ -128,10 +128,14 @@ def _read_values(root: Path, experiment: Experiment) -> pd.DataFrame:
         for seed in experiment.seeds:
             place = root / variant / f"seed-{seed}"
             summaries = {layer: _read_json(place / layer / "evaluation.json") for layer in experiment.layers}
+            sensitive = {}
+            if "sensitive_r2" in experiment.measures:
+                sensitive = {layer: _explained(place / layer / "confounds.tsv") for layer in experiment.layers}
             run = _of_run(place / "run" / "metrics.csv") if set(_OF_RUN) & set(experiment.measures) else {}
             for measure in experiment.measures:
                 found = {layer: _value(summary, measure) for layer, summary in summaries.items()}
                 found = {"": run[measure]} if measure in _OF_RUN else found
+                found = sensitive if measure == "sensitive_r2" else found
                 rows += [(variant, layer, measure, seed, value) for layer, value in found.items()]
     return pd.DataFrame(rows, columns=["variant", "layer", "measure", "seed", "value"])
 
@@ -147,6 +151,14 @@ def _read_json(path: Path) -> dict[str, Any]:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: not readable ({error}). Run the workflow again.") from error
+
+
+def _explained(path: Path) -> float:
+    """Return the mean R² of the covariates, each predicted from the features of all tested images."""
+    if not path.is_file():
+        raise DataError(f"{path}: absent. Set evaluation.confounds to true and name covariates in the recipe.")
+    table = pd.read_csv(path, sep="\t")
+    return float(table.loc[(table["metric"] == "r2") & (table["within"] == "all"), "value"].mean())
 
 
 def _value(summary: Mapping[str, Any], measure: str) -> float:

@@ -58,7 +58,7 @@ def plan(table, features, info=None, **options):
 def evaluated():
     table, features = images()
     info = {"pretraining_subjects": [subject_digest(name) for name in table["participant_id"] if "train" in name]}
-    study = plan(table, features, info, sensitive=("background_*",))
+    study = plan(table, features, info)
     return table, features, study, run_study(study)
 
 
@@ -123,7 +123,7 @@ def test_the_summary_says_what_was_done(evaluated):
 def test_every_table_is_of_test_images(evaluated):
     table, _, _, result = evaluated
     tested = set(table["participant_id"][table["split"] == "test"])
-    for name in ("predictions", "map", "outlyingness", "sensitive_predictions"):
+    for name in ("predictions", "map", "outlyingness"):
         assert set(result.tables[name]["participant_id"]) == tested, name
     assert set(result.tables["scans"]["participant_id"]) < tested
     splits = result.tables["splits"].set_index("participant_id")

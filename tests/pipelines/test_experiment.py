@@ -30,7 +30,8 @@ def test_every_variant_of_a_shipped_experiment_is_a_valid_configuration(path):
         assert config.data.kind == "images"
         assert config.evaluation.split_column == "split"
         if "tradeoff" in experiment.figures:
-            assert config.evaluation.sensitive
+            assert config.evaluation.confounds
+            assert "background_red" in config.evaluation.covariates
         if "epochs" in experiment.figures:
             assert config.training.epochs // config.training.probe_every >= 2
 

@@ -59,7 +59,7 @@ def test_from_digits_to_a_table_with_simulated_attributes(repository):
         "annotation": {"columns": ["attr_round", "attr_line"], "flip": 0.1, "classes": classes},
         "variants": {"infonce": {"label": "InfoNCE", "settings": {"objective": {"loss": "infonce"}}},
                      "clusters": {"label": "Clusters", "settings": supcon}},
-        "reference": "infonce", "seeds": [0], "measures": ["accuracy", "sensitive_mse"],
+        "reference": "infonce", "seeds": [0], "measures": ["accuracy", "sensitive_r2"],
         "settings": {"training.epochs": 1, "evaluation.n_bootstraps": 20, "evaluation.C": [1.0]},
         "figures": ["variants"],
     }  # fmt: skip

@@ -27,7 +27,7 @@ def _experiment(tmp_path, **changes):
     }
     content = {
         "title": "Fair", "question": "Does it forget?", "recipe": str(recipe), "variants": variants,
-        "reference": "infonce", "measures": ["accuracy", "sensitive_mse", "minutes"],
+        "reference": "infonce", "measures": ["accuracy", "sensitive_r2", "minutes"],
         "figures": ["epochs"], "series_label": "Clusters",
     }  # fmt: skip
     return Experiment.model_validate(content | changes)
@@ -45,20 +45,23 @@ def _write_runs(root, experiment, *, gain=0.05):
             for layer in experiment.layers:
                 folder = root / variant / f"seed-{seed}" / layer
                 folder.mkdir()
-                _write_evaluation(folder, accuracy=0.5 + place * gain + seed / 100, mse=0.01 * (place + 1))
+                _write_evaluation(folder, accuracy=0.5 + place * gain + seed / 100, r2=0.01 * (place + 1))
 
 
-def _write_evaluation(folder, *, accuracy, mse):
+def _write_evaluation(folder, *, accuracy, r2):
     summary = {
         "format": 1, "target": "label", "kind": "multiclass", "classes": list(CLASSES),
         "metrics": {"accuracy": {"pooled": accuracy}},
-        "sensitive": {"mse": {"value": mse}},
         "splits": "file",
         "n": {"scans": 140},
         "split": {"n": {"train": 80, "validation": 20, "test": 40}},
         "run": {"encoder": {"name": "lenet5"}, "epochs": 3, "n_training_scans": 72},
     }  # fmt: skip
     (folder / "evaluation.json").write_text(json.dumps(summary))
+    rows = [("red", "all", "r2", r2 + 0.1), ("blue", "all", "r2", r2 - 0.1), ("red", "boot", "r2", 0.9),
+            ("red", "all", "mae", 0.5)]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["column", "within", "metric", "value"])
+    table.to_csv(folder / "confounds.tsv", sep="\t", index=False)
 
 
 def test_the_table_has_paired_differences_and_says_what_they_settle(tmp_path):
@@ -75,9 +78,9 @@ def test_the_table_has_paired_differences_and_says_what_they_settle(tmp_path):
     assert written["variant"].tolist() == summary["variant"].tolist()
     assert written["mean"].tolist() == pytest.approx(summary["mean"].tolist())
     page = (tmp_path / "out" / "results.md").read_text()
-    assert "| Fair CCL-K | 66.0 [63.5, 68.5] | 0.0400 [0.0400, 0.0400] | 3.0 [3.0, 3.0] | 86.4 |" in page
+    assert "| Fair CCL-K | 66.0 [63.5, 68.5] | 0.040 [0.040, 0.040] | 3.0 [3.0, 3.0] | 86.4 |" in page
     assert "| Fair CCL-K | +15.0 [+15.0, +15.0] |" in page
-    assert "- Fair CCL-K: Top-1 higher, in 3 of 3 seeds. Sensitive MSE higher, in 3 of 3 seeds." in page
+    assert "- Fair CCL-K: Top-1 higher, in 3 of 3 seeds. Sensitive R² higher, in 3 of 3 seeds." in page
     assert r"Fair, 3 \| clusters" in page
     assert "80 train, 20 validation, 40 test" in page
     assert "lenet5" in page
@@ -87,7 +90,7 @@ def test_a_difference_within_the_noise_is_called_not_settled_and_one_seed_tells_
     experiment = _experiment(tmp_path, measures=["accuracy"])
     _write_runs(tmp_path / "out", experiment, gain=0.0)
     path = tmp_path / "out" / "fair" / "seed-2" / "encoder"
-    _write_evaluation(path, accuracy=0.9, mse=0.0)
+    _write_evaluation(path, accuracy=0.9, r2=0.0)
     summarise_experiment(tmp_path / "out", experiment=experiment)
     assert "- Fair CCL-K: Top-1 not settled; higher in 1 of 3 seeds." in (tmp_path / "out" / "results.md").read_text()
     one = _experiment(tmp_path, measures=["accuracy"], seeds=[1])
@@ -99,15 +102,13 @@ def test_a_difference_within_the_noise_is_called_not_settled_and_one_seed_tells_
 
 def test_every_figure_is_written_as_png_and_svg_with_its_numbers(tmp_path):
     asked = ["variants", "epochs", "series", "tradeoff"]
-    experiment = _experiment(
-        tmp_path, layers=["encoder", "head"], figures=asked, measures=["accuracy", "sensitive_mse"]
-    )
+    experiment = _experiment(tmp_path, layers=["encoder", "head"], figures=asked, measures=["accuracy", "sensitive_r2"])
     _write_runs(tmp_path / "out", experiment)
     summarise_experiment(tmp_path / "out", experiment=experiment)
     figures = tmp_path / "out" / "figures"
     names = {path.stem for path in figures.glob("*.png")}
-    assert {"variants_accuracy_encoder", "variants_accuracy_head", "variants_sensitive_mse_head", "epochs",
-            "series_accuracy", "series_sensitive_mse", "tradeoff"} <= names  # fmt: skip
+    assert {"variants_accuracy_encoder", "variants_accuracy_head", "variants_sensitive_r2_head", "epochs",
+            "series_accuracy", "series_sensitive_r2", "tradeoff"} <= names  # fmt: skip
     assert names == {path.stem for path in figures.glob("*.svg")}
     curve = pd.read_csv(figures / "epochs.tsv", sep="\t")
     assert curve[curve["variant"] == "fair"]["mean"].tolist() == pytest.approx([0.3, 0.51])

@@ -27,16 +27,6 @@ RUN = {
         "std": [0.2, 0.2, 0.2],
     },
 }
-SENSITIVE = {
-    "columns": {
-        "background_red": {"mse": 0.06, "low": 0.055, "high": 0.065, "constant_mse": 0.08, "r2": 0.25},
-        "background_green": {"mse": 0.07, "low": 0.065, "high": 0.075, "constant_mse": 0.08, "r2": 0.125},
-    },
-    "mse": {"value": 0.065, "low": 0.061, "high": 0.069},
-    "constant_mse": 0.08,
-    "n": 140,
-    "probe": "ridge",
-}
 WARNINGS = [
     {"code": "site_missing", "message": "No scan has a site."},
     {"code": "class_imbalance", "message": "Class 'cat' has 2% of the images."},
@@ -112,7 +102,7 @@ def _summary(names: np.ndarray, n: int, *, accuracy: float) -> dict:
                   "n_pretrained": {"train": 400, "validation": 0, "test": 0}, "n_duplicates": {"test": 0}},
         "probe": {"name": "logistic", "strength_name": "C", "strength": 0.01},
         "baseline": {"accuracy": {"pooled": 1 / len(names), "interval": None}}, "baseline_covariates": [],
-        "bootstrap": {"n": 2000, "method": "BCa", "unit": "subject", "level": 0.95}, "sensitive": SENSITIVE,
+        "bootstrap": {"n": 2000, "method": "BCa", "unit": "subject", "level": 0.95},
         "warnings": WARNINGS, "run": RUN, "objective": {"loss": "supcon", "label": "label", "temperature": 0.1},
         "environment": {"neurocontrast": "0.1.0", "packages": {"torch": "2.13.0", "nilearn": "0.14"}},
         "embeddings": {"file": "emb.parquet", "digest": "cd" * 16}, "n_overlap": 0, "simulated": False,

@@ -70,7 +70,7 @@ def test_an_image_is_never_called_a_scan_and_a_class_never_a_diagnosis(page):
 
 def test_it_has_no_section_that_only_brains_have(page):
     assert page.headings() == [
-        "warnings", "result", "cohort", "classes", "errors", "sensitive", "map", "training", "methods", "silences",
+        "warnings", "result", "cohort", "classes", "errors", "map", "training", "methods", "silences",
         "guidelines", "provenance",
     ]  # fmt: skip
     assert "27 items" not in page.text
@@ -145,25 +145,9 @@ def test_many_classes_become_a_heat_map(tmp_path, make_images):
     assert len(pictures["confusion"].numbers) == 1600
 
 
-def test_the_sensitive_variable_stands_beside_a_constant(page, image_folder: Path, tmp_path, parse):
-    assert "mean squared error of 0.0650 (95% interval 0.0610 to 0.0690)" in page.text
-    assert "predicting the same value for every image gives 0.0800. The features hold 19% of its variance" in page.text
-    whole = {"value": 0.079, "low": 0.075, "high": 0.083}
-    sensitive = {"columns": {}, "mse": whole, "constant_mse": 0.08, "r2": {"value": 0.01, "low": -0.01, "high": 0.03}}
-    fair = _changed(image_folder, tmp_path / "fair", sensitive=sensitive)
-    assert "explained (95% interval −1 to 3%) reaches zero" in _section(fair, "sensitive", parse)
-    without = _changed(image_folder, tmp_path / "none", sensitive=None)
-    files = read_evaluation(without)
-    build = next(each for each in SECTIONS if each.name == "sensitive")
-    assert build(files) is None
-    assert "No sensitive variable was named" in _section(without, "silences", parse)
-
-
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"sensitive": {"columns": {"red": {"mse": "low"}}}}, "sensitive.columns.red.mse"),
-        ({"sensitive": [1]}, "'sensitive' must be a section"),
         ({"split": {"n": {"train": "many"}}}, "split.n.train"),
         ({"images": "cifar"}, "'images' must be a section"),
     ],
@@ -188,7 +172,7 @@ def test_a_binary_and_a_continuous_target_have_pages_too(image_folder: Path, tmp
         ("binary", {"kind": "binary", "classes": ["no", "yes"], "positive": "yes"}),
         ("continuous", {"kind": "continuous", "classes": [], "positive": None}),
     ):
-        folder = _changed(image_folder, tmp_path / kind, target="wings", **changes, sensitive=None)
+        folder = _changed(image_folder, tmp_path / kind, target="wings", **changes)
         metric = {"pooled": 0.7, "mean": 0.7, "sd": None, "interval": [0.6, 0.8]}
         summary = json.loads((folder / "evaluation.json").read_text())
         summary["metrics"] = {"accuracy" if kind == "binary" else "mae": metric}

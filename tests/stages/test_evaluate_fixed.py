@@ -17,7 +17,6 @@ from neurocontrast.stages.report import compare
 OPTIONS = {
     "target": "label",
     "split_column": "split",
-    "sensitive": ("background_*",),
     "n_bootstraps": 200,
     "umap": False,
     "C": (1e-2, 1e-1, 1.0),
@@ -67,7 +66,7 @@ def test_the_stored_probe_says_of_new_images_what_the_evaluation_says(folder, tm
 
 def test_an_external_set_is_tested_by_the_probe_of_train_and_validation(folder, tmp_path):
     other = write(tmp_path / "other.parquet", signal=1.5, colour=4.0, name="new-", sizes=(0, 0, 410))
-    external = {**OPTIONS, "test": str(other), "test_where": {}, "allow_overlap": True, "sensitive": ()}
+    external = {**OPTIONS, "test": str(other), "test_where": {}, "allow_overlap": True}
     out = evaluate(folder / "plain.parquet", out=tmp_path / "e", **external)
     summary = json.loads((out / "evaluation.json").read_text())
     assert summary["external"]["n_train"] == 260

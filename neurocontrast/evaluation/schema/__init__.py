@@ -31,7 +31,6 @@ from neurocontrast.evaluation.schema.sections import (
     Permutation,
     Probe,
     Section,
-    Sensitive,
     Threshold,
     VoxelsAbout,
 )  # fmt: skip
@@ -72,7 +71,6 @@ class Evaluation(Section):
     baseline: dict[str, Metric] = {}
     increment: dict[str, Increment] = {}
     split: FixedSplit | None = None
-    sensitive: Sensitive | None = None
     permutation: Permutation | None = None
     confounds: Confounds = Confounds()
     new_site: NewSite | None = None

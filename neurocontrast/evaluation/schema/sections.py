@@ -15,7 +15,7 @@ from neurocontrast.exceptions import one_of
 __all__ = [
     "Bootstrap", "Confounds", "Counts", "Document", "EmbeddingsOrigin", "Estimate", "External", "ExternalMetric",
     "FixedSplit", "Increment", "LearningCurve", "LearningPoint", "Metric", "NewSite", "Notice",
-    "OpenBHB", "Outlyingness", "Permutation", "Probe", "Section", "Sensitive", "SensitiveColumn",
+    "OpenBHB", "Outlyingness", "Permutation", "Probe", "Section",
     "SiteOutside", "SitePredictability", "SkippedSite", "Threshold", "VoxelsAbout",
 ]  # fmt: skip
 
@@ -108,6 +108,8 @@ class Probe(Section):
     strength: StrictFloat | None = None
     why_not_stored: str | None = None
     inner_splits: str | None = None
+    blocks: str | None = None
+    n_components: StrictFloat | None = None
     clip: StrictBool = False
     recentre: str = "none"
     recentre_preserve: list[str] = []
@@ -134,28 +136,6 @@ class FixedSplit(Section):
     n_fitted: StrictInt | None = None
     n_pretrained: dict[str, StrictInt | None] = {}
     n_duplicates: dict[str, StrictInt] = {}
-
-
-class SensitiveColumn(Section):
-    mse: StrictFloat | None = None
-    low: StrictFloat | None = None
-    high: StrictFloat | None = None
-    constant_mse: StrictFloat | None = None
-    r2: StrictFloat | None = None
-    r2_low: StrictFloat | None = None
-    r2_high: StrictFloat | None = None
-
-
-class Sensitive(Section):
-    columns: dict[str, SensitiveColumn] = {}
-    mse: Estimate = Estimate()
-    constant_mse: StrictFloat | None = None
-    r2: Estimate = Estimate()
-    n: StrictInt | None = None
-    probe: str | None = None
-    unit: str | None = None
-    design: str | None = None
-    alpha: dict[str, StrictFloat] = {}
 
 
 class Permutation(Section):

@@ -1,12 +1,15 @@
 """Folds in which no subject stands on both sides: dealt, held out by site, by a file, a column, or any splitter."""
 
-from neurocontrast.evaluation.splits.split import Split, check_class_sizes, check_splits, parts_of
 from neurocontrast.evaluation.splits.splitters import (
     LeaveSiteOut,
     SiteStratifiedGroupKFold,
+    Split,
+    check_class_sizes,
+    check_splits,
     deal_subjects,
     group_sites,
     leave_site_out,
+    parts_of,
     stratified,
     subject_values,
 )

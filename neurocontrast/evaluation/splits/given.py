@@ -15,7 +15,7 @@ import pandas as pd
 from sklearn.utils.metadata_routing import get_routing_for_object
 
 from neurocontrast.evaluation.rows import cell_texts, row_names
-from neurocontrast.evaluation.splits.split import Split, parts_of
+from neurocontrast.evaluation.splits.splitters import Split, parts_of
 from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError, DataError, LeakageError, one_of, suggestion
 

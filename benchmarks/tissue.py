@@ -60,7 +60,11 @@ TOGETHER = {
 
 
 def network(loss: str) -> dict[str, Any]:
-    """Return the configuration of a small network on smoothed maps, trained by a loss; "untrained": not at all."""
+    """Return the configuration of a small network on smoothed maps, trained by a loss; "untrained": not at all.
+
+    "…, real scans alone": as many steps without imitated acquisitions.
+    """
+    loss, _, alone = loss.partition(", ")
     age_sex = [{"column": "age", "type": "gaussian", "sigma": 5.0}, {"column": "sex", "type": "categorical"}]
     objectives = {
         "conditional": {"loss": "conditional", "kernel": age_sex},
@@ -75,7 +79,7 @@ def network(loss: str) -> dict[str, Any]:
         "objective": objectives.get(loss, objectives["conditional"]),
         "augment": {**dict.fromkeys(["flip", "blur", "crop", "cutout", "noise"]), "affine": affine},
         "training": {
-            "epochs": 0 if loss == "untrained" else 10,
+            "epochs": 0 if loss == "untrained" else 40 if alone else 10,
             "batch_size": 32,
             "learning_rate": 1e-3,
             "probe_every": 0,
@@ -155,7 +159,8 @@ def main() -> None:
     systems = {name: {"data": {**GRID, **data}, "encoder": {"name": kind}} for name, (kind, data) in LINEAR.items()}
     together = dict(TOGETHER)
     if options.networks:
-        systems |= {f"network, {loss}": network(loss) for loss in ("untrained", "ntxent", "yaware", "conditional")}
+        losses = ("untrained", "ntxent", "yaware", "conditional", "conditional, real scans alone")
+        systems |= {f"network, {loss}": network(loss) for loss in losses}
     for seed in range(options.seeds):
         london = np.random.default_rng(seed).permutation(np.flatnonzero(site == HOME))
         held = np.isin(np.arange(len(table)), london[: len(london) // 3])
@@ -165,10 +170,12 @@ def main() -> None:
         real = ~of_learned["session"].str.contains("imitated")
         of_learned[real].to_csv(options.out / f"real-{seed}.tsv", sep="\t", index=False)
         # Kernels over age need it.
-        of_learned[of_learned["age"] != "n/a"].to_csv(options.out / f"aged-{seed}.tsv", sep="\t", index=False)
+        aged = of_learned["age"] != "n/a"
+        of_learned[aged].to_csv(options.out / f"aged-{seed}.tsv", sep="\t", index=False)
+        of_learned[aged & real].to_csv(options.out / f"aged-real-{seed}.tsv", sep="\t", index=False)
         features, predicted = {}, {}
         for number, (name, config) in enumerate(systems.items()):
-            learned = {"pca": "real", "lda": "imitations"}.get(name[:3], "aged")
+            learned = {"pca": "real", "lda": "imitations"}.get(name[:3], "aged-real" if "alone" in name else "aged")
             paths = options.out / f"{learned}-{seed}.tsv", everybody, options.out / f"run-{number}-{seed}"
             features[name] = features_of({"seed": seed, **config}, *paths, options.out / "cache")
             predicted[name] = predictions(features[name], table, probed)

@@ -3,15 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := demo
+REAL := demo-real
 
-.PHONY: help demo test test-slow doctest slurm lint types layers check setup clean
+.PHONY: help demo demo-real test test-slow doctest slurm lint types layers check setup clean
 
 help:
 	@echo "make demo   simulated cohort -> pretraining -> embeddings -> cross-validation -> report (in $(DEMO)/)"
+	@echo "make demo-real   the same on the sample cohort of real brains (in $(REAL)/)"
 	@echo "make test   every default test"
 	@echo "make slurm  install SLURM itself (Debian, Ubuntu; as root), with which slow tests run a cluster of this machine"
 	@echo "make check  tests, slow tests, doctests, lint, types, import layers, examples: what continuous integration runs"
-	@echo "make clean  remove the virtual environment and the demo"
+	@echo "make clean  remove the virtual environment and the demos"
 
 setup: $(VENV)/.installed
 
@@ -26,6 +28,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 demo: setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh pipelines/demo.sh $(DEMO)
+
+demo-real: setup
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh pipelines/demo_real.sh $(REAL)
 
 # One thread a worker: two torch processes with two threads each on two cores are some ten times slower.
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
@@ -57,4 +62,4 @@ check:
 	bash .ci/run
 
 clean:
-	rm -rf $(VENV) $(DEMO)
+	rm -rf $(VENV) $(DEMO) $(REAL)

@@ -6,6 +6,7 @@ Each is loaded when it is first asked for: importing the package is fast and imp
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from neurocontrast.lazy import lazy_exports
@@ -50,8 +51,10 @@ _find = lazy_exports(__name__, {"config": ["load_config"], "stages": _STAGES, "p
 
 
 def __getattr__(name: str) -> Any:
+    if name == "datasets":
+        return import_module(f"{__name__}.datasets")
     return _find("version")() if name == "__version__" else _find(name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__, "__version__"]
+    return [*globals(), *__all__, "datasets", "__version__"]

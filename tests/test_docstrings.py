@@ -9,7 +9,7 @@ import pytest
 from numpydoc.validate import validate
 
 PACKAGES = ("config", "data", "embedding", "encoders", "evaluation", "explanation", "kernels", "losses", "reporting")
-PACKAGES += ("stages", "training", "transforms")
+PACKAGES += ("datasets", "stages", "training", "transforms")
 NOT_ASKED = {
     "ES01",  # an extended summary
     "SA01",  # See Also

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from neurocontrast.exceptions import DataError
+from neurocontrast.exceptions import ConfigError, DataError
 
 __all__ = ["Block", "blocks_of", "check_same_blocks"]
 
@@ -18,11 +18,19 @@ class Block(NamedTuple):
     encoder: str | None = None
 
 
-def blocks_of(info: Mapping[str, Any], n_features: int) -> tuple[Block, ...]:
-    """Return the blocks of joined embeddings in the order of their columns; none of a single encoder."""
+def blocks_of(info: Mapping[str, Any], n_features: int, *, averaged: bool = False) -> tuple[Block, ...]:
+    """Return the blocks of joined embeddings in the order of their columns; none of a single encoder.
+
+    With `averaged`, features of a single encoder are refused.
+    """
     run = info.get("run")
     found = run.get("blocks") if isinstance(run, Mapping) else None
     if not found:
+        if averaged:
+            raise ConfigError(
+                "blocks: 'averaged' fits a probe to each encoder's features, and these are of one. Join several tables "
+                "with `neurocontrast join`, or leave blocks out."
+            )
         return ()
     try:
         blocks = tuple(Block(name, int(each["n_features"]), each.get("encoder")) for name, each in found.items())

@@ -16,11 +16,12 @@ from sklearn.decomposition import KernelPCA
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import ThreadpoolController
 
+from neurocontrast.evaluation.blocks import Block
 from neurocontrast.evaluation.rows import IDENTIFIERS, cell_texts, is_number
 from neurocontrast.evaluation.schema import Notice
 from neurocontrast.evaluation.settings import EvaluationSettings
 from neurocontrast.evaluation.splits import Split
-from neurocontrast.evaluation.splits.inner import MIN_INNER_SITES, site_inner_folds
+from neurocontrast.evaluation.splits.inner import MIN_INNER_SITES, MIN_LEFT_OUT_SUBJECTS, site_inner_folds
 from neurocontrast.evaluation.target import Target
 from neurocontrast.evaluation.transformers import (
     BlockScaler,
@@ -33,9 +34,25 @@ from neurocontrast.evaluation.transformers import (
 from neurocontrast.evaluation.transformers.sites import MIN_SITE_SCANS
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 
-__all__ = ["FEW_SUBJECTS", "N_COMPONENTS", "ComponentsDesign", "CovariateDesign", "Design", "FeatureDesign", "Voxels",
-           "adjustments", "check_adjustment", "choose_covariates", "kept_columns", "look_at_adjustment", "one_thread",
-           "scaler_of", "voxel_products"]  # fmt: skip
+__all__ = [
+    "FEW_SUBJECTS",
+    "N_COMPONENTS",
+    "BlockDesign",
+    "ComponentsDesign",
+    "CovariateDesign",
+    "Design",
+    "FeatureDesign",
+    "Voxels",
+    "adjustments",
+    "check_adjustment",
+    "choose_covariates",
+    "kept_columns",
+    "look_at_adjustment",
+    "one_thread",
+    "probed_designs",
+    "scaler_of",
+    "voxel_products",
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -72,13 +89,13 @@ class CovariateDesign:
 class FeatureDesign:
     """The embedding; `steps` are fitted on the training rows alone, in inner folds too, and see no label.
 
-    `blocks` are the numbers of columns of each encoder in joined features, and empty for features of one.
+    `blocks` are those of joined features, and empty for features of one encoder.
     """
 
     features: npt.NDArray[np.floating]
     table: pd.DataFrame = field(default_factory=pd.DataFrame)
     steps: tuple[SideColumnTransformer, ...] = ()
-    blocks: tuple[int, ...] = ()
+    blocks: tuple[Block, ...] = ()
 
     def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
         """Return the matrices of training and test rows."""
@@ -102,6 +119,19 @@ class FeatureDesign:
         recentring.estimate(values[train, None], self.table.iloc[train])
         values[train] = recentring.adjust(values[train, None], self.table.iloc[train])[:, 0]
         return replace(target, values=values)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockDesign:
+    """The features of one encoder among joined ones, which are adjusted together."""
+
+    whole: FeatureDesign
+    columns: slice
+
+    def __call__(self, train: Rows, test: Rows) -> tuple[Floats, Floats]:
+        """Return the matrices of training and test rows."""
+        x_train, x_test = self.whole(train, test)
+        return x_train[:, self.columns], x_test[:, self.columns]
 
 
 @dataclass(frozen=True)
@@ -129,10 +159,18 @@ class ComponentsDesign:
             return fitted, pca.transform(self.products[np.ix_(test, train)])
 
 
+def probed_designs(design: Design, settings: EvaluationSettings) -> list[Design]:
+    """Return the designs that have a probe each: of averaged blocks one a block, else the design itself."""
+    if settings.blocks != "averaged" or not isinstance(design, FeatureDesign) or len(design.blocks) < 2:
+        return [design]
+    ends = np.cumsum([block.n_features for block in design.blocks]).tolist()
+    return [BlockDesign(design, slice(start, end)) for start, end in zip([0, *ends], ends, strict=False)]
+
+
 def scaler_of(design: Design) -> StandardScaler:
     """Return what standardises the features of a design; blocks of joined ones get the same total variance."""
-    blocks = design.blocks if isinstance(design, FeatureDesign) else ()
-    return BlockScaler(blocks) if len(blocks) > 1 else StandardScaler()
+    sizes = tuple(block.n_features for block in design.blocks) if isinstance(design, FeatureDesign) else ()
+    return BlockScaler(sizes) if len(sizes) > 1 else StandardScaler()
 
 
 def voxel_products(values: npt.NDArray[np.float32]) -> Floats:
@@ -301,7 +339,8 @@ def look_at_adjustment(
     if short:
         text = (
             f"inner_splits=leave-site-out: {short} of {len(splits)} training folds have fewer than {MIN_INNER_SITES} "
-            "sites that can be left out with every class to fit on; their inner folds are dealt by subject instead."
+            f"sites of {MIN_LEFT_OUT_SUBJECTS} subjects or more that can be left out with every class to fit on; their "
+            "inner folds are dealt by subject instead."
         )
         explanation = "There the penalty was chosen for people of known sites, as it is by default."
         found.append(Notice("inner_splits_dealt", text, explanation))

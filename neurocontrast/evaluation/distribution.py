@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.covariance import ledoit_wolf_shrinkage
 
-from neurocontrast.evaluation.estimators import principal_axes
+from neurocontrast.evaluation.fold_features import principal_axes
 from neurocontrast.evaluation.splits import deal_subjects, subject_values
 from neurocontrast.seeds import derive_generator
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
 from scipy.special import expit, softmax
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
@@ -21,10 +20,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
-from neurocontrast.evaluation.designs import Design, scaler_of
+from neurocontrast.evaluation.designs import BlockDesign, Design, probed_designs, scaler_of
+from neurocontrast.evaluation.fold_features import FoldFeatures
 from neurocontrast.evaluation.metrics import LOG_FLOOR
 from neurocontrast.evaluation.probes import Probe, get_probe
 from neurocontrast.evaluation.settings import EvaluationSettings
@@ -33,9 +32,8 @@ from neurocontrast.evaluation.target import Target
 from neurocontrast.exceptions import ConfigError
 from neurocontrast.seeds import derive_seed
 
-__all__ = ["EstimatorError", "FittedModel", "FoldFeatures", "as_estimator", "built_in_features", "check_own",
-           "describe_built_in", "describe_own", "fit_built_in", "fit_own", "gives_probabilities", "import_estimator",
-           "principal_axes", "shorten"]  # fmt: skip
+__all__ = ["EstimatorError", "FittedModel", "as_estimator", "check_own", "describe_built_in", "describe_own",
+           "fit_built_in", "fit_own", "gives_probabilities", "import_estimator", "shorten"]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
@@ -43,57 +41,10 @@ Labels = npt.NDArray[np.generic]
 
 N_RISES = 3
 """Grids are given up after the inner loss has risen this often in a row, by probes that say so."""
-RANK_TOLERANCE = 1e-13
-"""Axes with a smaller share of the largest one's variance are rounding."""
 
 
 class EstimatorError(ConfigError):
     """An estimator of the user's own that cannot be imported, fitted, or asked for predictions."""
-
-
-class Matrices(NamedTuple):
-    """Features of training and test rows, and the scaling and axes that the training rows gave."""
-
-    train: Floats
-    test: Floats
-    scaler: StandardScaler | None = None
-    axes: Floats | None = None
-
-
-class FoldFeatures:
-    """Features of training and test rows by a design, computed once for each pair; on request standardised."""
-
-    def __init__(self, design: Design, *, standardise: bool = False, rotate: bool = False) -> None:
-        self._design, self._standardise, self._rotate = design, standardise, rotate
-        self._seen: dict[tuple[bytes, bytes], Matrices] = {}
-
-    def __call__(self, train: Rows, test: Rows) -> Matrices:
-        """Return the features, with everything estimated on the training rows."""
-        key = train.tobytes(), test.tobytes()
-        if key in self._seen:
-            return self._seen[key]
-        (x_train, x_test), scaler, axes = self._design(train, test), None, None
-        if self._standardise:
-            scaler = scaler_of(self._design).set_params(copy=False)
-            x_train, x_test = scaler.fit_transform(x_train), scaler.transform(x_test)
-        if self._rotate and x_train.shape[1] > x_train.shape[0]:
-            axes, x_train = principal_axes(x_train)
-            x_test = x_test @ axes
-        self._seen[key] = Matrices(x_train, x_test, scaler, axes)
-        return self._seen[key]
-
-
-def principal_axes(x: Floats) -> tuple[Floats, Floats]:
-    """Return the directions (p, k) along which rows (n, p) extend, as columns, and the rows along these: (n, k)."""
-    n, p = x.shape
-    wide = p > n  # then the n × n matrix of inner products holds all there is to know
-    variances, axes = scipy.linalg.eigh(x @ x.T if wide else x.T @ x, check_finite=False, driver="evd")
-    kept = variances > variances[-1] * RANK_TOLERANCE
-    axes = np.ascontiguousarray(axes[:, kept])
-    if not wide:
-        return axes, x @ axes
-    lengths = np.sqrt(variances[kept])
-    return x.T @ (axes / lengths), axes * lengths
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,19 +65,27 @@ class FittedModel:
         return softmax(margins, axis=1) if margins.ndim == 2 else np.column_stack([expit(-margins), expit(margins)])
 
 
-def built_in_features(probe: Probe, design: Design) -> FoldFeatures:
-    """Return features as a built-in probe takes them."""
-    return FoldFeatures(design, standardise=True, rotate=probe.rotates)
-
-
 def describe_built_in(name: str, design: Design, *, continuous: bool, settings: EvaluationSettings) -> str:
     """Return a built-in probe as the scikit-learn expression it amounts to."""
     probe = get_probe(name)
     model = probe.estimator(settings, continuous=continuous, seed=settings.seed)
-    grid = {probe.parameter(continuous=continuous): list(probe.grid(settings))}
-    text = f"GridSearchCV(make_pipeline({scaler_of(design)!r}, {model!r}), {grid})"
-    if probe.calibrated and not continuous:
-        text = f"CalibratedClassifierCV({text}, method='temperature', ensemble=False)"
+    grid: dict[str, Any] = {probe.parameter(continuous=continuous): list(probe.grid(settings))}
+    steps = "{}, "
+    if settings.n_components:
+        grid, steps = {"pca__n_components": list(settings.n_components)} | grid, "{}, PCA(), "
+
+    def text_of(scaler: str) -> str:
+        text = f"GridSearchCV(make_pipeline({steps.format(scaler)}{model!r}), {grid})"
+        if probe.calibrated and not continuous:
+            return f"CalibratedClassifierCV({text}, method='temperature', ensemble=False)"
+        return text
+
+    members = [each for each in probed_designs(design, settings) if isinstance(each, BlockDesign)]
+    text = text_of(repr(scaler_of(design)))
+    if members:
+        selected = [f"ColumnTransformer([('scaler', StandardScaler(), {each.columns})])" for each in members]
+        listed = ", ".join(f"('{place}', {text_of(scaler)})" for place, scaler in enumerate(selected))
+        text = f"VotingRegressor([{listed}])" if continuous else f"VotingClassifier([{listed}], voting='soft')"
     return " ".join(text.split())
 
 
@@ -157,14 +116,15 @@ def fit_built_in(
     def fit(strength: float, x: Floats, y: Labels) -> Any:
         return clone(model).set_params(**{parameter: strength}).fit(x, y)
 
-    def loss(strength: float, pair: tuple[Rows, Rows]) -> float:
-        x, (y, y_tried) = features(*pair), map(values_of, pair)
+    def loss(strength: float, view: FoldFeatures, pair: tuple[Rows, Rows]) -> float:
+        x, (y, y_tried) = view(*pair), map(values_of, pair)
         return _loss(fit(strength, x.train, y), x.test, y_tried, continuous=continuous, calibrated=calibrated)
 
     with _counting() as failed:
-        strength = sorted(grid)[len(grid) // 2]
-        if pairs and len(grid) > 1:
-            strength = _best(grid, lambda each: np.mean([loss(each, pair) for pair in pairs]), probe.gives_up)
+        views = features.views()
+        strength, features = sorted(grid)[len(grid) // 2], views[len(views) // 2]
+        if pairs and len(grid) * len(views) > 1:
+            strength, features = _best(grid, views, pairs, loss, probe.gives_up)
         slope = None
         if calibrated:
             decisions, tried = [], []
@@ -177,14 +137,24 @@ def fit_built_in(
     return FittedModel(fitted, features, float(strength), len(failed), slope)
 
 
-def _best(grid: list[float], loss: Callable[[float], np.floating], gives_up: bool) -> float:
-    """Return the strength of least loss, the first of equals; `gives_up` ends the search after `N_RISES` rises."""
-    losses: list[float] = []
-    for strength in grid:
-        losses.append(float(loss(strength)))
-        if gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
-            break
-    return grid[int(np.argmin(losses))]
+def _best(
+    grid: Sequence[float], views: Sequence[FoldFeatures], pairs: Pairs, loss: Callable[..., float], gives_up: bool
+) -> tuple[float, FoldFeatures]:
+    """Return the strength and features of least mean loss, the first of equals.
+
+    `gives_up` ends the search of a strength after `N_RISES` rises.
+    """
+    found: list[tuple[float, float, FoldFeatures]] = []
+    for view in views:
+        losses: list[float] = []
+        for strength in grid:
+            losses.append(float(np.mean([loss(strength, view, pair) for pair in pairs])))
+            if gives_up and len(losses) > N_RISES and (np.diff(losses[-N_RISES - 1 :]) > 0).all():
+                break
+        best = int(np.argmin(losses))
+        found.append((losses[best], grid[best], view))
+    _, strength, view = min(found, key=lambda each: each[0])
+    return strength, view
 
 
 def _loss(model: Any, x: Floats, y: Labels, *, continuous: bool, calibrated: bool) -> float:
@@ -265,7 +235,7 @@ def as_estimator(given: Any, *, source: str = "estimator") -> BaseEstimator:
         ) from error
 
 
-def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str) -> None:
+def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | str, averaged: bool = False) -> None:
     """Refuse a regressor for classes, a classifier for numbers, and a classifier that gives nothing to rank by."""
     name = describe_own(estimator)[0]
     try:
@@ -287,6 +257,11 @@ def check_own(estimator: BaseEstimator, target: Target, *, threshold: float | st
         raise EstimatorError(
             f"probe: {name} has neither predict_proba nor decision_function, and an AUC needs scores to rank by. Wrap "
             "it in sklearn.calibration.CalibratedClassifierCV, or choose another classifier."
+        )
+    if not gives_probabilities(estimator) and averaged:
+        raise EstimatorError(
+            f"blocks: 'averaged' takes the mean of probabilities, and {name} has decision values only. Wrap it in "
+            "sklearn.calibration.CalibratedClassifierCV, or leave blocks out."
         )
     if not gives_probabilities(estimator) and threshold != "half":
         raise EstimatorError(

@@ -11,17 +11,16 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from neurocontrast.data.parallel import map_files
-from neurocontrast.evaluation.designs import Design, FeatureDesign, one_thread
+from neurocontrast.evaluation.designs import Design, FeatureDesign, one_thread, probed_designs
 from neurocontrast.evaluation.estimators import (
     EstimatorError,
     FittedModel,
-    FoldFeatures,
-    built_in_features,
     describe_own,
     fit_built_in,
     fit_own,
     gives_probabilities,
 )
+from neurocontrast.evaluation.fold_features import FoldFeatures, probe_features
 from neurocontrast.evaluation.metrics import decide
 from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
@@ -41,7 +40,8 @@ Rows = npt.NDArray[np.intp]
 class Prediction:
     """The scores and decisions of a probe on its test rows, and what was chosen; the fields are those of `OutOfFold`.
 
-    The threshold is None unless the target is binary and has probabilities; the strength is NaN of a user's estimator.
+    The threshold is None unless the target is binary and has probabilities; the strength is NaN of a user's estimator,
+    and where predictions of several probes are averaged the geometric mean of theirs; so is the number of components.
     """
 
     scores: Floats
@@ -49,6 +49,7 @@ class Prediction:
     threshold: float | None = None
     strength: float = float("nan")
     n_not_converged: int = 0
+    n_components: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class OutOfFold:
     strengths: list[float]
     n_not_converged: int
     thresholds: list[float | None] = field(default_factory=list)
+    n_components: list[float] = field(default_factory=list)
 
     @property
     def tested(self) -> npt.NDArray[np.intp]:
@@ -80,15 +82,18 @@ def fit_probe(
     sites: npt.NDArray[np.object_] | None = None,
     validation: Rows | None = None,
     estimator: BaseEstimator | None = None,
-    features: FoldFeatures | None = None,
+    features: Sequence[FoldFeatures] | None = None,
     pairs: Pairs | None = None,
-) -> tuple[Prediction, FittedModel | None]:
-    """Fit a probe on the training rows, and decide about the test rows; one class in training has no model."""
+) -> tuple[Prediction, tuple[FittedModel, ...]]:
+    """Fit a probe on the training rows, and decide about the test rows; one class in training has no model.
+
+    Where blocks are averaged there is a model a block, and the mean of what they predict.
+    """
     truth = target
     if isinstance(design, FeatureDesign):
         target = design.within_sites(target, train)
     if target.kind != "continuous" and len(np.unique(target.values[train])) == 1:
-        return _constant(target, train, len(test)), None
+        return _constant(target, train, len(test)), ()
     if pairs is None:
         pairs = penalty_folds(target, train, subjects, settings=settings, seed=seed, sites=sites, validation=validation)
     values, continuous = target.values[train], target.kind == "continuous"
@@ -98,19 +103,31 @@ def fit_probe(
             if probe.calibrated and not continuous and not _covers(pairs, train):
                 cover = inner_folds(target, train, subjects, n_folds=settings.n_inner_folds, seed=seed)
                 cover = cover if _covers(cover, train) else []
-            features = built_in_features(probe, design) if features is None else features
-            model = fit_built_in(
-                probe, features, train, test, values, pairs, cover, settings, seed, continuous=continuous
+            models = tuple(
+                fit_built_in(probe, each, train, test, values, pairs, cover, settings, seed, continuous=continuous)
+                for each in (probe_features(probe, design, settings) if features is None else features)
             )
         else:
-            model = fit_own(estimator, FoldFeatures(design), train, test, values, subjects=subjects, seed=seed)
-        x_test = model.features(train, test).test
-        scores = _scores(model, target, x_test, own="" if estimator is None else describe_own(estimator)[0])
-        if not continuous and not gives_probabilities(model.estimator) and model.slope is None:
-            decisions, threshold = model.estimator.predict(x_test).astype(np.int64), None
+            models = tuple(
+                fit_own(estimator, FoldFeatures(each), train, test, values, subjects=subjects, seed=seed)
+                for each in probed_designs(design, settings)
+            )
+        own = "" if estimator is None else describe_own(estimator)[0]
+        x_test = [model.features(train, test).test for model in models]
+        scores = np.mean([_scores(each, target, x, own=own) for each, x in zip(models, x_test, strict=True)], axis=0)
+        if not continuous and not gives_probabilities(models[0].estimator) and models[0].slope is None:
+            decisions, threshold = models[0].estimator.predict(x_test[0]).astype(np.int64), None
         else:
             scores, decisions, threshold = decide_scores(scores, truth, train, settings)
-    return Prediction(scores, decisions, threshold, model.strength, model.n_not_converged), model
+    strength = _middle([model.strength for model in models])
+    n_components = _middle([model.features.n_components for model in models])
+    failed = sum(model.n_not_converged for model in models)
+    return Prediction(scores, decisions, threshold, strength, failed, n_components), models
+
+
+def _middle(values: Sequence[float]) -> float:
+    """Return the geometric mean; of one value that itself, to the last bit."""
+    return values[0] if len(values) == 1 else float(np.exp(np.mean(np.log(values))))
 
 
 def value_range(target: Target, rows: Rows) -> tuple[float, float]:
@@ -194,7 +211,8 @@ def gather(target: Target, splits: Sequence[Split], predictions: Sequence[Predic
         scores[place], decisions[place], folds[place] = each.scores, each.decisions, split.fold
     failed = sum(each.n_not_converged for each in predictions)
     thresholds = [each.threshold for each in predictions]
-    return OutOfFold(scores, decisions, folds, [each.strength for each in predictions], failed, thresholds)
+    strengths, n_components = ([getattr(each, name) for each in predictions] for name in ("strength", "n_components"))
+    return OutOfFold(scores, decisions, folds, strengths, failed, thresholds, n_components)
 
 
 def cross_validate(

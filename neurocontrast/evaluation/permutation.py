@@ -19,8 +19,8 @@ from sklearn.base import BaseEstimator
 
 from neurocontrast.data.parallel import map_files
 from neurocontrast.evaluation.designs import Design
-from neurocontrast.evaluation.estimators import built_in_features
 from neurocontrast.evaluation.fitting import OutOfFold, Prediction, fit_probe, gather, split_seed
+from neurocontrast.evaluation.fold_features import probe_features
 from neurocontrast.evaluation.metrics import DESCRIPTIVE, LOWER_IS_BETTER
 from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.settings import EvaluationSettings, probe_name
@@ -171,7 +171,7 @@ def _fit_split(
     if given["estimator"] is None and not classes_decide_inner_folds(
         target, split.train, given["subjects"], n_folds=n_folds
     ):
-        features = built_in_features(get_probe(probe_name(settings, target.kind)), design)
+        features = probe_features(get_probe(probe_name(settings, target.kind)), design, settings)
     seed = split_seed(settings.seed, split)
     targets = [replace(target, values=values) for values in labels.T]
     return (

@@ -111,7 +111,7 @@ class Study:
         """Return the design of the embedding, adjusted as the settings say; nothing keeps the column `predicted`."""
         name = self.target.name
         steps = adjustments(self.table, self.settings, target=name, recentre=recentre, predicted=predicted)
-        return FeatureDesign(self.features, self.table, steps, tuple(block.n_features for block in self.blocks))
+        return FeatureDesign(self.features, self.table, steps, self.blocks)
 
     def designs(self) -> dict[str, Design]:
         """Return the design of each model by name: the embedding, and the baseline beside it."""
@@ -211,7 +211,7 @@ def plan_study(
         if settings.probe in probe_names():
             raise ConfigError(f"probe: '{settings.probe}' and an estimator are given. Leave out the one or the other.")
         estimator = as_estimator(estimator)
-        check_own(estimator, scans.target, threshold=settings.threshold)
+        check_own(estimator, scans.target, threshold=settings.threshold, averaged=settings.blocks == "averaged")
         if scans.target.kind != "continuous" and not gives_probabilities(estimator):
             scans = scans._replace(target=replace(scans.target, has_probabilities=False))
     study = _plan(scans, settings, info or {}, split_rows, cv)
@@ -348,7 +348,8 @@ def _plan(
         flow=_flow(scans, splits, info, why_untested=why_untested), n_overlap=n_overlap,
         how_split=how_split, splitter=None if cv is None else describe_splitter(cv),
         regional=choose_numbers(table, settings.regional, option="regional", target=target.name),
-        notices=[*notices, *found], seen=seen, n_twins=n_twins, blocks=blocks_of(info, scans.features.shape[1]),
+        notices=[*notices, *found], seen=seen, n_twins=n_twins,
+        blocks=blocks_of(info, scans.features.shape[1], averaged=settings.blocks == "averaged"),
     )  # fmt: skip
 
 

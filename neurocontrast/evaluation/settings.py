@@ -64,7 +64,7 @@ class EvaluationSettings(Settings):
         Embeddings table of other people, of the same encoder, to which the probe fitted on all scans is applied.
     inner_splits : {"stratified", "leave-site-out"}
         How inner folds are made: dealt by subject, or each leaving training sites out, so that the penalty is chosen
-        for unseen sites (dealt where a training fold has too few).
+        for unseen sites (dealt where a training fold has fewer than two sites of ten subjects or more).
     seed : int
         Seed of folds and bootstrap.
     probe : {"auto", "logistic", "ridge", "svm", "knn"} or "package.module:Object"
@@ -72,6 +72,12 @@ class EvaluationSettings(Settings):
         estimator of one's own, which `neurocontrast.evaluate` imports, and nothing else does.
     C, alpha, k : tuple
         Grids: inverse penalty of logistic regression and the SVM, penalty of ridge, number of neighbours.
+    blocks : {"joined", "averaged"}
+        Of joined embeddings, whether one probe is fitted to all blocks, or one to each block and their predictions
+        (numbers, or probabilities) are averaged.
+    n_components : tuple of int
+        Numbers of principal components of the standardised features to choose from on the inner folds, together with
+        the strength; none for all features.
     clip : bool
         Whether predicted numbers are kept within the range of the training scans' own.
     threshold : {"half", "prevalence"} or float
@@ -131,6 +137,8 @@ class EvaluationSettings(Settings):
     C: Grid = tuple(10.0**power for power in range(-6, 4))
     alpha: Grid = tuple(10.0 ** (power / 2) for power in range(-2, 13))
     k: tuple[int, ...] = (3, 5, 10, 20, 50)
+    blocks: Literal["joined", "averaged"] = "joined"
+    n_components: tuple[int, ...] = ()
     clip: bool = False
     threshold: Annotated[float | str, AfterValidator(_parse_threshold)] = "half"
     train_sizes: tuple[int, ...] = ()
@@ -174,7 +182,7 @@ class EvaluationSettings(Settings):
     def _check_voxels(cls, voxels: object) -> object:
         return {True: "on", False: "off"}.get(voxels, voxels) if isinstance(voxels, bool) else voxels  # YAML's on, off
 
-    @field_validator("k", "train_sizes")
+    @field_validator("k", "n_components", "train_sizes")
     @classmethod
     def _check_counts(cls, counts: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
         if any(count < 1 for count in counts) or (info.field_name == "k" and not counts):

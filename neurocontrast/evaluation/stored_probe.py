@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -73,8 +74,9 @@ class FittedProbe:
         Range in which predicted numbers are kept.
     recentring, distribution : SiteRecentring, TrainingDistribution, or None
         Step that features need first; distribution of the training scans after it.
-    blocks : tuple of Block
-        Blocks of joined features; empty for features of one encoder.
+    blocks, averaged : tuple of Block, bool
+        Blocks of joined features, empty for features of one encoder; whether each block has a probe of its own, whose
+        predictions are averaged: `intercept` then has those of all, one after the other.
     """
 
     name: str
@@ -96,6 +98,7 @@ class FittedProbe:
     recentring: SiteRecentring | None = None
     distribution: TrainingDistribution | None = None
     blocks: tuple[Block, ...] = ()
+    averaged: bool = False
 
     @property
     def n_features(self) -> int:
@@ -105,13 +108,19 @@ class FittedProbe:
     def predict(self, features: npt.NDArray[np.floating]) -> Floats:
         """Return probabilities of the positive class (n,), of each class (n, n classes), or predicted numbers (n,)."""
         x = (np.asarray(features, dtype=np.float64) - self.mean) / self.scale
-        margins = x @ self.coefficients + self.intercept
+        ends = np.cumsum([block.n_features for block in self.blocks])[:-1].tolist() if self.averaged else []
+        intercepts = self.intercept.reshape(len(ends) + 1, -1)
+        parts = zip(np.split(x, ends, axis=1), np.split(self.coefficients, ends), intercepts, strict=True)
+        scores = np.mean([self._scores(part @ weights + intercept) for part, weights, intercept in parts], axis=0)
+        return scores if self.limits is None else np.clip(scores, *self.limits)
+
+    def _scores(self, margins: Floats) -> Floats:
         if self.kind == "continuous":
-            return margins[:, 0] if self.limits is None else np.clip(margins[:, 0], *self.limits)
+            return margins[:, 0]
         two = margins.shape[1] == 1
         if self.platt is None:
             return expit(margins[:, 0]) if two else softmax(margins, axis=1)
-        decisions = np.column_stack([np.zeros(len(x)), margins[:, 0]]) if two else margins
+        decisions = np.column_stack([np.zeros(len(margins)), margins[:, 0]]) if two else margins
         scores = softmax(self.platt[0] * decisions + self.platt[1], axis=1)
         return scores[:, 1] if two else scores
 
@@ -130,11 +139,11 @@ def fit_on_all(
     Returns what the probe says of these scans, and the probe to be stored; None where `Study.why_not_stored` says so.
     """
     target, settings, rows = study.target, study.settings, study.fitted_rows
-    predicted, model = fit_probe(
+    predicted, models = fit_probe(
         study.design(), target, rows, rows, subjects=study.subjects, settings=settings, seed=study.final_seed,
         sites=study.sites, validation=study.splits[0].validation, estimator=study.estimator,
     )  # fmt: skip
-    if study.why_not_stored is not None or model is None:
+    if study.why_not_stored is not None or not models:
         return predicted, None
     n_classes = len(target.classes)
     probe = FittedProbe(
@@ -142,7 +151,7 @@ def fit_on_all(
         target=target.name,
         kind=target.kind,
         classes=target.classes,
-        strength=model.strength,
+        strength=predicted.strength,
         threshold=settings.threshold if predicted.threshold is None else predicted.threshold,
         shares=np.bincount(target.values[rows], minlength=n_classes) / len(rows) if n_classes else np.zeros(0),
         encoder=encoder,
@@ -152,7 +161,8 @@ def fit_on_all(
         recentring=_recentring(study),
         distribution=None if isinstance(distribution, str) else distribution,
         blocks=study.blocks,
-        **_arrays(model, rows),
+        averaged=len(models) > 1,
+        **_arrays(models, rows),
     )
     return predicted, probe
 
@@ -186,7 +196,7 @@ def save_probe(folder: str | os.PathLike[str], probe: FittedProbe) -> None:
         **{name: getattr(probe, name) for name in ("strength", "threshold", "n_features", "n_scans")},
         "n_subjects": len(probe.trained_on),
         "encoder": probe.encoder,
-        **({"blocks": [block._asdict() for block in probe.blocks]} if probe.blocks else {}),
+        **({"blocks": [block._asdict() for block in probe.blocks], "averaged": probe.averaged} if probe.blocks else {}),
         "limits": probe.limits,
         **parts,
         "trained_on": sorted(probe.trained_on),
@@ -212,6 +222,7 @@ class _Description(BaseModel):
     threshold: StrictFloat | Literal["half", "prevalence"]
     encoder: str | None
     blocks: tuple[Block, ...] = ()
+    averaged: bool = False
     trained_on: frozenset[str]
     n_scans: StrictInt
     limits: tuple[StrictFloat, StrictFloat] | None = None
@@ -267,7 +278,18 @@ def _recentring(study: Study) -> SiteRecentring | None:
     return recentring
 
 
-def _arrays(model: FittedModel, rows: Rows) -> dict[str, Any]:
+def _arrays(models: Sequence[FittedModel], rows: Rows) -> dict[str, Any]:
+    """Return the arrays of built-in probes one after the other; of several, slopes are part of the coefficients."""
+    found = [_arrays_of(model, rows) for model in models]
+    if len(found) == 1:
+        return found[0]
+    for each in found:
+        slope, _ = each.pop("platt") or (1.0, None)
+        each |= {name: slope * each[name] for name in ("coefficients", "intercept")}
+    return {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+
+
+def _arrays_of(model: FittedModel, rows: Rows) -> dict[str, Any]:
     """Return the arrays of a built-in probe: scaling, and coefficients turned back from principal axes."""
     fold, linear, offset, factor = model.features(rows, rows), model.estimator, 0.0, 1.0
     if isinstance(linear, TransformedTargetRegressor):
@@ -329,8 +351,8 @@ def _read_arrays(path: Path, about: _Description) -> dict[str, Floats]:
     except (OSError, ValueError, BadZipFile) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}). Copy the evaluation again.") from error
     p, n_classes = arrays.get("mean", np.zeros(0)).size, len(about.classes)
-    k = n_classes if about.kind == "multiclass" else 1
-    shapes = {"mean": (p,), "scale": (p,), "coefficients": (p, k), "intercept": (k,), "shares": (n_classes,)}
+    k, n_probes = n_classes if about.kind == "multiclass" else 1, len(about.blocks) if about.averaged else 1
+    shapes = {"mean": (p,), "scale": (p,), "coefficients": (p, k), "intercept": (n_probes * k,), "shares": (n_classes,)}
     wrong = [name for name, shape in shapes.items() if name not in arrays or arrays[name].shape != shape]
     if wrong:
         raise CheckpointError(f"{path}: {', '.join(wrong)} missing or of a wrong shape. Copy the evaluation again.")

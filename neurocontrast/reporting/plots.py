@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from neurocontrast.evaluation.schema import Metric
 from neurocontrast.reporting import style
@@ -46,15 +46,15 @@ class Series:
         return (ends[names[0]], ends[names[1]]) if self.marker != "|" else (ends[names[0]] * np.nan,) * 2
 
 
-def tabulate_estimates(named: Iterable[tuple[str, Metric | None]], name: str = "model") -> pd.DataFrame:
+def tabulate_estimates(named: Iterable[tuple[str, Metric | None]]) -> pd.DataFrame:
     """Return the metrics that have a value as rows: their name, value, low and high."""
     rows = []
     for label, values in named:
         value = point_estimate(values)
         if value is not None:
             low, high = (values.interval if values else None) or (np.nan, np.nan)
-            rows.append({name: label, "value": value, "low": low, "high": high})
-    return pd.DataFrame(rows, columns=[name, "value", "low", "high"]).astype({"low": float, "high": float})
+            rows.append({"model": label, "value": value, "low": low, "high": high})
+    return pd.DataFrame(rows, columns=["model", "value", "low", "high"]).astype({"low": float, "high": float})
 
 
 def draw_rows(
@@ -122,7 +122,6 @@ def draw_intervals(
     *,
     note: str = "",
     numbers: pd.DataFrame,
-    percent: bool = False,
     sides: tuple[str, str] = ("", ""),
     **look: Any,
 ) -> style.Picture | None:
@@ -136,8 +135,6 @@ def draw_intervals(
         return None
     figure, axes = style.new_figure(height=1.6 + (0.36 if len(labels) < 16 else 0.28) * len(labels))
     draw_rows(axes, drawn, labels, **look)
-    if percent:
-        axes.xaxis.set_major_formatter(PercentFormatter(1.0))
     for place, text, side in ((0.0, sides[0], "left"), (1.0, sides[1], "right")):
         axes.annotate(text, (place, 1.0), xycoords="axes fraction", ha=side, va="bottom", size=8.5, color=style.MUTED)
     style.legend_below(figure, axes, n_columns=1 if len(drawn) > 2 else 2)

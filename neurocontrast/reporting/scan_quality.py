@@ -11,14 +11,19 @@ import pandas as pd
 from contourpy import contour_generator
 
 from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, bounds_of
-from neurocontrast.reporting.page import Cell, Gallery, Items, Paragraph, Pictures, Section, Table, render_sections
+from neurocontrast.reporting.page import Gallery, Items, Paragraph, Pictures, Section, render_sections
 from neurocontrast.reporting.style import BASELINE, MAIN, MUTED, Picture, blank_figure, distinct_labels, styled
-from neurocontrast.reporting.wording import DASH
+from neurocontrast.reporting.wording import capitalise
 
 __all__ = ["N_SHOWN", "render_quality"]
 
 N_SHOWN = 500
 """Scans of the gallery: a page of more takes long to open."""
+_BOUNDS = (
+    "Every scan is a point, a flagged one a cross; grey lines are the bounds of the site. A bound is the stricter of "
+    f"one that holds for every scan and, at sites with {N_SITE} scans or more, the median of the site ± "
+    f"{N_DEVIATIONS:g} robust standard deviations (1.4826 median absolute deviations)."
+)
 _LIMITS = (
     (
         "Left and right",
@@ -79,9 +84,7 @@ def render_quality(
     sections = [
         Section("gallery", "Scans, the worst first", _gallery(table, flags, thumbnails, template, names),
                 lead=_lead(table)),
-        Section("distributions", "Measures by site", [Pictures(_strips(table, flags, by_site))],
-                lead="Every scan is a point, a flagged one a cross; grey lines are the bounds of the site."),
-        Section("bounds", "Measures and bounds", [_rules_table(names, by_site)]),
+        Section("distributions", "Measures by site", [Pictures(_strips(table, flags, by_site))], lead=_BOUNDS),
         Section("limits", "What cannot be told", [Items(_LIMITS)]),
     ]  # fmt: skip
     facts = [("Scans", f"{len(table):,}"), ("Sites", f"{table['site'].nunique():,}"), ("Flagged", f"{n_flagged:,}")]
@@ -176,29 +179,6 @@ def _strips(
     ]
 
 
-def _rules_table(names: Sequence[str], by_site: Mapping[str, Mapping[str, tuple[float, float]]]) -> Table:
-    sites = list(next(iter(by_site.values()))) if by_site else []
-    rows = [
-        [
-            Cell(RULES[name].title, heading=True, detail=RULES[name].about),
-            *(_cell(by_site[name][site]) for site in sites),
-        ]
-        for name in names
-    ]
-    note = (
-        f"A bound is the stricter of one that holds for every scan and, at sites with {N_SITE} scans or more, the "
-        f"median of the site ± {N_DEVIATIONS:g} robust standard deviations (1.4826 median absolute deviations)."
-    )
-    return Table("What is flagged, by site", ["Measure", *sites], rows, note=note)
-
-
-def _cell(bounds: tuple[float, float]) -> Cell:
-    parts = [
-        f"{side} {value:.4g}" for side, value in zip(("below", "above"), bounds, strict=True) if np.isfinite(value)
-    ]
-    return Cell(" or ".join(parts)) if parts else Cell(DASH, reason="no bound")
-
-
 @styled
 def _draw_by_site(
     table: pd.DataFrame, name: str, title: str, bounds: Mapping[str, tuple[float, float]], flagged: pd.Series
@@ -225,4 +205,5 @@ def _draw_by_site(
     axes.set_ylim(len(sites) - 0.4, -0.6)
     axes.set_title(title)
     axes.grid(visible=False, axis="y")
-    return Picture(f"quality_{name}", figure, alt=f"{title}. {'; '.join(told)}.", caption="")
+    caption = f"{capitalise(title)}: {RULES[name].about}." if RULES[name].about else ""
+    return Picture(f"quality_{name}", figure, alt=f"{title}. {'; '.join(told)}.", caption=caption)

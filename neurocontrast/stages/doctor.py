@@ -111,7 +111,8 @@ def doctor(
         return Diagnosis(machine, None, problems, list(_doubts(machine, None)))
     cohort = None if data.participants is None else source.read_cohort(data.participants)
     cohort = cohort.select(data.where) if cohort is not None and data.where else cohort
-    run = {"kind": data.kind, "is_linear": settings.encoder.is_linear, **_count_scans(settings, cohort, n_scans)}
+    run = {"kind": data.kind, "encoder": settings.encoder.name, "is_linear": settings.encoder.is_linear}
+    run |= _count_scans(settings, cohort, n_scans)
     prepared = source.prepared(cohort)
     shape, n_channels = prepared.shape(cohort), prepared.n_channels
     run |= {"shape": list(shape), "network": _network_for(run.get("n_training_scans"), data.kind)}
@@ -310,7 +311,8 @@ def _run_lines(run: dict[str, Any]) -> Iterator[str]:
     if run["is_linear"]:
         memory = f"For their memory {ask}" if n_training is None else f"They take up to {as_size(run['memory_bytes'])}."
         what = f"{samples} to learn from" if n_training is None else f"{n_training} {samples}"
-        yield f"encoder.name: pca: nothing is trained; all {what} are in memory at once, {shape} {unit} each. {memory}"
+        size = f"{shape} {unit} each. {memory}"
+        yield f"encoder.name: {run['encoder']}: nothing is trained; all {what} are in memory at once, {size}"
     else:
         speed = f"{run['samples_per_second']:.3g} samples/s; {as_size(run['memory_bytes'])} of memory"
         if n_training is None:

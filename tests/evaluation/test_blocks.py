@@ -11,8 +11,8 @@ from sklearn.preprocessing import StandardScaler
 
 from neurocontrast.evaluation import BlockScaler, EvaluationSettings, load_probe, plan_study, run_study, save_probe
 from neurocontrast.evaluation.blocks import Block, blocks_of, check_same_blocks
-from neurocontrast.evaluation.estimators import built_in_features
 from neurocontrast.evaluation.fitting import cross_validate
+from neurocontrast.evaluation.fold_features import built_in_features
 from neurocontrast.evaluation.probes import get_probe
 from neurocontrast.evaluation.stored_probe import fit_on_all
 from neurocontrast.exceptions import DataError

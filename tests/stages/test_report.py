@@ -69,7 +69,7 @@ def test_out_and_figures(folder, tmp_path):
     assert not (folder / "report.html").exists()
     assert all(done == total for done, total in progress.done.values())
     numbers = pd.read_csv(tmp_path / "figures" / "roc.tsv", sep="\t")
-    assert {"curve", "x", "y", "low", "high"} == set(numbers)
+    assert {"curve", "repeat", "x", "y"} == set(numbers)
     assert (tmp_path / "figures" / "roc.svg").read_bytes().startswith(b"<?xml")
     assert (tmp_path / "figures" / "roc.png").read_bytes().startswith(b"\x89PNG")
     assert not any("sub-0" in path.read_text() for path in (tmp_path / "figures").glob("*.tsv"))

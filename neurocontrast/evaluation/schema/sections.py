@@ -108,6 +108,8 @@ class Probe(Section):
     strength: StrictFloat | None = None
     why_not_stored: str | None = None
     inner_splits: str | None = None
+    blocks: str | None = None
+    n_components: StrictFloat | None = None
     clip: StrictBool = False
     recentre: str = "none"
     recentre_preserve: list[str] = []

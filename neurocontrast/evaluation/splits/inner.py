@@ -13,14 +13,17 @@ from neurocontrast.evaluation.splits.splitters import deal_subjects, group_sites
 from neurocontrast.evaluation.target import Target
 from neurocontrast.seeds import derive_generator
 
-__all__ = ["MIN_INNER_SITES", "Pairs", "classes_decide_inner_folds", "inner_folds", "penalty_folds", "site_inner_folds"]
+__all__ = ["MIN_INNER_SITES", "MIN_LEFT_OUT_SUBJECTS", "Pairs", "classes_decide_inner_folds", "inner_folds",
+           "penalty_folds", "site_inner_folds"]  # fmt: skip
 
 Rows = npt.NDArray[np.intp]
 Texts = npt.NDArray[np.object_]
 Pairs = Sequence[tuple[Rows, Rows]]
 
-MIN_INNER_SITES, MAX_INNER_SITES = 3, 10
+MIN_INNER_SITES, MAX_INNER_SITES = 2, 10
 """Least and largest number of inner folds that leave sites out."""
+MIN_LEFT_OUT_SUBJECTS = 10
+"""Sites, or groups of sites, with fewer subjects are fitted on and not left out: their loss says little."""
 PARTS_OF_TRAIN = 5
 """Where validation rows are missing, one of this many parts of the training rows takes their place."""
 FEW_PER_INNER_FOLD = 5
@@ -93,12 +96,14 @@ def site_inner_folds(target: Target, train: Rows, subjects: Texts, sites: Texts)
     """Split training rows so that each fold tries the penalty on sites, or groups of sites, that are not fitted.
 
     A subject that was at a site of the group too is not fitted on. The list is empty where fewer than
-    `MIN_INNER_SITES` folds have all classes to fit on.
+    `MIN_INNER_SITES` folds have all classes to fit on, and enough subjects to try the penalty on.
     """
     places = np.array([NO_SITE if site is None else str(site) for site in sites[train]])
     owners, pairs = subjects[train].astype(str), []
     for group in group_sites(places, MAX_INNER_SITES):
         tried = np.isin(places, group)
+        if len(set(owners[tried])) < MIN_LEFT_OUT_SUBJECTS:
+            continue
         pairs.append((train[~tried & ~np.isin(owners, owners[tried])], train[tried]))
     pairs = _teachable(target, train, pairs)
     return pairs if len(pairs) >= MIN_INNER_SITES else []

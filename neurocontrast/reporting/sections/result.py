@@ -44,7 +44,7 @@ def _build(files: EvaluationFiles) -> Section:
         Paragraph(say_result(files, "reviewer"), label="For a methods reviewer.", role="quote"),
     ]
     blocks: list[Block] = [Cards(cards)] if cards else []
-    blocks.append(Columns(words, pictures(draw_headline(files))))
+    blocks += words if files.words is IMAGES else [Columns(words, pictures(draw_headline(files)))]
     return Section("result", "Result", [*blocks, table_metrics(files)] if files.metrics else blocks)
 
 
@@ -121,19 +121,12 @@ def _image_cards(files: EvaluationFiles) -> list[Card]:
 
 
 def draw_headline(files: EvaluationFiles) -> style.Picture | None:
-    """Draw the headline metric of embedding and baselines; of images, the leading metrics beside chance."""
+    """Draw the headline metric of embedding and baselines; None where it has no value."""
     key, s = files.headline, files.summary
     if key is None or point_estimate(files.metrics[key]) is None:
         return None
     drawn = f"Bars: {files.level:.0%} bootstrap interval ({s.bootstrap.n or 0:,} draws of {files.words.unit}s)."
     bars = drawn if s.bootstrap.n else "No interval was computed."
-    if files.words is IMAGES and files.kind != "continuous":
-        rows = tabulate_estimates([(files.describe(key).label, files.metrics[key]) for key in files.leading], "metric")
-        rows["chance"] = [files.chance(key) for key in files.leading if point_estimate(files.metrics[key]) is not None]
-        tested = Series(rows, "Test images" if files.fixed else "Out of fold")
-        series = [tested, Series(rows, "Chance", value="chance", color=style.CHANCE, marker="|")]
-        look: Any = {"xlabel": "", "limits": (0.0, 1.0), "percent": True}
-        return draw_intervals("headline", series, list(rows["metric"]), bars, numbers=rows, **look)
     covariates = f"Only {' + '.join(s.baseline_covariates) or 'covariates'}"
     others = besides(s)
     looks = {"Embedding": style.MAIN, covariates: style.BASELINE, **{each.only: each.color for each in others}}
@@ -144,8 +137,10 @@ def draw_headline(files: EvaluationFiles) -> style.Picture | None:
         for row, name in enumerate(rows["model"])
     ]
     labels, pooled = style.distinct_labels(rows["model"], length=26), f"{about.label}, pooled out-of-fold."
-    look = {"xlabel": about.label, "limits": about.limits, "reference": (files.chance(key), "Chance")}
-    return draw_intervals("headline", series, labels, pooled, note=bars, numbers=rows, **look)
+    return draw_intervals(
+        "headline", series, labels, pooled, note=bars, numbers=rows, xlabel=about.label, limits=about.limits,
+        reference=(files.chance(key), "Chance"),
+    )  # fmt: skip
 
 
 def table_metrics(files: EvaluationFiles, *, caption: str = "") -> Table:

@@ -252,6 +252,19 @@ def test_inner_folds_leave_sites_out(make_cohort):
         assert not set(study.subjects[fit]) & set(study.subjects[tried])
 
 
+def test_two_sites_of_enough_people_are_left_out_in_turn_and_small_ones_are_fitted_on(make_cohort):
+    study = plan(make_cohort(90, n_sites=2))
+    sites = study.sites
+    sites[:5] = "small"
+    rows = np.arange(90)
+    pairs = inner_folds(study.target, rows, study.subjects, n_folds=5, seed=0, sites=sites)
+    assert sorted("+".join(set(sites[tried])) for _, tried in pairs) == ["site-0", "site-1"]
+    assert all(set(rows[:5]) <= set(fit) for fit, _ in pairs)
+    sites[rows[sites == "site-1"][9:]] = "small"
+    pairs = inner_folds(study.target, rows, study.subjects, n_folds=5, seed=0, sites=sites)
+    assert sorted("+".join(set(sites[tried])) for _, tried in pairs) == ["site-0", "small"]
+
+
 def test_too_few_sites_fall_back_to_dealt_inner_folds_and_say_so(make_cohort):
     study = plan(make_cohort(90, n_sites=2), splits="leave-site-out", inner_splits="leave-site-out")
     told = next(each.message for each in study.notices if each.code == "inner_splits_dealt")

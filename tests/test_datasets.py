@@ -1,0 +1,141 @@
+"""The sample cohort: its files are whole, licensed and as small as promised, and wheels do without it."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import nibabel as nib
+import pytest
+
+import neurocontrast
+from neurocontrast.data.privacy import look_for_identities
+from neurocontrast.data.problems import Problems
+from neurocontrast.datasets import load_sample
+from neurocontrast.exceptions import DataError
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "sample"
+LICENCES = {"IXI-HH": "CC BY-SA 3.0", "ds002748": "CC0", "ds000011": "PDDL 1.0"}
+
+
+@pytest.fixture(scope="module")
+def sample():
+    return load_sample()
+
+
+def test_the_sample_has_healthy_people_of_three_scanners_and_patients_of_one(sample):
+    groups = sample.table.groupby(["site", "diagnosis"]).size().to_dict()
+    assert groups == {
+        ("london", "control"): 70,
+        ("novosibirsk", "control"): 21,
+        ("novosibirsk", "depression"): 30,
+        ("ucla", "control"): 10,
+    }
+    assert sample.table[["age", "sex"]].notna().all(axis=None)
+    assert set(sample.table.loc[sample.table["split"] == "train", "site"]) == {"london"}
+    assert sample.participants == FOLDER / "participants.tsv"
+    assert "131 T1-weighted brains" in sample.description
+    assert neurocontrast.datasets.load_sample is load_sample
+
+
+def test_sexes_and_ages_are_alike_in_both_parts_of_a_site(sample):
+    london = sample.table[sample.table["site"] == "london"].groupby("split")
+    assert abs(london["age"].mean().diff().iloc[-1]) < 3
+    assert abs(london["sex"].apply(lambda sex: (sex == "F").mean()).diff().iloc[-1]) < 0.05
+
+
+def test_every_file_is_listed_with_a_licence_that_is_explained(sample):
+    there = {path.relative_to(FOLDER).as_posix() for path in (FOLDER / "images").iterdir()}
+    assert set(sample.files["file"]) == there | {"participants.tsv"}
+    assert sum(path.stat().st_size for path in FOLDER.rglob("*")) < 15e6
+    images = sample.files[sample.files["file"] != "participants.tsv"]
+    assert dict(zip(images["source"], images["licence"], strict=True)) == LICENCES
+    assert (images["attribution"] != "").all()
+    explained = (FOLDER / "LICENSES.md").read_text(encoding="utf-8")
+    assert all(f"`source` {source} — {licence}" in explained for source, licence in LICENCES.items())
+    for column in ("path", "gm", "wm", "csf"):
+        found = sample.table[column].map(lambda path: Path(path).relative_to(FOLDER).as_posix())
+        named = images.set_index("file").loc[found]
+        assert (named["licence"].to_numpy() == sample.table["licence"].to_numpy()).all()
+
+
+def test_images_are_brains_and_probabilities_on_one_grid_with_headers_that_say_nothing(sample):
+    grids = set()
+    for person in sample.table.to_dict("records"):
+        images = [nib.load(person[column]) for column in ("path", "gm", "wm", "csf")]
+        grids |= {(image.shape, image.affine.tobytes(), image.get_data_dtype().name) for image in images}
+        brain, grey, white, fluid = (image.get_fdata() for image in images)
+        assert 0.15 < (brain > 0).mean() < 0.35
+        assert grey.min() == 0
+        assert white.min() == 0
+        total = grey + white + fluid
+        assert 0.98 < total.max() < 1.03
+        assert (total[brain == 0] > 0.3).mean() < 0.01  # dark fluid at the edge
+    assert len(grids) == 1
+    assert nib.aff2axcodes(images[0].affine) == ("R", "A", "S")
+    assert int(images[0].header["sform_code"]) == 4
+    assert Path(person["path"]).read_bytes()[3:8] == bytes(5)  # neither name nor time of compression
+    problems = Problems("sample")
+    look_for_identities(
+        sample.participants, [Path(path) for path in sample.table[["path", "gm", "wm", "csf"]].stack()], problems
+    )
+    assert problems.found == []
+
+
+def test_every_damaged_and_absent_file_is_named_at_once(tmp_path):
+    folder = tmp_path / "sample"
+    shutil.copytree(FOLDER, folder)
+    first, second, *_ = sorted((folder / "images").iterdir())
+    first.write_bytes(first.read_bytes()[:-1])
+    second.unlink()
+    (folder / "README.md").unlink()
+    with pytest.raises(DataError) as error:
+        load_sample(folder)
+    text = str(error.value)
+    assert "3 problems" in text
+    assert f"images/{first.name}: its content is not what was published" in text
+    assert f"images/{second.name}: there is no such file" in text
+    assert "README.md: there is no such file" in text
+
+
+@pytest.mark.parametrize(("text", "said"), [("", "the table is empty"), ("file\nREADME.md\n", "no column 'sha256'")])
+def test_a_list_of_files_that_lists_none_is_refused(tmp_path, text, said):
+    (tmp_path / "files.tsv").write_text(text)
+    with pytest.raises(DataError, match=said):
+        load_sample(tmp_path)
+
+
+def test_a_folder_without_the_sample_is_refused_and_a_variable_names_another(tmp_path, monkeypatch):
+    monkeypatch.setenv("NEUROCONTRAST_SAMPLE", str(tmp_path))
+    with pytest.raises(DataError, match=r"is no sample cohort .* NEUROCONTRAST_SAMPLE"):
+        load_sample()
+    assert len(load_sample(FOLDER).table) == 131
+
+
+@pytest.mark.slow
+def test_a_wheel_does_not_hold_the_sample_and_says_where_it_is(tmp_path):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    for name in ("neurocontrast", "sample"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    program = f"from setuptools.build_meta import build_wheel; build_wheel({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", program], cwd=copy, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "neurocontrast/datasets.py" in names
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"neurocontrast"}
+    assert not any(name.endswith((".nii.gz", ".tsv")) for name in names)
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    program = "import neurocontrast.datasets as found; print(found.__file__); found.load_sample()"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.stdout.startswith(str(tmp_path))
+    assert "DataError: load_sample: the folder" in done.stderr
+    assert "clone the repository" in done.stderr

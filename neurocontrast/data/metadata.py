@@ -105,12 +105,12 @@ def read_vectors(spec: Mapping[str, Sequence[str] | str | Path], cohort: Cohort)
     without a row in the file is missing. What is wrong with any of the vectors is one error.
     """
     found: dict[str, pd.DataFrame] = {}
-    problems = Problems("data.vectors")
+    problems = Problems(cohort.source.name)
     for name, what in spec.items():
         try:
             found[name] = _vector_of(name, what, cohort)
         except DataError as error:
-            problems.add(str(error), name=name)
+            problems.add(str(error), name=f"data.vectors.{name}")
     problems.raise_if_any()
     return found
 
@@ -175,7 +175,7 @@ def check_vectors(vectors: Vectors, objective: nn.Module, cohort: Cohort, traini
 
     `training_rows` are those that a kernel with ``standardise`` is fitted on.
     """
-    problems, names = Problems("data.vectors"), cohort.names()
+    problems, names = Problems(cohort.source.name), cohort.names()
     for kernel in objective.modules():
         if not isinstance(kernel, ColumnKernel) or kernel.column not in vectors:
             continue
@@ -184,11 +184,15 @@ def check_vectors(vectors: Vectors, objective: nn.Module, cohort: Cohort, traini
         for row in np.flatnonzero(missing.any(axis=1)) if kernel.missing == "error" else ():
             columns = one_of(values.columns[missing.iloc[row]][:N_SHOWN])
             what = f"any of its {len(values.columns)} columns" if missing.iloc[row].all() else columns
-            problems.add(f"{names[row]} has no value in {what}", name=kernel.column)
+            problems.add(f"{names[row]} has no value in {what}", name=f"data.vectors.{kernel.column}")
             problems.hint(
                 "Fill it in, leave the scans out, or use missing: marginal, which keeps them (docs/losses.md)."
             )
         known = values.iloc[list(training_rows)]
         for column in known.columns[known.nunique() < 2] if getattr(kernel, "standardise", False) else ():
-            problems.add("does not vary over the training scans; leave it out", name=kernel.column, column=column)
+            problems.add(
+                "does not vary over the training scans; leave it out",
+                name=f"data.vectors.{kernel.column}",
+                column=column,
+            )
     problems.raise_if_any()

@@ -72,7 +72,7 @@ def test_from_digits_to_a_table_with_simulated_attributes(repository):
     assert table.groupby("variant")["measure"].nunique().to_dict() == {"clusters": 2, "infonce": 2}
     assert table["mean"].notna().all()
     assert "# Tiny" in (folder / "results.md").read_text()
-    assert (folder / "figures" / "variants_accuracy_encoder.svg").is_file()
+    assert (folder / "figures" / "variants_sensitive_r2.svg").is_file()
     assert "<html" in (folder / "comparison" / "comparison.html").read_text()
     attributes = pd.read_csv(folder / "attributes.tsv", sep="\t")
     assert len(attributes) == 1797, "of all images, whichever are kept"

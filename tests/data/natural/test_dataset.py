@@ -99,7 +99,7 @@ def test_columns_and_files_become_vectors(make_table, tmp_path):
     [
         ({"v": ["redd"]}, "no column 'redd'. Did you mean 'red'"),
         ({"v": ["attr_*"]}, r"no column 'attr_\*'"),
-        ({"v": ["name"]}, "data.vectors: v: must hold columns of numbers. Found text in 'name'"),
+        ({"v": ["name"]}, "data.vectors.v: must hold columns of numbers. Found text in 'name'"),
         ({"v": []}, "Found none"),
         ({"v": ["redd", "nam", "red"]}, "no columns 'redd', 'nam'"),
         ({"v": ["redd"], "w": ["name"], "red": ["red"]}, "3 problems"),

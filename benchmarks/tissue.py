@@ -159,6 +159,8 @@ def main() -> None:
     systems = {name: {"data": {**GRID, **data}, "encoder": {"name": kind}} for name, (kind, data) in LINEAR.items()}
     together = dict(TOGETHER)
     if options.networks:
+        members = ["lda, grey + white + fluid, 14 mm", "network, yaware", "network, conditional"]
+        together["mean of predictions: lda 14 mm, networks yaware and conditional"] = members
         losses = ("untrained", "ntxent", "yaware", "conditional", "conditional, real scans alone")
         systems |= {f"network, {loss}": network(loss) for loss in losses}
     for seed in range(options.seeds):

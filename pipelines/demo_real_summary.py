@@ -12,7 +12,7 @@ SHOWN = {
 }
 for target, columns in SHOWN.items():
     found = []
-    for encoder in ("linear", "network", "untrained"):
+    for encoder in ("components", "discriminants", "network", "untrained"):
         table = out / f"{encoder}-{target}" / "new_sites.tsv"
         if not table.is_file():
             sys.exit(f"{out} holds no finished demo; run it with: make demo-real")
@@ -23,4 +23,4 @@ for target, columns in SHOWN.items():
     print(rows.sort_values("site", kind="stable").to_string(index=False, float_format="{:.2f}".format, na_rep=""))
 
 print(f"\nThe encoders side by side: {out / 'age' / 'report.html'}, {out / 'sex' / 'report.html'}")
-print(f"Bias and few labels of a new scanner: {out / 'linear-age' / 'report.html'}")
+print(f"Bias and few labels of a new scanner: {out / 'discriminants-age' / 'report.html'}")

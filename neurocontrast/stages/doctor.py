@@ -38,8 +38,6 @@ _BESIDE_GRAPH = 1.3
 """Peak memory over the memory of the graph: gradients of activations, and workspaces of convolutions."""
 _READ_AHEAD = 3
 """Batches of images in memory beside the batch under way, at most."""
-_MANY_SCANS = 1000
-_WHY_SMALL = "(benchmarks/README.md, Tissue maps at home and at new scanners; Dufumier et al. 2021, arXiv:2106.01132)"
 
 
 @dataclass(frozen=True)
@@ -49,21 +47,18 @@ class Diagnosis:
     machine: dict[str, Any]
     run: dict[str, Any] | None  # time and memory of the configured run; None where nothing was measured
     problems: list[str] = field(default_factory=list)  # why `pretrain` would refuse this configuration here
-    warnings: list[str] = field(default_factory=list)  # what will be slow, or may not fit
+    warnings: list[str] = field(default_factory=list)  # what may not fit
 
     def to_text(self) -> str:
         """Return lines for people."""
         machine, software = self.machine, self.machine["software"]
-        git, processor = software["git"], machine["processor"]
-        revision = "" if git is None else f" (commit {git['commit'][:8]}{', modified' if git['modified'] else ''})"
-        gpus = "; ".join(f"{each['name']}, {_free(each)}" for each in machine["gpus"])
+        processor, gpus = machine["processor"], [f"{each['name']}, {_free(each)}" for each in machine["gpus"]]
         facts = {
-            "neurocontrast": f"{software['neurocontrast']}{revision}, Python {software['python']}, "
-            + software["platform"],
+            "neurocontrast": f"{software['neurocontrast']}, Python {software['python']}, {software['platform']}",
             "packages": ", ".join(f"{name} {version}" for name, version in software["packages"].items() if version),
             "processor": f"{processor['name']}, {processor['n_usable']} of {processor['n_cores']} cores usable",
             "threads": f"PyTorch computes with {machine['threads']}",
-            "GPU": gpus or "none that PyTorch sees",
+            "GPU": "; ".join(gpus) or "none that PyTorch sees",
             "memory": _free(machine["memory"]),
         }
         lines = [f"{name:<15}{text}" for name, text in facts.items()]
@@ -80,9 +75,7 @@ def doctor(
     seconds: float = 10.0,
     progress: Progress = SILENT,
 ) -> Diagnosis:
-    """Describe this machine, and estimate time and memory of a configured run; write nothing.
-
-    Training steps of the configured network are timed on synthetic images.
+    """Describe this machine, and estimate time and memory of a run from steps on synthetic images; write nothing.
 
     Parameters
     ----------
@@ -102,21 +95,19 @@ def doctor(
         raise ConfigError(f"n_scans: must be at least 2, got {n_scans}.")
     data, source = settings.data, source_of(settings.data)
     machine = _describe_machine()
-    problems = []
     try:
         accelerator = accelerator_of(settings.training)
     except ConfigError as error:
-        problems = [str(error)]
-    if problems or not seconds:
-        return Diagnosis(machine, None, problems, list(_doubts(machine, None)))
+        return Diagnosis(machine, None, [str(error)])
+    if not seconds:
+        return Diagnosis(machine, None)
     cohort = None if data.participants is None else source.read_cohort(data.participants)
     cohort = cohort.select(data.where) if cohort is not None and data.where else cohort
     run = {"kind": data.kind, "encoder": settings.encoder.name, "is_linear": settings.encoder.is_linear}
     run |= _count_scans(settings, cohort, n_scans)
     prepared = source.prepared(cohort)
     shape, n_channels = prepared.shape(cohort), prepared.n_channels
-    run |= {"shape": list(shape), "network": _network_for(run.get("n_training_scans"), data.kind)}
-    run["device"] = "cpu" if run["is_linear"] else accelerator
+    run |= {"shape": list(shape), "device": "cpu" if run["is_linear"] else accelerator}
     memory = machine["gpus"][0] if run["device"] == "cuda" else machine["memory"]
     # This process's memory is not among what is available.
     run["memory_available_bytes"] = memory["available_bytes"] + memory.get("own_bytes", 0)
@@ -128,7 +119,7 @@ def doctor(
             views, free = source.views(settings), memory["available_bytes"]
             measured = _measure(settings, views, n_channels, shape, seconds=seconds, free=free)
         run |= _estimate(settings.training, run, *measured)
-    return Diagnosis(machine, run, problems, list(_doubts(machine, run)))
+    return Diagnosis(machine, run, warnings=_doubts(run))
 
 
 def _describe_machine() -> dict[str, Any]:
@@ -154,18 +145,7 @@ def _count_scans(settings: Config, cohort: Cohort | None, n_scans: int | None) -
             check_split(range(n_training), range(n_validation), settings.training)
     else:
         return {"n_scans": None}
-    counts = {"n_training_scans": n_training, "n_validation_scans": n_validation}
-    return {"n_scans": n_training + n_validation, **counts}
-
-
-def _network_for(n_scans: int | None, kind: str) -> str | None:
-    """Return which network suits so many scans of brains, in words."""
-    if n_scans is None or kind != "volumes":
-        return None
-    known = f"With {n_scans:,} scans to learn from"
-    if n_scans < _MANY_SCANS:
-        return f"{known}, begin with encoder.name: pca or densenet_small; densenet121 wants thousands {_WHY_SMALL}."
-    return f"{known}, densenet121 suits; on tissue maps pca does about as well, so compare the two {_WHY_SMALL}."
+    return {"n_scans": n_training + n_validation, "n_training_scans": n_training, "n_validation_scans": n_validation}
 
 
 def _measure(
@@ -273,31 +253,20 @@ def _estimate(
         "seconds": total,
         "samples_per_second": n_devices / seconds,
         "memory_bytes": n_bytes * n_here,
-        "timed": {
-            "shape": list(timed[1:]),
-            "n_scans": timed[0],
-            "as_configured": timed == (n_samples, *run["shape"]),
-        },
+        "timed": {"n_scans": timed[0], "shape": [*timed[1:]], "as_configured": timed == (n_samples, *run["shape"])},
     }
 
 
-def _doubts(machine: Mapping[str, Any], run: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield what will be slow, or may not fit."""
-    n_threads, n_usable = machine["threads"], machine["processor"]["n_usable"]
-    if n_threads > n_usable:
-        yield f"PyTorch computes with {n_threads} threads on {n_usable} usable cores. Set OMP_NUM_THREADS={n_usable}."
-    if run is None:
-        return
+def _doubts(run: Mapping[str, Any]) -> list[str]:
+    """Return a warning where the memory does not suffice."""
     needed, there = run["memory_bytes"], run["memory_available_bytes"]
-    if needed > there:
-        advice = "Set training.micro_batch_size lower: the loss stays that of the whole batch."
-        if run["is_linear"] or (run["micro_batch_size"] or run["batch_size"]) == 1:
-            advice = "Make the images smaller (data.shape with a larger data.spacing_mm, or images.size)."
-        where = "GPU" if run["device"] == "cuda" else "machine"
-        yield f"about {as_size(needed)} of memory are needed, and this {where} has {as_size(there)} free. {advice}"
-    n_training, n_batch = run.get("n_training_scans"), run.get("batch_size", 0)
-    if n_training is not None and n_training < n_batch:
-        yield f"training.batch_size is {n_batch}, and there are {n_training} training scans: an epoch is a single step."
+    if needed <= there:
+        return []
+    advice = "Set training.micro_batch_size lower: the loss stays that of the whole batch."
+    if run["is_linear"] or (run["micro_batch_size"] or run["batch_size"]) == 1:
+        advice = "Make the images smaller (data.shape with a larger data.spacing_mm, or images.size)."
+    where = "GPU" if run["device"] == "cuda" else "machine"
+    return [f"about {as_size(needed)} of memory are needed, and this {where} has {as_size(there)} free. {advice}"]
 
 
 def _free(memory: dict[str, int]) -> str:
@@ -309,10 +278,9 @@ def _run_lines(run: dict[str, Any]) -> Iterator[str]:
     shape, n_training = "×".join(map(str, run["shape"])), run.get("n_training_scans")
     ask = "give --participants PARTICIPANTS.tsv, or --scans N."
     if run["is_linear"]:
-        memory = f"For their memory {ask}" if n_training is None else f"They take up to {as_size(run['memory_bytes'])}."
-        what = f"{samples} to learn from" if n_training is None else f"{n_training} {samples}"
-        size = f"{shape} {unit} each. {memory}"
-        yield f"encoder.name: {run['encoder']}: nothing is trained; all {what} are in memory at once, {size}"
+        yield f"encoder.name: {run['encoder']}: nothing is trained; all {samples} are in memory, {shape} {unit} each"
+        size = f"{n_training} {samples} take up to {as_size(run['memory_bytes'])}" if n_training else ""
+        yield f"  {size or f'For their memory {ask}'}"
     else:
         speed = f"{run['samples_per_second']:.3g} samples/s; {as_size(run['memory_bytes'])} of memory"
         if n_training is None:
@@ -320,10 +288,7 @@ def _run_lines(run: dict[str, Any]) -> Iterator[str]:
         else:
             yield f"This run: {run['epochs']} epochs ≈ {as_duration(run['seconds'])} on this machine; {speed}"
             yield f"  {n_training} {samples} to learn from, {run['n_validation_scans']} to measure on"
-        timed = run["timed"]
         yield f"  {run['batch_size']} {samples} of {shape} {unit} a step"
+        timed, shape = run["timed"], "×".join(map(str, run["timed"]["shape"]))
         if not timed["as_configured"]:
-            shape = "×".join(map(str, timed["shape"]))
             yield f"  Extrapolated from steps of {timed['n_scans']} {samples} of {shape} {unit}: give more --seconds."
-    if run["network"] is not None:
-        yield run["network"]

@@ -110,43 +110,24 @@ def test_what_pretrain_refuses_here_is_a_problem_and_not_measured(tmp_path, monk
     assert found.run is None
 
 
-@pytest.mark.parametrize(
-    ("facts", "said"),
-    [
-        ({"memory": {"total_bytes": 1 << 20, "available_bytes": 1 << 20, "own_bytes": 0}}, "of memory are needed"),
-        ({"threads": 4000}, "4000 threads on"),
-    ],
-)
-def test_what_does_not_fit_is_warned_about(tmp_path, monkeypatch, facts, said):
-    here = MODULE._describe_machine()
-    monkeypatch.setattr(MODULE, "_describe_machine", lambda: here | facts)
+def test_what_does_not_fit_is_warned_about(tmp_path, monkeypatch):
+    few = {"total_bytes": 1 << 20, "available_bytes": 1 << 20, "own_bytes": 0}
+    monkeypatch.setattr(MODULE, "describe_memory", lambda: few)
     warnings = nc.doctor(_config(tmp_path), n_scans=50, seconds=0.1).warnings
-    assert any(said in warning for warning in warnings), warnings
+    assert any("of memory are needed" in warning for warning in warnings), warnings
 
 
 def test_a_linear_encoder_is_not_timed_and_its_scans_are_counted_in_memory(tmp_path, cohort, monkeypatch):
     config = {**_config(tmp_path, cohort), "encoder": {"name": "pca", "n_components": 5}}
     found = nc.doctor(config, seconds=0.1)
     assert found.run["memory_bytes"] == 2 * 20 * 24 * 28 * 24 * 4
-    assert "nothing is trained; all 20 scans are in memory at once" in found.to_text()
+    assert "20 scans take up to" in found.to_text()
     assert "samples/s" not in found.to_text()
     del config["data"]["participants"]
     assert "For their memory give --participants" in nc.doctor(config, seconds=0.1).to_text()
     few = {"total_bytes": 1 << 20, "available_bytes": 1 << 20, "own_bytes": 0}
     monkeypatch.setattr(MODULE, "describe_memory", lambda: few)
     assert "data.spacing_mm" in nc.doctor(config, n_scans=100, seconds=0.1).warnings[0]
-
-
-def test_it_says_which_network_suits_so_many_scans(tmp_path):
-    small, large = (nc.doctor(_config(tmp_path), n_scans=n, seconds=0.1).to_text() for n in (400, 4000))
-    assert "With 300 scans to learn from, begin with encoder.name: pca or densenet_small" in small
-    assert "With 3,000 scans to learn from, densenet121 suits" in large
-    assert "With" not in nc.doctor(_config(tmp_path), seconds=0.1).to_text()
-
-
-def test_too_few_scans_are_warned_about(tmp_path):
-    warnings = nc.doctor(_config(tmp_path), n_scans=7, seconds=0.1).warnings
-    assert any("an epoch is a single step" in warning for warning in warnings)
 
 
 @pytest.mark.parametrize(

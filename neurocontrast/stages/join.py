@@ -59,10 +59,13 @@ def join(
     DataError
         Naming all scans that are not in every table, or whose metadata differ between tables.
     """
-    if isinstance(embeddings, str | os.PathLike):
-        raise ConfigError(f"embeddings: must be a list of tables, got {shown(embeddings)}.")
-    paths, target = [Path(path) for path in embeddings], Path(out)
-    chosen = _block_names(paths, names)
+    paths = [Path(path) for path in ([embeddings] if isinstance(embeddings, str | os.PathLike) else embeddings)]
+    target = Path(out)
+    chosen = [path.stem for path in paths] if names is None else [str(name).strip() for name in names]
+    if len(paths) < 2:
+        raise ConfigError(f"embeddings: must be two tables or more, got {', '.join(map(str, paths)) or 'none'}.")
+    if len(chosen) != len(paths) or not all(chosen) or len(set(chosen)) < len(chosen):
+        raise ConfigError(f"names: {len(paths)} tables need {len(paths)} different names, got {one_of(chosen)}.")
     check_output_file(target, ".parquet", overwrite=overwrite)
     if target.resolve() in [path.resolve() for path in paths]:
         raise ConfigError(f"out: {target} is one of the tables to join. Write another file.")
@@ -70,40 +73,20 @@ def join(
     digests = _digests(read)
     table, features = _rows_of_all(read)
     info = _describe(read, digests)
-    if info["pretraining_unknown"]:
-        progress.warning(
-            f"{', '.join(info['pretraining_unknown'])}: does not say who was in pretraining, so an evaluation cannot "
-            "tell whether its subjects were."
-        )
+    if unknown := ", ".join(info["pretraining_unknown"]):
+        progress.warning(f"{unknown}: does not say who was in pretraining, so no evaluation can look for its subjects.")
     write_embeddings(target, table, features, info)
     return target
 
 
-def _block_names(paths: Sequence[Path], names: Sequence[str] | None) -> list[str]:
-    if len(paths) < 2:
-        raise ConfigError(f"embeddings: give two tables or more to join, got {len(paths)}.")
-    found = [path.stem for path in paths] if names is None else [str(name).strip() for name in names]
-    if len(found) != len(paths):
-        raise ConfigError(f"names: {len(paths)} tables need {len(paths)} names, got {len(found)}.")
-    if not all(found):
-        raise ConfigError("names: a name is empty. Give one for each table.")
-    twice = sorted({name for name in found if found.count(name) > 1})
-    if twice:
-        raise ConfigError(f"names: several blocks would be called {one_of(twice)}. Give each table a name (--names).")
-    return found
-
-
 def _digests(read: Mapping[str, Embeddings]) -> dict[str, str | None]:
     """Return the digest of each encoder; refuse joined tables, and one encoder under two names."""
-    names_of: dict[str, list[str]] = {}
-    digests = {}
     for name, each in read.items():
-        inner = (each.info.get("run") or {}).get("blocks")
-        if inner:
+        if inner := (each.info.get("run") or {}).get("blocks"):
             raise DataError(f"{name}: is joined already, of {', '.join(inner)}. Join those tables with the others.")
-        digests[name] = encoder_digest(each.info)
-        names_of.setdefault(digests[name] or name, []).append(name)
-    same = [" = ".join(names) for names in names_of.values() if len(names) > 1]
+    digests = {name: encoder_digest(each.info) for name, each in read.items()}
+    known = pd.Series(digests, dtype=object).dropna()
+    same = [" = ".join(names) for names in known.groupby(known).groups.values() if len(names) > 1]
     if same:
         raise DataError(f"embeddings: features of the same encoder, which would count twice: {'; '.join(same)}.")
     return digests
@@ -113,27 +96,31 @@ def _rows_of_all(read: Mapping[str, Embeddings]) -> tuple[pd.DataFrame, np.ndarr
     """Return the metadata and features of all tables in the order of the first; name all scans that do not agree."""
     tidy = {name: _tidy(name, each) for name, each in read.items()}
     first, *others = tidy
-    keys = {name: list(zip(each["participant_id"], each["session"], strict=True)) for name, each in tidy.items()}
     problems = Problems(" and ".join(read) if len(read) == 2 else ", ".join(read))
-    everywhere = list(dict.fromkeys(key for found in keys.values() for key in found))
-    places = {name: {key: row for row, key in enumerate(found)} for name, found in keys.items()}
-    for key in everywhere:
-        absent = [name for name in tidy if key not in places[name]]
-        if absent:
-            problems.add(f"is not in {' and '.join(absent)}", name=" session ".join(filter(None, key)))
+    keys = {name: pd.MultiIndex.from_frame(each[["participant_id", "session"]]) for name, each in tidy.items()}
+    places = pd.DataFrame({name: pd.Series(range(len(key)), index=key) for name, key in keys.items()})
+    absent = places.isna()[places.isna().any(axis=1)]
+    for scan, lacks in zip(row_names(absent.index.to_frame(), range(len(absent))), absent.to_numpy(), strict=True):
+        problems.add(f"is not in {' and '.join(absent.columns[lacks])}", name=scan)
     if problems.found:
         problems.hint("every table must hold the same scans: embed one table of scans with every run.")
         problems.raise_if_any()
-    orders = {name: [places[name][key] for key in keys[first]] for name in tidy}
-    table = read[first].table.copy()
+    places = places.loc[keys[first]].astype(int)
+    table, placed = read[first].table.copy(), {name: each.iloc[places[name]] for name, each in tidy.items()}
+    # Where a scan lies may differ.
     skipped = {column for each in read.values() for column in columns_of((each.info.get("run") or {}).get("channels"))}
     for name in others:
-        ordered = read[name].table.iloc[orders[name]].reset_index(drop=True)
-        _compare(tidy[first], tidy[name].iloc[orders[name]], (first, name), problems, skipped=skipped | {"path"})
-        new = [column for column in ordered if column not in table]
-        table = table.join(ordered[new])
+        for column in tidy[first].columns.intersection(tidy[name].columns, sort=False).difference([*skipped, "path"]):
+            pairs = zip(cell_texts(placed[first][column]), cell_texts(placed[name][column]), strict=True)
+            for row, pair in enumerate(pairs):
+                if pair[0] != pair[1]:
+                    one, other = ("nothing" if text is None else shown(text) for text in pair)
+                    scan = row_names(tidy[first], [row])[0]
+                    problems.add(f"{one} in {first} and {other} in {name}", column=str(column), name=scan)
+        ordered = read[name].table.iloc[places[name]].reset_index(drop=True)
+        table = table.join(ordered[ordered.columns.difference(table.columns, sort=False)])
     problems.raise_if_any()
-    return table, np.concatenate([each.features[orders[name]] for name, each in read.items()], axis=1)
+    return table, np.concatenate([each.features[places[name]] for name, each in read.items()], axis=1)
 
 
 def _tidy(name: str, read: Embeddings) -> pd.DataFrame:
@@ -145,62 +132,42 @@ def _tidy(name: str, read: Embeddings) -> pd.DataFrame:
     return table
 
 
-def _compare(
-    table: pd.DataFrame, other: pd.DataFrame, names: tuple[str, str], problems: Problems, *, skipped: set[str]
-) -> None:
-    """Note every scan that has another value in a column of both tables; where its file lies may differ."""
-    scans = row_names(table, range(len(table)))
-    for column in [column for column in table if column in other and column not in skipped]:
-        pairs = zip(cell_texts(table[column]), cell_texts(other[column]), strict=True)
-        for scan, (one, two) in zip(scans, pairs, strict=True):
-            if one != two:
-                found = [f"{'nothing' if text is None else shown(text)} in {name}"
-                         for text, name in zip((one, two), names, strict=True)]  # fmt: skip
-                problems.add(" and ".join(found), column=str(column), name=scan)
-
-
 def _describe(read: Mapping[str, Embeddings], digests: Mapping[str, str | None]) -> dict[str, Any]:
     """Return the description of the joined table: of the runs what they share, and each as one of ``blocks``."""
-    infos = {name: each.info for name, each in read.items()}
-    runs = {name: info.get("run") or {} for name, info in infos.items()}
-    blocks, first = {}, 0
-    for name, each in read.items():
-        n_features = each.features.shape[1]
+    infos, known = [each.info for each in read.values()], list(digests.values())
+    runs, blocks, n_features = [info.get("run") or {} for info in infos], {}, 0
+    for name, info, run in zip(read, infos, runs, strict=True):
+        first, n_features = n_features, n_features + read[name].features.shape[1]
         blocks[name] = {
-            "n_features": n_features,
-            "columns": [f"feature_{first:04d}", f"feature_{first + n_features - 1:04d}"],
+            "n_features": n_features - first,
+            "columns": [f"feature_{first:04d}", f"feature_{n_features - 1:04d}"],
             "encoder": digests[name],
-            "objective": infos[name].get("objective"),
-            **{key: infos[name][key] for key in _OPTIONS if key in infos[name]},
-            "run": runs[name],
+            "objective": info.get("objective"),
+            **{key: info[key] for key in _OPTIONS if key in info},
+            "run": run,
         }
-        first += n_features
-    run = _shared(list(runs.values())) | {"name": " + ".join(read), "n_features": first, "blocks": blocks}
-    known = list(digests.values())
-    run["weights"] = {"sha256": digest_of(*known)} if None not in known else {}
-    people = {name: info.get("pretraining_subjects") for name, info in infos.items()}
+    shared = _alike(infos)
+    people = {name: each.info.get("pretraining_subjects") for name, each in read.items()}
     unknown = [name for name, subjects in people.items() if subjects is None]
     seen = {subject for subjects in people.values() for subject in subjects or ()}
     return {
-        **{key: value for key in _SHARED if (value := _same([info.get(key) for info in infos.values()])) is not None},
-        "run": run,
+        **{key: shared[key] for key in _SHARED if key in shared},
+        "run": _alike(runs)
+        | {"preprocessing": _alike([run.get("preprocessing") or {} for run in runs])}
+        | {"name": " + ".join(read), "n_features": n_features, "blocks": blocks}
+        | {"weights": {"sha256": digest_of(*known)} if None not in known else {}},
         "pretraining_subjects": None if len(unknown) == len(people) else sorted(seen),
         "pretraining_unknown": unknown,
-        "simulated": any(info.get("simulated") for info in infos.values()),
-        "flow": next(iter(infos.values())).get("flow"),
+        "simulated": any(info.get("simulated") for info in infos),
+        "flow": infos[0].get("flow"),
         "environment": describe_environment(),
     }
 
 
-def _shared(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the records of all runs say alike, and of their preprocessing the steps that are alike."""
-    found = {key: value for key in runs[0] if (value := _same([run.get(key) for run in runs])) is not None}
-    steps = [run.get("preprocessing") or {} for run in runs]
-    found["preprocessing"] = {
-        key: value for key in steps[0] if (value := _same([each.get(key) for each in steps])) is not None
+def _alike(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what all records say alike."""
+    return {
+        key: value
+        for key, value in records[0].items()
+        if value is not None and all(record.get(key) == value for record in records)
     }
-    return found
-
-
-def _same(values: Sequence[Any]) -> Any:
-    return values[0] if all(value == values[0] for value in values) else None

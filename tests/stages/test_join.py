@@ -115,9 +115,9 @@ def test_metadata_that_differ_are_named_at_once_with_both_values(tmp_path):
     ("change", "message"),
     [
         ({"paths": 1}, "two tables or more"),
-        ({"names": ["x"]}, "2 tables need 2 names, got 1"),
-        ({"names": ["x", "x"]}, "several blocks would be called 'x'"),
-        ({"names": ["x", " "]}, "a name is empty"),
+        ({"names": ["x"]}, "2 tables need 2 different names, got 'x'"),
+        ({"names": ["x", "x"]}, "got 'x', 'x'"),
+        ({"names": ["x", " "]}, "got 'x', ''"),
         ({"out": "a.parquet", "overwrite": True}, "is one of the tables to join"),
         ({"out": "both.tsv"}, "ends in .parquet"),
         ({"out": "there.parquet"}, "exists"),

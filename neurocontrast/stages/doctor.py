@@ -38,6 +38,7 @@ _BESIDE_GRAPH = 1.3
 """Peak memory over the memory of the graph: gradients of activations, and workspaces of convolutions."""
 _READ_AHEAD = 3
 """Batches of images in memory beside the batch under way, at most."""
+_MANY_SCANS = 1000
 
 
 @dataclass(frozen=True)
@@ -292,3 +293,8 @@ def _run_lines(run: dict[str, Any]) -> Iterator[str]:
         timed, shape = run["timed"], "×".join(map(str, run["timed"]["shape"]))
         if not timed["as_configured"]:
             yield f"  Extrapolated from steps of {timed['n_scans']} {samples} of {shape} {unit}: give more --seconds."
+    if n_training and run["kind"] == "volumes":
+        advice = (
+            "densenet121 suits" if n_training >= _MANY_SCANS else "begin with encoder.name: lda, pca or densenet_small"
+        )
+        yield f"  With {n_training:,} scans to learn from, {advice} (see benchmarks/README.md)."

@@ -127,6 +127,11 @@ def _prepare(
     cohort = listed.select(settings.embedding.where) if settings.embedding.where else listed
     for warning in cohort.warnings:
         progress.warning(warning)
+    if "acquisition" in cohort.table and cohort.table["acquisition"].astype(str).str.startswith("imitated").any():
+        progress.warning(
+            f"{cohort.source.name}: holds imitated acquisitions, from which to learn. Evaluate the real scans: "
+            "participants.tsv beside it, or embedding.where={acquisition: [real]}."
+        )
     kept = set(cohort.names())
     excluded = listed.table[[name not in kept for name in listed.names()]]
     steps = [("listed", listed.table, None), ("excluded", excluded, "not selected by embedding.where")]

@@ -125,19 +125,21 @@ def prepare(
     write_table(target / "quality.tsv", quality.fillna("n/a"))
     write_json(target / RECORD_NAME, {"options": vars(options), "n": len(done), "environment": describe_environment()})
     if imitations:
-        every = [table, *(_table(cohort, done, stems, made, number) for number in range(1, imitations + 1))]
+        every = [_table(cohort, done, stems, made, number) for number in range(imitations + 1)]
         write_table(target / "imitations.tsv", pd.concat(every).sort_index(kind="stable"))
     write_table(target / "participants.tsv", table)
     return target / "participants.tsv"
 
 
 def _table(
-    cohort: Cohort, done: Sequence[int], stems: Sequence[str], made: Sequence[str], imitation: int = 0
+    cohort: Cohort, done: Sequence[int], stems: Sequence[str], made: Sequence[str], imitation: int | None = None
 ) -> pd.DataFrame:
-    """Return the table of what was prepared, or of one imitated acquisition of every scan."""
+    """Return the table of what was prepared; with a number, of one imitated acquisition of every scan (0: the real)."""
     from neurocontrast.prepare.scan import imitated_stem
 
     table = cohort.table.iloc[list(done)].drop(columns=["mask_path"], errors="ignore").copy()
+    if imitation is not None:
+        table["acquisition"] = f"imitated{imitation}" if imitation else "real"
     if imitation:
         table["session"] = [f"{session}imitated{imitation}" for session in table["session"].fillna("")]
     for name in made:

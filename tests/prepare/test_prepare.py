@@ -115,6 +115,8 @@ def test_imitations_are_sessions_of_their_subjects_and_nothing_real_is_prepared_
     cohort = read_cohort(out.parent / "imitations.tsv")
     assert cohort.table.groupby("subject_id").size().tolist() == [3, 3]
     assert cohort.table["session"].str.contains("imitated").sum() == 4
+    assert sorted(cohort.table["acquisition"]) == ["imitated1"] * 2 + ["imitated2"] * 2 + ["real"] * 2
+    assert "acquisition" not in read_cohort(out).table
     one = cohort.table[cohort.table["subject_id"] == cohort.table["subject_id"][0]]
     grey = [nib.load(out.parent / path).get_fdata() for path in one["gm"]]
     correlations = np.corrcoef([each.ravel() for each in grey])[np.triu_indices(3, 1)]

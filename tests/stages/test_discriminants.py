@@ -10,6 +10,7 @@ import neurocontrast
 from neurocontrast.data import read_cohort
 from neurocontrast.embedding import read_embeddings
 from neurocontrast.exceptions import ConfigError
+from neurocontrast.progress import SILENT
 
 N_TRAINED = 12
 
@@ -57,6 +58,20 @@ def share_within(folder, **encoder):
     order = np.argsort(embeddings.table["session"].to_numpy() + embeddings.table["participant_id"].to_numpy())
     first, second = np.split(embeddings.features[order], 2)
     return ((first - second) ** 2).mean(axis=0).sum() / (2 * first.var(axis=0).sum())
+
+
+def test_who_embeds_imitations_is_warned(scanned, tmp_path):
+    lines = (scanned / "others.tsv").read_text().splitlines()
+    more = [f"{line}\t{'imitated1' if 'second' in line else 'real'}" for line in lines[1:]]
+    (tmp_path / "imitations.tsv").write_text("\n".join([f"{lines[0]}\tacquisition", *more]))
+    run = neurocontrast.pretrain(settings_of(scanned, n_components=3), out=tmp_path / "run")
+    told = []
+    config = {"data": {"cache_dir": str(scanned / "cache")}}
+    progress = type("Noted", (type(SILENT),), {"warning": lambda _, text: told.append(text)})()
+    neurocontrast.embed(
+        run, participants=tmp_path / "imitations.tsv", out=tmp_path / "e.parquet", config=config, progress=progress
+    )
+    assert any("imitations.tsv: holds imitated acquisitions" in text for text in told)
 
 
 def test_new_people_keep_apart_from_what_a_scanner_changes(scanned):

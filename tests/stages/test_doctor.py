@@ -130,6 +130,13 @@ def test_a_linear_encoder_is_not_timed_and_its_scans_are_counted_in_memory(tmp_p
     assert "data.spacing_mm" in nc.doctor(config, n_scans=100, seconds=0.1).warnings[0]
 
 
+def test_it_says_which_network_suits_so_many_scans(tmp_path):
+    small, large = (nc.doctor(_config(tmp_path), n_scans=n, seconds=0.1).to_text() for n in (400, 4000))
+    assert "With 300 scans to learn from, begin with encoder.name: lda, pca or densenet_small" in small
+    assert "With 3,000 scans to learn from, densenet121 suits" in large
+    assert "With" not in nc.doctor(_config(tmp_path), seconds=0.1).to_text()
+
+
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [

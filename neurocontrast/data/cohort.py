@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,6 +69,11 @@ class Cohort:
         if "source" in self.table:
             marks += [text for text in map(text_of, self.table["source"].unique()) if text.startswith("simulat")]
         return any(mark not in ("", "0", "no", "false") for mark in marks)
+
+    def paths_in(self, *columns: str) -> list[str]:
+        """Return the files that the first of these columns of the table names, absolute; "" where there is none."""
+        given = next((self.table[name] for name in columns if name in self.table), pd.Series("", self.table.index))
+        return [os.path.join(self.root, path) if path else "" for path in given.fillna("").astype(str)]  # noqa: PTH118
 
     def subset(self, rows: npt.ArrayLike) -> Cohort:
         """Return the cohort of the given row positions (or of a boolean mask), in their order."""

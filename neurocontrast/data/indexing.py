@@ -245,13 +245,9 @@ def _compare_with_tables(
         if people.general(scan.dataset) and not found.in_any_table:
             problems.add("there is an image, and no table has a row", name=scan.name)
         for session in sorted(people.sessions_of(scan)):
-            if scan.session and session != scan.session and _alike(session, scan.session):
+            without_zeros = {re.sub(r"0+(?=[0-9])", "", label) for label in (session, scan.session)}  # M48 is M048
+            if scan.session and session != scan.session and len(without_zeros) == 1:
                 problems.add(f"the image is of ses-{scan.session}, and a table has ses-{session}", name=scan.name)
     for person, source in sorted(people.people().items()):
         if person not in with_image:
             problems.add(f"{source} has a row, and there is no image", name=f"sub-{person}")
-
-
-def _alike(one: str, other: str) -> bool:
-    """Tell whether two labels differ only in the zeros before numbers: M48 and M048."""
-    return re.sub(r"0+(?=[0-9])", "", one) == re.sub(r"0+(?=[0-9])", "", other)

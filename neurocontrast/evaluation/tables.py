@@ -41,12 +41,12 @@ SCANS_PER_BIN = 20
 
 def study_tables(study: Study, models: Mapping[str, OutOfFold]) -> dict[str, pd.DataFrame]:
     """Return the tables of the cohort and of the predictions by file name; maps of the fixed design are of its test."""
-    table, target, settings, level = study.table, study.target, study.settings, study.settings.confidence_level
+    table, target, level = study.table, study.target, study.settings.confidence_level
     shown = study.splits[0].test if study.fixed else np.arange(len(table))
     tables = {
         "cohort": cohort_table(table, target),
         "flow": study.flow,
-        "map": _map_table(study, _map_rows(shown, seed=settings.seed) if study.fixed else shown),
+        "map": _map_table(study, shown),
         "splits": split_table(table, study.splits),
         "scans": _example_scans(table.iloc[shown].reset_index(drop=True), target.subset(shown)),
         "predictions": prediction_table(table, target, models, with_paths=study.fixed),
@@ -130,14 +130,10 @@ def prediction_table(
     return pd.concat(parts, ignore_index=True)
 
 
-def _map_rows(rows: Rows, *, seed: int) -> Rows:
-    if len(rows) <= MAX_MAP_IMAGES:
-        return rows
-    return np.sort(derive_generator("map", seed).permutation(rows)[:MAX_MAP_IMAGES])
-
-
 def _map_table(study: Study, rows: Rows) -> pd.DataFrame:
     """Return two principal components of the standardised features, and UMAP where it is installed."""
+    if study.fixed and len(rows) > MAX_MAP_IMAGES:
+        rows = np.sort(derive_generator("map", study.settings.seed).permutation(rows)[:MAX_MAP_IMAGES])
     standard = scaler_of(study.design()).fit_transform(study.features[rows].astype(float))
     n_components = min(2, *standard.shape)
     points = np.zeros((len(standard), 2))

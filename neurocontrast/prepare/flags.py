@@ -129,9 +129,6 @@ def flag_scans(table: pd.DataFrame, n_deviations: float = N_DEVIATIONS) -> tuple
                 way = max(sign * (bound.value - middle), 1e-9)
                 worst[places] = np.fmax(worst[places], sign * (here - middle) / way)
                 for row in places[sign * (here - bound.value) > 0]:
-                    flags[row].append(Flag(name, _text(name, values[row], side, bound)))
+                    text = f"{RULES[name].title} {values[row]:.4g} is {side} {bound.value:.4g} ({bound.reason})"
+                    flags[row].append(Flag(name, text))
     return flags, pd.Series(worst, index=table.index)
-
-
-def _text(name: str, value: float, side: str, bound: Bound) -> str:
-    return f"{RULES[name].title} {value:.4g} is {side} {bound.value:.4g} ({bound.reason})"

@@ -145,7 +145,7 @@ def place_by_template(coarse: Floats) -> tuple[float, Doubles]:
     )
     correlations = product / np.sqrt(np.maximum(energy - total**2 / n, 1e-6 * energy.max() + 1e-12))
     peak = np.unravel_index(int(correlations.argmax()), correlations.shape)
-    steps = [_between(np.moveaxis(correlations, axis, 0)[(slice(None), *_others(peak, axis))]) for axis in range(3)]
+    steps = [_between(np.moveaxis(correlations, axis, 0)[(slice(None), *np.delete(peak, axis))]) for axis in range(3)]
     return float(correlations[peak]), 4.0 * (np.array(steps) - REACH)
 
 
@@ -161,10 +161,6 @@ def _between(line: Doubles) -> float:
         return float(top)
     low, middle, high = line[top - 1 : top + 2]
     return top + 0.5 * float((low - high) / (low - 2 * middle + high))
-
-
-def _others(place: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
-    return tuple(index for other, index in enumerate(place) if other != axis)
 
 
 @cache

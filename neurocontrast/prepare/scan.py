@@ -192,6 +192,7 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
     grid, shape = template.affine, template.brain.shape
     inside = resample_to_grid(mask, affine, registration, grid, shape) > 0.5
     resampled = resample_to_grid(brain, affine, registration, grid, shape, spline=options.quasiraw)
+    dice = float(2 * (inside & template.brain).sum() / (inside.sum() + template.brain.sum()))
     images = {"brain": np.where(inside, np.maximum(resampled, 0), 0)}
     facts = {
         "extraction": how,
@@ -200,7 +201,7 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
         "brain_ml": round(float(mask.sum() * abs(np.linalg.det(affine[:3, :3])) / 1000), 1),
         "metric": None if np.isnan(registration.metric) else round(registration.metric, 4),
         "scales": [round(scale, 3) for scale in registration.scales()],
-        "dice_template": round(_dice(inside, template.brain), 4),
+        "dice_template": round(dice, 4),
     }
     if options.tissue:
         maps = segment_tissue(images["brain"], inside, template.priors)
@@ -231,10 +232,6 @@ def _mask(
     if is_stripped(voxels):
         return voxels != 0, "stripped already"
     return extract_brain_by_template(voxels, affine) if extraction == "template" else extract_brain(voxels), extraction
-
-
-def _dice(one: npt.NDArray[np.bool_], other: npt.NDArray[np.bool_]) -> float:
-    return float(2 * (one & other).sum() / (one.sum() + other.sum()))
 
 
 def _write(path: Path, voxels: Floats, affine: npt.NDArray[np.float64]) -> None:

@@ -247,9 +247,7 @@ class SectionBuilder:
 
     def __call__(self, files: EvaluationFiles, sections: Sequence[SectionBuilder] = ()) -> Section | None:
         """Return the section; None where a needed file is absent, or where there is nothing to say."""
-        if not self.fits(files):
-            return None
-        if not (self.explains_absence or self.is_shown(files)):
+        if not self.fits(files) or not (self.explains_absence or self.is_shown(files)):
             return None
         return self.build(files, sections) if self.sees_all else self.build(files)
 

@@ -134,18 +134,15 @@ def _prepare(
         )
     kept = set(cohort.names())
     excluded = listed.table[[name not in kept for name in listed.names()]]
-    flow = [_flow_step("listed", listed.table, None)]
-    flow += [_flow_step("excluded", excluded, "not selected by embedding.where")] if len(excluded) else []
+    steps = [("listed", listed.table, None), ("excluded", excluded, "not selected by embedding.where")]
+    flow = [{"step": step, "n_scans": len(rows), "n_subjects": rows["subject_id"].nunique(), "reason": reason}
+            for step, rows, reason in steps if len(rows)]  # fmt: skip
     info = _describe(run, contract, cohort, progress) | {"flow": flow}
     info |= {"precision": settings.embedding.precision, "layer": settings.embedding.layer}
     if settings.embedding.read_out is not None:
         info["read_out"] = settings.embedding.read_out.model_dump(mode="json")
     source.make_ready(cohort, progress)
     return network, source.images(cohort), cohort.table, info
-
-
-def _flow_step(step: str, table: pd.DataFrame, reason: str | None) -> dict[str, Any]:
-    return {"step": step, "n_scans": len(table), "n_subjects": int(table["subject_id"].nunique()), "reason": reason}
 
 
 def _describe(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress) -> dict[str, Any]:

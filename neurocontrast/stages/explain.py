@@ -16,7 +16,7 @@ from nibabel.affines import apply_affine
 
 from neurocontrast.config import Config, as_config
 from neurocontrast.data import Cohort
-from neurocontrast.encoders import load_encoder, read_contract
+from neurocontrast.encoders import load_encoder
 from neurocontrast.evaluation import FittedProbe, load_probe
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError, one_of, suggestion
 from neurocontrast.explanation import ExplanationSettings, LinearScore, explain_scans
@@ -26,7 +26,7 @@ from neurocontrast.machine import usable_accelerator
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, subject_digest
 from neurocontrast.seeds import derive_generator
-from neurocontrast.stages.sources import BrainVolumes, brains_of_run
+from neurocontrast.stages.sources import brains_of_run
 from neurocontrast.transforms.grids import Grid
 
 __all__ = ["explain"]
@@ -50,7 +50,6 @@ class _Chosen(NamedTuple):
 
     probe: FittedProbe
     readout: _Readout
-    source: BrainVolumes
     cohort: Cohort
     truths: list[str]
     grid: Grid
@@ -95,29 +94,7 @@ def explain(
     check_output_folder(folder, overwrite=overwrite, marker=_DESCRIPTION, what="an explanation")
     settings = as_config({} if config is None else config)
     usable_accelerator(settings.explanation.accelerator, section="explanation")
-    chosen = _prepare(evaluation, run, participants, images_root, settings, progress)
     encoder, contract = load_encoder(run)
-    share, scores = explain_scans(
-        LinearScore(encoder, chosen.readout.weights, chosen.readout.intercept),
-        chosen.source.images(chosen.cohort),
-        range(len(chosen.cohort)),
-        settings=settings.explanation,
-        spacing_mm=chosen.grid.spacing_mm,
-        progress=progress,
-    )
-    _write(folder, chosen, share, scores, settings.explanation, contract)
-    return folder
-
-
-def _prepare(
-    evaluation: Path,
-    run: Path,
-    participants: str | os.PathLike[str],
-    images_root: str | os.PathLike[str] | None,
-    settings: Config,
-    progress: Progress,
-) -> _Chosen:
-    contract = read_contract(run)
     source = brains_of_run(run, contract, settings.data, what="explain maps where in a brain an encoder looks")
     probe = load_probe(evaluation)
     readout = _readout(probe, settings.explanation.positive)
@@ -128,7 +105,17 @@ def _prepare(
     grid, notes = _common_grid([source.grid(scan) for scan in cohort.scans], source.shape(cohort))
     for note in notes:
         progress.warning(note)
-    return _Chosen(probe, readout, source, cohort, truths, grid, notes)
+    share, scores = explain_scans(
+        LinearScore(encoder, readout.weights, readout.intercept),
+        source.images(cohort),
+        range(len(cohort)),
+        settings=settings.explanation,
+        spacing_mm=grid.spacing_mm,
+        progress=progress,
+    )
+    chosen = _Chosen(probe, readout, cohort, truths, grid, notes)
+    _write(folder, chosen, share, scores, settings.explanation, contract)
+    return folder
 
 
 def _readout(probe: FittedProbe, positive: str | None) -> _Readout:

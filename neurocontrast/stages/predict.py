@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ def predict(
         percentiles = table["mahalanobis_percentile"]
         outside = count_outside(tidy, percentiles, reference="probe", threshold=outside_percentile)
         outside["message"] = outside_message(outside)
-    for message in (doubt, *_doubts(fitted, table, recentred, outside), *_doubts_of_calibration(calibration)):
+    for message in (doubt, *_doubts(fitted, table, recentred, outside, calibration)):
         if message is not None:
             progress.warning(message)
     about = _origin(fitted, Path(embeddings), read.info, table)
@@ -145,6 +145,7 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, path: Path) -> npt.NDArray[
     """Return the truth of each scan that a table gives one of, as a number, and NaN for the others."""
     listing = read_text_table(path)
     cells, problems = listing.columns, Problems(path.name)
+    codes = {name: float(code) for code, name in enumerate(fitted.classes)}
     for column in ("participant_id", fitted.target):
         if column not in cells:
             raise DataError(no_column(path.name, column, cells))
@@ -155,7 +156,7 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, path: Path) -> npt.NDArray[
         if "session" in cells:
             session = "" if is_missing(cells["session"][position]) else cells["session"][position]
             of_scan = of_scan[(tidy["session"].fillna("").iloc[of_scan] == session).to_numpy()]
-        value = number_of(cell) if fitted.kind == "continuous" else _code_of(cell, fitted.classes)
+        value = number_of(cell) if fitted.kind == "continuous" else codes.get(cell)
         if not len(of_scan):
             problems.add("no scan of the embeddings is of this participant", column="participant_id", **where)
         elif value is None:
@@ -169,25 +170,12 @@ def _truths(fitted: FittedProbe, tidy: pd.DataFrame, path: Path) -> npt.NDArray[
     return truths
 
 
-def _code_of(cell: str, classes: Sequence[str]) -> float | None:
-    return float(classes.index(cell)) if cell in classes else None
-
-
-def _doubts_of_calibration(calibration: dict[str, Any] | None) -> Iterator[str]:
-    by_site = {} if calibration is None else calibration["by_site"]
-    few = [f"{site} ({shift['n_subjects']})" for site, shift in by_site.items() if shift["shift"] is None]
-    if few:
-        yield (
-            f"calibrate: these sites keep their predictions, because a shift takes at least {MIN_SHOTS} labelled "
-            f"subjects, of both classes where there are two: {', '.join(few)}."
-        )
-
-
 def _doubts(
     fitted: FittedProbe,
     table: pd.DataFrame,
     recentred: list[dict[str, Any]] | None,
     outside: dict[str, Any] | None,
+    calibration: dict[str, Any] | None,
 ) -> Iterator[str | None]:
     """Yield warnings about scans whose predictions are no test of the probe, or not to be trusted."""
     n_known = int(table["trained_on"].sum())
@@ -207,6 +195,13 @@ def _doubts(
     if fitted.distribution is None:
         yield "The probe does not say where its training scans lie, so nothing tells which of these scans lie outside."
     yield None if outside is None else outside["message"]
+    by_site = {} if calibration is None else calibration["by_site"]
+    unshifted = [f"{site} ({shift['n_subjects']})" for site, shift in by_site.items() if shift["shift"] is None]
+    if unshifted:
+        yield (
+            f"calibrate: these sites keep their predictions, because a shift takes at least {MIN_SHOTS} labelled "
+            f"subjects, of both classes where there are two: {', '.join(unshifted)}."
+        )
 
 
 def _recentred(fitted: FittedProbe, tidy: pd.DataFrame) -> list[dict[str, Any]] | None:

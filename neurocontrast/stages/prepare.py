@@ -107,7 +107,7 @@ def prepare(
     check_writable(target / RECORD_NAME)
     folder = target / "images"
     folder.mkdir(parents=True, exist_ok=True)
-    masks = _masks(cohort)
+    masks = cohort.paths_in("mask_path")
     stems = [name.replace(" session ", "_ses-").replace("/", "-").replace(" ", "-") for name in cohort.names()]
     paths = [str(path) for path in cohort.table["path"]]
     work = [(row, paths[row], masks[row], stems[row], str(folder), options) for row in range(len(cohort))]
@@ -191,13 +191,6 @@ def _numbered(row: int, *given: Any) -> tuple[int, Any]:
     from neurocontrast.prepare.scan import prepare_scan
 
     return row, prepare_scan(*given)
-
-
-def _masks(cohort: Cohort) -> list[str]:
-    if "mask_path" not in cohort.table:
-        return [""] * len(cohort)
-    given = cohort.table["mask_path"].fillna("").astype(str)
-    return [os.path.join(cohort.root, path) if path else "" for path in given]  # noqa: PTH118  may be absolute
 
 
 def _refuse_or_warn(cohort: Cohort, facts: Sequence[dict[str, Any]], skip: bool, progress: Progress) -> None:

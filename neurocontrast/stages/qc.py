@@ -21,7 +21,7 @@ from neurocontrast.data.problems import Problems, shown
 from neurocontrast.data.store import is_image_path
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path, check_writable, digest_of, write_json, write_table, write_text
-from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, Flag, flag_scans
+from neurocontrast.prepare.flags import N_DEVIATIONS, N_SITE, RULES, flag_scans
 from neurocontrast.prepare.measures import compare_with_others, measure_scan, template_strip
 from neurocontrast.progress import SILENT, Progress
 from neurocontrast.provenance import describe_environment, version
@@ -84,7 +84,10 @@ def qc(
     table.insert(4, "flags", ["; ".join(flag.text for flag in each) for each in flags])
     order = np.lexsort((table["name"], -worst, -table["n_flags"]))
     table, flags = table.iloc[order].reset_index(drop=True), [flags[row] for row in order]
-    write_text(target / "qc.html", _page(cohort, table, flags, [kept[row] for row in order[:N_SHOWN]]))
+    thumbnails = {row: _load(kept[place])["thumbnail"].tobytes() for row, place in enumerate(order[:N_SHOWN])}
+    source, strip = cohort.source.name, template_strip()
+    page = render_quality(table, flags, thumbnails, strip, source=source, simulated=cohort.simulated, version=version())
+    write_text(target / "qc.html", page)
     bounds = {name: {"low": rule.low, "high": rule.high, "worse": rule.worse} for name, rule in RULES.items()}
     finite = {name: {k: v for k, v in rule.items() if v not in (np.inf, -np.inf)} for name, rule in bounds.items()}
     about = {"n_deviations": N_DEVIATIONS, "n_site": N_SITE, "rules": finite, "environment": describe_environment()}
@@ -96,18 +99,17 @@ def qc(
 
 def _refuse_other_images(cohort: Cohort) -> None:
     problems = Problems(cohort.source.name)
-    maps = cohort.table.get("gm", pd.Series("", index=cohort.table.index)).fillna("").astype(str)
-    for name, path, grey in zip(cohort.names(), cohort.table["path"].astype(str), maps, strict=True):
-        if is_image_path(path):
+    for name, path, grey in zip(cohort.names(), cohort.table["path"], cohort.paths_in("gm"), strict=True):
+        if is_image_path(str(path)):
             problems.add("qc measures scans of brains, and this is an image of a store", column="path", name=name)
-        elif grey and os.path.join(cohort.root, grey) == path:  # noqa: PTH118  may be absolute
+        elif grey == path:
             problems.add("qc measures T1-weighted images, and this is a map of grey matter", column="path", name=name)
     problems.raise_if_any()
 
 
 def _measure(cohort: Cohort, folder: Path, n_workers: int, progress: Progress) -> list[Path]:
     """Measure every scan that was not measured before, and return the files with what is kept of each."""
-    others = [_paths(cohort, names) for names in (("mask_path",), ("gm", "gm_path"), ("wm", "wm_path"))]
+    others = [cohort.paths_in(*names) for names in (("mask_path",), ("gm", "gm_path"), ("wm", "wm_path"))]
     kept, work = [], {}
     problems, names = Problems(cohort.source.name), cohort.names()
     for name, paths in zip(names, zip(cohort.table["path"].astype(str), *others, strict=True), strict=True):
@@ -142,14 +144,6 @@ def _measure_one(name: str, paths: Sequence[str], file: Path) -> tuple[str, str]
     with atomic_path(file) as temporary:
         np.savez(temporary, measures=json.dumps(found.measures), vector=found.vector, thumbnail=thumbnail)
     return name, ""
-
-
-def _paths(cohort: Cohort, names: Sequence[str]) -> list[str]:
-    name = next((name for name in names if name in cohort.table), None)
-    if name is None:
-        return [""] * len(cohort)
-    given = cohort.table[name].fillna("").astype(str)
-    return [os.path.join(cohort.root, path) if path else "" for path in given]  # noqa: PTH118  may be absolute
 
 
 def _identity(cohort: Cohort) -> pd.DataFrame:
@@ -198,15 +192,3 @@ def _imported(cohort: Cohort) -> pd.DataFrame:
         extremes = [(min(each, default=np.nan), max(each, default=np.nan)) for each in scales]
         found[["scale_min", "scale_max"]] = np.array(extremes, dtype=float)
     return found
-
-
-def _page(cohort: Cohort, table: pd.DataFrame, flags: Sequence[Sequence[Flag]], files: Sequence[Path]) -> str:
-    return render_quality(
-        table,
-        flags,
-        {row: _load(file)["thumbnail"].tobytes() for row, file in enumerate(files)},
-        template_strip(),
-        source=cohort.source.name,
-        simulated=cohort.simulated,
-        version=version(),
-    )

@@ -136,7 +136,9 @@ class TwoViews:
         try:
             data = self._seeded(seed)({_KEY: given})
         except Exception as error:
-            root = _root(error)
+            root: BaseException = error
+            while root.__cause__ is not None:  # MONAI wraps an error once for each `Compose`
+                root = root.__cause__
             if isinstance(root, NeurocontrastError | MemoryError | torch.OutOfMemoryError):
                 raise root from None
             culprit = self._trace(image, seed)[-1][0]
@@ -231,13 +233,6 @@ def _steps(transform: Any) -> Iterator[Any]:
 
 def _name(transform: Any) -> str:
     return getattr(transform, "__name__", None) or type(transform).__name__
-
-
-def _root(error: BaseException) -> BaseException:
-    """Return the error that MONAI wrapped, once for each `Compose`."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
 
 
 def _equal(one: Tensor | None, other: Tensor | None) -> bool:

@@ -21,13 +21,15 @@ def _build(files: EvaluationFiles, sections: Sequence[SectionBuilder]) -> Sectio
     if bootstrap.get("unit") == "subject":
         bootstrap["unit"] = files.words.unit
     tested = {key: value for key, value in (s.get("permutation") or {}).items() if key not in ("p_values", "observed")}
+    # Coefficients and names of features are in the file.
+    short = {k: v for k, v in (files.probe or {}).items() if not isinstance(v, dict | list | tuple) or len(v) <= 8}
     groups: dict[str, Mapping] = {
         "Evaluation": {"format": s["format"], "seed": s.get("seed"), "splits": s["splits"], "folds": s.get("n_folds"),
                        "repeats": s.get("n_repeats"), "overlap allowed": s.get("allow_overlap"),
                        "digest of the splits": s.get("splits_digest"),
                        f"{files.words.units} also in pretraining": s.get("n_overlap"), "bootstrap": bootstrap or None,
                        "permutation": tested or None, "probe": s.get("probe"), "threshold": s.get("threshold")},
-        f"Probe on all {files.words.items} (probe/probe.json)": _short_values(files.probe or {}),
+        f"Probe on all {files.words.items} (probe/probe.json)": short,
         "Embeddings": s.get("embeddings") or {},
         "Objective": s.get("objective") or {},
         "Encoder and preprocessing contract": {k: v for k, v in files.run.items() if k != "objective"},
@@ -41,11 +43,6 @@ def _build(files: EvaluationFiles, sections: Sequence[SectionBuilder]) -> Sectio
     else:
         blocks.append(note("config.yaml is absent from the evaluation folder."))
     return Section("provenance", "Provenance", blocks)
-
-
-def _short_values(content: Mapping) -> Mapping:
-    """Return what is short: coefficients and names of features are in the file."""
-    return {k: v for k, v in content.items() if not isinstance(v, (dict, list, tuple)) or len(v) <= 8}
 
 
 def _facts(content: Mapping) -> list[tuple[str, str]]:

@@ -134,7 +134,7 @@ def test_the_baseline_of_voxels_and_the_explanation_take_all_channels(run, embed
         participants=participants,
         config={"data": {"cache_dir": str(folder / "cache")}, "explanation": {"n_subjects": 4, "patch_mm": 60}},
     )
-    assert np.abs(nib.load(maps / "saliency_absolute.nii.gz").get_fdata()).max() > 0
+    assert np.abs(nib.load(maps / "saliency.nii.gz").get_fdata()).max() > 0
 
 
 def test_check_names_the_column_of_a_missing_map(participants):

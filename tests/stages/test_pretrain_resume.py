@@ -146,7 +146,7 @@ def test_a_run_in_use_is_refused(whole, settings, monkeypatch):
     monkeypatch.setattr(run_folder, "_PATIENCE", 0.1)
     with (
         run_folder.hold(whole, SILENT),
-        pytest.raises(CheckpointError, match=rf"another process is training .*process {os.getpid()} on "),
+        pytest.raises(CheckpointError, match="another process is training in this run directory"),
     ):
         neurocontrast.pretrain(settings("training.epochs=3"), out=whole, resume=True)
     assert load_config(whole / "config.yaml").training.epochs == 2

@@ -22,7 +22,7 @@ class BlockScaler(StandardScaler):
     Parameters
     ----------
     sizes : sequence of int
-        Number of columns of each block, in their order; together all columns.
+        Number of columns of each block, in their order; together all columns. Empty: all columns are one block.
     copy : bool, default=True
         Whether the features given are left as they are.
 
@@ -46,14 +46,13 @@ class BlockScaler(StandardScaler):
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: npt.ArrayLike | None = None) -> BlockScaler:
         """Learn means, standard deviations and the factor of each block from rows (n, p)."""
         super().fit(X, y, sample_weight)
-        if sum(self.sizes) != self.n_features_in_:
-            raise ValueError(
-                f"sizes: {list(self.sizes)} are {sum(self.sizes)} columns, and X has {self.n_features_in_}."
-            )
+        sizes = list(self.sizes) or [self.n_features_in_]
+        if sum(sizes) != self.n_features_in_:
+            raise ValueError(f"sizes: {sizes} are {sum(sizes)} columns, and X has {self.n_features_in_}.")
         varies, start = self.var_ > 0, 0
-        for size in self.sizes:
+        for size in sizes:
             block = slice(start, start + size)
-            share = max(1, int(varies[block].sum())) * len(self.sizes) / max(1, int(varies.sum()))
+            share = max(1, int(varies[block].sum())) * len(sizes) / max(1, int(varies.sum()))
             self.scale_[block] *= np.sqrt(share)
             start += size
         return self

@@ -22,5 +22,5 @@ for target, columns in SHOWN.items():
     print(f"\n{target}, people whom no encoder has seen; probes fitted with (at home) or without (new) their scanner\n")
     print(rows.sort_values("site", kind="stable").to_string(index=False, float_format="{:.2f}".format, na_rep=""))
 
-print(f"\nThe encoders side by side: {out / 'age' / 'report.html'}, {out / 'sex' / 'report.html'}")
+print(f"\nThe encoders side by side: {out / 'age' / 'comparison.html'}, {out / 'sex' / 'comparison.html'}")
 print(f"Bias and few labels of a new scanner: {out / 'discriminants-age' / 'report.html'}")

@@ -24,6 +24,6 @@ def test_the_demo_of_real_brains_compares_four_encoders_at_three_scanners(tmp_pa
     for target in ("age", "sex"):
         for encoder in ("components", "discriminants", "network", "untrained"):
             assert (tmp_path / "demo" / f"{encoder}-{target}" / "report.html").is_file()
-        assert (tmp_path / "demo" / target / "report.html").is_file()
+        assert (tmp_path / "demo" / target / "comparison.html").is_file()
     told = done.stdout.split("people whom no encoder has seen")[1]
     assert sum(line.split()[1:2] == ["discriminants"] for line in told.splitlines()) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,12 @@ def imitate_acquisition(brain: Floats, spacing_mm: float, *, name: str, number: 
     ndarray (D, H, W)
         Intensities, 0 outside what is brain there.
     """
-    views = TwoViews(brain_views(imitation_settings(spacing_mm)), seed=0)
     image = torch.from_numpy(np.ascontiguousarray(brain, dtype=np.float32))[None, None]
-    made: Floats = views.view(image, [name], epoch=0, view=number)[0, 0].numpy()
+    made: Floats = _views(spacing_mm).view(image, [name], epoch=0, view=number)[0, 0].numpy()
     return made
+
+
+@cache
+def _views(spacing_mm: float) -> TwoViews:
+    """Return the views of imitated acquisitions, which try their transforms out at the first image alone."""
+    return TwoViews(brain_views(imitation_settings(spacing_mm)), seed=0)

@@ -121,22 +121,23 @@ def prepare_scan(source: str, mask_path: str, stem: str, folder: str, options: P
     out, record = Path(folder), Path(folder) / f"{stem}.json"
     try:
         key = _key(source, mask_path, options)
-        if record.is_file():
-            earlier = json.loads(record.read_text(encoding="utf-8"))
-            if earlier["key"] == key:
-                _imitate(out, stem, key, options)
-                return PreparedScan(**earlier)
-        images, facts = _prepare(source, mask_path, options)
-        for name, voxels in images.items():
-            _write(out / f"{stem}_{name}.nii.gz", voxels, _grid_of(options).affine)
+        prepared = None if _key_in(record) != key else PreparedScan(**json.loads(record.read_text(encoding="utf-8")))
+        if prepared is None:
+            images, facts = _prepare(source, mask_path, options)
+            _write_all(out, stem, images, options)
+            prepared = PreparedScan(key, facts)
+            write_json(record, asdict(prepared))
         _imitate(out, stem, key, options)
     except NeurocontrastError as error:
         return PreparedScan("", {"problem": str(error)})
     except Exception as error:  # nibabel and ITK raise many kinds of errors for damaged files
         return PreparedScan("", {"problem": f"{type(error).__name__}: {error}"})
-    prepared = PreparedScan(key, facts)
-    write_json(record, asdict(prepared))
     return prepared
+
+
+def _key_in(record: Path) -> str | None:
+    """Return the key that an earlier call recorded."""
+    return str(json.loads(record.read_text(encoding="utf-8"))["key"]) if record.is_file() else None
 
 
 def _key(source: str, mask_path: str, options: PrepareOptions) -> str:
@@ -156,20 +157,27 @@ def imitated_stem(stem: str, number: int) -> str:
 
 def _imitate(out: Path, stem: str, key: str, options: PrepareOptions) -> None:
     """Write the imitated acquisitions of a prepared brain that are not there yet."""
-    template = _grid_of(options)
-    for number in range(1, options.imitations + 1):
-        record = out / f"{imitated_stem(stem, number)}.json"
-        if record.is_file() and json.loads(record.read_text(encoding="utf-8"))["key"] == key:
-            continue
-        voxels = nib.load(out / f"{stem}_brain.nii.gz").get_fdata(dtype=np.float32)
+    records = {number: out / f"{imitated_stem(stem, number)}.json" for number in range(1, options.imitations + 1)}
+    missing = [number for number, record in records.items() if _key_in(record) != key]
+    if not missing:
+        return
+    voxels = nib.load(out / f"{stem}_brain.nii.gz").get_fdata(dtype=np.float32)
+    for number in missing:
         brain = imitate_acquisition(voxels, options.spacing_mm, name=stem, number=number)
-        images = {"brain": brain}
-        if options.tissue:
-            maps = segment_tissue(brain, brain > 0, template.priors)
-            images |= {"gm": maps.grey, "wm": maps.white, "csf": maps.fluid}
-        for name, each in images.items():
-            _write(out / f"{imitated_stem(stem, number)}_{name}.nii.gz", each, template.affine)
-        write_json(record, {"key": key})
+        maps, _ = _tissue(brain, brain > 0, options)
+        _write_all(out, imitated_stem(stem, number), {"brain": brain, **maps}, options)
+        write_json(records[number], {"key": key})
+
+
+def _tissue(
+    brain: Floats, inside: npt.NDArray[np.bool_], options: PrepareOptions
+) -> tuple[dict[str, Floats], dict[str, Any]]:
+    """Return the tissue maps and the means of the tissues; nothing where maps are not asked for."""
+    if not options.tissue:
+        return {}, {}
+    maps = segment_tissue(brain, inside, _grid_of(options).priors)
+    means = [round(mean, 3) for mean in maps.means]
+    return {"gm": maps.grey, "wm": maps.white, "csf": maps.fluid}, {"tissue_means": means}
 
 
 def _grid_of(options: PrepareOptions) -> _Template:
@@ -203,11 +211,8 @@ def _prepare(source: str, mask_path: str, options: PrepareOptions) -> tuple[dict
         "scales": [round(scale, 3) for scale in registration.scales()],
         "dice_template": round(dice, 4),
     }
-    if options.tissue:
-        maps = segment_tissue(images["brain"], inside, template.priors)
-        images |= {"gm": maps.grey, "wm": maps.white, "csf": maps.fluid}
-        facts["tissue_means"] = [round(mean, 3) for mean in maps.means]
-    return images, facts
+    maps, means = _tissue(images["brain"], inside, options)
+    return images | maps, facts | means
 
 
 def _register(
@@ -232,6 +237,11 @@ def _mask(
     if is_stripped(voxels):
         return voxels != 0, "stripped already"
     return extract_brain_by_template(voxels, affine) if extraction == "template" else extract_brain(voxels), extraction
+
+
+def _write_all(out: Path, stem: str, images: dict[str, Floats], options: PrepareOptions) -> None:
+    for name, voxels in images.items():
+        _write(out / f"{stem}_{name}.nii.gz", voxels, _grid_of(options).affine)
 
 
 def _write(path: Path, voxels: Floats, affine: npt.NDArray[np.float64]) -> None:

@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import shutil
 
 import nibabel as nib
 import numpy as np
@@ -105,8 +106,9 @@ def test_wrong_options_are_named_before_anything_is_done(study, tmp_path, option
     assert not (tmp_path / "out").exists()
 
 
-def test_imitations_are_sessions_of_their_subjects_and_nothing_real_is_prepared_again(study):
-    table, out = study
+def test_imitations_are_sessions_of_their_subjects_and_nothing_real_is_prepared_again(study, tmp_path):
+    table, out = study[0], tmp_path / "prepared" / "participants.tsv"
+    shutil.copytree(study[1].parent, out.parent)
     brain = out.parent / read_cohort(out).table["gm"][0].replace("_gm", "_brain")
     before, real = brain.stat().st_mtime_ns, out.read_text()
     prepare(table, out.parent, spacing_mm=6.0, bias=False, imitations=2, n_workers=0)

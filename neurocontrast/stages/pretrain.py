@@ -38,7 +38,7 @@ from neurocontrast.stages.run_folder import (
 )
 from neurocontrast.stages.sources import AnySource, source_of
 from neurocontrast.training import fit
-from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_components
+from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_centre, fit_components
 from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.loop import suspending
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
@@ -165,12 +165,14 @@ def _run(
         if parts is None:
             progress.message(f"{folder}: this run is finished; there is nothing to continue.")
             return
-        contract = _contract(settings, parts, folder)
+        contract, data = _contract(settings, parts, folder), parts.data
+        of_training = parts.model.encoder, data.images, data.training_rows
+        how: dict[str, Any] = {"n_readers": data.n_readers, "progress": progress}
+        if settings.encoder.centre_input:
+            contract["centre"] = fit_centre(*of_training, **how)
         if parts.objective is None:
-            data = parts.data
-            how: dict[str, Any] = {"seed": settings.seed, "n_readers": data.n_readers, "progress": progress}
-            rows, subjects = data.training_rows, _subjects(parts.cohort, data.training_rows)
-            fitted = fit_components(parts.model.encoder, data.images, rows, subjects, **how)
+            subjects = _subjects(parts.cohort, data.training_rows)
+            fitted = fit_components(*of_training, subjects, seed=settings.seed, **how)
             save_encoder(folder, parts.model.encoder, contract | fitted)
             progress.message(f"{folder}: finished.")
             return
@@ -181,7 +183,7 @@ def _run(
             parts.model,
             parts.objective,
             source.views(settings),
-            parts.data,
+            data,
             settings=settings.training,
             seed=settings.seed,
             folder=folder,

@@ -49,8 +49,8 @@ _ALL = slice(None)
 class Pool:
     """Anchors of this process, ``rows`` (V, n_rows, d), and their candidates, ``cols`` (V, n, d) or the same object.
 
-    ``offset`` is the place of the first anchor's sample among the candidates' samples, ``of_units`` says that embeddings
-    have unit norm, ``bound`` holds kernels bound already, for two parts of a loss.
+    ``offset`` is the place of the first anchor's sample among the candidates' samples, ``of_units`` says that all
+    embeddings have unit norm, ``bound`` holds kernels bound already, for two parts of a loss.
     """
 
     rows: Tensor

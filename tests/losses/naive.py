@@ -96,7 +96,7 @@ def weighted_sum(*terms):
 
 
 def marginal(kernel, observed):
-    """A factor with a missing side takes its mean over pairs of different observed samples; a sample is alike to itself."""
+    """A factor with a missing side takes its mean over pairs of different observed samples, and with itself its own."""
     present = [i for i, seen in enumerate(observed) if seen]
     pairs = [(i, j) for i in present for j in present if i != j]
     own = sum(kernel(i, i) for i in present) / len(present)

@@ -69,7 +69,7 @@ class TestMutualInformation:
         assert 0.7 * INFORMATION < best[-1] < INFORMATION
 
     def test_the_number_of_candidates_gives_no_bound_for_ntxent(self):
-        """Candidates of the pool come in pairs of one sample: log(2n − 1) − L exceeds the information of two symbols."""
+        """Candidates come in pairs of one sample: log(2n − 1) − L exceeds the information of two symbols."""
         n, symbols = 6, torch.eye(2, dtype=torch.float64)
         batches = [symbols[list(batch)] for batch in product(range(2), repeat=n)]
         value = sum(losses.NTXent(temperature=0.001)(z, z).item() for z in batches) / len(batches)
@@ -98,7 +98,7 @@ def test_yaware_tends_to_the_limit_of_lemma_1():
 class TestSINCERE:
     """Feeney and Hughes 2023, lemma 2 and propositions 3.1 and 3.2: one sample of the target is to be found.
 
-    Of three samples one, S, is drawn from the target's distribution and the others from the noise's; x has three values.
+    Of three samples one, S, is drawn from the distribution of the target, the others from the noise; x has three values.
     """
 
     TARGET = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)

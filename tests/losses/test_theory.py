@@ -98,7 +98,7 @@ def test_yaware_tends_to_the_limit_of_lemma_1():
 class TestSINCERE:
     """Feeney and Hughes 2023, lemma 2 and propositions 3.1 and 3.2: one sample of the target is to be found.
 
-    Of three samples one, S, is drawn from the distribution of the target, the others from the noise; x has three values.
+    Of three samples one, S, is drawn from the distribution of the target, others from noise; x has three values.
     """
 
     TARGET = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)

@@ -178,7 +178,7 @@ class Encoder(nn.Module):
         self.n_features = self.features.n_maps(read_out.blocks) * read_out.n_cells
 
     def set_centre(self, mean: torch.Tensor) -> None:
-        """Take the mean volume (n_channels, D, H, W) of the training scans from every volume; needs ``centre_input``."""
+        """Take a mean volume (n_channels, D, H, W) from every volume from now on; needs ``centre_input``."""
         if not self.settings.centre_input:
             raise ValueError("this encoder has no centre: its settings have no centre_input.")
         self.centre = mean.to(self.centre)

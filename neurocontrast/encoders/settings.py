@@ -138,7 +138,7 @@ class EncoderSettings(Settings):
         if self.shrinkage is not None and self.name != "lda":
             raise ValueError(f"shrinkage belongs to lda, and nothing reads it with name: {self.name}; remove it")
         if self.centre_input and (self.is_linear or self.n_dims == 2):
-            why = "centres its input by itself" if self.is_linear else "is given standardised colours (data.standardise)"
+            why = "centres its input by itself" if self.is_linear else "is given standardised colours"
             raise ValueError(f"centre_input belongs to networks of volumes, and {self.name} {why}; remove it")
         if self.stem is not None and self.name not in ("resnet18", "resnet50"):
             raise ValueError(

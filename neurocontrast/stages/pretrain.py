@@ -165,15 +165,9 @@ def _run(
         if parts is None:
             progress.message(f"{folder}: this run is finished; there is nothing to continue.")
             return
-        contract, data = _contract(settings, parts, folder), parts.data
-        of_training = parts.model.encoder, data.images, data.training_rows
-        how: dict[str, Any] = {"n_readers": data.n_readers, "progress": progress}
-        if settings.encoder.centre_input:
-            contract["centre"] = fit_centre(*of_training, **how)
+        contract = _contract(settings, parts, folder) | _fit_in_one_pass(settings, parts, progress)
         if parts.objective is None:
-            subjects = _subjects(parts.cohort, data.training_rows)
-            fitted = fit_components(*of_training, subjects, seed=settings.seed, **how)
-            save_encoder(folder, parts.model.encoder, contract | fitted)
+            save_encoder(folder, parts.model.encoder, contract)
             progress.message(f"{folder}: finished.")
             return
         # What loggers note of a run: what was chosen, and no path of the user's.
@@ -183,7 +177,7 @@ def _run(
             parts.model,
             parts.objective,
             source.views(settings),
-            data,
+            parts.data,
             settings=settings.training,
             seed=settings.seed,
             folder=folder,
@@ -198,6 +192,18 @@ def _run(
             final = {**contract, "batchnorm": result.batchnorm}
             save_encoder(folder, parts.model.encoder, final, head=parts.model.head)
             progress.message(f"{folder}: finished.")
+
+
+def _fit_in_one_pass(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
+    """Fit what needs no loss, a linear encoder or the mean of a network's input, and return what the contract says."""
+    data, encoder = parts.data, parts.model.encoder
+    how: dict[str, Any] = {"n_readers": data.n_readers, "progress": progress}
+    if parts.objective is None:
+        subjects = _subjects(parts.cohort, data.training_rows)
+        return fit_components(encoder, data.images, data.training_rows, subjects, seed=settings.seed, **how)
+    if settings.encoder.centre_input:
+        return {"centre": fit_centre(encoder, data.images, data.training_rows, **how)}
+    return {}
 
 
 def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:

@@ -98,29 +98,23 @@ def predict(
         truths, recentred = _truths(fitted, tidy, calibrate), _recentred(fitted, tidy)
         table = _predictions(fitted, tidy, features, outside_percentile)
     else:
-        from neurocontrast.stages.predict_scans import open_scans
+        from neurocontrast.stages.predict_scans import Journal, open_scans
 
         scans = open_scans(Path(run), path, fitted, images_root=images_root, config=config)
         tidy, doubt = scans.tidy, None
         truths, recentred = _truths(fitted, tidy, calibrate), _recentred(fitted, tidy)
+        model = digest_of("predictions", digest_of_probe(probe), encoder_digest(scans.info), outside_percentile)
         table = scans.predict(
             lambda row, of_row: _predict_alone(fitted, row, of_row, outside_percentile),
             columns=_columns(fitted),
-            journal=target.with_suffix(".jsonl"),
-            model=digest_of("predictions", digest_of_probe(probe), encoder_digest(scans.info), outside_percentile),
-            overwrite=overwrite,
-            on_scan=on_scan,
+            journal=Journal(target.with_suffix(".jsonl"), model, overwrite=overwrite, on_scan=on_scan),
             progress=progress,
         )
         origin = scans.origin(table)
     calibration = None
     if calibrate is not None and truths is not None:
         calibration = {"file": Path(calibrate).name} | _calibrated(fitted, tidy, table, truths)
-    outside = None
-    if fitted.distribution is not None:
-        percentiles = table["mahalanobis_percentile"]
-        outside = count_outside(tidy, percentiles, reference="probe", threshold=outside_percentile)
-        outside["message"] = outside_message(outside)
+    outside = _outside(fitted, tidy, table, outside_percentile)
     for message in (doubt, *_doubts(fitted, table, recentred, outside, calibration)):
         if message is not None:
             progress.warning(message)
@@ -162,6 +156,14 @@ def _origin(fitted: FittedProbe, table: pd.DataFrame) -> dict[str, Any]:
         "encoder": fitted.encoder,
         "environment": describe_environment(),
     }
+
+
+def _outside(fitted: FittedProbe, tidy: pd.DataFrame, table: pd.DataFrame, threshold: float) -> dict[str, Any] | None:
+    """Return the number of scans outside, with a warning; None for a probe that does not know its training scans."""
+    if fitted.distribution is None:
+        return None
+    counts = count_outside(tidy, table["mahalanobis_percentile"], reference="probe", threshold=threshold)
+    return counts | {"message": outside_message(counts)}
 
 
 def _n_known(table: pd.DataFrame) -> int:

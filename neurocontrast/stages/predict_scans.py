@@ -8,6 +8,7 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,74 @@ from neurocontrast.stages.embed import load_network, reading
 from neurocontrast.stages.sources import BrainVolumes, brains_of_run
 from neurocontrast.transforms.loading import read_scan_header, scans_below
 
-__all__ = ["IncomingScans", "open_scans"]
+__all__ = ["IncomingScans", "Journal", "open_scans"]
 
 Record = dict[str, Any]
 _IDENTIFIERS = ("participant_id", "session", "site")
 _BIDS = re.compile(r"sub-(?P<subject>[A-Za-z0-9]+)(?:_ses-(?P<session>[A-Za-z0-9]+))?(?:_|$)")
+
+
+class Journal:
+    """A file of JSON lines, one a finished scan, by which a call that was killed continues.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    model : str
+        Digest of all that a prediction depends on besides the scan.
+    overwrite : bool
+        Whether lines of another model are replaced.
+    on_scan : callable, optional
+        Called with each record as it is finished; those of an earlier call too.
+    """
+
+    def __init__(
+        self, path: Path, model: str, *, overwrite: bool, on_scan: Callable[[Record], None] | None = None
+    ) -> None:
+        self.path, self._model, self._overwrite = path, model[:16], overwrite
+        self._on_scan = on_scan
+        self._finished: dict[str, Record] = {}
+
+    def open(self, keys: Sequence[str]) -> int:
+        """Keep the finished scans of these keys, write the file with them alone, and return their number."""
+        known = self._read()
+        self._finished = {key: known[key] for key in keys if key in known}
+        write_text(self.path, "".join(map(_line, self._finished.values())))
+        return len(self._finished)
+
+    def noted(self, key: str, make: Callable[[], Record]) -> Record:
+        """Return the record of a scan: that of an earlier call, or the one that is made and noted now."""
+        record = self._finished.get(key)
+        if record is None:
+            record = make() | {"key": f"{self._model}-{key}"}
+            with self.path.open("ab", buffering=0) as stream:
+                stream.write(_line(record).encode())  # in one call, so that a kill leaves whole lines
+        if self._on_scan is not None:
+            self._on_scan(record)
+        return record
+
+    def _read(self) -> dict[str, Record]:
+        """Return the finished scans of the file; a last line that was cut off is left out."""
+        found: dict[str, Record] = {}
+        for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.is_file() else ():
+            try:
+                record = json.loads(line)
+                model, _, key = str(record["key"]).partition("-")
+            except (json.JSONDecodeError, KeyError, TypeError):
+                continue
+            if model == self._model:
+                found |= {key: record} if record.get("error") is None else {}
+            elif not self._overwrite:
+                raise ConfigError(
+                    f"out: '{self.path}' holds predictions of another run, evaluation or setting. Give another file, "
+                    "or replace it with --overwrite."
+                )
+        return found
+
+
+def _line(record: Record) -> str:
+    return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +125,7 @@ class IncomingScans:
         predict_row: Callable[[pd.DataFrame, npt.NDArray[np.floating]], Mapping[str, Any]],
         *,
         columns: Sequence[str],
-        journal: Path,
-        model: str,
-        overwrite: bool,
-        on_scan: Callable[[Record], None] | None,
+        journal: Journal,
         progress: Progress,
     ) -> pd.DataFrame:
         """Return one row a scan, each noted in a file of JSON lines as soon as it is finished.
@@ -77,33 +138,20 @@ class IncomingScans:
             Returns what is predicted for a row of `tidy` from its features (1, n_features).
         columns : sequence of str
             What that has.
-        journal : Path
-            File of JSON lines.
-        model : str
-            Digest of all that a prediction depends on besides the scan.
-        overwrite : bool
-            Whether lines of another model are replaced.
-        on_scan : callable, optional
-            Called with the record of each scan.
+        journal : Journal
+            Where finished scans are noted.
         progress : Progress
             Receives progress messages.
         """
-        keys = [f"{model[:16]}-{self._key(row)}" for row in range(len(self.cohort))]
-        done = _read_journal(journal, model, overwrite=overwrite)
-        kept = {key: done[key] for key in keys if key in done}
-        write_text(journal, "".join(map(_line, kept.values())))
-        if kept:
-            progress.message(f"{journal}: {len(kept)} of {len(keys)} scans are there already.")
+        keys = [self._key(row) for row in range(len(self.cohort))]
+        n_kept = journal.open(keys)
+        if n_kept:
+            progress.message(f"{journal.path}: {n_kept} of {len(keys)} scans are there already.")
         records = []
-        with progress.task("Predicting", len(keys), "scans") as task, journal.open("ab", buffering=0) as stream:
+        with progress.task("Predicting", len(keys), "scans") as task:
             for row, key in enumerate(keys):
-                record = kept.get(key)
-                if record is None:
-                    record = self._record(row, predict_row, columns) | {"key": key}
-                    stream.write(_line(record).encode())  # in one call, so that a kill leaves whole lines
+                record = journal.noted(key, partial(self._record, row, predict_row, columns))
                 records.append(record)
-                if on_scan is not None:
-                    on_scan(record)
                 task.advance()
         table = pd.DataFrame(records)[[*_IDENTIFIERS, *columns, "warnings", "error"]]
         table["warnings"] = ["; ".join(each) for each in table["warnings"]]
@@ -234,30 +282,6 @@ def _cohort_below(folder: Path, channels: tuple[str, ...], fitted: FittedProbe) 
 def _subject(label: str, fitted: FittedProbe) -> str:
     """Return how tables may call a subject of BIDS: by its label, as `index` does, where the probe knows that one."""
     return label if subject_digest(label) in fitted.trained_on else f"sub-{label}"
-
-
-def _read_journal(path: Path, model: str, *, overwrite: bool) -> dict[str, Record]:
-    """Return the finished scans of a file of JSON lines; a last line that was cut off is left out."""
-    found: dict[str, Record] = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        try:
-            record = json.loads(line)
-            key = str(record["key"])
-        except (json.JSONDecodeError, KeyError, TypeError):
-            continue
-        if key.startswith(model[:16]):
-            if record.get("error") is None:
-                found[key] = record
-        elif not overwrite:
-            raise ConfigError(
-                f"out: '{path}' holds predictions of another run, evaluation or setting. Give another file, or replace "
-                "it with --overwrite."
-            )
-    return found
-
-
-def _line(record: Record) -> str:
-    return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _json(value: Any) -> Any:

@@ -54,6 +54,8 @@ class Objective(Configurable, nn.Module):
     kernel: Any  # a `Kernel`, or None
     negatives: Any  # a `Kernel`, or None
     needs_nonnegative = True
+    contrasts: ClassVar[bool] = True
+    """Whether embeddings are compared with one another, so that their spread over the sphere can be measured."""
 
     class Settings(LossSettings):
         temperature: Positive = 0.1
@@ -89,6 +91,10 @@ class Objective(Configurable, nn.Module):
         first, *others = self.parts(pool).values()
         return sum(others, first)
 
+    def rows(self, views: Sequence[Tensor]) -> Tensor:
+        """Return the views (n, d) as the loss sees them, (V, n, d): of unit norm."""
+        return normalise(*views)
+
     @abstractmethod
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         """Return the parts of the loss of a pool of unit embeddings."""
@@ -119,7 +125,7 @@ class Objective(Configurable, nn.Module):
         views = _views(z1, z2)
         with torch.autocast(views[0].device.type, enabled=False):
             columns = {name: _column(metadata, name, kind, views[0]) for name, kind in self.columns.items()}
-            rows = normalise(*views)
+            rows = self.rows(views)
             return use(self._gathered(rows, columns) if is_distributed() else Pool(rows, rows, columns, columns))
 
     def _gathered(self, rows: Tensor, columns: Metadata) -> Pool:

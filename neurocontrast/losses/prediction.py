@@ -49,7 +49,7 @@ class Supervised(Objective):
         "Barbano CA, Dufumier B, Duchesnay E, Grangetto M, Gori P. Contrastive learning for regression in multi-site "
         "brain age prediction. ISBI 2023."
     )
-    contrasts = False
+    contrasts = normalise = False
     mean: Tensor
     sd: Tensor
 
@@ -74,11 +74,6 @@ class Supervised(Objective):
     def n_outputs(self, categories: Mapping[str, Sequence[str]]) -> int:
         """Return the outputs of the projection head: one number, or one for each class."""
         return len(categories[self.column]) if self.kind == "categorical" else 1
-
-    def rows(self, views: Sequence[Tensor]) -> Tensor:
-        """Return the predictions as they are, in at least float32."""
-        stacked = torch.stack(list(views))
-        return stacked if stacked.dtype == torch.float64 else stacked.float()
 
     def parts(self, pool: Pool) -> dict[str, Tensor]:
         n_views, n, _ = pool.rows.shape

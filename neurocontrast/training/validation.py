@@ -213,7 +213,7 @@ def _score(x_train: np.ndarray, y_train: np.ndarray, x_val: np.ndarray, y_val: n
 
 def collapse_of(row: Mapping[str, Any]) -> str | None:
     """Return how the representation has collapsed by a row of ``metrics.csv``: to a point or a line, or None."""
-    side = "val" if "val_loss" in row else "train"
+    side = "val" if any(name.startswith("val_") for name in row) else "train"
     on = "validation samples" if side == "val" else "training samples"
     spread = row.get(f"{side}_uniformity")
     if spread is not None and spread > _UNIFORMITY_OF_A_POINT:

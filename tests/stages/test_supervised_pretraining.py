@@ -56,6 +56,6 @@ def test_its_features_are_embedded_evaluated_and_reported(settings, cohort, tmp_
         config = {"embedding": {"layer": layer, "accelerator": "cpu"}}
         neurocontrast.embed(run, participants=cohort, out=out, config=config)
         assert read_embeddings(out).features.shape[1] == n_features
-    quick = {"evaluation": {"target": "sex", "n_folds": 2, "n_bootstraps": 20, "allow_overlap": True, "C": [1.0]}}
-    folder = neurocontrast.evaluate(tmp_path / "encoder.parquet", out=tmp_path / "evaluation", config=quick)
+    quick = {"target": "sex", "n_folds": 2, "n_bootstraps": 20, "allow_overlap": True, "C": [1.0]}
+    folder = neurocontrast.evaluate(tmp_path / "encoder.parquet", out=tmp_path / "evaluation", **quick)
     assert "supervised prediction of age" in neurocontrast.report(folder).read_text()

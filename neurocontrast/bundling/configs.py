@@ -142,16 +142,20 @@ def describe_inference(
     }
     if probe is not None:
         parts["evaluator"] |= {"probe": "@probe"}  # type: ignore[operator]
-        parts["probe"] = {
-            "_target_": "scripts.probe.load_probe",
-            "weights": "$@bundle_root + '/models/probe.pt'",
-            "kind": probe.kind,
-            "classes": list(probe.classes),
-            "threshold": probe.threshold,
-            "limits": None if probe.limits is None else list(probe.limits),
-            "outside_percentile": outside_percentile,
-        }
+        parts["probe"] = _describe_probe(probe, outside_percentile)
     return parts
+
+
+def _describe_probe(probe: FittedProbe, outside_percentile: float) -> dict[str, Any]:
+    return {
+        "_target_": "scripts.probe.load_probe",
+        "weights": "$@bundle_root + '/models/probe.pt'",
+        "kind": probe.kind,
+        "classes": list(probe.classes),
+        "threshold": probe.threshold,
+        "limits": None if probe.limits is None else list(probe.limits),
+        "outside_percentile": outside_percentile,
+    }
 
 
 def probe_state(probe: FittedProbe) -> dict[str, torch.Tensor]:

@@ -52,6 +52,8 @@ def sources_of(modules: Iterable[str]) -> dict[str, str]:
 def as_target(transform: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return a transform as a configuration of MONAI names it; one of this package is one of ``scripts``."""
     module = transform.__module__
+    if module == "neurocontrast.transforms":  # made when the package is imported, from settings
+        raise ConfigError(f"run: it cannot be bundled: {transform.__name__} is a view of training, no preprocessing.")
     place = f"scripts.{module.rpartition('.')[2]}" if module.startswith("neurocontrast.") else "monai.transforms"
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in arguments.items()}
     return {"_target_": f"{place}.{transform.__name__}", **plain}

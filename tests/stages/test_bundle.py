@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ import yaml
 from monai.bundle import ConfigWorkflow
 
 import neurocontrast as nc
+from neurocontrast.bundling.scripts import MODULES, sources_of
 from neurocontrast.cli.app import run as neurocontrast
 from neurocontrast.embedding.table import read_embeddings
 from neurocontrast.encoders import EncoderSettings, ReadOut, build_encoder, save_encoder
@@ -241,7 +244,7 @@ def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(people, tmp_pa
     contract = json.loads((run / "encoder.json").read_text())
 
     def changed(**changes) -> Path:
-        other = shutil.copytree(run, tmp_path / "other", dirs_exist_ok=True)
+        other = shutil.copytree(run, Path(tempfile.mkdtemp(dir=tmp_path)) / "run")
         (other / "encoder.json").write_text(json.dumps(contract | changes))
         return other
 
@@ -254,7 +257,7 @@ def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(people, tmp_pa
     random = {**python, "targets": [{"_target_": "neurocontrast.transforms.RandBlurd", "keys": ["image"]}]}
     for other, error, message in [
         (changed(preprocessing=python), CheckpointError, "given from Python"),
-        (changed(preprocessing=random), ConfigError, "cannot be bundled: .* needs pydantic"),
+        (changed(preprocessing=random), ConfigError, "cannot be bundled: RandBlurd is a view"),
         (changed(preprocessing={"kind": "images"}), ConfigError, "trained on natural images"),
         (changed(format=9), CheckpointError, "format 9 is not known"),
         (changed(preprocessing={**contract["preprocessing"], "transform_version": 7}), CheckpointError, "version is 7"),
@@ -274,6 +277,20 @@ def test_what_cannot_be_bundled_is_refused_and_nothing_is_written(people, tmp_pa
     with pytest.raises(ConfigError, match="is not a bundle"):
         nc.bundle(run, out=run, overwrite=True)
     assert nc.bundle(run, out=out, overwrite=True) == out
+
+
+def test_code_that_needs_more_than_a_bundle_has_is_refused():
+    with pytest.raises(ConfigError, match=r"cannot be bundled: neurocontrast\.settings needs pydantic"):
+        sources_of(["neurocontrast.settings"])
+
+
+def test_the_code_of_a_bundle_imports_nothing_of_this_package():
+    found = sources_of(MODULES)
+    assert {"inference.py", "network.py", "probe.py", "encoder.py", "loading.py"} <= set(found)
+    for name, text in found.items():
+        imported = {node.module for node in ast.parse(text).body if isinstance(node, ast.ImportFrom)}
+        assert not {each for each in imported if each.startswith("neurocontrast")}, name
+        assert {f"{each.partition('.')[2]}.py" for each in imported if each.startswith("scripts.")} <= set(found), name
 
 
 def test_a_probe_of_other_features_is_refused(people, tmp_path):

@@ -63,7 +63,7 @@ class BrainExperiment(Experiment):
     simulate: dict[Literal[*_COHORTS], dict[str, Any]] = Field(default_factory=dict)
     target: Name = "diagnosis"
     subjects: Sizes = ()
-    measures: tuple[Literal["roc_auc"], ...] = ("roc_auc",)
+    measures: tuple[Literal["auc"], ...] = ("auc",)
     orderings: tuple[Ordering, ...] = ()
     published: tuple[str, ...] = ()
 

@@ -19,7 +19,7 @@ from pipelines.workflow import markdown_table
 
 __all__ = ["summarise_brain"]
 
-_AUC = MEASURES["roc_auc"]
+_AUC = MEASURES["auc"]
 
 
 def summarise_brain(folder: str | Path, *, experiment: BrainExperiment) -> pd.DataFrame:
@@ -61,7 +61,7 @@ def _read_values(root: Path, experiment: BrainExperiment) -> pd.DataFrame:
             for seed in experiment.seeds:
                 path = root / variant / f"seed-{seed}" / f"subjects-{size}" / "folds.tsv"
                 try:
-                    folds = pd.read_csv(path, sep="\t")[["repeat", "fold", "roc_auc"]]
+                    folds = pd.read_csv(path, sep="\t")[["repeat", "fold", "auc"]]
                 except OSError as error:
                     raise DataError(f"{path}: not readable ({error}). Run the workflow again.") from error
                 except KeyError as error:
@@ -70,7 +70,7 @@ def _read_values(root: Path, experiment: BrainExperiment) -> pd.DataFrame:
                         "two classes with settings='{evaluation.where: {…}}'."
                     ) from error
                 rows += [
-                    (variant, size, "encoder", "roc_auc", f"{seed}/{row.repeat}/{row.fold}", row.roc_auc)
+                    (variant, size, "encoder", "auc", f"{seed}/{row.repeat}/{row.fold}", row.auc)
                     for row in folds.itertuples(index=False)
                 ]
     return pd.DataFrame(rows, columns=["variant", "subjects", "layer", "measure", "seed", "value"])

@@ -48,7 +48,7 @@ MEASURES = {
     "accuracy": Measure("Top-1 accuracy on test images", "Top-1", 1, percent=True),
     "top5_accuracy": Measure("Top-5 accuracy on test images", "Top-5", 1, percent=True),
     "balanced_accuracy": Measure("Balanced accuracy on test images", "Balanced accuracy", 1, percent=True),
-    "roc_auc": Measure("AUC on held-out subjects", "AUC"),
+    "auc": Measure("AUC on held-out subjects", "AUC"),
     "sensitive_r2": Measure("R² of the sensitive variables, read from the features", "Sensitive R²", lowest=-inf),
     "initial_loss": Measure("Loss of the first epoch", "Initial loss", lowest=-inf),
     "final_loss": Measure("Loss of the last epoch", "Final loss", lowest=-inf),

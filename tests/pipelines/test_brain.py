@@ -149,7 +149,7 @@ def _write_folds(root, experiment, values):
             for seed in experiment.seeds:
                 folder = root / variant / f"seed-{seed}" / f"subjects-{size}"
                 folder.mkdir(parents=True)
-                folds = pd.DataFrame({"repeat": 0, "fold": [0, 1], "roc_auc": [auc + seed / 100, auc + 0.02]})
+                folds = pd.DataFrame({"repeat": 0, "fold": [0, 1], "auc": [auc + seed / 100, auc + 0.02]})
                 folds.to_csv(folder / "folds.tsv", sep="\t", index=False)
 
 
@@ -163,7 +163,7 @@ def test_means_and_orderings_are_over_folds_and_seeds(tmp_path):
     assert "| High > Low | nowhere | 20 | +0.100 [+0.100, +0.100] | appears |" in page
     assert "Of 2 published orderings 2 appear, 0 the other way round; 0 are not settled." in page
     assert "- Published: BIOBD 0.66" in page
-    drawn = pd.read_csv(tmp_path / "figures" / "series_roc_auc.tsv", sep="\t")
+    drawn = pd.read_csv(tmp_path / "figures" / "series_auc.tsv", sep="\t")
     assert drawn.groupby("series")["at"].apply(list).to_dict() == {"High": [20, 40], "Low": [20, 40]}
 
 
@@ -172,7 +172,7 @@ def test_over_a_weight_the_series_are_those_of_the_experiment(tmp_path):
     experiment = _experiment(variants=variants, reference="u0", orderings=[])
     _write_folds(tmp_path, experiment, {"u0": 0.6, "u1": 0.6})
     summarise_brain(tmp_path, experiment=experiment)
-    assert pd.read_csv(tmp_path / "figures" / "series_roc_auc.tsv", sep="\t")["at"].tolist() == [0, 1]
+    assert pd.read_csv(tmp_path / "figures" / "series_auc.tsv", sep="\t")["at"].tolist() == [0, 1]
     assert "λ = 1 | 0.61" in (tmp_path / "results.md").read_text()
 
 
@@ -222,7 +222,7 @@ def test_from_simulated_brains_to_a_figure(tmp_path):
     }
     n = json.loads((results / "age" / "seed-0" / "subjects-16" / "evaluation.json").read_text())["n"]
     assert n["subjects"] == 16
-    assert (results / "figures" / "series_roc_auc.svg").is_file()
+    assert (results / "figures" / "series_auc.svg").is_file()
     assert "<html" in (results / "comparison" / "comparison.html").read_text()
     again = run_snakemake(folder, "brain.smk", "file=tiny.yaml", flags=["--dry-run"])
     assert "Nothing to be done" in again.stdout + again.stderr

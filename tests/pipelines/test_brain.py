@@ -205,9 +205,10 @@ def test_from_simulated_brains_to_a_figure(tmp_path):
         "simulate": {"pretraining": {"n_subjects": 12, "n_sites": 2, "spacing_mm": 8.0, "seed": 1, "patients": 0.0},
                      "clinical": {"n_subjects": 30, "n_sites": 2, "spacing_mm": 8.0, "seed": 2}},
         "variants": {"conditional": {"label": "Conditional"},
-                     "age": {"label": "Age", "settings": {"objective": {"loss": "supervised", "column": "age"}}}},
+                     "scratch": {"label": "From scratch", "from_scratch": "conditional"}},
         "settings": {"data.spacing_mm": 10.0, "data.shape": [16, 20, 16], "data.val_fraction": 0.0,
                      "encoder": {"name": "lenet", "projection": [8]}, "training.epochs": 1, "training.batch_size": 6,
+                     "finetune.epochs": 1, "evaluation.new_site": False, "evaluation.confounds": False,
                      "evaluation.n_folds": 2, "evaluation.n_bootstraps": 20, "evaluation.C": [1.0]},
     }  # fmt: skip
     (folder / "tiny.yaml").write_text(json.dumps(content))
@@ -218,11 +219,12 @@ def test_from_simulated_brains_to_a_figure(tmp_path):
     table = pd.read_csv(results / "results.tsv", sep="\t")
     assert table["mean"].between(0, 1).all()
     assert set(zip(table["variant"], table["subjects"], strict=True)) == {
-        (variant, size) for variant in ("conditional", "age") for size in (16, 24)
+        (variant, size) for variant in ("conditional", "scratch") for size in (16, 24)
     }
-    n = json.loads((results / "age" / "seed-0" / "subjects-16" / "evaluation.json").read_text())["n"]
+    n = json.loads((results / "scratch" / "seed-0" / "subjects-16" / "evaluation.json").read_text())["n"]
     assert n["subjects"] == 16
     assert (results / "figures" / "series_auc.svg").is_file()
+    assert json.loads((results / "conditional" / "seed-0" / "subjects-16" / "evaluation.json").read_text())["n"] == n
     assert "<html" in (results / "comparison" / "comparison.html").read_text()
     again = run_snakemake(folder, "brain.smk", "file=tiny.yaml", flags=["--dry-run"])
     assert "Nothing to be done" in again.stdout + again.stderr

@@ -36,6 +36,7 @@ NETWORKS = (
     "conditional, centred",
     "conditional, intensities",
     "conditional, synthesise",
+    "untrained, centred",
 )
 """A loss, and what else is changed: as many steps without imitations, views with `augment.tissue_shift`, a kernel on
 regional volumes too, deviations from the mean map; intensities in place of maps, without and with synthesised views."""
@@ -82,6 +83,7 @@ COMPARED = (
         (f"network, conditional, {each}", "network, conditional")
         for each in ("real scans alone", "tissue_shift", "anatomy", "centred", "intensities", "synthesise")
     ),
+    ("network, untrained, centred", "network, untrained"),
     ("network, conditional, synthesise", "network, conditional, intensities"),
     (BEST, "pca, grey + white + fluid, 14 mm"),
     ("lda, intensities", "pca, intensities"),
@@ -109,7 +111,7 @@ def network(name: str, anatomy: Path | None = None) -> dict[str, Any]:
         "ntxent": {"loss": "yaware", "kernel": [{"column": "subject_id", "type": "categorical"}]},
     }
     affine = {"probability": 0.8, "rotation_degrees": [-3.0, 3.0], "translation_voxels": [-0.5, 0.5]}
-    epochs = {"untrained": 0, "conditional, real scans alone": 40}.get(name, 10)
+    epochs = 0 if loss == "untrained" else 40 if variant == "real scans alone" else 10
     config: dict[str, Any] = {
         "data": {**GRID, **MAPS},
         "encoder": {"name": "densenet_small", "read_out": {"blocks": [2], "grid": [3, 4, 3]}},

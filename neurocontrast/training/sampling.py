@@ -103,7 +103,7 @@ def _groups_of(
     _check_known(rows, traits, columns, settings, names)
     table = pd.DataFrame({column: traits[column][list(rows)] for column in columns})
     groups = {key: [rows[place] for place in part.index] for key, part in table.groupby(list(columns))}
-    alone = [", ".join(key) for key, group in groups.items() if len(group) < 2]
+    alone = [", ".join(map(str, key)) for key, group in groups.items() if len(group) < 2]
     if alone:
         raise DataError(
             f"training.sampling: one-group needs two training scans of every combination of {' and '.join(columns)}. "

@@ -14,7 +14,7 @@ NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveInt = Annotated[int, Field(ge=1)]
 
 # Not the keys of `schedule: step`: recipes give them, and another schedule may be tried on top.
-_OWNERS = {
+_OWNERS: dict[str, dict[str, tuple[str, ...]]] = {
     "schedule": {"min_learning_rate": ("cosine",)},
     "optimizer": {"momentum": ("sgd", "lars"), "trust_coefficient": ("lars",)},
     "sampling": {

@@ -25,6 +25,7 @@ from neurocontrast.files import digest_of_file
 from neurocontrast.losses.registry import describe_objective
 from neurocontrast.machine import launched
 from neurocontrast.progress import SILENT, Progress
+from neurocontrast.stages.initial_weights import InitialWeights, keep_initial, restore_initial, start_from
 from neurocontrast.stages.processes import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.stages.run_folder import (
     check_can_continue,
@@ -166,6 +167,8 @@ def _run(
             progress.message(f"{folder}: this run is finished; there is nothing to continue.")
             return
         contract = _contract(settings, parts, folder)
+        if settings.training.init is not None:
+            restore_initial(parts.model, folder)
         if parts.objective is None:
             data = parts.data
             how: dict[str, Any] = {"seed": settings.seed, "n_readers": data.n_readers, "progress": progress}
@@ -175,7 +178,8 @@ def _run(
             progress.message(f"{folder}: finished.")
             return
         # What loggers note of a run: what was chosen, and no path of the user's.
-        facts = settings.model_dump(mode="json", include={"seed", "augment", "encoder", "objective", "training"})
+        sections = {"seed", "augment", "encoder", "objective", "training"}
+        facts = settings.model_dump(mode="json", include=sections, exclude={"training": {"init"}})
         facts["data"] = settings.data.model_dump(mode="json", exclude=_OF_THE_MACHINE)
         result = fit(
             parts.model,
@@ -199,7 +203,9 @@ def _run(
 
 
 def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
+    start = {} if settings.training.init is None else {"init": read_provenance(folder).get("init")}
     return {
+        **start,
         **parts.source.contract(),
         "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
         "objective": LINEAR_OBJECTIVES[settings.encoder.name]
@@ -231,7 +237,7 @@ def _open(
         progress.warning(warning)
     if not is_new:
         check_can_continue(folder, settings, cohort)
-    parts = build_parts(settings, cohort, source)
+    parts = build_parts(settings, cohort, source, is_new=is_new)
     stack.enter_context(hold(folder, progress))
     if check_new(folder, resume=not is_new) != is_new:
         raise ConfigError(f"out: '{folder}' has changed while this command began. Start it again.")
@@ -246,13 +252,33 @@ def _open(
             "training.probe_every: no probe is fitted: with data.val_fraction 0 there are no scans to score it on."
         )
     if is_new:
-        start_run(folder, settings, cohort, _facts(parts) | source.record(cohort))
+        facts, earlier_subjects = _facts(parts) | source.record(cohort), []
+        if parts.start is not None:
+            _tell_start(parts, progress)
+            keep_initial(parts.model, folder, parts.source.contract())
+            facts["init"], earlier_subjects = parts.start.facts, parts.start.subjects
+        start_run(folder, settings, cohort, facts, earlier_subjects=earlier_subjects)
     else:
         continue_run(folder, settings, progress)
     # What a killed process left half-written.
     for path in [*folder.glob(".tmp-*"), *folder.glob("checkpoints/.tmp-*"), *folder.glob("checkpoints/*/.tmp-*")]:
         path.unlink(missing_ok=True)
     return (is_new, parts), {"is_new": is_new, "contract": parts.source.contract()}
+
+
+def _tell_start(parts: Parts, progress: Progress) -> None:
+    """Say what the weights are that training starts from, and what of the scans' preparation is another one now."""
+    start = parts.start
+    assert start is not None
+    facts, head = start.facts, start.facts["head"]
+    progress.message(f"starting from {facts['name']}: {facts['encoder']}; projection head {head}")
+    if found := start.differences(parts.source.contract()):
+        progress.warning(f"training.init: scans were prepared otherwise for these weights: {'; '.join(found)}.")
+    if not facts["subjects_known"]:
+        progress.warning(
+            f"training.init: {facts['name']} does not say who was in its pretraining, so nobody can tell whether "
+            "participants of a later evaluation were."
+        )
 
 
 def _facts(parts: Parts) -> dict[str, Any]:
@@ -269,7 +295,7 @@ def _follow(settings: Config, source: AnySource, known: Mapping[str, Any]) -> tu
     """Return what `_open` does, in a process that is not the first."""
     if known["contract"] is None:
         return known["is_new"], None
-    parts = build_parts(settings, _read_cohort(settings, source), source)
+    parts = build_parts(settings, _read_cohort(settings, source), source, is_new=False)
     return known["is_new"], parts.with_source(parts.source.as_in_run(known["contract"]))
 
 
@@ -290,6 +316,7 @@ class Parts:
     categories: dict[str, list[str]]
     source: AnySource
     vectors: dict[str, list[str]]  # columns of each vector that kernels may compare
+    start: InitialWeights | None = None  # what the model's weights are of, where they are not random
 
     def with_source(self, source: AnySource) -> Parts:
         """Return the same parts with images of another preprocessing."""
@@ -297,10 +324,11 @@ class Parts:
         return replace(self, data=replace(self.data, images=source.images(self.cohort)), source=source)
 
 
-def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = None) -> Parts:
+def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = None, *, is_new: bool = True) -> Parts:
     """Build everything from the configuration and the table; only a user's own transforms read an image.
 
-    `source` is that of the configuration where transforms came from Python.
+    `source` is that of the configuration where transforms came from Python. A run that `is_new` reads the weights that
+    it is to start from; later it has its own.
     """
     source = source or source_of(settings.data)
     objective = None if settings.encoder.is_linear else build_objective(settings.objective)
@@ -317,6 +345,8 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     source = source.prepared(cohort)
     model = build_model(settings.encoder, n_channels=source.n_channels, seed=settings.seed)
     check_shape(model.encoder, source.shape(cohort))
+    init = settings.training.init if is_new else None
+    start = None if init is None else start_from(model, init)
     if objective is None:
         check_components(model.encoder, _subjects(cohort, training_rows.tolist()))
     probed = settings.training.probe_columns if settings.training.probe_every and objective is not None else ()
@@ -333,7 +363,7 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     if objective is not None:
         _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
     columns_of = {name: list(map(str, values.columns)) for name, values in vectors.items()}
-    return Parts(cohort, model, objective, data, categories, source, columns_of)
+    return Parts(cohort, model, objective, data, categories, source, columns_of, start)
 
 
 def _subjects(cohort: Cohort, rows: Sequence[int]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -30,6 +31,9 @@ class TrainingSettings(Settings):
 
     Parameters
     ----------
+    init : path or None
+        Weights to start from, in place of random ones: a run, a folder of ``weights import``, or an encoder's
+        ``.safetensors`` file. Relative to the current directory.
     epochs : int
         Passes over the training scans; 0 keeps the initial weights (the untrained baseline).
     batch_size : int
@@ -93,6 +97,7 @@ class TrainingSettings(Settings):
         Columns that the probe predicts: ridge for numbers, logistic regression for classes.
     """
 
+    init: Path | None = None
     epochs: NonNegativeInt = 50
     batch_size: Annotated[int, Field(ge=2)] = 64
     micro_batch_size: PositiveInt | None = None

@@ -14,11 +14,14 @@ import torch
 from neurocontrast.encoders import ContrastiveModel, Encoder, load_encoder, load_model, save_encoder
 from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, digest_of_weights, misfits
 from neurocontrast.exceptions import CheckpointError
+from neurocontrast.progress import Progress
 from neurocontrast.stages.run_folder import INITIAL, read_provenance
 
-__all__ = ["InitialWeights", "keep_initial", "restore_initial", "start_from"]
+__all__ = ["InitialWeights", "restore_initial", "start_from"]
 
-_OF_THE_NETWORK = ("name", "norm", "final_norm", "stem")
+_OF_THE_NETWORK = ("name", "norm", "final_norm", "stem", "centre_input")
+_OF_THE_INPUT = ("mean", "std", "centre")
+"""Buffers that are measured on the run's own images."""
 _MOST_LINES = 20
 
 
@@ -30,16 +33,27 @@ class InitialWeights:
     subjects: list[str] = field(default_factory=list)  # digests of who was in the pretraining before, where known
     contract: Mapping[str, Any] = field(default_factory=dict)  # encoder.json beside the weights
 
-    def differences(self, contract: Mapping[str, Any]) -> list[str]:
-        """Return what differs between the preparation of scans before and now, by what ``encoder.json`` says."""
-        pairs = [(dict(each.get("preprocessing") or {}), each.get("channels")) for each in (self.contract, contract)]
-        (was, columns_before), (now, columns) = pairs
-        if not was:
-            return []
-        was, now = was | {"channels": columns_before or ["t1"]}, now | {"channels": columns or ["t1"]}
-        return [
-            f"{key} was {was.get(key)}, is {now.get(key)}" for key in {**was, **now} if was.get(key) != now.get(key)
-        ]
+    def keep(self, model: ContrastiveModel, folder: Path, contract: Mapping[str, Any], progress: Progress) -> None:
+        """Write the weights of `model` into the directory of its run, and say what they are and how scans differ."""
+        facts = self.facts
+        progress.message(f"starting from {facts['name']}: {facts['encoder']}; projection head {facts['head']}")
+        if found := _differences(self.contract, contract):
+            progress.warning(f"training.init: scans were prepared otherwise for these weights: {'; '.join(found)}.")
+        if not facts["subjects_known"]:
+            progress.warning(
+                f"training.init: {facts['name']} does not say who was in its pretraining, so nobody can tell whether "
+                "participants of a later evaluation were."
+            )
+        save_encoder(folder / INITIAL, model.encoder, contract, head=model.head)
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return what differs between two preparations of scans, by what ``encoder.json`` says of them."""
+    if "preprocessing" not in before:
+        return []
+    was, is_now = ({**each["preprocessing"], "channels": each.get("channels") or ["t1"]} for each in (before, now))
+    keys = [key for key in {**was, **is_now} if was.get(key) != is_now.get(key)]
+    return [f"{key} was {was.get(key)}, is {is_now.get(key)}" for key in keys]
 
 
 def start_from(model: ContrastiveModel, path: Path) -> InitialWeights:
@@ -87,11 +101,6 @@ def restore_initial(model: ContrastiveModel, folder: Path) -> None:
     model.load_state_dict(kept.state_dict())
 
 
-def keep_initial(model: ContrastiveModel, folder: Path, contract: Mapping[str, Any]) -> None:
-    """Write the weights that a run starts from into its directory."""
-    save_encoder(folder / INITIAL, model.encoder, contract, head=model.head)
-
-
 def _read_file(path: Path) -> dict[str, torch.Tensor]:
     if not path.exists():
         raise CheckpointError(f"training.init: there is no '{path}'. Give a run, or a folder of `weights import`.")
@@ -111,9 +120,9 @@ def _adapted(
 ) -> tuple[dict[str, torch.Tensor], int]:
     """Return the tensors as the encoder needs them, and how many channels they were of; `problems` are known before."""
     own = encoder.state_dict()
-    # The standardisation of colours is that of the run's own images.
-    fitted: dict[str, torch.Tensor] = {**tensors, **{name: own[name] for name in ("mean", "std") if name in own}}
-    first = next(name for name, tensor in own.items() if tensor.ndim > 2)
+    fitted = {name: tensor for name, tensor in tensors.items() if name not in _OF_THE_INPUT}
+    fitted |= {name: own[name] for name in _OF_THE_INPUT if name in own}
+    first = next(name for name, tensor in own.items() if name.endswith("weight") and tensor.ndim > 2)
     weight, n_channels = fitted.get(first), encoder.n_channels
     n_before = n_channels if weight is None or weight.ndim != own[first].ndim else weight.shape[1]
     if weight is not None and n_before != n_channels and 1 in (n_before, n_channels):

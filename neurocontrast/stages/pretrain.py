@@ -22,10 +22,11 @@ from neurocontrast.data.metadata import check_vectors, encode_metadata, read_vec
 from neurocontrast.encoders import ContrastiveModel, build_model, check_shape, save_encoder
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import digest_of_file
+from neurocontrast.losses.prediction import Supervised
 from neurocontrast.losses.registry import describe_objective
 from neurocontrast.machine import launched
 from neurocontrast.progress import SILENT, Progress
-from neurocontrast.stages.initial_weights import InitialWeights, keep_initial, restore_initial, start_from
+from neurocontrast.stages.initial_weights import InitialWeights, restore_initial, start_from
 from neurocontrast.stages.processes import after_first, is_run_elsewhere, speaking_once
 from neurocontrast.stages.run_folder import (
     check_can_continue,
@@ -39,7 +40,7 @@ from neurocontrast.stages.run_folder import (
 )
 from neurocontrast.stages.sources import AnySource, source_of
 from neurocontrast.training import fit
-from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_components
+from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_centre, fit_components
 from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.loop import suspending
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
@@ -166,15 +167,11 @@ def _run(
         if parts is None:
             progress.message(f"{folder}: this run is finished; there is nothing to continue.")
             return
-        contract = _contract(settings, parts, folder)
         if settings.training.init is not None:
             restore_initial(parts.model, folder)
+        contract = _contract(settings, parts, folder) | _fit_in_one_pass(settings, parts, progress)
         if parts.objective is None:
-            data = parts.data
-            how: dict[str, Any] = {"seed": settings.seed, "n_readers": data.n_readers, "progress": progress}
-            rows, subjects = data.training_rows, _subjects(parts.cohort, data.training_rows)
-            fitted = fit_components(parts.model.encoder, data.images, rows, subjects, **how)
-            save_encoder(folder, parts.model.encoder, contract | fitted)
+            save_encoder(folder, parts.model.encoder, contract)
             progress.message(f"{folder}: finished.")
             return
         # What loggers note of a run: what was chosen, and no path of the user's.
@@ -202,6 +199,18 @@ def _run(
             progress.message(f"{folder}: finished.")
 
 
+def _fit_in_one_pass(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
+    """Fit what needs no loss, a linear encoder or the mean of a network's input, and return what the contract says."""
+    data, encoder = parts.data, parts.model.encoder
+    how: dict[str, Any] = {"n_readers": data.n_readers, "progress": progress}
+    if parts.objective is None:
+        subjects = _subjects(parts.cohort, data.training_rows)
+        return fit_components(encoder, data.images, data.training_rows, subjects, seed=settings.seed, **how)
+    if settings.encoder.centre_input:
+        return {"centre": fit_centre(encoder, data.images, data.training_rows, **how)}
+    return {}
+
+
 def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
     start = {} if settings.training.init is None else {"init": read_provenance(folder).get("init")}
     return {
@@ -210,7 +219,7 @@ def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
         "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
         "objective": LINEAR_OBJECTIVES[settings.encoder.name]
         if parts.objective is None
-        else describe_objective(settings.objective, parts.vectors),
+        else describe_objective(settings.objective, parts.vectors) | ({"target": parts.target} if parts.target else {}),
         "seed": settings.seed,
         "epochs": settings.training.epochs,
         "n_training_scans": len(parts.data.training_rows),
@@ -254,8 +263,7 @@ def _open(
     if is_new:
         facts, earlier_subjects = _facts(parts) | source.record(cohort), []
         if parts.start is not None:
-            _tell_start(parts, progress)
-            keep_initial(parts.model, folder, parts.source.contract())
+            parts.start.keep(parts.model, folder, parts.source.contract(), progress)
             facts["init"], earlier_subjects = parts.start.facts, parts.start.subjects
         start_run(folder, settings, cohort, facts, earlier_subjects=earlier_subjects)
     else:
@@ -264,21 +272,6 @@ def _open(
     for path in [*folder.glob(".tmp-*"), *folder.glob("checkpoints/.tmp-*"), *folder.glob("checkpoints/*/.tmp-*")]:
         path.unlink(missing_ok=True)
     return (is_new, parts), {"is_new": is_new, "contract": parts.source.contract()}
-
-
-def _tell_start(parts: Parts, progress: Progress) -> None:
-    """Say what the weights are that training starts from, and what of the scans' preparation is another one now."""
-    start = parts.start
-    assert start is not None
-    facts, head = start.facts, start.facts["head"]
-    progress.message(f"starting from {facts['name']}: {facts['encoder']}; projection head {head}")
-    if found := start.differences(parts.source.contract()):
-        progress.warning(f"training.init: scans were prepared otherwise for these weights: {'; '.join(found)}.")
-    if not facts["subjects_known"]:
-        progress.warning(
-            f"training.init: {facts['name']} does not say who was in its pretraining, so nobody can tell whether "
-            "participants of a later evaluation were."
-        )
 
 
 def _facts(parts: Parts) -> dict[str, Any]:
@@ -316,6 +309,7 @@ class Parts:
     categories: dict[str, list[str]]
     source: AnySource
     vectors: dict[str, list[str]]  # columns of each vector that kernels may compare
+    target: dict[str, Any] | None  # what the head predicts, where the loss predicts
     start: InitialWeights | None = None  # what the model's weights are of, where they are not random
 
     def with_source(self, source: AnySource) -> Parts:
@@ -336,14 +330,18 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     columns = {} if objective is None else objective.columns
     metadata, categories = encode_metadata(cohort.table, columns, vectors=vectors)
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
+    target = n_outputs = None
     if objective is not None:
         check_vectors(vectors, objective, cohort, training_rows.tolist())
         objective.check(metadata, names=cohort.names())
         check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
         # Fitted again in training; here, so that a rule that cannot be used is an error first.
-        objective.fit({name: column[training_rows] for name, column in metadata.items()})
+        in_training = {name: column[training_rows] for name, column in metadata.items()}
+        objective.fit(in_training)
+        if isinstance(objective, Supervised):
+            target, n_outputs = objective.target(in_training, categories), objective.n_outputs(categories)
     source = source.prepared(cohort)
-    model = build_model(settings.encoder, n_channels=source.n_channels, seed=settings.seed)
+    model = build_model(settings.encoder, n_channels=source.n_channels, n_outputs=n_outputs, seed=settings.seed)
     check_shape(model.encoder, source.shape(cohort))
     init = settings.training.init if is_new else None
     start = None if init is None else start_from(model, init)
@@ -363,7 +361,7 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     if objective is not None:
         _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
     columns_of = {name: list(map(str, values.columns)) for name, values in vectors.items()}
-    return Parts(cohort, model, objective, data, categories, source, columns_of, start)
+    return Parts(cohort, model, objective, data, categories, source, columns_of, target, start)
 
 
 def _subjects(cohort: Cohort, rows: Sequence[int]) -> list[str]:

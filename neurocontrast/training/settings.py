@@ -31,9 +31,6 @@ class TrainingSettings(Settings):
 
     Parameters
     ----------
-    init : path or None
-        Weights to start from, in place of random ones: a run, a folder of ``weights import``, or an encoder's
-        ``.safetensors`` file. Relative to the current directory.
     epochs : int
         Passes over the training scans; 0 keeps the initial weights (the untrained baseline).
     batch_size : int
@@ -95,9 +92,11 @@ class TrainingSettings(Settings):
         none.
     probe_columns : tuple of str
         Columns that the probe predicts: ridge for numbers, logistic regression for classes.
+    init : path or None
+        Weights to start from, in place of random ones: a run, a folder of ``weights import``, or an encoder's
+        ``.safetensors`` file. Relative to the current directory.
     """
 
-    init: Path | None = None
     epochs: NonNegativeInt = 50
     batch_size: Annotated[int, Field(ge=2)] = 64
     micro_batch_size: PositiveInt | None = None
@@ -124,6 +123,7 @@ class TrainingSettings(Settings):
     keep_checkpoints: PositiveInt = 2
     probe_every: NonNegativeInt = 0
     probe_columns: tuple[str, ...] = ("age", "sex")
+    init: Path | None = None
 
     @model_validator(mode="after")
     def _check_keys(self) -> TrainingSettings:

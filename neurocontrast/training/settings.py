@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -96,6 +97,9 @@ class TrainingSettings(Settings):
         none.
     probe_columns : tuple of str
         Columns that the probe predicts: ridge for numbers, logistic regression for classes.
+    init : path or None
+        Weights to start from, in place of random ones: a run, a folder of ``weights import``, or an encoder's
+        ``.safetensors`` file. Relative to the current directory.
     """
 
     epochs: NonNegativeInt = 50
@@ -125,6 +129,7 @@ class TrainingSettings(Settings):
     keep_checkpoints: PositiveInt = 2
     probe_every: NonNegativeInt = 0
     probe_columns: tuple[str, ...] = ("age", "sex")
+    init: Path | None = None
 
     @model_validator(mode="after")
     def _check_keys(self) -> TrainingSettings:

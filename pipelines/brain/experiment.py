@@ -13,10 +13,10 @@ from neurocontrast.data.simulation import SimulationSettings
 from neurocontrast.exceptions import ConfigError, one_of, suggestion
 from neurocontrast.settings import Settings, settings_from
 from pipelines.brain.cohort import column_of, draw_subjects, read_participants
-from pipelines.natural.experiment import Experiment, Seeds, Variant
+from pipelines.natural.experiment import Experiment, Ordering, Seeds, Variant
 from pipelines.workflow import Name
 
-__all__ = ["BrainExperiment", "BrainSettings", "BrainVariant", "Ordering", "load_brain", "load_experiment"]
+__all__ = ["BrainExperiment", "BrainSettings", "BrainVariant", "load_brain", "load_experiment"]
 
 Sizes = tuple[Annotated[int, Field(ge=10)], ...]
 _COHORTS = ("pretraining", "clinical")
@@ -32,12 +32,10 @@ class BrainVariant(Variant):
     from_scratch: Name | None = None
 
 
-class Ordering(Settings):
-    """One ordering that a paper reports: the variant `higher` above the variant `lower`; `source` says where."""
+class AucOrdering(Ordering):
+    """One ordering of AUCs that a paper reports."""
 
-    higher: str
-    lower: str
-    source: str
+    measure: Literal["auc"] = "auc"
 
 
 class BrainExperiment(Experiment):
@@ -53,7 +51,7 @@ class BrainExperiment(Experiment):
         Column of two classes that is predicted.
     subjects : tuple of int
         Numbers of clinical subjects, each cross-validated on its own; none for all subjects.
-    orderings : tuple of Ordering
+    orderings : tuple of AucOrdering
         What the papers say is above what; the page of results says whether it appears.
     published : tuple of str
         Published figures, with the data set they are of.
@@ -64,18 +62,17 @@ class BrainExperiment(Experiment):
     target: Name = "diagnosis"
     subjects: Sizes = ()
     measures: tuple[Literal["auc"], ...] = ("auc",)
-    orderings: tuple[Ordering, ...] = ()
+    orderings: tuple[AucOrdering, ...] = ()
     published: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _known_variants(self) -> Self:
-        if self.images or self.annotation or self.layers != ("encoder",):
-            raise ValueError("images, annotation and layers belong to natural images; remove them")
-        named = {name for each in self.orderings for name in (each.higher, each.lower)}
-        named |= {each.from_scratch for each in self.variants.values() if each.from_scratch}
+        if self.images or self.annotation or self.milestones or self.layers != ("encoder",):
+            raise ValueError("images, annotation, milestones and layers belong to natural images; remove them")
+        named = {each.from_scratch for each in self.variants.values() if each.from_scratch}
         if unknown := sorted(named - set(self.variants)):
             raise ValueError(
-                f"orderings and from_scratch must name variants, {one_of(self.variants)}, got {one_of(unknown)}."
+                f"from_scratch must name a variant, {one_of(self.variants)}, got {one_of(unknown)}."
                 f"{suggestion(unknown[0], self.variants)}"
             )
         if chained := [n for n, v in self.variants.items() if v.from_scratch and self.scratch(v.from_scratch)]:

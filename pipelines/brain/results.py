@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import yaml
 
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import write_table, write_text
-from pipelines.brain.experiment import BrainExperiment, Ordering
-from pipelines.natural.experiment import MEASURES, Variant
+from pipelines.brain.experiment import BrainExperiment
+from pipelines.natural.experiment import MEASURES, Ordering, Variant
 from pipelines.natural.figures import draw_experiment
-from pipelines.natural.results import format_estimate, mean_interval, summarise_seeds
+from pipelines.natural.intervals import format_estimate
+from pipelines.natural.published import appearance_of, paired_difference
+from pipelines.natural.results import summarise_seeds
 from pipelines.workflow import markdown_table
 
 __all__ = ["summarise_brain"]
@@ -118,19 +119,12 @@ def _describe(ordering: Ordering, experiment: BrainExperiment, values: pd.DataFr
     """Yield, for each size, cells that say what is above what and whether it is here, paired by fold."""
     names = [experiment.labels[name] for name in (ordering.higher, ordering.lower)]
     for size in experiment.sizes:
-        wide = values[values["subjects"] == size].pivot(index="seed", columns="variant", values="value")
-        mean, low, high = mean_interval(wide[ordering.higher] - wide[ordering.lower])
+        here = values[values["subjects"] == size]
+        found = paired_difference(here, ordering.higher, ordering.lower, measure="auc", layer="encoder")[:3]
         yield [
-            " > ".join(names), ordering.source, size, format_estimate(mean, low, high, _AUC, signed=True),
-            _verdict(mean, low, high),
+            " > ".join(names), ordering.source, size, format_estimate(*found, _AUC, signed=True),
+            appearance_of(*found),
         ]  # fmt: skip
-
-
-def _verdict(mean: float, low: float, high: float) -> str:
-    """Return what the interval of a difference settles."""
-    if np.isnan(low) or low <= 0 <= high:
-        return f"not settled; the mean is {'as published' if mean > 0 else 'the other way'}"
-    return "appears" if low > 0 else "the opposite appears"
 
 
 def _sentence(verdicts: Sequence[str]) -> str:

@@ -123,7 +123,7 @@ def test_a_table_without_the_target_or_with_too_few_subjects_is_refused(tmp_path
     ("changes", "said"),
     [
         ({"images": {"n_train": 3}}, "belong to natural images"),
-        ({"orderings": [{"higher": "conditonal", "lower": "yaware", "source": "x"}]}, "did you mean 'conditional'"),
+        ({"orderings": [{"higher": "conditonal", "lower": "yaware", "source": "x"}]}, "there is no 'conditonal'"),
         ({"simulate": {"clinical": {"n_subject": 3}}}, "did you mean 'n_subjects'"),
         ({"simulate": {"clinic": {}}}, "clinical"),
         ({"reference": "simclir"}, "did you mean 'simclr'"),

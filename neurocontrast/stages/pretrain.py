@@ -38,7 +38,7 @@ from neurocontrast.stages.run_folder import (
 )
 from neurocontrast.stages.sources import AnySource, source_of
 from neurocontrast.training import fit
-from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_components
+from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_centre, fit_components
 from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.loop import suspending
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
@@ -165,13 +165,9 @@ def _run(
         if parts is None:
             progress.message(f"{folder}: this run is finished; there is nothing to continue.")
             return
-        contract = _contract(settings, parts, folder)
+        contract = _contract(settings, parts, folder) | _fit_in_one_pass(settings, parts, progress)
         if parts.objective is None:
-            data = parts.data
-            how: dict[str, Any] = {"seed": settings.seed, "n_readers": data.n_readers, "progress": progress}
-            rows, subjects = data.training_rows, _subjects(parts.cohort, data.training_rows)
-            fitted = fit_components(parts.model.encoder, data.images, rows, subjects, **how)
-            save_encoder(folder, parts.model.encoder, contract | fitted)
+            save_encoder(folder, parts.model.encoder, contract)
             progress.message(f"{folder}: finished.")
             return
         # What loggers note of a run: what was chosen, and no path of the user's.
@@ -196,6 +192,18 @@ def _run(
             final = {**contract, "batchnorm": result.batchnorm}
             save_encoder(folder, parts.model.encoder, final, head=parts.model.head)
             progress.message(f"{folder}: finished.")
+
+
+def _fit_in_one_pass(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
+    """Fit what needs no loss, a linear encoder or the mean of a network's input, and return what the contract says."""
+    data, encoder = parts.data, parts.model.encoder
+    how: dict[str, Any] = {"n_readers": data.n_readers, "progress": progress}
+    if parts.objective is None:
+        subjects = _subjects(parts.cohort, data.training_rows)
+        return fit_components(encoder, data.images, data.training_rows, subjects, seed=settings.seed, **how)
+    if settings.encoder.centre_input:
+        return {"centre": fit_centre(encoder, data.images, data.training_rows, **how)}
+    return {}
 
 
 def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:

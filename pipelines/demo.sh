@@ -25,7 +25,7 @@ pretrain() {
         --participants "$out/healthy/participants.tsv" --out "$out/$name" --set "data.cache_dir=$out/cache" \
         --set data.spacing_mm=6 --set "data.shape=[32,36,32]" --set training.probe_every=0 "$@"
 }
-pretrain run --set training.epochs=3
+pretrain run --set training.epochs=2
 pretrain untrained --set training.epochs=0
 pretrain components --set "encoder={name: pca, n_components: 60}"
 

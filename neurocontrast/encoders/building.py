@@ -54,8 +54,15 @@ def build_encoder(
         return Encoder(build_network(settings, n_channels, n_voxels), settings, n_channels=n_channels, shape=shape)
 
 
-def build_model(settings: EncoderSettings, *, n_channels: int = 1, seed: int = 0) -> ContrastiveModel:
-    """Build an encoder and its projection head, with weights drawn from `seed` alone, in training mode."""
+def build_model(
+    settings: EncoderSettings, *, n_channels: int = 1, n_outputs: int | None = None, seed: int = 0
+) -> ContrastiveModel:
+    """Build an encoder and its projection head, with weights drawn from `seed` alone, in training mode.
+
+    Where a loss predicts, the head ends in one more linear layer, of `n_outputs`.
+    """
+    if n_outputs is not None:
+        settings = settings.model_copy(update={"projection": (*settings.projection, n_outputs)})
     encoder = build_encoder(settings, n_channels=n_channels, seed=seed)
     return ContrastiveModel(encoder, _build_head(encoder, seed=seed))
 

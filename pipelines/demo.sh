@@ -29,17 +29,17 @@ pretrain run --set training.epochs=2
 pretrain untrained --set training.epochs=0
 pretrain components --set "encoder={name: pca, n_components: 60}"
 
-evaluate() {
-    name=$1 target=$2
-    shift 2
-    run neurocontrast evaluate "$out/$name-embeddings.parquet" --target "$target" --out "$out/$name-$target" \
-        --set evaluation.n_jobs=2 "$@"
-}
+# Of the encoders to compare with, the scores alone.
+scores="--set evaluation.voxels=off --set evaluation.confounds=false --set evaluation.new_site=false
+    --set evaluation.outlyingness=false"
 for encoder in run untrained components; do
     run neurocontrast embed "$out/$encoder" --participants "$out/study/participants.tsv" \
         --out "$out/$encoder-embeddings.parquet" --set "data.cache_dir=$out/cache"
-    evaluate "$encoder" diagnosis --set evaluation.n_repeats=3
-    evaluate "$encoder" age
+    test "$encoder" = run && how="" || how=$scores
+    run neurocontrast evaluate "$out/$encoder-embeddings.parquet" --target diagnosis --out "$out/$encoder-diagnosis" \
+        --set evaluation.n_repeats=3 --set evaluation.n_jobs=2 $how
+    run neurocontrast evaluate "$out/$encoder-embeddings.parquet" --target age --out "$out/$encoder-age" \
+        --set evaluation.n_jobs=2 $how
 done
 run neurocontrast compare "$out/run-diagnosis" "$out/untrained-diagnosis" "$out/components-diagnosis" --out "$out/comparison"
 run neurocontrast report "$out/run-age"

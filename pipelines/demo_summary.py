@@ -28,7 +28,9 @@ for target, metric, covariates in (("diagnosis", "auc", "age + sex + site only")
     found = {name: read(f"{encoder}-{target}") for encoder, name in encoders.items()}
     for name, evaluation in found.items():
         print(f"  {target + ' ' + metric.upper():14}  {name:24}{shown(evaluation['metrics'][metric])}")
-    print(f"  {'':14}  {covariates:24}{shown(found[encoders['run']]['baseline'][metric])}")
+    pretrained = found[encoders["run"]]
+    print(f"  {'':14}  {'… fitted to the study':24}{shown(pretrained['voxels'][metric])}")
+    print(f"  {'':14}  {covariates:24}{shown(pretrained['baseline'][metric])}")
 
 print("\nDiagnosis, AUC less that of the pretrained encoder:\n")
 differences = pd.read_csv(out / "comparison" / "differences.tsv", sep="\t")

@@ -112,4 +112,4 @@ def doctor(
 
     settings = given.resolve("data", {"participants": participants}, check_objective=True)
     found = stages.doctor(settings, n_scans=n_scans, seconds=seconds, progress=given.progress)
-    return Result(asdict(found), notes=[found.to_text()], has_failed=bool(found.problems))
+    return Result(asdict(found), notes=[found.to_text()], exit_code=2 if found.problems else 0)

@@ -95,6 +95,10 @@ class EncoderSettings(Settings):
         appendix B.9; ``imagenet``: a 7×7 convolution of stride 2 and max-pooling. None: ``cifar``.
     read_out : ReadOut
         Of ``densenet121``, ``densenet_small`` and ``lenet``: the blocks, and the grid, that features are read out at.
+    centre_input : bool
+        Of networks of volumes: whether the mean volume of the training scans is taken from every volume first, so that
+        the network sees how a person deviates from the cohort. It is fitted once before training and travels with the
+        weights.
     projection : tuple of int
         Sizes of the projection head's layers after the encoder's features; the last is the size of the embedding that
         the loss sees. Evaluation uses the features before the head, and what the loss makes the embedding forget, such
@@ -120,6 +124,7 @@ class EncoderSettings(Settings):
     final_norm: bool = True
     stem: Literal["cifar", "imagenet"] | None = None
     read_out: ReadOut = ReadOut()
+    centre_input: bool = False
     projection: tuple[Annotated[int, Field(ge=1)], ...] = (512, 128)
     projection_norm: Literal["batch", "layers", "none"] = "batch"
 
@@ -132,6 +137,9 @@ class EncoderSettings(Settings):
             )
         if self.shrinkage is not None and self.name != "lda":
             raise ValueError(f"shrinkage belongs to lda, and nothing reads it with name: {self.name}; remove it")
+        if self.centre_input and (self.is_linear or self.n_dims == 2):
+            why = "centres its input by itself" if self.is_linear else "is given standardised colours"
+            raise ValueError(f"centre_input belongs to networks of volumes, and {self.name} {why}; remove it")
         if self.stem is not None and self.name not in ("resnet18", "resnet50"):
             raise ValueError(
                 f"stem belongs to resnet18 and resnet50, and nothing reads it with name: {self.name}; remove it"

@@ -14,7 +14,7 @@ from neurocontrast.exceptions import DataError
 from neurocontrast.kernels.base import Block, Kernel, Kind, Metadata, column_of
 from neurocontrast.settings import Column, Configurable, Settings
 
-__all__ = ["ColumnKernel", "FactorSettings", "with_own"]
+__all__ = ["ColumnKernel", "FactorSettings", "listed", "with_own"]
 
 _STREAMED_SCANS = 1024
 
@@ -162,7 +162,7 @@ class ColumnKernel(Configurable, Kernel):
         values = self.values(metadata)
         if self.kind == "continuous" and values.isinf().any():
             rows = values.isinf().any(dim=1).nonzero()[:, 0].tolist()
-            raise DataError(f"Column '{self.column}' is infinite for {_listed(rows, names)}; give finite values.")
+            raise DataError(f"Column '{self.column}' is infinite for {listed(rows, names)}; give finite values.")
         seen = self.observed(values)
         if self.missing == "error" and not seen.all():
             raise DataError(self._missing_message((~seen).nonzero()[:, 0].tolist(), names))
@@ -182,13 +182,13 @@ class ColumnKernel(Configurable, Kernel):
         if lowest < 0:
             raise DataError(
                 f"The {type(self).__name__} kernel on '{self.column}' goes down to {lowest:.3g} (between "
-                f"{_listed(sorted(set(pair)), names)}), but this loss needs weights of at least 0. Use a Gaussian "
+                f"{listed(sorted(set(pair)), names)}), but this loss needs weights of at least 0. Use a Gaussian "
                 "or Laplacian kernel, or shift the column so that no product is negative."
             )
 
     def _missing_message(self, rows: list[int], names: Sequence[str] | None) -> str:
         return (
-            f"Column '{self.column}' is missing for {_listed(rows, names)}. Fill it in, leave these out, or use "
+            f"Column '{self.column}' is missing for {listed(rows, names)}. Fill it in, leave these out, or use "
             "missing='marginal', which keeps them and takes the mean weight of this column in their place."
         )
 
@@ -216,7 +216,8 @@ def with_own(
     return changed
 
 
-def _listed(rows: list[int], names: Sequence[str] | None) -> str:
+def listed(rows: list[int], names: Sequence[str] | None) -> str:
+    """Return how many rows there are, and the names of the first 20."""
     shown = [names[row] if names is not None else str(row) for row in rows[:20]]
     more = f" and {len(rows) - 20} more" if len(rows) > 20 else ""
     return f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}: {', '.join(shown)}{more}"

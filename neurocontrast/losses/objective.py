@@ -55,6 +55,8 @@ class Objective(Configurable, nn.Module):
     kernel: Any  # a `Kernel`, or None
     negatives: Any  # a `Kernel`, or None
     needs_nonnegative = True
+    contrasts: ClassVar[bool] = True
+    """Whether embeddings are compared with one another, so that their spread over the sphere can be measured."""
     normalise: bool = True
     """Whether embeddings are divided by their norm."""
 

@@ -22,6 +22,7 @@ from neurocontrast.data.metadata import check_vectors, encode_metadata, read_vec
 from neurocontrast.encoders import ContrastiveModel, build_model, check_shape, save_encoder
 from neurocontrast.exceptions import ConfigError, DataError, one_of, suggestion
 from neurocontrast.files import digest_of_file
+from neurocontrast.losses.prediction import Supervised
 from neurocontrast.losses.registry import describe_objective
 from neurocontrast.machine import launched
 from neurocontrast.progress import SILENT, Progress
@@ -38,7 +39,7 @@ from neurocontrast.stages.run_folder import (
 )
 from neurocontrast.stages.sources import AnySource, source_of
 from neurocontrast.training import fit
-from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_components
+from neurocontrast.training.components import LINEAR_OBJECTIVES, check_components, fit_centre, fit_components
 from neurocontrast.training.distributed import accelerator_of, launch, leave
 from neurocontrast.training.loop import suspending
 from neurocontrast.training.session import AnyObjective, TrainingData, check_split
@@ -165,13 +166,9 @@ def _run(
         if parts is None:
             progress.message(f"{folder}: this run is finished; there is nothing to continue.")
             return
-        contract = _contract(settings, parts, folder)
+        contract = _contract(settings, parts, folder) | _fit_in_one_pass(settings, parts, progress)
         if parts.objective is None:
-            data = parts.data
-            how: dict[str, Any] = {"seed": settings.seed, "n_readers": data.n_readers, "progress": progress}
-            rows, subjects = data.training_rows, _subjects(parts.cohort, data.training_rows)
-            fitted = fit_components(parts.model.encoder, data.images, rows, subjects, **how)
-            save_encoder(folder, parts.model.encoder, contract | fitted)
+            save_encoder(folder, parts.model.encoder, contract)
             progress.message(f"{folder}: finished.")
             return
         # What loggers note of a run: what was chosen, and no path of the user's.
@@ -198,13 +195,25 @@ def _run(
             progress.message(f"{folder}: finished.")
 
 
+def _fit_in_one_pass(settings: Config, parts: Parts, progress: Progress) -> dict[str, Any]:
+    """Fit what needs no loss, a linear encoder or the mean of a network's input, and return what the contract says."""
+    data, encoder = parts.data, parts.model.encoder
+    how: dict[str, Any] = {"n_readers": data.n_readers, "progress": progress}
+    if parts.objective is None:
+        subjects = _subjects(parts.cohort, data.training_rows)
+        return fit_components(encoder, data.images, data.training_rows, subjects, seed=settings.seed, **how)
+    if settings.encoder.centre_input:
+        return {"centre": fit_centre(encoder, data.images, data.training_rows, **how)}
+    return {}
+
+
 def _contract(settings: Config, parts: Parts, folder: Path) -> dict[str, Any]:
     return {
         **parts.source.contract(),
         "augment": None if parts.objective is None else settings.augment.model_dump(mode="json"),
         "objective": LINEAR_OBJECTIVES[settings.encoder.name]
         if parts.objective is None
-        else describe_objective(settings.objective, parts.vectors),
+        else describe_objective(settings.objective, parts.vectors) | ({"target": parts.target} if parts.target else {}),
         "seed": settings.seed,
         "epochs": settings.training.epochs,
         "n_training_scans": len(parts.data.training_rows),
@@ -290,6 +299,7 @@ class Parts:
     categories: dict[str, list[str]]
     source: AnySource
     vectors: dict[str, list[str]]  # columns of each vector that kernels may compare
+    target: dict[str, Any] | None  # what the head predicts, where the loss predicts
 
     def with_source(self, source: AnySource) -> Parts:
         """Return the same parts with images of another preprocessing."""
@@ -308,14 +318,18 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     columns = {} if objective is None else objective.columns
     metadata, categories = encode_metadata(cohort.table, columns, vectors=vectors)
     training_rows, validation_rows = split_by_subject(cohort, settings.data.val_fraction, settings.seed)
+    target = n_outputs = None
     if objective is not None:
         check_vectors(vectors, objective, cohort, training_rows.tolist())
         objective.check(metadata, names=cohort.names())
         check_split(training_rows.tolist(), validation_rows.tolist(), settings.training)
         # Fitted again in training; here, so that a rule that cannot be used is an error first.
-        objective.fit({name: column[training_rows] for name, column in metadata.items()})
+        in_training = {name: column[training_rows] for name, column in metadata.items()}
+        objective.fit(in_training)
+        if isinstance(objective, Supervised):
+            target, n_outputs = objective.target(in_training, categories), objective.n_outputs(categories)
     source = source.prepared(cohort)
-    model = build_model(settings.encoder, n_channels=source.n_channels, seed=settings.seed)
+    model = build_model(settings.encoder, n_channels=source.n_channels, n_outputs=n_outputs, seed=settings.seed)
     check_shape(model.encoder, source.shape(cohort))
     if objective is None:
         check_components(model.encoder, _subjects(cohort, training_rows.tolist()))
@@ -333,7 +347,7 @@ def build_parts(settings: Config, cohort: Cohort, source: AnySource | None = Non
     if objective is not None:
         _ = data.sampler(settings.training, settings.seed)  # refused here, before an image is read
     columns_of = {name: list(map(str, values.columns)) for name, values in vectors.items()}
-    return Parts(cohort, model, objective, data, categories, source, columns_of)
+    return Parts(cohort, model, objective, data, categories, source, columns_of, target)
 
 
 def _subjects(cohort: Cohort, rows: Sequence[int]) -> list[str]:

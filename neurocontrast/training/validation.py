@@ -69,7 +69,8 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
 
     The views are the same after every epoch, so a change of the curve is a change of the network. Batches have their
     own statistics, as in training. Without validation scans all but the loss are measured on as many training scans as
-    a batch has, always the same. Ranks are None for two scans, which always lie on a line.
+    a batch has, always the same. Ranks are None for two scans, which always lie on a line. Of
+    predictions, which contrast nothing, there are the loss and the rank of the features alone.
     """
     rows_of_all, prefix = session.data.validation_rows, "val"
     if not len(rows_of_all):
@@ -84,15 +85,14 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
             seen.append([of_all_processes(part).cpu() for part in (features.transpose(0, 1), z1, z2)])
     features, z1, z2 = (torch.cat(parts) for parts in zip(*seen, strict=True))
     _check_finite(session, rows_of_all, torch.cat([features.flatten(1), z1, z2], dim=1))
-    both = torch.cat([z1, z2]), features.transpose(0, 1).flatten(0, 1)
-    ranks = [effective_rank(x).item() if len(z1) > 2 else None for x in both]
-    return {
-        **({"val_loss": total / len(rows_of_all)} if prefix == "val" else {}),
-        f"{prefix}_alignment": alignment(z1, z2).item(),
-        f"{prefix}_uniformity": (uniformity(z1).item() + uniformity(z2).item()) / 2,
-        f"{prefix}_effective_rank": ranks[0],
-        f"{prefix}_features_effective_rank": ranks[1],
-    }
+    figures: dict[str, float | None] = {"loss": total / len(rows_of_all)} if prefix == "val" else {}
+    if session.objective.contrasts:
+        figures["alignment"] = alignment(z1, z2).item()
+        figures["uniformity"] = (uniformity(z1).item() + uniformity(z2).item()) / 2
+        figures["effective_rank"] = effective_rank(torch.cat([z1, z2])).item() if len(z1) > 2 else None
+    both = features.transpose(0, 1).flatten(0, 1)
+    figures["features_effective_rank"] = effective_rank(both).item() if len(z1) > 2 else None
+    return {f"{prefix}_{name}": value for name, value in figures.items()}
 
 
 def _some_training_rows(session: Session, what: str, n: int) -> list[int]:
@@ -213,7 +213,7 @@ def _score(x_train: np.ndarray, y_train: np.ndarray, x_val: np.ndarray, y_val: n
 
 def collapse_of(row: Mapping[str, Any]) -> str | None:
     """Return how the representation has collapsed by a row of ``metrics.csv``: to a point or a line, or None."""
-    side = "val" if "val_uniformity" in row else "train"
+    side = "val" if any(name.startswith("val_") for name in row) else "train"
     on = "validation samples" if side == "val" else "training samples"
     spread = row.get(f"{side}_uniformity")
     if spread is not None and spread > _UNIFORMITY_OF_A_POINT:

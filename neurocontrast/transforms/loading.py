@@ -25,6 +25,7 @@ from neurocontrast.transforms.images import EachImage, centred, in_memory_order,
 from neurocontrast.transforms.preprocessing import N_VOXELS_MIN, SPACING_LIMITS_MM
 
 _GZIP = b"\x1f\x8b"
+_ENDINGS = (".nii", ".nii.gz", ".mgz", ".mgh")
 _TILT_WARNED_DEGREES = 20.0
 _MNI = 4
 _N_HEADER_BYTES = 540
@@ -172,6 +173,19 @@ def read_scan_header(path: str | os.PathLike[str]) -> ScanHeader:
         raise
     except Exception as error:
         raise DataError(f"{name}: {_reason(name, error)}") from error
+
+
+def scans_below(folder: str | os.PathLike[str]) -> list[Path]:
+    """Return the NIfTI and FreeSurfer files below a folder, sorted; what is hidden, by a name with a dot, is left."""
+    root = Path(folder)
+    found = [
+        path
+        for path in sorted(root.rglob("*"))
+        if path.name.lower().endswith(_ENDINGS) and not any(p.startswith(".") for p in path.relative_to(root).parts)
+    ]
+    if not found:
+        raise DataError(f"{folder}: there is no scan in this folder: no file that ends in {', '.join(_ENDINGS)}.")
+    return found
 
 
 def _is_array(name: str) -> bool:

@@ -34,6 +34,7 @@ OBJECTIVES = {
     "conditional": lambda: losses.ConditionalAlignmentUniformity(Gaussian("age", sigma=10.0), temperature=0.5),
     "SupCon": lambda: losses.SupCon("label", temperature=0.5),
     "CCL-K": lambda: losses.WeaklySupervisedCCLK(Gaussian("age", sigma=10.0), temperature=0.5),
+    "age": lambda: losses.Supervised("age"),
     "sum": lambda: losses.SumOfObjectives(
         {"learn": losses.YAwareInfoNCE(Gaussian("age", sigma=10.0)), "forget": losses.FairCCLK(Categorical("sex"))},
         weights={"forget": 0.5},

@@ -48,8 +48,8 @@ print(
 # Views of your own
 # -----------------
 #
-# ``TwoViews`` draws two views of every scan from any random transforms, keyed by seed, epoch, sample and view: a resumed
-# run draws what it would have drawn.
+# ``TwoViews`` draws two views of every scan from any random transforms, keyed by seed, epoch, sample and view: a
+# resumed run draws what it would have drawn.
 views = Compose(
     [
         RandAffined("image", prob=0.8, rotate_range=0.15, translate_range=2.0),
@@ -69,7 +69,7 @@ for row, scans in zip(axes, zip(batch, first, second, strict=True), strict=True)
 # Training with them
 # ------------------
 #
-# A small network, two epochs, on the people to learn from. ``embed`` needs the same preprocessing, so it is given again.
+# A small network, two epochs, on the people to learn from. ``embed`` needs the same preprocessing, so it gets it too.
 folder = Path(tempfile.mkdtemp(prefix="neurocontrast-example-"))
 config = {
     "data": {

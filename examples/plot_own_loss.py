@@ -2,9 +2,9 @@
 A loss of your own in one file
 ==============================
 
-A loss is one class: its keys, a title and a citation for reports, and its parts. It then works in Python, in recipes, in
-several processes and for large batches, as the built-in ones do. This one pulls people alike in metadata together, with
-a margin below which they are left alone.
+A loss is one class: its keys, a title and a citation for reports, and its parts. It then works in Python, in recipes,
+in several processes and for large batches, as the built-in ones do. This one pulls people alike in metadata together,
+until they are near enough.
 """
 
 # %%

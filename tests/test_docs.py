@@ -31,7 +31,7 @@ def test_losses_and_keys_that_pages_name_exist(page):
     text = (ROOT / "docs" / f"{page}.md").read_text()
     from neurocontrast import kernels, losses
 
-    names = {name for name in re.findall(r"`(?:losses\.)?([A-Z][A-Za-z]+)(?:\(|`)", text)}
+    names = set(re.findall(r"`(?:losses\.)?([A-Z][A-Za-z]+)(?:\(|`)", text))
     known = {*losses.__all__, *kernels.__all__, "Trainer", "TwoViews", "SupConLoss", "MemoryBankModule", "NTXentLoss"}
     known |= {"YAwareContrastiveLearning", "GeneralizedSupervisedNTXenLoss", "LightningModule"}
     assert names <= known, names - known

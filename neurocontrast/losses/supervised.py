@@ -46,8 +46,8 @@ class SupCon(YAwareInfoNCE):
 class EpsilonSupInfoNCE(Objective):
     """Epsilon-SupInfoNCE: scans of one label attract until they are closer than those of other labels by a margin.
 
-    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp(s_ip − ε) + Σ_{j∈N_i} exp s_ij ) ], P_i the n_i other embeddings with the
-    anchor's label (its twin among them), N_i those of another label (Barbano et al. 2023). ε is subtracted
+    mean_i Σ_{p∈P_i} (1/n_i) [ −s_ip + log( exp(s_ip − ε) + Σ_{j∈N_i} exp s_ij ) ], P_i the n_i other embeddings of
+    the anchor's label (its twin among them), N_i those of another label (Barbano et al. 2023). ε is subtracted
     from the similarity after its division by τ. Without any other label in the batch the loss is −ε.
 
     Parameters

@@ -69,7 +69,7 @@ for name, sites in found.items():
 # --------------------
 #
 # A few dozen people show the effect and do not measure it: ``benchmarks/README.md`` has it on 209 brains. One new
-# scanner proves nothing, since its bias is a lottery; several do. Where a few labelled scans of a new scanner can be had,
-# ``neurocontrast predict --calibrate`` takes the bias away.
+# scanner proves nothing, since its bias is a lottery; several do. Where a few labelled scans of a new scanner can be
+# had, ``neurocontrast predict --calibrate`` takes the bias away.
 print("Report:", neurocontrast.report(evaluation))
 plt.show()

@@ -10,7 +10,7 @@ import typer
 from neurocontrast.cli.command import command
 from neurocontrast.cli.data_commands import check, convert, images, index, prepare, qc, simulate
 from neurocontrast.cli.evaluation_commands import compare, evaluate, join, predict, report
-from neurocontrast.cli.network_commands import doctor, embed, explain, pretrain
+from neurocontrast.cli.network_commands import doctor, embed, explain, finetune, pretrain
 from neurocontrast.cli.output import show_error, show_message, show_unexpected
 from neurocontrast.exceptions import ConfigError, NeurocontrastError, OtherProcessEnded, TrainingSuspended
 
@@ -29,7 +29,7 @@ app = typer.Typer(
     ),
 )
 _BEFORE_TRAINING = (simulate, convert, index, prepare, qc, images, check)
-_FROM_TRAINING_ON = (pretrain, embed, join, evaluate, predict, explain, report, compare, doctor)
+_FROM_TRAINING_ON = (pretrain, embed, join, evaluate, finetune, predict, explain, report, compare, doctor)
 for function in (*_BEFORE_TRAINING, *_FROM_TRAINING_ON):
     app.command()(command(function))
 

@@ -1,4 +1,4 @@
-"""The commands that run a network: `pretrain`, `embed`, `explain`, `doctor`."""
+"""The commands that run a network: `pretrain`, `embed`, `finetune`, `explain`, `doctor`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Annotated
 import pandas as pd
 
 from neurocontrast.cli.command import Configured, Evaluated, ImagesRoot, Overwrite, Participants, argument, option
+from neurocontrast.cli.evaluation_commands import evaluation_result
 from neurocontrast.cli.output import Result, read_facts
 
-__all__ = ["doctor", "embed", "explain", "pretrain"]
+__all__ = ["doctor", "embed", "explain", "finetune", "pretrain"]
 
 _RunTable = Annotated[Path | None, option("Table with one row a scan.", "--participants", metavar="PARTICIPANTS.tsv")]
 
@@ -67,6 +68,44 @@ def embed(
     n_features = sum(name.startswith("feature_") for name in found.schema.names)
     facts = {"n_scans": found.num_rows, "n_features": n_features}
     return Result(facts, f"{found.num_rows:,} embedded, {n_features:,} features each", path=written)
+
+
+def finetune(
+    given: Configured,
+    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`.")],
+    participants: Participants,
+    out: Annotated[Path, option("Evaluation directory to write.")],
+    target: Annotated[str | None, option("Column to predict: diagnosis, age, sex, site ...")] = None,
+    from_scratch: Annotated[
+        bool, option("Begin with random weights: the run's network alone.", "--from-scratch")
+    ] = False,
+    splits: Annotated[str | None, option("How folds are made.", metavar="stratified|leave-site-out")] = None,
+    n_folds: Annotated[int | None, option("Number of folds of stratified splits.")] = None,
+    n_repeats: Annotated[int | None, option("How often stratified splits are drawn anew.")] = None,
+    seed: Annotated[int | None, option("Seed of splits and bootstrap; of the training: --set seed=1.")] = None,
+    positive: Annotated[str | None, option("Class that counts as positive.")] = None,
+    split_file: Annotated[Path | None, option("Folds to use again: the splits.tsv of another evaluation.")] = None,
+    threshold: Annotated[str | None, option("When a scan is positive.", metavar="RULE")] = None,
+    images_root: ImagesRoot = None,
+    allow_overlap: Annotated[bool | None, option("Evaluate people of pretraining too.", "--allow-overlap")] = None,
+    resume: Annotated[bool, option("Continue what was stopped, to the same numbers.", "--resume")] = False,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Train a run's encoder end to end on a column in every training fold; folder and report as of `evaluate`."""
+    from neurocontrast import stages
+
+    folder = stages.finetune(
+        run,
+        participants=participants,
+        out=out,
+        from_scratch=from_scratch,
+        images_root=images_root,
+        config=given.resolve("evaluation", locals()),
+        resume=resume,
+        overwrite=overwrite,
+        progress=given.progress,
+    )
+    return evaluation_result(folder)
 
 
 def explain(

@@ -59,6 +59,15 @@ class FeatureMaps(nn.Module):
                 break
         return [found[number] for number in numbers]
 
+    def children_of_blocks(self) -> list[list[nn.Module]]:
+        """Return the layers block by block, each up to the one that can be read out; without blocks all are one."""
+        found: list[list[nn.Module]] = [[]]
+        for name, layer in self.layers.named_children():
+            found[-1].append(layer)
+            if name in self.blocks:
+                found.append([])
+        return [block for block in found if block]
+
     def n_maps(self, numbers: tuple[int, ...] | None) -> int:
         """Return how many feature maps the last layer has, or the blocks together."""
         return self.n_features if numbers is None else sum(list(self.blocks.values())[number - 1] for number in numbers)

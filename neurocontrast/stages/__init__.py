@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from neurocontrast.stages.embed import embed
     from neurocontrast.stages.evaluate import evaluate
     from neurocontrast.stages.explain import explain
+    from neurocontrast.stages.finetune import finetune
     from neurocontrast.stages.join import join
     from neurocontrast.stages.make_data import index, prepare_images, simulate
     from neurocontrast.stages.predict import predict
@@ -33,6 +34,7 @@ __all__ = [
     "embed",
     "evaluate",
     "explain",
+    "finetune",
     "index",
     "join",
     "predict",

@@ -29,6 +29,7 @@ __all__ = [
     "continue_run",
     "hold",
     "is_finished",
+    "read_json",
     "read_metrics",
     "read_preprocessing",
     "read_provenance",
@@ -54,6 +55,7 @@ _FREE_TO_DIFFER = (
     "images",
     "embedding",
     "evaluation",
+    "finetune",
     "report",
     "explanation",
 )
@@ -176,13 +178,13 @@ def _describe_cohort(cohort: Cohort) -> dict[str, Any]:
 def read_simulation(cohort: Cohort) -> dict[str, Any] | None:
     """Return the ``simulation.json`` beside a simulated cohort's table, if there is one."""
     path = cohort.source.parent / "simulation.json"
-    return _read_json(path) if cohort.simulated and path.is_file() else None
+    return read_json(path) if cohort.simulated and path.is_file() else None
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:
     """Read a run's ``provenance.json``; without its subjects nobody could tell who was in pretraining."""
     path = folder / "provenance.json"
-    content = _read_json(path)
+    content = read_json(path)
     wanted = {"environment": ["neurocontrast"], "cohort": ["source", "digest", "n_scans"]}
     sections = {name: content[name] if isinstance(content.get(name), dict) else {} for name in wanted}
     problems = [f"'{name}.{key}'" for name, keys in wanted.items() for key in keys if key not in sections[name]]
@@ -228,10 +230,11 @@ def is_finished(folder: Path, config: Config | None = None) -> bool:
     """Return whether a run has its final encoder, trained for as many epochs as a configuration asks for."""
     path = folder / CONTRACT
     there = path.is_file() and (folder / WEIGHTS).is_file()
-    return there and (config is None or _read_json(path).get("epochs") == config.training.epochs)
+    return there and (config is None or read_json(path).get("epochs") == config.training.epochs)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object of a JSON file that belongs to a run."""
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:

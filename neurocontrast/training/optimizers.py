@@ -11,7 +11,7 @@ from torch import Tensor
 
 from neurocontrast.training.settings import TrainingSettings
 
-__all__ = ["LARS", "build_optimizer", "learning_rate_of"]
+__all__ = ["LARS", "build_optimizer", "learning_rate_of", "set_learning_rate"]
 
 
 class LARS(torch.optim.Optimizer):
@@ -59,8 +59,8 @@ class LARS(torch.optim.Optimizer):
         weight.add_(step, alpha=-group["lr"])
 
 
-def build_optimizer(parameters: Iterable[torch.nn.Parameter], settings: TrainingSettings) -> torch.optim.Optimizer:
-    """Return the optimiser that the settings name, over all parameters alike."""
+def build_optimizer(parameters: Iterable[Any], settings: TrainingSettings) -> torch.optim.Optimizer:
+    """Return the optimiser that the settings name, over parameters or groups of them; see `set_learning_rate`."""
     common: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     momentum = 0.9 if settings.momentum is None else settings.momentum
     if settings.optimizer == "lars":
@@ -72,6 +72,12 @@ def build_optimizer(parameters: Iterable[torch.nn.Parameter], settings: Training
         return torch.optim.SGD(parameters, momentum=momentum, **common)
     kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
     return kind(parameters, **common)
+
+
+def set_learning_rate(optimizer: Any, rate: float) -> None:
+    """Set the rate of the next step; a group of parameters with a `factor` has this part of it."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group.get("factor", 1.0)
 
 
 def learning_rate_of(epoch: int, settings: TrainingSettings, *, batch: int = 0, n_batches: int = 1) -> float:

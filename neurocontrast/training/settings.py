@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from neurocontrast.settings import Settings
 
-__all__ = ["TrainingSettings"]
+__all__ = ["FinetuneSettings", "TrainingSettings"]
 
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveInt = Annotated[int, Field(ge=1)]
@@ -149,3 +149,79 @@ class TrainingSettings(Settings):
     def most_repeats(self) -> int:
         """How often balanced sampling draws a scan in an epoch, at most."""
         return 4 if self.sampling_repeats is None else self.sampling_repeats
+
+
+class FinetuneSettings(Settings):
+    """How a run's encoder is trained on with a linear head, inside every training fold.
+
+    Parameters
+    ----------
+    epochs : int
+        Passes over the scans of a training fold, at most.
+    batch_size : int
+        Scans a batch, at most.
+    learning_rate : float
+        Rate of what starts from random weights: the head, and from scratch the whole network. It falls along half a
+        cosine to 0 at the last epoch.
+    encoder_factor : float
+        Rate of a pretrained encoder's last block, as a part of `learning_rate`.
+    layer_decay : float
+        Rate of a block, as a part of that of the block after it; 1 for one rate. For pretrained encoders alone.
+    frozen_blocks : int
+        First blocks of the encoder that stay as they are; all blocks leave the head alone to be trained.
+    batchnorm : {'auto', 'frozen', 'batch'}
+        ``frozen`` keeps the encoder's statistics of pretraining, and standardises the features that the head sees as
+        they were over the training fold before the first step. ``batch`` trains on the statistics of each batch, and
+        estimates those that predictions use anew after every epoch, on un-augmented training scans. ``auto``: frozen
+        for a pretrained encoder, batch from scratch.
+    weight_decay : float
+        Decoupled weight decay (AdamW) of every parameter.
+    class_weight : {'none', 'balanced'}
+        ``balanced`` weights scans by the inverse share of their class; probabilities are then of balanced classes.
+    patience : int or None
+        Epochs without a lower loss on the validation scans of the training fold, after which a fold ends; None for all
+        epochs. The weights of the best epoch are kept either way.
+    augment : bool
+        Whether the network is shown views by the section ``augment``, by default the run's own, in place of the scans.
+    warmup_epochs : float
+        Epochs over which the rate rises linearly.
+    clip_norm : float or None
+        Norm over all weights above which gradients are scaled down to it.
+    precision : {'32-true', 'bf16-mixed', '16-mixed'}
+        Precision of the network's passes; mixed ones need a GPU.
+    accelerator : {'auto', 'cpu', 'cuda'}
+        ``auto`` takes a GPU where there is one.
+    checkpoint_minutes : float
+        Minutes between checkpoints within an epoch; 0: only after epochs.
+    """
+
+    epochs: PositiveInt = 30
+    batch_size: Annotated[int, Field(ge=2)] = 16
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0e-3
+    encoder_factor: Annotated[float, Field(gt=0, le=1)] = 0.1
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 0.75
+    frozen_blocks: NonNegativeInt = 0
+    batchnorm: Literal["auto", "frozen", "batch"] = "auto"
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0e-2
+    class_weight: Literal["none", "balanced"] = "none"
+    patience: PositiveInt | None = 5
+    augment: bool = True
+    warmup_epochs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    precision: Literal["32-true", "bf16-mixed", "16-mixed"] = "32-true"
+    accelerator: Literal["auto", "cpu", "cuda"] = "auto"
+    checkpoint_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 15.0
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> FinetuneSettings:
+        if self.warmup_epochs >= self.epochs:
+            raise ValueError(f"warmup_epochs must be less than epochs, got {self.warmup_epochs:g} of {self.epochs}")
+        if self.frozen_blocks and self.batchnorm == "batch":
+            raise ValueError("frozen_blocks keep their statistics too, got batchnorm: batch beside them; leave out one")
+        return self
+
+    @property
+    def of_loop(self) -> TrainingSettings:
+        """The settings of the training loop, which are shared with pretraining."""
+        shared = self.model_dump(include=set(TrainingSettings.model_fields))
+        return TrainingSettings(**shared, optimizer="adamw", schedule="cosine")

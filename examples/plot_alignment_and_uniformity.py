@@ -63,7 +63,7 @@ figure.colorbar(drawn, ax=axes, label="age (years)")
 # ---------------------
 #
 # ``loss.terms`` names them, and a run's ``metrics.csv`` has a column each: alignment falls as alike points meet,
-# uniformity as the others part.
+# uniformity as the others part. On a circle points begin spread already, so that NT-Xent has little left to push.
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
 for axis, (name, (_, parts)) in zip(axes, trained.items(), strict=True):
     for part in ("alignment", "uniformity"):

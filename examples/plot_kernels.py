@@ -56,7 +56,7 @@ for sigma in (0.5, 2.0, 5.0, 10.0, 20.0):
     order = age.argsort()
     axis.plot(age[order], company[order], label=f"σ = {sigma:g} years")
 axis.set(xlabel="age (years)", ylabel="people that attract (sum of weights)", yscale="symlog")
-axis.legend()
+axis.legend(fontsize=8, ncols=2, loc="lower right")
 
 
 # %%

@@ -53,7 +53,7 @@ print(
 views = Compose(
     [
         RandAffined("image", prob=0.8, rotate_range=0.15, translate_range=2.0),
-        RandGaussianSmoothd("image", prob=0.5),
+        RandGaussianSmoothd("image", (0.2, 0.6), (0.2, 0.6), (0.2, 0.6), prob=0.5),
         RandAdjustContrastd("image", prob=0.5, gamma=(0.7, 1.4)),
     ]
 )

@@ -114,10 +114,12 @@ html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
     "navbar_align": "left",
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 4,
     "show_toc_level": 2,
     "footer_start": ["copyright"],
     "footer_end": [],
     "secondary_sidebar_items": ["page-toc"],
 }
 html_context = {"default_mode": "auto"}
+# Pages that hold no others have nothing to navigate beside them.
+html_sidebars = {page: [] for page in ("docs/*", "README", "CHANGELOG", "CONTRIBUTING", "SECURITY", "*/README")}

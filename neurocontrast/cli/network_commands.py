@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,10 @@ def pretrain(
     given: Configured,
     out: Annotated[Path, option("Run directory to write.")],
     participants: _RunTable = None,
+    init: Annotated[
+        Path | None,
+        option("Weights to start from: a run, a folder of `weights import`, an encoder file.", metavar="WEIGHTS"),
+    ] = None,
     resume: Annotated[bool, option("Continue a run that was stopped, to the same weights.", "--resume")] = False,
 ) -> Result:
     """Pretrain an encoder with a contrastive objective that knows age, sex, site or any other column."""
@@ -30,7 +35,9 @@ def pretrain(
     # A run that is resumed has its own configuration, unless one is given again.
     if resume and given.config is None and (out / "config.yaml").is_file():
         given = replace(given, config=out / "config.yaml")
-    nothing = resume and given.config is None and not given.overrides and participants is None
+    nothing = resume and given.config is None and not given.overrides and participants is None and init is None
+    if init is not None:
+        given = replace(given, overrides=[*(given.overrides or ()), f"training.init={json.dumps(str(init))}"])
     settings = None if nothing else given.resolve("data", {"participants": participants}, check_objective=True)
     run = stages.pretrain(settings, out=out, resume=resume, progress=given.progress)
     rows = read_metrics(run)

@@ -261,6 +261,11 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
+        if self.training.init is not None and self.encoder.is_linear:
+            raise ValueError(
+                f"training.init: encoder '{self.encoder.name}' is fitted in one pass and starts from nothing. Leave it "
+                "out, or choose a network"
+            )
         if self.augment.kind != self.data.kind:
             raise ValueError(
                 f"augment must be for the kind of images that data.kind says, '{self.data.kind}', and is for "

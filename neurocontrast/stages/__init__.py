@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from neurocontrast.stages.pretrain import pretrain
     from neurocontrast.stages.qc import qc
     from neurocontrast.stages.report import compare, report
+    from neurocontrast.stages.weights import export_weights, import_weights
 
 __all__ = [
     "check",
@@ -34,7 +35,9 @@ __all__ = [
     "embed",
     "evaluate",
     "explain",
+    "export_weights",
     "finetune",
+    "import_weights",
     "index",
     "join",
     "predict",
@@ -51,6 +54,7 @@ _ELSEWHERE = {
     "make_data": ["index", "prepare_images", "simulate"],
     "prepare": ["convert", "prepare"],
     "report": ["compare", "report"],
+    "weights": ["export_weights", "import_weights"],
 }
 
 __getattr__ = lazy_exports(__name__, {name: [name] for name in __all__} | _ELSEWHERE)

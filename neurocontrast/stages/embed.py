@@ -161,6 +161,11 @@ def describe_embedded(run: Path, contract: Mapping[str, Any], cohort: Cohort, pr
         progress.warning(
             f"{run}: there is no provenance.json, so nobody can tell whether these participants were in pretraining."
         )
+    elif not (provenance.get("init") or {}).get("subjects_known", True):
+        progress.warning(
+            f"{run}: started from weights that do not say who was in their pretraining, so nobody can tell whether "
+            "these participants were."
+        )
     return {
         "run": {"name": run.resolve().name, **contract},
         "pretraining_subjects": None if provenance is None else provenance["pretraining_subjects"],
@@ -233,7 +238,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
-        """Return the features of scans, (n, n_features_out_).
+        """Return the features of scans, ``(n, n_features_out_)``.
 
         Parameters
         ----------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from neurocontrast.config import Config, differences, load_config, write_config
 from neurocontrast.data.cohort import Cohort
-from neurocontrast.encoders.weights import CONTRACT, WEIGHTS
+from neurocontrast.encoders.weights import CONTRACT, WEIGHTS, digest_of_weights
 from neurocontrast.exceptions import CheckpointError, ConfigError, DataError
 from neurocontrast.files import check_writable, write_json
 from neurocontrast.progress import Progress
@@ -24,6 +24,7 @@ from neurocontrast.stages.sources import AnySource
 from neurocontrast.training.checkpoints import epochs_of, newest_checkpoint
 
 __all__ = [
+    "INITIAL",
     "check_can_continue",
     "check_new",
     "continue_run",
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 LOCK = ".lock"
+INITIAL = "init"
+"""Folder of a run with the weights that it started from, where these were not drawn at random."""
 _PATIENCE = 5.0
 """Seconds: the processes of a run that was killed may take a moment to end."""
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
@@ -75,7 +78,7 @@ def check_new(folder: Path, *, resume: bool) -> bool:
                 f"out: '{folder}' already holds a run. Continue it with --resume, or give another directory."
             )
         return False
-    if not set(names) <= {"config.yaml", "provenance.json"}:
+    if not set(names) <= {"config.yaml", "provenance.json", INITIAL}:
         raise ConfigError(
             f"out: '{folder}' is not empty and is not a run directory (it has no config.yaml). Give another directory."
         )
@@ -113,8 +116,13 @@ def hold(folder: Path, progress: Progress) -> Iterator[None]:
 def check_can_continue(folder: Path, config: Config, cohort: Cohort | None) -> None:
     """Refuse to continue a run with another configuration, cohort or version of the code; list every difference."""
     before, provenance = load_config(folder / "config.yaml"), read_provenance(folder)
-    found = differences(before, config, ignore=(*_FREE_TO_DIFFER, "training.epochs"))
+    found = differences(before, config, ignore=(*_FREE_TO_DIFFER, "training.epochs", "training.init"))
     found += _differences_in_training(folder, before, config)
+    # A run keeps the weights that it started from, wherever they have gone since.
+    start, init = (provenance.get("init") or {}).get("sha256"), config.training.init
+    given = start if init is not None and not init.exists() else init and digest_of_weights(init)
+    if given != start:
+        found.append(f"training.init: was {before.training.init}, is {init}, and these are other weights")
     if cohort is not None and cohort.digest() != provenance["cohort"]["digest"]:
         was, now = provenance["cohort"], _describe_cohort(cohort)
         found.append(
@@ -157,12 +165,18 @@ def continue_run(folder: Path, config: Config, progress: Progress) -> None:
         progress.message(f"{folder}: now {config.training.epochs} epochs, in place of {was}.")
 
 
-def start_run(folder: Path, config: Config, cohort: Cohort, facts: Mapping[str, Any]) -> None:
-    """Write ``provenance.json``, with `facts` and every subject that was seen, and ``config.yaml``."""
+def start_run(
+    folder: Path, config: Config, cohort: Cohort, facts: Mapping[str, Any], *, earlier_subjects: Sequence[str] = ()
+) -> None:
+    """Write ``provenance.json``, with `facts` and every subject that was seen, and ``config.yaml``.
+
+    `earlier_subjects` are the digests of those that the weights had seen which the run starts from.
+    """
     cohort_facts = {"cohort": _describe_cohort(cohort), "simulated": cohort.simulated}
     cohort_facts["simulation"] = read_simulation(cohort)
     about = {"format": 1, "environment": describe_environment(), "seed": config.seed, **cohort_facts, **facts}
-    write_json(folder / "provenance.json", {**about, "pretraining_subjects": cohort.subject_digests()})
+    subjects = sorted({*cohort.subject_digests(), *earlier_subjects})
+    write_json(folder / "provenance.json", {**about, "pretraining_subjects": subjects})
     write_config(folder / "config.yaml", config)
 
 

@@ -34,12 +34,22 @@ def test_a_dry_run_plans_every_variant_seed_and_layer(repository):
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-2000:]
     counts = dict(line.split() for line in said.splitlines() if len(line.split()) == 2 and line.split()[1].isdecimal())
-    assert {key: int(counts[key]) for key in ("images", "pretrain", "embed", "evaluate", "results", "compare")} == {
-        "images": 1, "pretrain": 6, "embed": 12, "evaluate": 12, "results": 1, "compare": 1,
-    }  # fmt: skip
+    rules = ("images", "pretrain", "embed", "evaluate", "probe", "results", "compare")
+    assert [int(counts[name]) for name in rules] == [1, 6, 12, 6, 6, 1, 1]
     assert "embedding.layer=head" in said
     assert "--resume" in said
     assert not (repository / "results").exists()
+
+
+def test_a_run_with_milestones_stops_at_each_and_goes_on(repository):
+    given = ["experiment=linear", "dataset=digits", "seeds=[0]", "variants=[simclr]", "milestones=[2,3]"]
+    done = _snakemake(repository, *given, flags=["--dry-run"])
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-2000:]
+    counts = dict(line.split() for line in said.splitlines() if len(line.split()) == 2 and line.split()[1].isdecimal())
+    assert (counts["pretrain_until"], counts["curve"], counts["embed"]) == ("2", "1", "1")
+    assert "pretrain" not in counts
+    assert said.index("training.epochs=2") < said.index("training.epochs=3")
 
 
 def test_a_wrong_key_stops_the_workflow_before_any_job(repository):

@@ -68,7 +68,7 @@ def describe_ordering(ordering: Ordering, values: pd.DataFrame, experiment: Expe
     for dataset in experiment.variants[ordering.higher].published:
         pair = [experiment.variants[side].published.get(dataset, {}).get(ordering.measure) for side in sides]
         if None not in pair:
-            texts.append(f"{_NAMES.get(dataset, dataset)} {pair[0]:g} > {pair[1]:g}")
+            texts.append(f"{_NAMES.get(dataset, dataset)} {pair[0]:g} against {pair[1]:g}")
     names = [experiment.labels[side] for side in sides]
     return [
         f"{names[0]} > {names[1]}",

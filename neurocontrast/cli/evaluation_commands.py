@@ -208,7 +208,8 @@ def evaluation_result(folder: Path) -> Result:
 
     read = read_evaluation(folder)
     metric = next(iter(read.metrics), "")
-    sources = {"embedding": read.metrics, "covariates only": read.baseline, "voxels": read.voxels,
+    trained = read.probe.name if read.finetuning else None
+    sources = {trained or "embedding": read.metrics, "covariates only": read.baseline, "voxels": read.voxels,
                "regional measures": read.regional}  # fmt: skip
     found: dict[str, dict[str, Any]] = {
         name: {"value": each.mean if each.pooled is None else each.pooled, "interval": each.interval}

@@ -1,7 +1,8 @@
-"""The commands that need a network: `pretrain`, `embed`, `explain`, `bundle`, `doctor`."""
+"""The commands that need a network: `pretrain`, `embed`, `finetune`, `explain`, `bundle`, `doctor`."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
@@ -18,9 +19,10 @@ from neurocontrast.cli.command import (
     argument,
     option,
 )
+from neurocontrast.cli.evaluation_commands import evaluation_result
 from neurocontrast.cli.output import Result, read_facts
 
-__all__ = ["bundle", "doctor", "embed", "explain", "pretrain"]
+__all__ = ["bundle", "doctor", "embed", "explain", "finetune", "pretrain"]
 
 _RunTable = Annotated[Path | None, option("Table with one row a scan.", "--participants", metavar="PARTICIPANTS.tsv")]
 
@@ -29,6 +31,10 @@ def pretrain(
     given: Configured,
     out: Annotated[Path, option("Run directory to write.")],
     participants: _RunTable = None,
+    init: Annotated[
+        Path | None,
+        option("Weights to start from: a run, a folder of `weights import`, an encoder file.", metavar="WEIGHTS"),
+    ] = None,
     resume: Annotated[bool, option("Continue a run that was stopped, to the same weights.", "--resume")] = False,
 ) -> Result:
     """Pretrain an encoder with a contrastive objective that knows age, sex, site or any other column."""
@@ -38,7 +44,9 @@ def pretrain(
     # A run that is resumed has its own configuration, unless one is given again.
     if resume and given.config is None and (out / "config.yaml").is_file():
         given = replace(given, config=out / "config.yaml")
-    nothing = resume and given.config is None and not given.overrides and participants is None
+    nothing = resume and given.config is None and not given.overrides and participants is None and init is None
+    if init is not None:
+        given = replace(given, overrides=[*(given.overrides or ()), f"training.init={json.dumps(str(init))}"])
     settings = None if nothing else given.resolve("data", {"participants": participants}, check_objective=True)
     run = stages.pretrain(settings, out=out, resume=resume, progress=given.progress)
     rows = read_metrics(run)
@@ -76,6 +84,44 @@ def embed(
     n_features = sum(name.startswith("feature_") for name in found.schema.names)
     facts = {"n_scans": found.num_rows, "n_features": n_features}
     return Result(facts, f"{found.num_rows:,} embedded, {n_features:,} features each", path=written)
+
+
+def finetune(
+    given: Configured,
+    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`.")],
+    participants: Participants,
+    out: Annotated[Path, option("Evaluation directory to write.")],
+    target: Annotated[str | None, option("Column to predict: diagnosis, age, sex, site ...")] = None,
+    from_scratch: Annotated[
+        bool, option("Begin with random weights: the run's network alone.", "--from-scratch")
+    ] = False,
+    splits: Annotated[str | None, option("How folds are made.", metavar="stratified|leave-site-out")] = None,
+    n_folds: Annotated[int | None, option("Number of folds of stratified splits.")] = None,
+    n_repeats: Annotated[int | None, option("How often stratified splits are drawn anew.")] = None,
+    seed: Annotated[int | None, option("Seed of splits and bootstrap; of the training: --set seed=1.")] = None,
+    positive: Annotated[str | None, option("Class that counts as positive.")] = None,
+    split_file: Annotated[Path | None, option("Folds to use again: the splits.tsv of another evaluation.")] = None,
+    threshold: Annotated[str | None, option("When a scan is positive.", metavar="RULE")] = None,
+    images_root: ImagesRoot = None,
+    allow_overlap: Annotated[bool | None, option("Evaluate people of pretraining too.", "--allow-overlap")] = None,
+    resume: Annotated[bool, option("Continue what was stopped, to the same numbers.", "--resume")] = False,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Train a run's encoder end to end on a column in every training fold; folder and report as of `evaluate`."""
+    from neurocontrast import stages
+
+    folder = stages.finetune(
+        run,
+        participants=participants,
+        out=out,
+        from_scratch=from_scratch,
+        images_root=images_root,
+        config=given.resolve("evaluation", locals()),
+        resume=resume,
+        overwrite=overwrite,
+        progress=given.progress,
+    )
+    return evaluation_result(folder)
 
 
 def explain(

@@ -61,6 +61,15 @@ class FeatureMaps(nn.Module):
                 break
         return [found[number] for number in numbers]
 
+    def children_of_blocks(self) -> list[list[nn.Module]]:
+        """Return the layers block by block, each up to the one that can be read out; without blocks all are one."""
+        found: list[list[nn.Module]] = [[]]
+        for name, layer in self.layers.named_children():
+            found[-1].append(layer)
+            if name in self.blocks:
+                found.append([])
+        return [block for block in found if block]
+
     def n_maps(self, numbers: tuple[int, ...] | None) -> int:
         """Return how many feature maps the last layer has, or the blocks together."""
         return self.n_features if numbers is None else sum(list(self.blocks.values())[number - 1] for number in numbers)
@@ -124,7 +133,7 @@ class Encoder(nn.Module):
         Fewest voxels or pixels that each axis of a sample must have.
     mean, std : Tensor (3,)
         Of two dimensions alone: what each colour's values, between 0 and 1, are standardised by.
-    centre : Tensor (n_channels, D, H, W)
+    centre : Tensor (1, n_channels, D, H, W)
         With ``centre_input`` alone: the mean volume of the training scans.
     """
 
@@ -151,7 +160,7 @@ class Encoder(nn.Module):
             self.register_buffer("mean", torch.zeros(_COLOURS))
             self.register_buffer("std", torch.ones(_COLOURS))
         if settings.centre_input:
-            self.register_buffer("centre", torch.zeros(n_channels, *shape))
+            self.register_buffer("centre", torch.zeros(1, n_channels, *shape))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Map volumes (n, n_channels, D, H, W), or images (n, 3, H, W), to representations (n, n_features).
@@ -183,7 +192,7 @@ class Encoder(nn.Module):
         """Take a mean volume (n_channels, D, H, W) from every volume from now on; needs ``centre_input``."""
         if not self.settings.centre_input:
             raise ValueError("this encoder has no centre: its settings have no centre_input.")
-        self.centre = mean.to(self.centre)
+        self.centre = mean[None].to(self.centre)
 
     def set_standardisation(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> None:
         """Standardise each colour by these numbers, of the training images' values between 0 and 1."""

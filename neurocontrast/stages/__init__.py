@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from neurocontrast.stages.embed import embed
     from neurocontrast.stages.evaluate import evaluate
     from neurocontrast.stages.explain import explain
+    from neurocontrast.stages.finetune import finetune
     from neurocontrast.stages.join import join
     from neurocontrast.stages.make_data import index, prepare_images, simulate
     from neurocontrast.stages.predict import predict
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from neurocontrast.stages.pretrain import pretrain
     from neurocontrast.stages.qc import qc
     from neurocontrast.stages.report import compare, report
+    from neurocontrast.stages.weights import export_weights, import_weights
 
 __all__ = [
     "bundle",
@@ -35,6 +37,9 @@ __all__ = [
     "embed",
     "evaluate",
     "explain",
+    "export_weights",
+    "finetune",
+    "import_weights",
     "index",
     "join",
     "predict",
@@ -51,6 +56,7 @@ _ELSEWHERE = {
     "make_data": ["index", "prepare_images", "simulate"],
     "prepare": ["convert", "prepare"],
     "report": ["compare", "report"],
+    "weights": ["export_weights", "import_weights"],
 }
 
 __getattr__ = lazy_exports(__name__, {name: [name] for name in __all__} | _ELSEWHERE)

@@ -33,7 +33,7 @@ from neurocontrast.stages.processes import after_first, is_run_elsewhere, sharin
 from neurocontrast.stages.run_folder import read_metrics, read_provenance, read_simulation
 from neurocontrast.stages.sources import brains_of_run, source_of_run
 
-__all__ = ["ScanEmbedder", "embed", "load_network", "reading"]
+__all__ = ["ScanEmbedder", "describe_embedded", "embed", "load_network", "reading"]
 
 _WHAT = "ScanEmbedder embeds scans of brains"
 _Scan = str | os.PathLike | SpatialImage
@@ -147,12 +147,12 @@ def _prepare(
     steps = [("listed", listed.table, None), ("excluded", excluded, "not selected by embedding.where")]
     flow = [{"step": step, "n_scans": len(rows), "n_subjects": rows["subject_id"].nunique(), "reason": reason}
             for step, rows, reason in steps if len(rows)]  # fmt: skip
-    info = _describe(run, contract, cohort, progress) | {"flow": flow} | reading(settings.embedding)
+    info = describe_embedded(run, contract, cohort, progress) | {"flow": flow} | reading(settings.embedding)
     source.make_ready(cohort, progress)
     return network, source.images(cohort), cohort.table, info
 
 
-def _describe(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress) -> dict[str, Any]:
+def describe_embedded(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: Progress) -> dict[str, Any]:
     """Return the description stored with the features, such as the subjects of pretraining."""
     if run.resolve().parent.name == "checkpoints":  # weights of a run that is not finished: the run above knows
         run = run.resolve().parent.parent
@@ -160,6 +160,11 @@ def _describe(run: Path, contract: Mapping[str, Any], cohort: Cohort, progress: 
     if provenance is None:
         progress.warning(
             f"{run}: there is no provenance.json, so nobody can tell whether these participants were in pretraining."
+        )
+    elif not (provenance.get("init") or {}).get("subjects_known", True):
+        progress.warning(
+            f"{run}: started from weights that do not say who was in their pretraining, so nobody can tell whether "
+            "these participants were."
         )
     return {
         "run": {"name": run.resolve().name, **contract},
@@ -233,7 +238,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
-        """Return the features of scans, (n, n_features_out_).
+        """Return the features of scans, ``(n, n_features_out_)``.
 
         Parameters
         ----------

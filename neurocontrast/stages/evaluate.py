@@ -112,14 +112,15 @@ def _plan(
 
 
 def plan_line(study: Study) -> str:
-    """Return who is evaluated, and in which folds."""
+    """Return who is evaluated, in which folds, and by what."""
+    what = " probe" if study.elsewhere is None else ""
     n, n_subjects = len(study.table), study.table["subject_id"].nunique()
     how = f"parts as column '{study.settings.split_column}' says"
     if not study.fixed:
         n_folds, n_repeats = (1 + max(getattr(each, name) for each in study.splits) for name in ("fold", "repeat"))
         how = f"{n_folds} {'folds' if study.splits[0].held_out_site is None else 'sites held out'}"
         how += f", {n_repeats} times" if n_repeats > 1 else ""
-    return f"{study.target.name}: {n} scans of {n_subjects} subjects, {how}, {study.probe} probe"
+    return f"{study.target.name}: {n} scans of {n_subjects} subjects, {how}, {study.probe}{what}"
 
 
 def _write(folder: Path, result: StudyResult, settings: EvaluationSettings, source: Path, info: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from neurocontrast.data.batches import even_batches
 from neurocontrast.exceptions import TrainingError
 from neurocontrast.seeds import derive_generator
 from neurocontrast.training.batchnorm import batch_statistics, layers_of
-from neurocontrast.training.session import Session
+from neurocontrast.training.session import BaseSession, Session
 from neurocontrast.training.steps import parts_of
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "effective_rank",
     "measure_contrast",
     "measure_probe",
+    "reestimate",
     "reestimate_model",
     "uniformity",
 ]
@@ -95,7 +96,7 @@ def measure_contrast(session: Session, *, after_batch: Callable[[], None]) -> di
     return {f"{prefix}_{name}": value for name, value in figures.items()}
 
 
-def _some_training_rows(session: Session, what: str, n: int) -> list[int]:
+def _some_training_rows(session: BaseSession, what: str, n: int) -> list[int]:
     """Return `n` training rows, always the same, in order; all of them where there are no more."""
     rows = np.asarray(session.data.training_rows)
     chosen: list[int] = rows[np.sort(derive_generator(what, session.seed).permutation(len(rows))[:n])].tolist()
@@ -136,11 +137,12 @@ def reestimate_model(session: Session, *, after_batch: Callable[[], None]) -> di
     encoder has no such layers, the head keeps its running averages.
     """
     n_layers = len(layers_of(session.model.encoder))
-    record = _reestimate(session, session.model if n_layers else session.model.encoder, after_batch=after_batch)
+    record = reestimate(session, session.model if n_layers else session.model.encoder, after_batch=after_batch)
     return {"statistics": "cumulative average over un-augmented training samples", "n_layers": n_layers, **record}
 
 
-def _reestimate(session: Session, module: nn.Module, *, after_batch: Callable[[], None]) -> dict[str, int]:
+def reestimate(session: BaseSession, module: nn.Module, *, after_batch: Callable[[], None]) -> dict[str, int]:
+    """Re-estimate the statistics of a part of the model on un-augmented training samples; return on how many."""
     if not layers_of(module):
         return {"n_scans": 0, "n_batches": 0}
     rows = _some_training_rows(session, "batchnorm", MOST_SCANS_OF_STATISTICS)
@@ -156,7 +158,7 @@ def _reestimate(session: Session, module: nn.Module, *, after_batch: Callable[[]
     return {"n_scans": len(rows), "n_batches": len(batches)}
 
 
-def _n_together(session: Session) -> int:
+def _n_together(session: BaseSession) -> int:
     """Return how many samples pass the encoder at a time: at most as many as views in training."""
     micro = session.settings.micro_batch_size
     return session.settings.batch_size if micro is None else min(session.settings.batch_size, 2 * micro)
@@ -169,7 +171,7 @@ def measure_probe(session: Session, *, after_batch: Callable[[], None]) -> dict[
     Features are those that would be saved now: statistics re-estimated, no augmentation.
     """
     data, figures = session.data, dict[str, float | None]()
-    _reestimate(session, session.model.encoder, after_batch=after_batch)
+    reestimate(session, session.model.encoder, after_batch=after_batch)
     session.model.eval()
     features = [_features_of(session, rows, after_batch) for rows in (data.training_rows, data.validation_rows)]
     session.model.train()

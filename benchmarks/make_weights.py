@@ -120,7 +120,7 @@ def write_card(folder: Path, prepared: Path, contract: dict[str, Any], figures: 
     text = (ROOT / "benchmarks/brain_maps_card.md").read_text(encoding="utf-8")
     facts = {
         "sites": "\n".join(rows),
-        "new_people": _people(people[people["site"].isin(NEW)]).replace(" | ", ", ages "),
+        "new_people": _people(people[people["site"].isin(NEW)]).replace(" (", " people (").replace(" | ", ", ages "),
         "cohort": cohort["digest"],
         "n_scans": cohort["n_scans"],
         "n_subjects": cohort["n_subjects"],

@@ -131,7 +131,7 @@ class Encoder(nn.Module):
         Fewest voxels or pixels that each axis of a sample must have.
     mean, std : Tensor (3,)
         Of two dimensions alone: what each colour's values, between 0 and 1, are standardised by.
-    centre : Tensor (n_channels, D, H, W)
+    centre : Tensor (1, n_channels, D, H, W)
         With ``centre_input`` alone: the mean volume of the training scans.
     """
 
@@ -158,7 +158,7 @@ class Encoder(nn.Module):
             self.register_buffer("mean", torch.zeros(_COLOURS))
             self.register_buffer("std", torch.ones(_COLOURS))
         if settings.centre_input:
-            self.register_buffer("centre", torch.zeros(n_channels, *shape))
+            self.register_buffer("centre", torch.zeros(1, n_channels, *shape))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Map volumes (n, n_channels, D, H, W), or images (n, 3, H, W), to representations (n, n_features).
@@ -190,7 +190,7 @@ class Encoder(nn.Module):
         """Take a mean volume (n_channels, D, H, W) from every volume from now on; needs ``centre_input``."""
         if not self.settings.centre_input:
             raise ValueError("this encoder has no centre: its settings have no centre_input.")
-        self.centre = mean.to(self.centre)
+        self.centre = mean[None].to(self.centre)
 
     def set_standardisation(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> None:
         """Standardise each colour by these numbers, of the training images' values between 0 and 1."""

@@ -371,10 +371,10 @@ def _subjects(cohort: Cohort, rows: Sequence[int]) -> list[str]:
 def _traits(settings: Config, cohort: Cohort) -> dict[str, np.ndarray]:
     """Return the columns that batches are balanced by."""
     training, sampling = settings.training, f"training.sampling: {settings.training.sampling}"
-    names = training.columns_of_strata if training.sampling == "metadata-balanced" else ()
+    names = training.columns_of_strata if training.sampling in ("metadata-balanced", "one-group") else ()
     key = sampling if training.sampling_columns is None else "training.sampling_columns"
     traits = {name: _column(cohort, name, key) for name in names}
-    if training.sampling != "shuffle":
+    if training.sampling in ("site-balanced", "metadata-balanced"):
         traits["site"] = _column(cohort, "site", sampling)
     return traits
 

@@ -88,11 +88,12 @@ def learning_rate_of(epoch: int, settings: TrainingSettings, *, batch: int = 0, 
     rate = settings.learning_rate
     if settings.schedule == "step":
         rate *= settings.step_factor ** (epoch // settings.step_epochs)
+    lowest = settings.min_learning_rate or 0.0
     step, n_warm = epoch * n_batches + batch, settings.warmup_epochs * n_batches
     if step + 1 < n_warm:
-        return rate * (step + 1) / n_warm
+        return lowest + (rate - lowest) * (step + 1) / n_warm
     if settings.schedule == "cosine":
         n_steps = settings.epochs * n_batches
         done = max(0.0, step - n_warm) / (n_steps - n_warm)
-        rate *= (1 + math.cos(math.pi * done)) / 2
+        rate = lowest + (rate - lowest) * ((1 + math.cos(math.pi * done)) / 2)
     return rate

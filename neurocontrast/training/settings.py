@@ -15,10 +15,11 @@ NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveInt = Annotated[int, Field(ge=1)]
 
 # Not the keys of `schedule: step`: recipes give them, and another schedule may be tried on top.
-_OWNERS = {
+_OWNERS: dict[str, dict[str, tuple[str, ...]]] = {
+    "schedule": {"min_learning_rate": ("cosine",)},
     "optimizer": {"momentum": ("sgd", "lars"), "trust_coefficient": ("lars",)},
     "sampling": {
-        "sampling_columns": ("metadata-balanced",),
+        "sampling_columns": ("metadata-balanced", "one-group"),
         "sampling_bins": ("metadata-balanced",),
         "sampling_repeats": ("site-balanced", "metadata-balanced"),
     },
@@ -38,12 +39,14 @@ class TrainingSettings(Settings):
     micro_batch_size : int or None
         Scans that pass the encoder together; loss and gradient are still those of the whole batch (gradient caching).
         Memory depends on this, not on `batch_size`; time grows by a third to a half. None: the whole batch at once.
-    sampling : {'shuffle', 'site-balanced', 'metadata-balanced'}
+    sampling : {'shuffle', 'site-balanced', 'metadata-balanced', 'one-group'}
         Which scans make a batch. ``shuffle``: each once an epoch, in random order. ``site-balanced``: as equal numbers
         of each site as `sampling_repeats` allow. ``metadata-balanced``: as equal numbers of every combination of
-        `sampling_columns`, and of each site within a combination.
+        `sampling_columns`, and of each site within a combination. ``one-group``: scans of one combination of
+        `sampling_columns`, each scan once an epoch (Tsai et al. 2021, conditional sampling).
     sampling_columns : tuple of str or None
-        Columns whose combinations ``metadata-balanced`` balances; None: age and sex. Numbers are binned.
+        Columns whose combinations ``metadata-balanced`` balances; None: age and sex. Numbers are binned. ``one-group``
+        needs columns of categories.
     sampling_bins : int or None
         Bins of a column of numbers in ``metadata-balanced``, with as many training scans each; None: as many as leave
         each combination a scan of every site (of three, where there are more) in a batch.
@@ -63,7 +66,9 @@ class TrainingSettings(Settings):
         In ``lars``, the ratio of a weight's change to the weight at a rate of 1; None: 0.001.
     schedule : {'step', 'cosine', 'constant'}
         ``step`` multiplies the learning rate by `step_factor` every `step_epochs` epochs; ``cosine`` lowers it at every
-        step along half a cosine, from the end of the warm-up to 0 at the end.
+        step along half a cosine, from the end of the warm-up to `min_learning_rate` at the end.
+    min_learning_rate : float or None
+        Rate from which the warm-up of ``schedule: cosine`` rises and to which the cosine falls; None: 0.
     step_epochs, step_factor : int, float
         Epochs between the steps of ``schedule: step``, and the factor.
     warmup_epochs : float
@@ -100,7 +105,7 @@ class TrainingSettings(Settings):
     epochs: NonNegativeInt = 50
     batch_size: Annotated[int, Field(ge=2)] = 64
     micro_batch_size: PositiveInt | None = None
-    sampling: Literal["shuffle", "site-balanced", "metadata-balanced"] = "shuffle"
+    sampling: Literal["shuffle", "site-balanced", "metadata-balanced", "one-group"] = "shuffle"
     sampling_columns: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     sampling_bins: Annotated[int, Field(ge=2)] | None = None
     sampling_repeats: PositiveInt | None = None
@@ -110,6 +115,7 @@ class TrainingSettings(Settings):
     momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
     trust_coefficient: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     schedule: Literal["step", "cosine", "constant"] = "step"
+    min_learning_rate: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     step_epochs: PositiveInt = 10
     step_factor: Annotated[float, Field(gt=0, le=1)] = 0.9
     warmup_epochs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
@@ -136,6 +142,13 @@ class TrainingSettings(Settings):
             ]
             if unread:
                 raise ValueError(f"{'; '.join(unread)}, and nothing reads it with {key}: {chosen}; remove it")
+        if self.sampling == "one-group" and self.sampling_columns is None:
+            raise ValueError("sampling_columns must name the columns that sampling: one-group makes groups of")
+        if self.min_learning_rate is not None and self.min_learning_rate > self.learning_rate:
+            raise ValueError(
+                f"min_learning_rate must be at most learning_rate, got {self.min_learning_rate:g} and "
+                f"{self.learning_rate:g}"
+            )
         if self.epochs and self.warmup_epochs >= self.epochs:
             raise ValueError(
                 f"warmup_epochs must be less than epochs, got {self.warmup_epochs:g} of {self.epochs}; "

@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from neurocontrast.exceptions import DataError
 from neurocontrast.files import atomic_path, write_table
 from pipelines.natural.experiment import MEASURES, Experiment
+from pipelines.natural.pairs import draw_cosines, draw_histograms, draw_operator
 
 __all__ = ["draw_experiment", "read_metrics"]
 
@@ -71,12 +72,13 @@ def draw_experiment(
     values, summary : DataFrame
         One row a seed, and the means over seeds.
     curves : DataFrame
-        ``variant, epoch, mean, low, high``: accuracy of the linear probe while training.
+        ``variant, epoch, mean, low, high``: accuracy on test images after each milestone.
     """
     results = _Results(root, experiment, values, summary, curves)
     with matplotlib.rc_context(_LOOK):
         for kind in experiment.figures:
-            for name, figure, numbers in _KINDS[kind](results):
+            drawn = _KINDS[kind](results) if kind in _KINDS else _OF_PAIRS[kind](root, experiment)
+            for name, figure, numbers in drawn:
                 for ending, metadata in (("png", {}), ("svg", {"Date": None})):
                     with atomic_path(root / "figures" / f"{name}.{ending}") as temporary:
                         figure.savefig(temporary, format=ending, dpi=150, metadata=metadata)
@@ -123,14 +125,12 @@ def _draw_variants(results: _Results) -> Drawn:
 
 
 def _draw_epochs(results: _Results) -> Drawn:
-    """Draw the linear probe's accuracy while training, where it was measured in two epochs or more."""
-    if results.curves["epoch"].nunique() < 2:
-        return
+    """Draw the accuracy on test images after each milestone."""
     figure, axes = _new()
     for variant, rows in results.curves.groupby("variant", sort=False):
         (line,) = axes.plot(rows["epoch"], 100 * rows["mean"], marker="o", label=results.experiment.labels[variant])
         axes.fill_between(rows["epoch"], 100 * rows["low"], 100 * rows["high"], color=line.get_color(), alpha=0.13)
-    axes.set(xlabel="Epochs of pretraining", ylabel="Balanced accuracy of the probe (%)", title=_INTERVALS)
+    axes.set(xlabel="Epochs of pretraining", ylabel=MEASURES["accuracy"].axis, title=_INTERVALS)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(loc="outside lower center", ncols=2)
     yield "epochs", figure, results.curves
@@ -184,6 +184,7 @@ def _draw_tradeoff(results: _Results) -> Drawn:
 _KINDS = {
     "variants": _draw_variants, "epochs": _draw_epochs, "series": _draw_series, "tradeoff": _draw_tradeoff,
 }  # fmt: skip
+_OF_PAIRS = {"cosines": draw_cosines, "histograms": draw_histograms, "operator": draw_operator}
 
 
 def _within(limits: tuple[float, float], measure: str) -> tuple[float, float]:

@@ -29,7 +29,7 @@ def test_the_mean_of_the_training_scans_alone_travels_with_the_weights(run, coho
     images = CohortDataset(table, brain_transforms(spacing_mm=10.0, shape=(16, 20, 16)))
     volumes = np.stack([np.asarray(item["image"]) for item in images])
     assert len(others)
-    np.testing.assert_allclose(encoder.centre.numpy(), volumes[rows].mean(axis=0), atol=2e-3)  # cached in float16
+    np.testing.assert_allclose(encoder.centre[0].numpy(), volumes[rows].mean(axis=0), atol=2e-3)  # cached in float16
     assert contract["centre"] == {"shape": [16, 20, 16], "n_scans": len(rows)}
 
 
@@ -41,6 +41,16 @@ def test_a_network_sees_deviations_from_its_centre():
     centred.set_centre(mean)
     with torch.no_grad():
         torch.testing.assert_close(centred(volumes), plain(volumes - mean), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last_3d])
+def test_the_layout_of_the_weights_changes_no_feature(layout):
+    encoder = build_encoder(EncoderSettings(name="densenet_small", centre_input=True), n_channels=2).eval()
+    volumes = torch.rand(2, 2, 33, 40, 35, generator=torch.Generator().manual_seed(0))
+    encoder.set_centre(volumes[0])
+    with torch.no_grad():
+        expected = encoder(volumes)
+        torch.testing.assert_close(encoder.to(memory_format=layout)(volumes), expected)
 
 
 def test_it_is_off_by_default_and_a_run_without_it_has_no_such_tensor(whole):

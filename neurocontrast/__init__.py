@@ -14,6 +14,7 @@ from neurocontrast.lazy import lazy_exports
 if TYPE_CHECKING:
     from neurocontrast.config import load_config
     from neurocontrast.stages import (
+        bundle,
         check,
         compare,
         doctor,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "bundle",
     "check",
     "compare",
     "doctor",

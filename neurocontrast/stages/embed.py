@@ -238,7 +238,7 @@ class ScanEmbedder(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
-        """Return the features of scans, (n, n_features_out_).
+        """Return the features of scans, ``(n, n_features_out_)``.
 
         Parameters
         ----------

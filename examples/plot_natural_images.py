@@ -1,10 +1,14 @@
-"""Natural images from Python: scikit-learn's digits, two losses, a linear evaluation of their frozen features.
+"""
+Natural images with labels
+==========================
 
-The same calls as for brains, with `data.kind: images`. A small network and a few epochs: it shows the calls, and that
-labels help (SupCon) where they may be used. Runs in under a minute.
+The same calls as for brains, with ``data.kind: images``: scikit-learn's digits, two losses, and a linear evaluation of
+their frozen features. A small network and a few epochs: it shows that labels help (SupCon) where they may be used.
 """
 
-# %% One folder of images: bytes, and a table with one row an image
+# %%
+# One folder of images: bytes, and a table with one row an image
+# --------------------------------------------------------------
 import json
 import tempfile
 from pathlib import Path
@@ -15,7 +19,9 @@ folder = Path(tempfile.mkdtemp(prefix="neurocontrast-example-"))
 digits = neurocontrast.prepare_images(folder / "digits", dataset="digits", n_train=600)
 print(neurocontrast.check(digits).to_text())
 
-# %% Pretrain on the training images, embed all, fit a linear classifier on training images and test it on test images
+# %%
+# Pretrain on the training images, embed all, fit a linear classifier on training images and test it on test images
+# -----------------------------------------------------------------------------------------------------------------
 config = {
     "data": {"kind": "images", "participants": str(digits), "where": {"split": ["train"]}},
     "augment": {
@@ -53,5 +59,7 @@ for name, (objective, epochs) in losses.items():
     n_test = summary["split"]["n"]["test"]
     print(f"{name:10s} top-1 of {n_test} test images: {top1['mean']:.3f} [{low:.3f}, {high:.3f}]")
 
-# %% One file for a reviewer
+# %%
+# One file for a reviewer
+# -----------------------
 print("Report:", neurocontrast.report(evaluation))

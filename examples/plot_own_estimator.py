@@ -1,9 +1,14 @@
-"""An estimator of your own in an evaluation that keeps sites honest: a pipeline, then gradient boosting.
+"""
+Your scikit-learn estimator
+===========================
 
-Embeddings are simulated numbers, so that nothing is pretrained. Runs in less than a minute.
+An estimator of your own in an evaluation that keeps sites honest: a pipeline, then gradient boosting. Embeddings are
+simulated numbers, so that nothing is pretrained.
 """
 
-# %% A table of embeddings: 120 people of three sites, a diagnosis that is a ring around the controls
+# %%
+# A table of embeddings: 120 people of three sites, a diagnosis that is a ring around the controls
+# ------------------------------------------------------------------------------------------------
 import json
 import tempfile
 from pathlib import Path
@@ -30,7 +35,9 @@ table["age"] = generator.uniform(20, 80, size=120)
 table["sex"] = generator.choice(["F", "M"], size=120)
 table["diagnosis"] = np.where(patient, "patient", "control")
 
-# %% The default probe is linear, and finds nothing; two estimators that are not linear do
+# %%
+# The default probe is linear, and finds nothing; two estimators that are not linear do
+# -------------------------------------------------------------------------------------
 settings = EvaluationSettings(target="diagnosis", n_bootstraps=200, new_site=False, confounds=False, umap=False)
 estimators = {
     "logistic regression (default)": None,
@@ -41,7 +48,9 @@ for name, estimator in estimators.items():
     found = run_study(plan_study(table, features, settings=settings, estimator=estimator)).evaluation
     print(f"{name}: AUC {found.metrics['auc'].pooled:.2f}; {found.probe.estimator[:60]}")
 
-# %% From a file of embeddings, leaving each site out; the folder says what was fitted
+# %%
+# From a file of embeddings, leaving each site out; the folder says what was fitted
+# ---------------------------------------------------------------------------------
 embeddings = Path(tempfile.mkdtemp(prefix="neurocontrast-example-")) / "embeddings.parquet"
 columns = pd.DataFrame(features, columns=[f"feature_{number:04d}" for number in range(16)])
 pd.concat([table, columns], axis=1).to_parquet(embeddings)

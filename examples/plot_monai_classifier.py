@@ -1,10 +1,14 @@
-"""MONAI's own classifier on a cohort: a monai.data.Dataset in, everything else plain MONAI and torch.
+"""
+MONAI's own network on a cohort
+===============================
 
-Simulates 64 brains at two sites, reads them with `CohortDataset`, and trains MONAI's DenseNet to tell women from men
-with a loss, an optimiser and random transforms that are not neurocontrast's. Runs in under a minute.
+A ``monai.data.Dataset`` in, everything else plain MONAI and torch: ``CohortDataset`` reads 64 simulated brains of two
+sites, and MONAI's DenseNet tells women from men with a loss, an optimiser and random transforms that are not ours.
 """
 
-# %% A cohort, and its scans as a dataset
+# %%
+# A cohort, and its scans as a dataset
+# ------------------------------------
 import tempfile
 from pathlib import Path
 
@@ -33,7 +37,9 @@ test = CohortDataset(cohort.subset(rows % 4 == 0), preprocessing, folder / "cach
 item = train[0]
 print({name: value for name, value in item.items() if name != "image"}, item["image"].shape, item["image"].pixdim)
 
-# %% MONAI's DenseNet, in a plain loop
+# %%
+# MONAI's DenseNet, in a plain loop
+# ---------------------------------
 size = {"init_features": 8, "growth_rate": 8, "block_config": (2, 2, 2)}
 network = DenseNet(spatial_dims=3, in_channels=1, out_channels=1, **size)
 optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
@@ -55,7 +61,9 @@ for epoch in range(10):
         losses.append(loss.item())
     print(f"epoch {epoch + 1:2d}  loss {np.mean(losses):.3f}")
 
-# %% People it has not seen
+# %%
+# People it has not seen
+# ----------------------
 network.eval()
 with torch.no_grad():
     found = [(is_woman(batch), network(batch["image"].as_tensor())[:, 0]) for batch in DataLoader(test, batch_size=16)]

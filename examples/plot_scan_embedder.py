@@ -1,9 +1,14 @@
-"""An encoder in a scikit-learn pipeline: scans in, predictions out, every site left out once.
+"""
+An encoder in a scikit-learn pipeline
+=====================================
 
-Far too few brains and far too short a training to learn anything: it shows the calls. Runs in under a minute.
+Scans in, predictions out, every site left out once. Far too few brains and far too short a training to learn anything:
+it shows the calls.
 """
 
-# %% Simulated scans of four sites, and an encoder pretrained on them for one epoch
+# %%
+# Simulated scans of four sites, and an encoder pretrained on them for one epoch
+# ------------------------------------------------------------------------------
 import tempfile
 from pathlib import Path
 
@@ -34,18 +39,24 @@ recipe = {
 }
 run = neurocontrast.pretrain(recipe, out=folder / "run")
 
-# %% Scans of a few people as features: a transformer like any other
+# %%
+# Scans of a few people as features: a transformer like any other
+# ---------------------------------------------------------------
 scans = read_cohort(study).table
 embedder = ScanEmbedder(run, cache_dir=folder / "cache").set_output(transform="pandas")
 print(embedder.fit_transform(scans.head(3)).iloc[:, :4])
 
-# %% From the files to the diagnosis, each site left out once: subject and site of each scan are the groups
+# %%
+# From the files to the diagnosis, each site left out once: subject and site of each scan are the groups
+# ------------------------------------------------------------------------------------------------------
 model = make_pipeline(ScanEmbedder(run, cache_dir=folder / "cache"), StandardScaler(), LogisticRegression())
 groups = scans[["subject_id", "site"]]
 found = cross_validate(model, scans, scans["diagnosis"], groups=groups, cv=LeaveSiteOut(), scoring="roc_auc")
 print("AUC at each site while it is unseen", found["test_score"].round(2))
 
-# %% The same with folds that hold every class of every site evenly
+# %%
+# The same with folds that hold every class of every site evenly
+# --------------------------------------------------------------
 folds = SiteStratifiedGroupKFold(n_splits=3, random_state=0)
 found = cross_validate(model, scans, scans["diagnosis"], groups=groups, cv=folds, scoring="roc_auc")
 print("AUC of each fold", found["test_score"].round(2))

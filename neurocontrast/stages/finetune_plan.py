@@ -35,7 +35,7 @@ from neurocontrast.training.supervised import check_blocks
 
 __all__ = ["FinetunePlan", "check_machine", "choose_settings", "plan_finetuning"]
 
-_OF_FEATURES = ("probe", "test", "split_column", "train_sizes", "n_permutations", "recentre", "harmonise",
+_OF_FEATURES = ("test", "split_column", "train_sizes", "n_permutations", "recentre", "harmonise",
                 "residualise", "n_components", "blocks")  # fmt: skip
 """Settings of an evaluation that frozen features alone can have."""
 _OFF = {"confounds": False, "new_site": False, "outlyingness": False, "umap": False}
@@ -50,6 +50,7 @@ def choose_settings(settings: Config, options: Mapping[str, Any]) -> EvaluationS
     chosen = settings_from(EvaluationSettings, given, source="evaluation")
     usual = EvaluationSettings()
     found = [name for name in _OF_FEATURES if getattr(chosen, name) != getattr(usual, name)]
+    found += ["probe"] if ":" in chosen.probe else []  # a built-in one is that of the baselines
     if found:
         raise ConfigError(
             f"evaluation: {one_of(found)} {'is' if len(found) == 1 else 'are'} for frozen features (`evaluate`); in "

@@ -61,6 +61,7 @@ MEASURES = {
     "accuracy": Measure("Top-1 accuracy on test images", "Top-1", 1, percent=True),
     "top5_accuracy": Measure("Top-5 accuracy on test images", "Top-5", 1, percent=True),
     "balanced_accuracy": Measure("Balanced accuracy on test images", "Balanced accuracy", 1, percent=True),
+    "auc": Measure("AUC on held-out subjects", "AUC"),
     "sensitive_r2": Measure("R² of the sensitive variables, read from the features", "Sensitive R²", lowest=-inf),
     "sgd_accuracy": Measure(
         "Top-1 accuracy of the SGD classifier on test images", "Top-1, SGD", 1, percent=True, features="encoder"

@@ -49,7 +49,7 @@ def draw_histograms(root: Path, experiment: Experiment) -> Drawn:
     """Draw all cosines of a class of test images with itself and with every other class: one panel a variant."""
     rows, n = [], len(experiment.variants)
     figure = Figure(figsize=(6.2, 0.8 + 2.0 * n), layout="constrained")
-    panels = figure.subplots(n, 1, sharex=True, squeeze=False)[:, 0]
+    panels = figure.subplots(n, 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, variant in zip(panels, experiment.variants, strict=True):
         for images in _of_seeds(root, experiment, variant):
             target = experiment.target_class or max(images.labels)

@@ -119,7 +119,7 @@ def test_published_values_stand_beside_those_of_the_same_data_set_only_and_order
     assert "86.4" in first
     assert "91" not in first
     assert "| Fair CCL-K | 91 |" in rest
-    appears = "ColorMNIST 91 > 84.1 (table 3) | +15.0 [+15.0, +15.0] | 3 | appears |"
+    appears = "ColorMNIST 91 against 84.1 (table 3) | +15.0 [+15.0, +15.0] | 3 | appears |"
     assert f"| Fair CCL-K > InfoNCE | Top-1 | {appears}" in rest
     assert (
         "| InfoNCE > Fair CCL-K | Sensitive R² | figure 1 | −0.030 [−0.030, −0.030] | 3 | the opposite appears |"

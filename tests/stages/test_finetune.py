@@ -8,6 +8,7 @@ import pytest
 from small_run import Listening
 
 import neurocontrast
+from neurocontrast.cli import run
 from neurocontrast.exceptions import CheckpointError, ConfigError, LeakageError, TrainingInterrupted
 
 OPTIONS = {"n_folds": 2, "n_bootstraps": 20, "voxels": "off", "allow_overlap": True}
@@ -16,11 +17,11 @@ TRAINED = ("evaluation.json", "predictions.tsv", "folds.tsv", "sites.tsv", "spli
 
 @pytest.fixture
 def tune(whole, cohort, cache, tmp_path):
-    def tuned(name="tuned", *, run=whole, participants=cohort, finetune=None, **options):
+    def tuned(name="tuned", *, of=whole, participants=cohort, finetune=None, **options):
         chosen = {"epochs": 3, "batch_size": 4, "learning_rate": 1e-2, "accelerator": "cpu", **(finetune or {})}
         config = {"data": {"cache_dir": str(cache), "n_workers": 1}, "finetune": chosen}
         given = {"target": "diagnosis", **OPTIONS, **options}
-        return neurocontrast.finetune(run, participants=participants, out=tmp_path / name, config=config, **given)
+        return neurocontrast.finetune(of, participants=participants, out=tmp_path / name, config=config, **given)
 
     return tuned
 
@@ -116,7 +117,7 @@ def test_sites_are_left_out_as_in_evaluate_and_in_the_choice_of_the_epoch(tune):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"probe": "svm"}, "'probe' is for frozen features"),
+        ({"probe": "sklearn.svm:SVC"}, "'probe' is for frozen features"),
         ({"harmonise": "combat", "n_permutations": 10}, "'n_permutations', 'harmonise' are for frozen features"),
         ({"target": "diagnosys"}, "Did you mean 'diagnosis'"),
         ({"finetune": {"frozen_blocks": 4}}, "frozen_blocks: 4 asked for, and 3 blocks at most"),
@@ -133,6 +134,18 @@ def test_what_cannot_be_trained_is_refused_with_nothing_written(tune, tmp_path, 
 
 def test_a_linear_encoder_is_refused(tune, cohort, cache, tmp_path):
     data = {"participants": str(cohort), "cache_dir": str(cache), "spacing_mm": 10, "shape": [16, 20, 16]}
-    run = neurocontrast.pretrain({"data": data, "encoder": {"name": "pca", "n_components": 2}}, out=tmp_path / "pca")
+    linear = neurocontrast.pretrain({"data": data, "encoder": {"name": "pca", "n_components": 2}}, out=tmp_path / "pca")
     with pytest.raises(ConfigError, match="'pca', whose components are computed in one pass and not trained"):
-        tune(run=run)
+        tune(of=linear)
+
+
+def test_the_command_ends_with_the_metric_of_the_network_beside_the_covariates(whole, cohort, cache, tmp_path, capsys):
+    chosen = {"finetune.epochs": 1, "finetune.accelerator": "cpu", "data.cache_dir": cache, "evaluation.voxels": "off"}
+    given = [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
+    arguments = ["finetune", whole, "--target", "age", "--participants", cohort, "--out", tmp_path / "out", *given]
+    assert run([*map(str, arguments), "--n-folds", "2", "--allow-overlap", "--from-scratch"]) == 0
+    shown = capsys.readouterr().out
+    assert "network from scratch" in shown
+    assert "covariates only" in shown
+    assert run([*map(str, arguments), "--n-folds", "2"]) == 2
+    assert "is not empty" in capsys.readouterr().err

@@ -4,7 +4,7 @@
     python benchmarks/finetuning.py --data none        # simulated ones alone
 
 Simulated: pretraining on healthy people, then patients from controls among others of the same sites. Real: pretraining
-on the healthy scans of two sites as in real_brains.py, then age and sex of people whom pretraining never saw, at one
+on the healthy scans of two sites, then age and sex of people whom pretraining never saw, at one
 of these sites and at a new one. y-Aware InfoNCE; a small network by default, on a grid of 28×36×28 voxels of 6 mm.
 Finished parts are kept: started again after a kill, it goes on.
 """
@@ -15,8 +15,8 @@ import argparse
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
-import real_brains
 
 import neurocontrast
 from neurocontrast.cli.output import console_progress
@@ -72,12 +72,30 @@ def _simulated(options: argparse.Namespace, seed: int) -> tuple[Path, Path]:
 
 
 def _real(options: argparse.Namespace, seed: int) -> tuple[Path, Path]:
-    table, paths = real_brains._table(options.data, seed), []
+    table, paths = _with_uses(options.data, seed), []
     for name, uses in (("pretraining", ["pretrain"]), ("study", ["held-out", "unseen"])):
         paths.append(options.out / f"seed-{seed}" / f"real-{name}.tsv")
         paths[-1].parent.mkdir(parents=True, exist_ok=True)
         table[table["use"].isin(uses)].to_csv(paths[-1], sep="\t", index=False)
     return paths[0], paths[1]
+
+
+def _with_uses(data: Path, seed: int) -> pd.DataFrame:
+    """Return the scans with a column `use`: pretrain, held-out, unseen, or unused (healthy people of unknown age)."""
+    table = pd.read_csv(data / "participants.tsv", sep="\t", dtype=str, keep_default_na=False)
+    table["path"] = [str((data / path).resolve()) for path in table["path"]]
+    known_age = table["age"] != "n/a"
+    home = np.flatnonzero((table["site"] == "london") & known_age)
+    # A quarter of the home site is held out: every fourth person by age, from a random start in each four.
+    by_age = home[np.argsort(table["age"].to_numpy(dtype=object)[home].astype(float), kind="stable")]
+    random = np.random.default_rng(seed)
+    held_out = [random.choice(by_age[start : start + 4]) for start in range(0, len(by_age), 4)]
+    unseen = table["site"] == "novosibirsk"
+    table["use"] = "unused"
+    table.loc[(table["diagnosis"] == "control") & known_age & ~unseen, "use"] = "pretrain"
+    table.loc[held_out, "use"] = "held-out"
+    table.loc[unseen, "use"] = "unseen"
+    return table
 
 
 def _pretrain(options: argparse.Namespace, seed: int, folder: Path, participants: Path) -> Path:

@@ -88,6 +88,11 @@ class BrainExperiment(Experiment):
         return self.variants[variant].from_scratch
 
     @property
+    def estimates(self) -> str:
+        """What points and bars of a figure are."""
+        return "mean over folds and seeds, 95 % interval"
+
+    @property
     def pretrained(self) -> list[str]:
         """Variants with an encoder of their own."""
         return [name for name in self.variants if self.scratch(name) is None]

@@ -234,6 +234,11 @@ class Experiment(Settings):
         return {name: variant.label for name, variant in self.variants.items()}
 
     @property
+    def estimates(self) -> str:
+        """What points and bars of a figure are."""
+        return "mean over seeds, 95 % interval"
+
+    @property
     def prepared_images(self) -> dict[str, Any]:
         """Section ``images`` of the experiment's recipe, or else of the reference's recipe, the same for all."""
         section = read_yaml(Path(self.recipe or self.recipe_of(self.reference))).get("images") or {}

@@ -4,8 +4,8 @@
     python benchmarks/finetuning.py --data none        # simulated ones alone
 
 Simulated: pretraining on healthy people, then patients from controls among others of the same sites. Real: pretraining
-on the healthy scans of two sites as in real_brains.py, then age and sex of people whom pretraining never saw, at one
-of these sites and at a new one. y-Aware InfoNCE; a small network by default, on a grid of 28×36×28 voxels of 6 mm.
+on the healthy scans of two sites but a quarter of one, then age and sex of that quarter and of a third site. y-Aware
+InfoNCE; a small network by default, on a grid of 28×36×28 voxels of 6 mm.
 Finished parts are kept: started again after a kill, it goes on.
 """
 
@@ -15,8 +15,8 @@ import argparse
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
-import real_brains
 
 import neurocontrast
 from neurocontrast.cli.output import console_progress
@@ -53,7 +53,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--network", default="lenet")
     parser.add_argument("--pretraining-epochs", type=int, default=50)
-    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--epochs", type=int, default=50)
+    parser.add_argument("--patience", type=int, default=10)
     parser.add_argument("--n-people", type=int, default=120, help="simulated, to learn from and as many to test")
     return parser.parse_args()
 
@@ -72,12 +73,22 @@ def _simulated(options: argparse.Namespace, seed: int) -> tuple[Path, Path]:
 
 
 def _real(options: argparse.Namespace, seed: int) -> tuple[Path, Path]:
-    table, paths = real_brains._table(options.data, seed), []
-    for name, uses in (("pretraining", ["pretrain"]), ("study", ["held-out", "unseen"])):
-        paths.append(options.out / f"seed-{seed}" / f"real-{name}.tsv")
-        paths[-1].parent.mkdir(parents=True, exist_ok=True)
-        table[table["use"].isin(uses)].to_csv(paths[-1], sep="\t", index=False)
-    return paths[0], paths[1]
+    """Return tables of those to learn from, and of every fourth person of london by age, with novosibirsk."""
+    table = pd.read_csv(options.data / "participants.tsv", sep="\t", dtype=str, keep_default_na=False)
+    table["path"] = [str((options.data / path).resolve()) for path in table["path"]]
+    ages = pd.to_numeric(table["age"], errors="coerce")
+    by_age = ages[(table["site"] == "london") & ages.notna()].sort_values(kind="stable").index
+    random = np.random.default_rng(seed)
+    held_out = [random.choice(by_age[start : start + 4]) for start in range(0, len(by_age), 4)]
+    others = table["site"] == "novosibirsk"
+    is_studied = others | table.index.isin(held_out)
+    learnt_from = (table["diagnosis"] == "control") & ages.notna() & ~is_studied
+    folder = options.out / f"seed-{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = folder / "real-pretraining.tsv", folder / "real-study.tsv"
+    for path, rows in zip(paths, (learnt_from, is_studied), strict=True):
+        table[rows].to_csv(path, sep="\t", index=False)
+    return paths
 
 
 def _pretrain(options: argparse.Namespace, seed: int, folder: Path, participants: Path) -> Path:
@@ -101,7 +112,7 @@ def _compare(options, seed: int, folder: Path, run: Path, study: Path, name: str
     config = {
         "seed": seed,
         "data": {"cache_dir": str(options.out / "cache")},
-        "finetune": {"epochs": options.epochs},
+        "finetune": {"epochs": options.epochs, "patience": options.patience},
         "evaluation": {"seed": seed},
     }
     table = neurocontrast.embed(run, participants=study, out=folder / "e.parquet", config=config, overwrite=True)

@@ -4,8 +4,8 @@
     python benchmarks/finetuning.py --data none        # simulated ones alone
 
 Simulated: pretraining on healthy people, then patients from controls among others of the same sites. Real: pretraining
-on the healthy scans of two sites but a quarter of one, then age and sex of that quarter and of a third site. y-Aware
-InfoNCE; a small network by default, on a grid of 28×36×28 voxels of 6 mm.
+on the healthy scans of two sites, then age and sex of people whom pretraining never saw, at one
+of these sites and at a new one. y-Aware InfoNCE; a small network by default, on a grid of 28×36×28 voxels of 6 mm.
 Finished parts are kept: started again after a kill, it goes on.
 """
 
@@ -73,22 +73,30 @@ def _simulated(options: argparse.Namespace, seed: int) -> tuple[Path, Path]:
 
 
 def _real(options: argparse.Namespace, seed: int) -> tuple[Path, Path]:
-    """Return tables of those to learn from, and of every fourth person of london by age, with novosibirsk."""
-    table = pd.read_csv(options.data / "participants.tsv", sep="\t", dtype=str, keep_default_na=False)
-    table["path"] = [str((options.data / path).resolve()) for path in table["path"]]
-    ages = pd.to_numeric(table["age"], errors="coerce")
-    by_age = ages[(table["site"] == "london") & ages.notna()].sort_values(kind="stable").index
+    table, paths = _with_uses(options.data, seed), []
+    for name, uses in (("pretraining", ["pretrain"]), ("study", ["held-out", "unseen"])):
+        paths.append(options.out / f"seed-{seed}" / f"real-{name}.tsv")
+        paths[-1].parent.mkdir(parents=True, exist_ok=True)
+        table[table["use"].isin(uses)].to_csv(paths[-1], sep="\t", index=False)
+    return paths[0], paths[1]
+
+
+def _with_uses(data: Path, seed: int) -> pd.DataFrame:
+    """Return the scans with a column `use`: pretrain, held-out, unseen, or unused (healthy people of unknown age)."""
+    table = pd.read_csv(data / "participants.tsv", sep="\t", dtype=str, keep_default_na=False)
+    table["path"] = [str((data / path).resolve()) for path in table["path"]]
+    known_age = table["age"] != "n/a"
+    home = np.flatnonzero((table["site"] == "london") & known_age)
+    # A quarter of the home site is held out: every fourth person by age, from a random start in each four.
+    by_age = home[np.argsort(table["age"].to_numpy(dtype=object)[home].astype(float), kind="stable")]
     random = np.random.default_rng(seed)
     held_out = [random.choice(by_age[start : start + 4]) for start in range(0, len(by_age), 4)]
-    others = table["site"] == "novosibirsk"
-    is_studied = others | table.index.isin(held_out)
-    learnt_from = (table["diagnosis"] == "control") & ages.notna() & ~is_studied
-    folder = options.out / f"seed-{seed}"
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = folder / "real-pretraining.tsv", folder / "real-study.tsv"
-    for path, rows in zip(paths, (learnt_from, is_studied), strict=True):
-        table[rows].to_csv(path, sep="\t", index=False)
-    return paths
+    unseen = table["site"] == "novosibirsk"
+    table["use"] = "unused"
+    table.loc[(table["diagnosis"] == "control") & known_age & ~unseen, "use"] = "pretrain"
+    table.loc[held_out, "use"] = "held-out"
+    table.loc[unseen, "use"] = "unseen"
+    return table
 
 
 def _pretrain(options: argparse.Namespace, seed: int, folder: Path, participants: Path) -> Path:

@@ -223,6 +223,8 @@ def beside_of(study: Study, tested: pd.DataFrame) -> str:
     lines = ["| system | site, AUC | depression, AUC |", "|---|---|---|"]
     for name in ("pca, intensities", "pca, grey + white + fluid, 14 mm", BEST, *JOINED):
         seeds = tested.loc[tested["system"] == name, "seed"].unique()
+        if not len(seeds):
+            continue
         site, diagnosis = np.mean([study.site_and_diagnosis(name, seed) for seed in seeds], axis=0)
         lines.append(f"| {name} ({len(seeds)}) | {site:.2f} | {diagnosis:.2f} |")
     return "\n".join(lines) + "\n"

@@ -26,6 +26,7 @@ include_patterns = [
     "benchmarks/README.md",
     "pipelines/README.md",
     "sample/*.md",
+    "neurocontrast/weights/*/README.md",
 ]
 exclude_patterns = ["docs/_build/**", "docs/gallery/**/*.py.md5", "docs/templates/**"]
 HERE = Path(__file__).parent
@@ -87,6 +88,7 @@ API = {
     "neurocontrast.evaluation": "Splitters, transformers and studies that keep sites and people apart.",
     "neurocontrast.explanation": "Maps of the brain for a linear score.",
     "neurocontrast.datasets": "Real brains that come with the repository.",
+    "neurocontrast.weights": "Encoders that come with the package.",
 }
 """Public modules, whose ``__all__`` make the reference."""
 

@@ -24,13 +24,13 @@ def shown(metric: dict) -> str:
 
 encoders = {"run": "pretrained encoder", "untrained": "the same, untrained", "components": "60 principal components"}
 print("\nSimulated brains, pooled out-of-fold, with 95 % bootstrap intervals over subjects:\n")
-for target, metric, covariates in (("diagnosis", "auc", "age + sex + site only"), ("age", "r2", "sex + site only")):
+for target, metric, title in (("diagnosis", "auc", "diagnosis AUC"), ("age", "r2", "age R²")):
     found = {name: read(f"{encoder}-{target}") for encoder, name in encoders.items()}
     for name, evaluation in found.items():
-        print(f"  {target + ' ' + metric.upper():14}  {name:24}{shown(evaluation['metrics'][metric])}")
+        print(f"  {title:14}  {name:24}{shown(evaluation['metrics'][metric])}")
     pretrained = found[encoders["run"]]
     print(f"  {'':14}  {'… fitted to the study':24}{shown(pretrained['voxels'][metric])}")
-    print(f"  {'':14}  {covariates:24}{shown(pretrained['baseline'][metric])}")
+    print(f"  {'':14}  {'covariates only':24}{shown(pretrained['baseline'][metric])}")
 
 print("\nDiagnosis, AUC less that of the pretrained encoder:\n")
 differences = pd.read_csv(out / "comparison" / "differences.tsv", sep="\t")

@@ -17,17 +17,13 @@ from pipelines.natural.annotation import annotate
 from pipelines.natural.experiment import MEASURES, load_natural
 from pipelines.natural.probing import write_curve, write_probes
 from pipelines.natural.results import summarise_experiment
+from pipelines.workflow import set_options
 
 asked, experiment = load_natural(config)
 OUT = asked.folder
 THREADS = 1 if asked.size == "small" else 4    # jobs of one thread beside one another use two cores best
 GPU = 0 if asked.size == "small" else 1
 ENVIRONMENT = "OMP_NUM_THREADS={threads} MKL_NUM_THREADS={threads}"
-
-
-def overrides(settings):
-    """Dotted keys as --set options; JSON is YAML, so every type survives the shell."""
-    return " ".join(f"--set {quote(f'{key}={json.dumps(value)}')}" for key, value in settings.items())
 
 
 def folder_of(images):
@@ -72,7 +68,7 @@ rule images:
         f"{asked.out}/images/{{images}}/participants.tsv",
     params:
         folder=f"{asked.out}/images/{{images}}",
-        settings=lambda wildcards: overrides({"images": SECTIONS[wildcards.images]}),
+        settings=lambda wildcards: set_options({"images": SECTIONS[wildcards.images]}),
     log:
         f"{OUT}/logs/{{images}}.log",
     shell:
@@ -108,7 +104,7 @@ rule pretrain:
         f"{RUN}/run/encoder.safetensors",
     params:
         folder=f"{RUN}/run",
-        settings=lambda wildcards: overrides(experiment.settings_of(wildcards.variant)),
+        settings=lambda wildcards: set_options(experiment.settings_of(wildcards.variant)),
     log:
         f"{OUT}/logs/pretrain-{{variant}}-{{seed}}.log",
     threads: THREADS
@@ -132,7 +128,7 @@ rule pretrain_until:
         f"{RUN}/epoch-{{epoch}}.parquet",
     params:
         folder=f"{RUN}/run",
-        settings=lambda wildcards: overrides(
+        settings=lambda wildcards: set_options(
             experiment.settings_of(wildcards.variant) | {"training.epochs": int(wildcards.epoch)}
         ),
     log:
@@ -153,7 +149,7 @@ rule embed:
         f"{RUN}/{{layer}}.parquet",
     params:
         folder=f"{RUN}/run",
-        settings=lambda wildcards: overrides(experiment.settings_of(wildcards.variant)),
+        settings=lambda wildcards: set_options(experiment.settings_of(wildcards.variant)),
     log:
         f"{OUT}/logs/embed-{{variant}}-{{seed}}-{{layer}}.log",
     threads: THREADS
@@ -192,7 +188,7 @@ rule evaluate:
         f"{RUN}/{{layer}}/evaluation.json",
     params:
         folder=f"{RUN}/{{layer}}",
-        settings=lambda wildcards: overrides(experiment.settings_of(wildcards.variant)),
+        settings=lambda wildcards: set_options(experiment.settings_of(wildcards.variant)),
     log:
         f"{OUT}/logs/evaluate-{{variant}}-{{seed}}-{{layer}}.log",
     threads: THREADS

@@ -1,4 +1,4 @@
-"""The commands that run a network: `pretrain`, `embed`, `finetune`, `explain`, `doctor`."""
+"""The commands that need a network: `pretrain`, `embed`, `finetune`, `explain`, `bundle`, `doctor`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from typing import Annotated
 
 import pandas as pd
 
-from neurocontrast.cli.command import Configured, Evaluated, ImagesRoot, Overwrite, Participants, argument, option
+from neurocontrast.cli.command import (
+    Configured,
+    Evaluated,
+    Given,
+    ImagesRoot,
+    Overwrite,
+    Participants,
+    argument,
+    option,
+)
 from neurocontrast.cli.evaluation_commands import evaluation_result
 from neurocontrast.cli.output import Result, read_facts
 
-__all__ = ["doctor", "embed", "explain", "finetune", "pretrain"]
+__all__ = ["bundle", "doctor", "embed", "explain", "finetune", "pretrain"]
 
 _RunTable = Annotated[Path | None, option("Table with one row a scan.", "--participants", metavar="PARTICIPANTS.tsv")]
 
@@ -145,6 +154,39 @@ def explain(
     table = pd.DataFrame(about["top_regions"])[:5] if about["top_regions"] else None
     title = f"{about['target']}: {about['quantity']}, {about['n_subjects']} subjects"
     return Result(facts, title, table, path=folder / about["map"])
+
+
+def bundle(
+    given: Given,
+    run: Annotated[Path, argument("RUN", "Run directory of `pretrain`, of scans.")],
+    out: Annotated[Path, option("Folder to make.")],
+    evaluation: Annotated[Path | None, argument("EVAL", "Evaluation whose probe goes with it.")] = None,
+    licence: Annotated[Path | None, option("Text file with the licence of the weights.")] = None,
+    torchscript: Annotated[bool, option("Write models/model.ts too.", "--torchscript")] = False,
+    outside_percentile: Annotated[float, option("Percentile of training scans from which a scan is outside.")] = 97.5,
+    overwrite: Overwrite = False,
+) -> Result:
+    """Write an encoder, and the probe of an evaluation, as a MONAI bundle that runs without neurocontrast."""
+    from neurocontrast import stages
+
+    folder = stages.bundle(
+        run,
+        evaluation,
+        out=out,
+        licence=licence,
+        torchscript=torchscript,
+        outside_percentile=outside_percentile,
+        overwrite=overwrite,
+        progress=given.progress,
+    )
+    about = read_facts(folder / "configs" / "metadata.json")
+    note = f"Next, in {folder}: python -m monai.bundle run --config_file configs/inference.yaml --dataset_dir SCANS"
+    return Result(
+        {"task": about["task"], "n_features": about["network_data_format"]["outputs"]["pred"]["num_channels"]},
+        about["task"],
+        notes=[note],
+        path=folder,
+    )
 
 
 def doctor(

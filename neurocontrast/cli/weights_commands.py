@@ -1,4 +1,4 @@
-"""The commands `weights import` and `weights export`."""
+"""The commands `weights import`, `weights export` and `weights path`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 from neurocontrast.cli.command import Configured, Given, Overwrite, argument, option
 from neurocontrast.cli.output import Result, read_facts
 
-__all__ = ["export_weights", "import_weights"]
+__all__ = ["export_weights", "find_weights", "import_weights"]
 
 _ARCHITECTURE = (
     "Network of the weights: yaware (the y-Aware authors'), nidl-densenet121, monai-densenet121, medicalnet-resnet10, "
@@ -44,3 +44,15 @@ def export_weights(
     from neurocontrast import stages
 
     return Result(path=stages.export_weights(run, out=out, overwrite=overwrite, progress=given.progress))
+
+
+def find_weights(
+    given: Given,
+    name: Annotated[str, argument("NAME", "Weights that ship with the package, such as brain-maps-lda.")],
+) -> Result:
+    """Print the folder of weights that ship with the package, which stands for RUN in other commands."""
+    from neurocontrast.weights import load
+
+    del given
+    weights = load(name)
+    return Result({"probes": {key: str(path) for key, path in weights.probes.items()}}, path=weights.path)

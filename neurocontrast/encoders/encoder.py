@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
-from neurocontrast.encoders.settings import NAMES_OF_DIMS, EncoderSettings, ReadOut
 from neurocontrast.exceptions import ConfigError, DataError
+
+if TYPE_CHECKING:  # what a bundle holds of the package runs without pydantic
+    from neurocontrast.encoders.settings import EncoderSettings, ReadOut
 
 __all__ = ["ContrastiveModel", "Encoder", "FeatureMaps", "LinearComponents", "ProjectionHead", "check_shape"]
 
@@ -228,6 +230,8 @@ def _grid_means(maps: torch.Tensor, grid: Sequence[int]) -> torch.Tensor:
 
 def check_shape(encoder: Encoder, shape: Sequence[int]) -> None:
     """Refuse samples of a `shape` (without channels) that the network cannot encode."""
+    from neurocontrast.encoders.settings import NAMES_OF_DIMS
+
     name, is_flat = f"'{encoder.settings.name}'", encoder.n_dims == 2
     if len(shape) != encoder.n_dims:
         kind, made_for = ("volumes", "images") if is_flat else ("images", "volumes")

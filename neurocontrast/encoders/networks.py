@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from neurocontrast.encoders.encoder import FeatureMaps, LinearComponents
-from neurocontrast.encoders.settings import EncoderSettings
+
+if TYPE_CHECKING:
+    from neurocontrast.encoders.settings import EncoderSettings
 
 __all__ = ["build_network"]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from neurocontrast.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from neurocontrast.stages.bundle import bundle
     from neurocontrast.stages.check import check
     from neurocontrast.stages.doctor import doctor
     from neurocontrast.stages.embed import embed
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from neurocontrast.stages.weights import export_weights, import_weights
 
 __all__ = [
+    "bundle",
     "check",
     "compare",
     "convert",

@@ -186,7 +186,18 @@ def _describe_cohort(cohort: Cohort) -> dict[str, Any]:
         "digest": cohort.digest(),
         "n_scans": len(cohort),
         "n_subjects": int(cohort.table["subject_id"].nunique()),
+        "people": _describe_people(cohort.table),
     }
+
+
+def _describe_people(table: pd.DataFrame) -> dict[str, Any]:
+    """Return lowest, median and highest age, and how many people are of each sex and site, where the table has them."""
+    people = table.groupby("subject_id").first()
+    ages = people["age"].dropna() if "age" in people else pd.Series(dtype=float)
+    counts = {key: people[column].dropna().astype(str).value_counts().sort_index().to_dict()
+              for key, column in (("sex", "sex"), ("sites", "site")) if column in people}  # fmt: skip
+    spread = {} if ages.empty else {"age_years": [round(float(each), 1) for each in ages.quantile([0, 0.5, 1])]}
+    return spread | {key: found for key, found in counts.items() if found}
 
 
 def read_simulation(cohort: Cohort) -> dict[str, Any] | None:

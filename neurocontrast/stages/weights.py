@@ -154,7 +154,8 @@ def export_weights(
     with atomic_path(target) as temporary:
         if target.suffix == ".safetensors":
             about = {key: contract[key] for key in ("encoder", "preprocessing", "channels") if key in contract}
-            safetensors.torch.save_file(state, temporary, metadata={key: json.dumps(about[key]) for key in about})
+            metadata = {str(key): json.dumps(value) for key, value in about.items()}
+            temporary.write_bytes(safetensors.torch.save(state, metadata=metadata))
         else:
             content = io.BytesIO()  # PyTorch, writing to a file, hides why it could not
             torch.save(state, content)

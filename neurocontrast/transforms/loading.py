@@ -15,14 +15,22 @@ from typing import Any
 import nibabel as nib
 import numpy as np
 import numpy.typing as npt
-from isal import igzip, isal_zlib
 from monai.config import KeysCollection
 from nibabel.affines import voxel_sizes
 
 from neurocontrast.exceptions import ConfigError, DataError
 from neurocontrast.files import files_of
 from neurocontrast.transforms.images import EachImage, centred, in_memory_order, times, to_image
-from neurocontrast.transforms.preprocessing import N_VOXELS_MIN, SPACING_LIMITS_MM
+from neurocontrast.transforms.limits import N_VOXELS_MIN, SPACING_LIMITS_MM
+
+try:
+    from isal import igzip, isal_zlib
+
+    _DAMAGED: tuple[Any, ...] = (zlib.error, gzip.BadGzipFile, isal_zlib.error)
+except ModuleNotFoundError:  # a bundle runs without it, more slowly
+    import gzip as igzip
+
+    _DAMAGED = (zlib.error, gzip.BadGzipFile)
 
 _GZIP = b"\x1f\x8b"
 _ENDINGS = (".nii", ".nii.gz", ".mgz", ".mgh")
@@ -319,7 +327,7 @@ def _reason(name: str, error: Exception) -> str:
         return "the image may not be read (permission denied)."
     if isinstance(error, EOFError):
         return "the image is truncated: its compressed data end too early. Copy or convert it again."
-    if isinstance(error, zlib.error | isal_zlib.error | gzip.BadGzipFile):
+    if isinstance(error, _DAMAGED):
         return f"the image is damaged: it cannot be decompressed ({error}). Copy or convert it again."
     kind = "array" if _is_array(name) else "FreeSurfer image" if _is_freesurfer(name) else "NIfTI image"
     return f"this is not a readable {kind} ({type(error).__name__}: {str(error).strip()})."

@@ -61,6 +61,7 @@ MEASURES = {
     "accuracy": Measure("Top-1 accuracy on test images", "Top-1", 1, percent=True),
     "top5_accuracy": Measure("Top-5 accuracy on test images", "Top-5", 1, percent=True),
     "balanced_accuracy": Measure("Balanced accuracy on test images", "Balanced accuracy", 1, percent=True),
+    "auc": Measure("AUC on held-out subjects", "AUC"),
     "sensitive_r2": Measure("R² of the sensitive variables, read from the features", "Sensitive R²", lowest=-inf),
     "sgd_accuracy": Measure(
         "Top-1 accuracy of the SGD classifier on test images", "Top-1, SGD", 1, percent=True, features="encoder"
@@ -231,6 +232,11 @@ class Experiment(Settings):
     def labels(self) -> dict[str, str]:
         """Label of each variant."""
         return {name: variant.label for name, variant in self.variants.items()}
+
+    @property
+    def estimates(self) -> str:
+        """What points and bars of a figure are."""
+        return "mean over seeds, 95 % interval"
 
     @property
     def prepared_images(self) -> dict[str, Any]:

@@ -7,7 +7,14 @@ import pandas as pd
 from pipelines.natural.experiment import MEASURES, Experiment, Ordering
 from pipelines.natural.intervals import format_estimate, mean_interval
 
-__all__ = ["dataset_of", "describe_ordering", "paired_difference", "published_elsewhere", "published_here"]
+__all__ = [
+    "appearance_of",
+    "dataset_of",
+    "describe_ordering",
+    "paired_difference",
+    "published_elsewhere",
+    "published_here",
+]
 
 _NAMES = {
     "cifar10": "CIFAR-10",
@@ -69,11 +76,12 @@ def describe_ordering(ordering: Ordering, values: pd.DataFrame, experiment: Expe
         f"{'; '.join(texts)} ({ordering.source})" if texts else ordering.source,
         format_estimate(*found[:3], measure, signed=True),
         str(found[3]),
-        _verdict(*found[:3]),
+        appearance_of(*found[:3]),
     ]
 
 
-def _verdict(mean: float, low: float, high: float) -> str:
+def appearance_of(mean: float, low: float, high: float) -> str:
+    """Say whether an ordering appears, from the mean difference and its interval."""
     if pd.isna(low):
         return "not run" if pd.isna(mean) else "too few seeds to tell"
     if low > 0:

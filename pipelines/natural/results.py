@@ -18,6 +18,7 @@ from pipelines.natural.experiment import MEASURES, Experiment
 from pipelines.natural.figures import draw_experiment, read_metrics
 from pipelines.natural.intervals import format_estimate, mean_interval
 from pipelines.natural.published import describe_ordering, published_elsewhere, published_here
+from pipelines.workflow import markdown_table
 
 __all__ = ["summarise_experiment", "summarise_seeds"]
 
@@ -202,7 +203,7 @@ def _page(values: pd.DataFrame, summary: pd.DataFrame, experiment: Experiment, f
                 for row, measure in found]  # fmt: skip
 
     lines = [f"# {experiment.title}", "", experiment.question, "", *(f"- {fact}" for fact in facts), ""]
-    lines += _table(["Loss", *heads.values(), *published],
+    lines += markdown_table(["Loss", *heads.values(), *published],
                     [[labels[name], *cells(name, ""), *last[name]] for name in labels])  # fmt: skip
     lines += ["", "Means over seeds and 95% intervals of Student's t; percentages where a column is an accuracy.", ""]
     lines += _page_of_papers(values, experiment)
@@ -210,7 +211,9 @@ def _page(values: pd.DataFrame, summary: pd.DataFrame, experiment: Experiment, f
     if others:
         worded = [column for column in columns if column[1] in _IN_WORDS] or columns[:1]
         lines += [f"Differences to {reference}, paired by seed:", ""]
-        lines += _table(["Loss", *heads.values()], [[labels[name], *cells(name, "difference")] for name in others])
+        lines += markdown_table(
+            ["Loss", *heads.values()], [[labels[name], *cells(name, "difference")] for name in others]
+        )
         lines += ["", f"Against {reference}, by whether the interval of the difference holds zero:", ""]
         for name in others:
             found = [f"{heads[column]} {_verdict(rows[name, *column])}" for column in worded if (name, *column) in rows]
@@ -224,13 +227,13 @@ def _page_of_papers(values: pd.DataFrame, experiment: Experiment) -> list[str]:
     for name, columns in published_elsewhere(experiment).items():
         lines += [f"Published on {name}, other images than these: orderings may be compared, levels not.", ""]
         lines += [
-            *_table(["Loss", *columns], [list(cells) for cells in zip(labels, *columns.values(), strict=True)]),
+            *markdown_table(["Loss", *columns], [list(cells) for cells in zip(labels, *columns.values(), strict=True)]),
             "",
         ]
     if experiment.orderings:
         head = ["Published ordering", "Measure", "Published", "Difference here", "Seeds", "It"]
         rows = [describe_ordering(each, values, experiment) for each in experiment.orderings]
-        lines += [*_table(head, rows), ""]
+        lines += [*markdown_table(head, rows), ""]
     return lines
 
 
@@ -244,9 +247,3 @@ def _verdict(row: Mapping[str, float]) -> str:
     if row["difference_high"] < 0:
         return f"lower, in {n - above:.0f} of {n:.0f} seeds"
     return f"not settled; higher in {above:.0f} of {n:.0f} seeds"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in (header, *rows)]
-    ruler = ["---", *("---:" for _ in header[1:])]
-    return [f"| {' | '.join(row)} |" for row in (cells[0], ruler, *cells[1:])]

@@ -1,31 +1,24 @@
 """The workflow of the papers' experiments: checked before any job, and from digits to a table and a comparison."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).parent))
+
+from snakemake_runs import link_repository, planned, run_snakemake
 
 
 @pytest.fixture
 def repository(tmp_path):
-    """A folder with the recipes and the workflow, to which nothing of the repository itself is written."""
-    for name in ("configs", "pipelines"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    return tmp_path
+    return link_repository(tmp_path)
 
 
 def _snakemake(folder, *config, flags=()):
-    command = [sys.executable, "-m", "snakemake", "--snakefile", "pipelines/natural.smk"]
-    command += ["--profile", "pipelines/profiles/local", *flags, "--config", *config]
-    # The rules call the command of the environment that runs the tests, activated or not.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ | {"PATH": path})
+    return run_snakemake(folder, "natural.smk", *config, flags=flags)
 
 
 def test_a_dry_run_plans_every_variant_seed_and_layer(repository):
@@ -33,9 +26,8 @@ def test_a_dry_run_plans_every_variant_seed_and_layer(repository):
     done = _snakemake(repository, "experiment=sincere", "seeds=[3,4]", "source=cifar10.tar.xz", flags=["--dry-run"])
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-2000:]
-    counts = dict(line.split() for line in said.splitlines() if len(line.split()) == 2 and line.split()[1].isdecimal())
     rules = ("images", "pretrain", "embed", "evaluate", "probe", "results", "compare")
-    assert [int(counts[name]) for name in rules] == [1, 6, 12, 6, 6, 1, 1]
+    assert [planned(said)[name] for name in rules] == [1, 6, 12, 6, 6, 1, 1]
     assert "embedding.layer=head" in said
     assert "--resume" in said
     assert not (repository / "results").exists()

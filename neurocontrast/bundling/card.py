@@ -120,8 +120,8 @@ def _evaluated(probe: FittedProbe, evaluation: Evaluation | None) -> str:
     lines = [
         f"## Probe of {probe.target}",
         "",
-        f"- Predicts {what.get(probe.kind, ', '.join(probe.classes))}, by {probe.name} on the features, fitted on "
-        f"{probe.n_scans} scans of {len(probe.trained_on)} people.",
+        f"- Predicts {what.get(probe.kind, ', '.join(probe.classes))}, by a probe ({probe.name}) on the features, "
+        f"fitted on {probe.n_scans} scans of {len(probe.trained_on)} people.",
     ]
     if probe.distribution is not None:
         lines.append(f"- Sites of these people: {', '.join(probe.distribution.sites)}.")

@@ -32,6 +32,7 @@ NETWORKS = (
     "conditional",
     "conditional, real scans alone",
     "conditional, tissue_shift",
+    "yaware, tissue_shift",
     "conditional, anatomy",
     "conditional, centred",
     "conditional, intensities",
@@ -42,7 +43,8 @@ NETWORKS = (
 regional volumes too, deviations from the mean map; intensities in place of maps, without and with synthesised views."""
 
 BEST = "lda, grey + white + fluid, 14 mm"
-JOINED = tuple(f"network, {loss}" for loss in ("untrained", "ntxent", "yaware", "conditional"))
+_LOSSES = ("untrained", "ntxent", "yaware", "conditional", "yaware, tissue_shift", "conditional, tissue_shift")
+JOINED = tuple(f"network, {loss}" for loss in _LOSSES)
 """Networks whose features are joined to those of the best linear encoder."""
 FIVE = tuple(name for name in LINEAR if "14 mm" in name or name.endswith("fluid, 18 mm"))
 """Linear systems of smoothed maps, over the whole brain."""
@@ -56,19 +58,27 @@ MEANS = {
     "mean: five linear; process": tuple(f"{name}; process" for name in FIVE),
     **{
         f"mean: five linear, network {loss}; process": ("mean: five linear; process", f"network, {loss}; process")
-        for loss in ("untrained", "ntxent", "yaware", "conditional")
+        for loss in _LOSSES
     },
 }
 """Systems whose predictions are averaged, some of them averages themselves."""
 COMPARED = (
-    *((f"joined: lda and network, {loss}", BEST) for loss in ("conditional", "yaware", "ntxent", "untrained")),
+    *((f"joined: lda and network, {loss}", BEST) for loss in reversed(_LOSSES)),
     *((name, BEST) for name in ("mean: lda, network conditional", "mean: lda, networks yaware and conditional")),
     ("joined: lda and network, conditional", "joined: lda and network, untrained"),
     *(
         (f"mean: five linear, network {each}; process", "mean: five linear; process")
-        for each in ("untrained", "yaware", "conditional")
+        for each in ("untrained", "yaware", "conditional", "yaware, tissue_shift", "conditional, tissue_shift")
     ),
-    ("mean: five linear, network conditional; process", "mean: five linear, network untrained; process"),
+    *(
+        (f"mean: five linear, network {each}; process", "mean: five linear, network untrained; process")
+        for each in ("conditional", "conditional, tissue_shift")
+    ),
+    ("joined: lda and network, conditional, tissue_shift", "joined: lda and network, untrained"),
+    ("network, conditional, tissue_shift", BEST),
+    ("network, conditional, tissue_shift", "network, untrained"),
+    ("network, conditional, tissue_shift", "network, yaware, tissue_shift"),
+    ("network, yaware, tissue_shift", "network, yaware"),
     ("mean: five linear; process", "mean: five linear"),
     ("network, conditional; process", "network, conditional"),
     ("network, conditional; process", "network, untrained; process"),
